@@ -1,0 +1,1 @@
+"""What every room stands on: errors, the console, files, the workspace. Imports nothing of ours."""

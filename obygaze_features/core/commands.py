@@ -1,0 +1,94 @@
+"""What all click commands share: lazy groups, an Examples block, the session, --json."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from obygaze_features.core.console import Console
+from obygaze_features.core.workspace import Workspace
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Session:
+    """What the global options chose, handed to each command."""
+
+    workspace: Workspace
+    console: Console
+
+
+class ExampleCommand(click.Command):
+    """A command whose help ends with examples that can be typed as they stand."""
+
+    def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = inspect.cleandoc(examples)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples as they were typed, unwrapped."""
+        super().format_epilog(ctx, formatter)
+        if self.examples:
+            formatter.write_paragraph()
+            formatter.write("Examples:\n")
+            for line in self.examples.splitlines():
+                formatter.write(f"  {line}\n" if line else "\n")
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands as 'module:attribute' and one line of help each.
+
+    Listing them imports nothing; only the command that runs is imported.
+    """
+
+    def __init__(
+        self, *args: Any, table: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.table = dict(table or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands in the order of the table."""
+        return [*self.table, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the one command that was asked for."""
+        if cmd_name not in self.table:
+            return super().get_command(ctx, cmd_name)
+        module, attribute = self.table[cmd_name][0].split(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with their one line, without importing them."""
+        rows = [(name, summary) for name, (_, summary) in self.table.items()]
+        for name in super().list_commands(ctx):
+            command = super().get_command(ctx, name)
+            if command is not None and not command.hidden:
+                rows.append((name, command.get_short_help_str(limit=80)))
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+
+pass_session = click.make_pass_decorator(Session)
+
+
+def json_option(function: F) -> F:
+    """The --json switch every reading command takes."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(
+        function
+    )
+
+
+def force_option(function: F) -> F:
+    """The --force switch of commands that write something new."""
+    return click.option("--force", is_flag=True, help="Replace what has that name already.")(
+        function
+    )

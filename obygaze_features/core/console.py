@@ -1,0 +1,183 @@
+"""The one place that prints: results to stdout, talk to stderr, progress where someone looks."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import click
+
+SECONDS_BETWEEN_LINES = 30.0
+
+
+class Progress(Protocol):
+    """What long work tells: how far it is, and anything worth saying now."""
+
+    def advance(self, amount: int = 1) -> None:
+        """Count `amount` more units as done."""
+
+    def say(self, text: str) -> None:
+        """Show a short remark beside the count."""
+
+
+class Quiet:
+    """A progress that nobody watches."""
+
+    def advance(self, amount: int = 1) -> None:
+        """Count nothing."""
+
+    def say(self, text: str) -> None:
+        """Say nothing."""
+
+
+class _Lines:
+    """Progress for logs: a line now and then instead of a bar."""
+
+    def __init__(self, label: str, total: int, unit: str) -> None:
+        self.label, self.total, self.unit = label, total, unit
+        self.done, self.remark = 0, ""
+        self.started = self.told = time.monotonic()
+
+    def advance(self, amount: int = 1) -> None:
+        self.done += amount
+        now = time.monotonic()
+        if now - self.told >= SECONDS_BETWEEN_LINES:
+            self.told = now
+            self._tell(now)
+
+    def say(self, text: str) -> None:
+        self.remark = text
+
+    def _tell(self, now: float) -> None:
+        spent = now - self.started
+        left = spent / self.done * (self.total - self.done) if self.done else float("nan")
+        amount = f"{human(self.done, self.unit)} of {human(self.total, self.unit)}"
+        text = f"{self.label}: {amount}, {spent:.0f} s, {left:.0f} s to go {self.remark}"
+        click.echo(text.rstrip(), err=True)
+
+
+class _Bar:
+    """Progress for terminals."""
+
+    def __init__(self, label: str, total: int, unit: str) -> None:
+        from tqdm import tqdm
+
+        n_bytes = unit == "B"
+        self.bar = tqdm(
+            total=total, desc=label, unit=unit, unit_scale=n_bytes, unit_divisor=1000, leave=False
+        )
+
+    def advance(self, amount: int = 1) -> None:
+        self.bar.update(amount)
+
+    def say(self, text: str) -> None:
+        self.bar.set_postfix_str(text)
+
+
+def human(amount: float, unit: str = "B") -> str:
+    """A number of bytes as people say it; other units as a plain count."""
+    if unit != "B":
+        return f"{amount:,.0f} {unit}"
+    for prefix in ("", "k", "M", "G"):
+        if abs(amount) < 1000:
+            return f"{amount:.0f} B" if not prefix else f"{amount:.1f} {prefix}B"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+@dataclass(frozen=True)
+class Console:
+    """Where a command's words go. Library code takes a `Progress`, never a console."""
+
+    verbosity: int = 0
+    color: bool | None = None
+
+    def result(self, text: str) -> None:
+        """Print a result to stdout."""
+        click.echo(text, color=self.color)
+
+    def json(self, value: Any) -> None:
+        """Print a result for programs to stdout; NaN becomes null."""
+        click.echo(json.dumps(_finite(value), indent=2, ensure_ascii=False), color=self.color)
+
+    def note(self, text: str) -> None:
+        """Say something to stderr, unless asked to be quiet."""
+        if self.verbosity >= 0:
+            click.echo(text, err=True, color=self.color)
+
+    def detail(self, text: str) -> None:
+        """Say something to stderr that only -v wants to hear."""
+        if self.verbosity > 0:
+            click.echo(text, err=True, color=self.color)
+
+    def warn(self, text: str) -> None:
+        """Say something to stderr that even -q must hear."""
+        click.echo(click.style("Warning: ", fg="yellow") + text, err=True, color=self.color)
+
+    @contextmanager
+    def progress(self, label: str, total: int, unit: str = "clips") -> Iterator[Progress]:
+        """A bar on a terminal, a line every half minute elsewhere, nothing with -q."""
+        if self.verbosity < 0:
+            yield Quiet()
+        elif sys.stderr.isatty():
+            bar = _Bar(label, total, unit)
+            try:
+                yield bar
+            finally:
+                bar.bar.close()
+        else:
+            yield _Lines(label, total, unit)
+
+
+def wants_color(choice: str) -> bool | None:
+    """True or False to force colour, None to let the stream decide."""
+    if choice != "auto":
+        return choice == "always"
+    return False if os.environ.get("NO_COLOR") else None
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Rows as aligned text: numbers to the right, words to the left."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    numeric = [
+        bool(cells) and all(_looks_numeric(row[i]) for row in cells) for i in range(len(headers))
+    ]
+    widths = [
+        max(len(header), *(len(row[i]) for row in cells), 0) for i, header in enumerate(headers)
+    ]
+    lines = [
+        "  ".join(
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(row, widths, numeric, strict=True)
+        ).rstrip()
+        for row in [list(headers), *cells]
+    ]
+    return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return str(value)
+
+
+def _looks_numeric(text: str) -> bool:
+    return text == "-" or text.replace(",", "").replace(".", "").lstrip("-+").rstrip("%x").isdigit()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and value - value != 0.0:
+        return None
+    return value

@@ -1,0 +1,21 @@
+"""Optional packages: the module, or one line that says what to install."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from obygaze_features.core.errors import InstallExtra
+
+
+def need(module: str, extra: str, purpose: str) -> Any:
+    """Import an optional module for `purpose`, or say which extra brings it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise
+        raise InstallExtra(
+            f"{purpose} needs the package {error.name!r}, which is not installed",
+            hint=f"pip install 'obygaze[{extra}]'",
+        ) from error

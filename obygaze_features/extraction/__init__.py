@@ -1,0 +1,1 @@
+"""From a plan to committed blocks: decode, batch, forward, write."""

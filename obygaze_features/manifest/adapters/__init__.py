@@ -1,0 +1,1 @@
+"""One module for each data set: its own files in, a manifest out."""

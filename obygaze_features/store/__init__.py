@@ -1,0 +1,1 @@
+"""The feature store at rest: format, reader, writer, verification, sharing, interchange."""

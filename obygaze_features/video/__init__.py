@@ -1,0 +1,1 @@
+"""What a video file holds, and the frames a model would see of it."""

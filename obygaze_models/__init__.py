@@ -1,0 +1,1 @@
+"""The CPU-only zoo: reads stores and manifests, and turns them into models, tables and figures."""

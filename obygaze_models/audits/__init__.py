@@ -1,0 +1,1 @@
+"""Exact instruments for bias: association tests, captions, gender score, MediaEval."""

@@ -1,0 +1,1 @@
+"""Estimators: probes, concept vectors, concept bottlenecks, baselines."""

@@ -1,0 +1,1 @@
+"""Experiments as data: tasks, splits, grid, metrics."""

@@ -1,0 +1,1 @@
+"""Saved models: safetensors, JSON and a card; list, load, predict."""
