@@ -1,0 +1,184 @@
+"""Strict tables: each thing that can be wrong with a file is named with its line and column."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
+from obygaze_features.manifest.tables import (
+    Violations,
+    raise_together,
+    read_table,
+    whole_number,
+)
+
+
+def details_of(path: Path, **options: object) -> tuple[str, ...]:
+    with pytest.raises(FixInput) as caught:
+        read_table(path, required=("a", "b"), **options)  # type: ignore[arg-type]
+    return caught.value.details
+
+
+def write(folder: Path, data: bytes | str) -> Path:
+    path = folder / "t.csv"
+    path.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
+    return path
+
+
+def test_rows_know_the_line_they_start_on_even_after_quoted_line_breaks(tmp_path: Path) -> None:
+    path = write(tmp_path, 'a,b,note\n1,2,"two\nlines"\n3,"4,5",\n')
+    table = read_table(path, required=("a", "b"))
+    assert table.columns == ("a", "b", "note")
+    assert [(row.line, row["a"], row["b"], row["note"]) for row in table.rows] == [
+        (2, "1", "2", "two\nlines"),
+        (4, "3", "4,5", ""),
+    ]
+
+
+def test_windows_line_ends_and_another_delimiter(tmp_path: Path) -> None:
+    path = write(tmp_path, ";a;b\r\n0;x;y\r\n")
+    table = read_table(path, required=("a", "b"), delimiter=";")
+    assert table.columns == ("", "a", "b")
+    assert dict(table.rows[0].cells) == {"": "0", "a": "x", "b": "y"}
+
+
+def test_blank_rows_are_skipped_only_on_request(tmp_path: Path) -> None:
+    path = write(tmp_path, "a,b\n,\n\n1,2\n")
+    assert [row.line for row in read_table(path, required=("a", "b"), skip_blank=True).rows] == [4]
+    assert details_of(path) == (f"{path}:3: an empty line",)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"", "1: the file is empty"),
+        (b"a;b\n1;2\n", "1: cells are separated by semicolons, not commas"),
+        (b"a\tb\n1\t2\n", "1: cells are separated by tabs, not commas"),
+        (b"\xef\xbb\xbfa,b\n1,2\n", "1: the file starts with a byte order mark"),
+        ("a,b\n1,2\n".encode("utf-16"), "1: this is UTF-16"),
+        (b"a,b\n1,2\ncaf\xe9,2\n", "3: byte 0xE9 at position 4 is not UTF-8"),
+        (b"a,b,a\n1,2,3\n", "1: column 'a': the header has this column more than once"),
+        (b"a,B\n1,2\n", "1: column 'b': no such column"),
+        (b"a, b\n1,2\n", "1: column 'b': no such column; is it ' b'?"),
+        (b"a,b\n1\n", "2: 1 cells, the header has 2"),
+        (b"a,b\n1,2,3\n", "2: 3 cells, the header has 2"),
+        (b'a,b\n1,"2\n', "2: not a table from here on"),
+        (b'a,b\n1,"2"x\n', "2: not a table from here on"),
+        (b"a,b\n1,\x00\n", "2: a NUL character"),
+    ],
+)
+def test_what_can_be_wrong(tmp_path: Path, data: bytes, told: str) -> None:
+    path = write(tmp_path, data)
+    (line,) = details_of(path)
+    assert line.startswith(f"{path}:{told}")
+
+
+def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
+    path = write(tmp_path, b"a,b\n1\n\xff,2\n1,2,3\n")
+    assert [line.split(":")[1] for line in details_of(path)] == ["2", "3", "4"]
+
+
+def test_a_line_too_long_is_not_held_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    with path.open("wb") as stream:
+        stream.write(b"a,b\n1,2\n")
+        # A hole in the file: 200 MB to read, none on disk.
+        stream.truncate(200_000_000)
+    (line,) = details_of(path)
+    assert line.startswith(f"{path}:3: the line is longer than 1.0 MB")
+
+
+def test_a_line_of_exactly_the_limit_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path, "a,b\n" + "x" * 20 + ",y\n")
+    assert read_table(path, required=("a",), max_line=23).rows[0]["a"] == "x" * 20
+    assert details_of(path, max_line=22) == (
+        f"{path}:2: the line is longer than 22 B; read no further",
+    )
+
+
+def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "huge.csv"
+    with path.open("wb") as stream:
+        stream.truncate(300_000_000)
+    with pytest.raises(FixInput, match=r"300\.0 MB"):
+        read_table(path, required=("a",))
+
+
+def test_a_file_that_is_not_there_and_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no such file"):
+        read_table(tmp_path / "none.csv", required=())
+    with pytest.raises(FixInput, match="not a file"):
+        read_table(tmp_path, required=())
+
+
+def test_a_collector_lets_the_caller_add_what_is_wrong_with_values(tmp_path: Path) -> None:
+    path = write(tmp_path, "a,b\n1\n3,x\n")
+    found = Violations(path)
+    table = read_table(path, required=("a", "b"), violations=found)
+    for row in table.rows:
+        if whole_number(row["b"]) is None:
+            found.add(row.line, "b", f"{row['b']!r} is not a whole number")
+    with pytest.raises(FixInput, match="cannot use this: 2 violations") as caught:
+        found.raise_if_any("cannot use this", hint="mend it")
+    assert caught.value.details == (
+        f"{path}:2: 1 cells, the header has 2",
+        f"{path}:3: column 'b': 'x' is not a whole number",
+    )
+    assert caught.value.where == str(path)
+
+
+def test_violations_of_several_files_come_together_and_never_by_the_million() -> None:
+    first, second, clean = Violations("x.csv"), Violations("y.csv"), Violations("z.csv")
+    first.add(None, None, "bad")
+    for line in range(1500):
+        second.add(line, None, "bad")
+    with pytest.raises(FixInput, match="1501 violations") as caught:
+        raise_together("no", first, second, clean)
+    assert caught.value.where == "x.csv, y.csv"
+    assert caught.value.details[0] == "x.csv: bad"
+    assert caught.value.details[-1] == "... and 501 more"
+    raise_together("fine", clean)
+
+
+@pytest.mark.parametrize("text", ["", " 1", "1 ", "1.0", "1e3", "0x1", "１", "1_0", "+1", "--1"])
+def test_what_is_not_a_whole_number(text: str) -> None:
+    assert whole_number(text) is None
+
+
+@pytest.mark.parametrize(("text", "value"), [("0", 0), ("007", 7), ("-3", -3), ("167040", 167040)])
+def test_what_is_a_whole_number(text: str, value: int) -> None:
+    assert whole_number(text) == value
+
+
+CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r"), max_size=8)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.tuples(CELLS, CELLS), max_size=6))
+def test_what_the_csv_module_writes_is_read_back(
+    tmp_path: Path, rows: list[tuple[str, str]]
+) -> None:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([("a", "b"), *rows])
+    table = read_table(write(tmp_path, text.getvalue()), required=("a", "b"))
+    assert [(row["a"], row["b"]) for row in table.rows] == rows
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=60))
+def test_no_bytes_end_in_anything_but_a_table_or_an_error_for_people(
+    tmp_path: Path, data: bytes
+) -> None:
+    path = write(tmp_path, b"a,b\n" + data)
+    try:
+        table = read_table(path, required=("a", "b"))
+    except ObygazeError as error:
+        assert all(line.startswith(f"{path}:") for line in error.details)
+    else:
+        assert all(set(row.cells) == {"a", "b"} for row in table.rows)
