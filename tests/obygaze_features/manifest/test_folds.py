@@ -1,0 +1,110 @@
+"""Folds: even where they can be, whole films where they must be, silent at borders."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.manifest.folds import (
+    grouped,
+    leave_one_movie_out,
+    neighbour_blocks,
+    stratified,
+)
+from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
+
+
+def films(sizes: list[int], levels: str = "") -> Manifest:
+    """Films with so many scenes; levels by cycling through a string of digits."""
+    clips = [
+        Clip(
+            f"m{m:02d}-{scene:03d}",
+            f"m{m:02d}",
+            scene,
+            level=LEVELS[int(levels[(m + scene) % len(levels)])] if levels else "",
+        )
+        for m, size in enumerate(sizes)
+        for scene in range(size)
+    ]
+    return Manifest("films", Header("Films", {}), tuple(clips))
+
+
+sizes_of_films = st.lists(st.integers(3, 30), min_size=3, max_size=8)
+
+
+@given(
+    sizes_of_films, st.integers(2, 6), st.integers(0, 99), st.text("0123", min_size=1, max_size=9)
+)
+def test_stratified_folds_are_even_in_all_and_in_each_level(
+    sizes: list[int], k: int, seed: int, levels: str
+) -> None:
+    manifest = films(sizes, levels)
+    folds = stratified(manifest, k, seed)
+    assert set(folds) == set(manifest.clip_ids)
+    _check_even(Counter(folds.values()), k)
+    for level in LEVELS:
+        members = [clip.clip_id for clip in manifest if clip.level == level]
+        if members:
+            _check_even(Counter(folds[clip_id] for clip_id in members), k)
+
+
+def _check_even(counts: Counter[int], k: int) -> None:
+    sizes = [counts[fold] for fold in range(k)]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(sizes_of_films, st.integers(0, 99))
+def test_grouped_folds_never_split_a_film_and_none_is_empty(sizes: list[int], seed: int) -> None:
+    manifest = films(sizes, "0123")
+    folds = grouped(manifest, 3, seed)
+    for movie in manifest.movies:
+        assert len({folds[clip.clip_id] for clip in manifest if clip.movie_id == movie}) == 1
+    assert set(folds.values()) == {0, 1, 2}
+
+
+def test_grouped_folds_balance_what_can_be_balanced() -> None:
+    folds = grouped(films([40, 30, 20, 10], "0"), 2)
+    assert sorted(Counter(folds.values()).values()) == [50, 50]
+
+
+@given(sizes_of_films, st.integers(0, 99), st.integers(1, 9), st.integers(0, 3))
+def test_neighbour_blocks_keep_their_distance(
+    sizes: list[int], seed: int, block: int, gap: int
+) -> None:
+    manifest = films(sizes)
+    folds = neighbour_blocks(manifest, 2, seed, block=block, gap=gap)
+    for one in manifest:
+        for other in manifest:
+            if one.movie_id == other.movie_id and one.clip_id in folds and other.clip_id in folds:
+                distance = abs((one.scene or 0) - (other.scene or 0))
+                assert distance > gap or folds[one.clip_id] == folds[other.clip_id]
+
+
+def test_neighbour_blocks_by_hand() -> None:
+    folds = neighbour_blocks(films([9]), 3, block=3, gap=1)
+    # Blocks 0-2, 3-5, 6-8 all differ: one clip on each side of each border has no fold.
+    assert sorted(folds) == ["m00-000", "m00-001", "m00-004", "m00-007", "m00-008"]
+
+
+def test_one_fold_a_film() -> None:
+    folds = leave_one_movie_out(films([2, 1, 3]))
+    assert [folds[f"m{m:02d}-000"] for m in range(3)] == [0, 1, 2]
+    assert Counter(folds.values()) == {0: 2, 1: 1, 2: 3}
+
+
+def test_the_seed_decides() -> None:
+    manifest = films([20, 20, 20], "01")
+    assert stratified(manifest, 5, 1) == stratified(manifest, 5, 1)
+    assert stratified(manifest, 5, 1) != stratified(manifest, 5, 2)
+
+
+@pytest.mark.parametrize("k", [0, 1, 5])
+def test_impossible_numbers_of_folds(k: int) -> None:
+    with pytest.raises(FixUsage):
+        grouped(films([3, 3, 3]), k)
+    with pytest.raises(FixUsage):
+        neighbour_blocks(films([3]), 2, block=0)

@@ -1,0 +1,229 @@
+"""Manifests on disk: what is written is what is read, and everything wrong is named at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
+from obygaze_features.manifest.io import (
+    check_manifest,
+    leads_out,
+    manifest_sha256,
+    read_manifest,
+    update_manifest,
+    write_manifest,
+)
+from obygaze_features.manifest.model import Clip, Header, Manifest, Source
+
+TOML = """\
+schema = "obygaze-manifest/1"
+dataset = "Tiny"
+
+[concepts]
+"Look" = "visual"
+"Body" = "visual"
+"""
+CSV = """\
+clip_id,movie_id,scene,video,start_s,end_s,level,concepts,annotator
+tt1-001,tt1,1,tt1/1.avi,0.0,2.5,S,Look|Body,ada
+tt1-002,tt1,2,,,,EN,,ben
+"""
+
+
+def pair(folder: Path, toml: str = TOML, csv: str | bytes = CSV) -> Path:
+    path = folder / "tiny.toml"
+    path.write_text(toml, encoding="utf-8")
+    data = csv if isinstance(csv, bytes) else csv.encode("utf-8")
+    path.with_suffix(".csv").write_bytes(data)
+    return path
+
+
+def violations(path: Path) -> list[str]:
+    with pytest.raises(FixInput) as caught:
+        read_manifest(path)
+    return [line.removeprefix(f"{path.parent}/") for line in caught.value.details]
+
+
+def test_reads_every_column(tmp_path: Path) -> None:
+    manifest = read_manifest(pair(tmp_path))
+    assert manifest.clips == (
+        Clip(
+            "tt1-001", "tt1", 1, "tt1/1.avi", 0.0, 2.5, "S", ("Look", "Body"), {"annotator": "ada"}
+        ),
+        Clip("tt1-002", "tt1", 2, level="EN", extra={"annotator": "ben"}),
+    )
+    assert (manifest.name, manifest.columns, manifest.movies) == ("tiny", ("annotator",), ("tt1",))
+
+
+def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
+    header = Header(
+        "Tiny",
+        {"Look": "visual", "Voice": "audio"},
+        unit="segment",
+        view="visual",
+        licence='odd "quotes" \\ and \x7f',
+        notes=("two\nlines", "é"),
+        sources=(Source("a.csv", "0" * 64),),
+        video_root="/films",
+    )
+    clips = (
+        Clip("a", "m", None, "", 0.1, 1 / 3, "", ("Voice", "Look"), {"text": 'a,"b"\nc'}),
+        Clip("b", "m", 7, "m/b.mkv", level="NS", extra={"text": " blanks "}),
+    )
+    manifest = Manifest("tiny", header, clips, ("text",))
+    write_manifest(manifest, tmp_path / "tiny.toml")
+    assert read_manifest(tmp_path / "tiny.toml") == manifest
+
+
+def test_all_violations_of_all_rows_at_once(tmp_path: Path) -> None:
+    header = CSV.splitlines()[0]
+    rows = [
+        "tt1-001,tt1,1,../etc/passwd,0,1,S,Look,",
+        "tt1-001,tt1,one,/abs.avi,2.5,2.5,SURE,Looks,",
+        "a b,,1,C:\\x.avi,1,,EN,Look|Look,",
+        "tt1-003,tt1,3,,-1,nan,,,",
+    ]
+    found = violations(pair(tmp_path, csv="\n".join([header, *rows]) + "\n"))
+    places = [line.split(": ")[:2] for line in found]
+    assert sorted(map(tuple, places)) == sorted(
+        [
+            ("tiny.csv:2", "column 'video'"),
+            ("tiny.csv:3", "column 'clip_id'"),
+            ("tiny.csv:3", "column 'scene'"),
+            ("tiny.csv:3", "column 'video'"),
+            ("tiny.csv:3", "column 'end_s'"),
+            ("tiny.csv:3", "column 'level'"),
+            ("tiny.csv:3", "column 'concepts'"),
+            ("tiny.csv:4", "column 'clip_id'"),
+            ("tiny.csv:4", "column 'movie_id'"),
+            ("tiny.csv:4", "column 'video'"),
+            ("tiny.csv:4", "column 'end_s'"),
+            ("tiny.csv:4", "column 'concepts'"),
+            ("tiny.csv:5", "column 'start_s'"),
+            ("tiny.csv:5", "column 'end_s'"),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("csv", "line", "words"),
+    [
+        (CSV.replace("level", "levels"), 1, "'level'"),
+        (CSV.replace(",", ";"), 1, "semicolons"),
+        (b"\xef\xbb\xbf" + CSV.encode(), 1, "byte order mark"),
+        (CSV.replace("ada", "ad\xe9").encode("latin-1"), 2, "not UTF-8"),
+        (CSV.replace("ada", "x" * (2 << 20)), 2, "longer than"),
+        (CSV.replace(",ben", ""), 3, "8 cells"),
+        ("", 1, "empty"),
+    ],
+)
+def test_a_broken_table_is_named_with_its_line(
+    tmp_path: Path, csv: str | bytes, line: int, words: str
+) -> None:
+    found = violations(pair(tmp_path, csv=csv))
+    assert any(text.startswith(f"tiny.csv:{line}:") and words in text for text in found), found
+
+
+def test_fold_columns_hold_whole_numbers(tmp_path: Path) -> None:
+    csv = CSV.replace("annotator", "fold:a").replace("ada", "3").replace("ben", "x")
+    assert violations(pair(tmp_path, csv=csv)) == [
+        "tiny.csv:3: column 'fold:a': 'x' is not a whole number"
+    ]
+    manifest = read_manifest(pair(tmp_path, csv=csv.replace(",x", ",")))
+    assert [clip.fold("a") for clip in manifest] == [3, None]
+    assert manifest.folds == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("dataset =", "data_set ="), ["tiny.toml:2: column 'data_set'", "'dataset': is missing"]),
+        (('"Tiny"', "3"), ["tiny.toml:2: column 'dataset': must be a str"]),
+        (('"visual"\n"Body"', '4\n"Body"'), ["tiny.toml:5: column 'Look'"]),
+        (('"Tiny"', '"Tiny"\nunit = "film"'), ["tiny.toml:3: column 'unit'"]),
+        (("[concepts]", 'notes = "x"\n[concepts]'), ["tiny.toml:4: column 'notes'"]),
+    ],
+)
+def test_a_header_of_another_form(
+    tmp_path: Path, change: tuple[str, str], expected: list[str]
+) -> None:
+    found = violations(pair(tmp_path, toml=TOML.replace(*change, 1)))
+    assert len(found) == len(expected)
+    for text in expected:
+        assert any(text in line for line in found), found
+
+
+def test_a_broken_header_is_named_with_its_place(tmp_path: Path) -> None:
+    with pytest.raises(FixInput, match=r"line 2"):
+        read_manifest(pair(tmp_path, toml=TOML.replace('"Tiny"', "Tiny")))
+    with pytest.raises(FixInput) as caught:
+        read_manifest(pair(tmp_path, toml='schema = "other"\n'))
+    assert "not a manifest" in caught.value.what
+    (tmp_path / "tiny.toml").write_bytes(b"schema = 1\nx = '\xe9'\n")
+    with pytest.raises(FixInput) as caught:
+        read_manifest(tmp_path / "tiny.toml")
+    assert str(caught.value.where).endswith("tiny.toml:2")
+
+
+def test_a_later_schema_asks_for_an_update(tmp_path: Path) -> None:
+    with pytest.raises(Mismatch) as caught:
+        read_manifest(pair(tmp_path, toml=TOML.replace("manifest/1", "manifest/2")))
+    assert caught.value.exit_code == 5
+    assert "upgrade" in str(caught.value.hint)
+
+
+def test_nothing_is_replaced_silently(tmp_path: Path) -> None:
+    path = pair(tmp_path)
+    manifest = read_manifest(path)
+    write_manifest(manifest, path, force=True)
+    write_manifest(manifest, path)
+    other = manifest.with_clips(manifest.clips[:1])
+    with pytest.raises(AlreadyThere):
+        write_manifest(other, path)
+    assert read_manifest(path) == manifest
+    write_manifest(other, path, force=True)
+    assert len(read_manifest(path)) == 1
+
+
+def test_a_table_of_the_same_name_is_not_overwritten(tmp_path: Path) -> None:
+    manifest = read_manifest(pair(tmp_path))
+    (tmp_path / "mine.csv").write_text("precious", encoding="utf-8")
+    with pytest.raises(AlreadyThere):
+        write_manifest(manifest, tmp_path / "mine.toml")
+    assert (tmp_path / "mine.csv").read_text(encoding="utf-8") == "precious"
+    assert not (tmp_path / "mine.toml").exists()
+
+
+def test_an_invalid_manifest_is_never_written(tmp_path: Path) -> None:
+    manifest = Manifest("bad", Header("x", {}), (Clip("a", "m", concepts=("Look",)),))
+    with pytest.raises(FixInput, match="not be a valid manifest"):
+        write_manifest(manifest, tmp_path / "bad.toml")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FixInput):
+        check_manifest(Manifest("bad", Header("x", {}), (Clip("a", "m"), Clip("a", "m"))))
+
+
+def test_update_replaces_and_the_hash_follows(tmp_path: Path) -> None:
+    path = pair(tmp_path)
+    manifest = read_manifest(path)
+    later = manifest.with_column("fold:a", {"tt1-001": "0"})
+    update_manifest(later, path)
+    assert read_manifest(path) == later
+    assert manifest_sha256(later) != manifest_sha256(manifest)
+
+
+def test_a_missing_manifest_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        read_manifest(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/x", "C:/x", "\\x", "a\\..\\x"])
+def test_paths_that_lead_out(path: str) -> None:
+    assert leads_out(path)
+
+
+@pytest.mark.parametrize("path", ["x.avi", "a/b.avi", "a/..b.avi", "a.../x"])
+def test_paths_that_stay(path: str) -> None:
+    assert not leads_out(path)

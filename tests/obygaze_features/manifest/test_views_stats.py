@@ -1,0 +1,141 @@
+"""Views and counts, on a manifest small enough to count by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.stats import FoldStats, compute_stats
+from obygaze_features.manifest.stats_figure import draw_stats
+from obygaze_features.manifest.views import view
+from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, concepts
+
+ROWS = [
+    ("a-1", "EN", "", "a/1.avi", "0"),
+    ("a-2", "HN", "Speech", "", "1"),
+    ("a-3", "HN", "Look|Speech", "a/3.avi", "0"),
+    ("b-1", "NS", "Body|Look", "b/1.avi", ""),
+    ("b-2", "S", "Look", "b/2.avi", "1"),
+    ("b-3", "S", "Voice|Soundtrack", "", ""),
+    ("b-4", "S", "Body|Look|Clothing", "", "0"),
+    ("b-5", "", "", "", ""),
+]
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    clips = [
+        Clip(
+            clip_id,
+            clip_id[0],
+            int(clip_id[-1]),
+            video,
+            level=level,
+            concepts=tuple(names.split("|")) if names else (),
+            extra={"fold:02_EN_HN_S": fold},
+        )
+        for clip_id, level, names, video, fold in ROWS
+    ]
+    return Manifest("tiny", Header("Tiny", concepts()), tuple(clips), ("fold:02_EN_HN_S",))
+
+
+def test_raw_counts(manifest: Manifest) -> None:
+    stats = compute_stats(view(manifest, "raw"))
+    assert (stats.clips, stats.movies, stats.without_video, stats.without_level) == (8, 2, 4, 1)
+    assert stats.levels == {"EN": 1, "HN": 2, "NS": 1, "S": 3}
+    assert stats.share["S"] == 3 / 8
+    assert stats.concepts["S"] == {
+        "Look": 2,
+        "Body": 1,
+        "Clothing": 1,
+        "Soundtrack": 1,
+        "Voice": 1,
+    }
+    assert stats.concepts_per_clip == {"HN": 1.5, "NS": 2.0, "S": 2.0}
+    assert stats.by_movie == {
+        "a": {"EN": 1, "HN": 2, "NS": 0, "S": 0},
+        "b": {"EN": 0, "HN": 0, "NS": 1, "S": 3},
+    }
+
+
+def test_the_visual_view_turns_what_cannot_be_seen_into_easy_negatives(manifest: Manifest) -> None:
+    stats = compute_stats(view(manifest, "visual"))
+    assert stats.levels == {"EN": 3, "HN": 1, "NS": 1, "S": 2}
+    assert stats.without_level == 1
+    assert stats.concepts_per_clip == {"HN": 1.0, "NS": 2.0, "S": 2.0}
+    assert "Speech" not in stats.concepts["HN"]
+
+
+def test_the_published_view_is_the_population_of_the_split(manifest: Manifest) -> None:
+    seen = view(manifest, "as_published")
+    assert seen.clip_ids == ("a-1", "a-2", "a-3", "b-2", "b-4")
+    folds = compute_stats(seen).folds["02_EN_HN_S"]
+    assert folds == {0: FoldStats(3, 1, 2, 0), 1: FoldStats(2, 1, 1, 1)}
+    assert folds[0].to_json()["prevalence"] == 1 / 3
+    assert folds[0].to_json()["prevalence_with_video"] == 0.0
+
+
+def test_views_do_not_stack(manifest: Manifest) -> None:
+    seen = view(manifest, "visual")
+    assert view(seen, "visual") is seen
+    with pytest.raises(FixInput, match="already"):
+        view(seen, "raw")
+    with pytest.raises(FixUsage):
+        view(manifest, "audible")
+    bare = Manifest("bare", manifest.header, manifest.clips)
+    with pytest.raises(FixInput, match="split files"):
+        view(bare, "as_published")
+
+
+def test_an_empty_manifest_has_no_shares() -> None:
+    stats = compute_stats(Manifest("none", Header("None", {}), ()))
+    assert stats.share == {"EN": None, "HN": None, "NS": None, "S": None}
+    assert stats.concepts_per_clip == {"HN": None, "NS": None, "S": None}
+
+
+def test_the_figure_is_the_same_bytes_twice(manifest: Manifest, tmp_path: Path) -> None:
+    stats = compute_stats(manifest)
+    first = [path.read_bytes() for path in draw_stats(stats, tmp_path / "one", "Tiny")]
+    second = [path.read_bytes() for path in draw_stats(stats, tmp_path / "two", "Tiny")]
+    assert first == second
+    assert b"Concepts over levels" in first[0]
+    assert first[1].startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("Type of plan", "Type of shot"),
+        ("Clothes", "Clothing"),
+        (" Exp of  emotion", "Expression of emotion"),
+        ("soundtrack", "Soundtrack"),
+        ("Gazes", None),
+    ],
+)
+def test_one_name_for_each_concept(spelling: str, name: str | None) -> None:
+    assert canonical_concept(spelling) == name
+
+
+@pytest.mark.parametrize(
+    ("spelling", "level"),
+    [("Easy Neg", "EN"), ("Hard Negative", "HN"), ("Not Sure", "NS"), ("S", "S"), ("Maybe", None)],
+)
+def test_one_name_for_each_level(spelling: str, level: str | None) -> None:
+    assert canonical_level(spelling) == level
+
+
+def test_the_vocabulary_has_eight_visual_concepts() -> None:
+    visual = [name for name, modality in concepts().items() if modality == "visual"]
+    assert visual == [
+        "Type of shot",
+        "Look",
+        "Body",
+        "Posture",
+        "Clothing",
+        "Appearance",
+        "Expression of emotion",
+        "Activities",
+    ]
