@@ -28,7 +28,7 @@ def read_manifest(path: Path) -> Manifest:
     violations = Violations(rows)
     table = read_table(rows, required=COLUMNS, violations=violations)
     columns = tuple(name for name in table.columns if name not in COLUMNS)
-    parse = _Parser(header.concepts, columns, violations)
+    parse = ClipParser(header.concepts, columns, violations)
     clips = [parse.clip(row) for row in table.rows]
     violations.raise_if_any("the manifest is not valid")
     return Manifest(path.stem, header, tuple(clips), columns)
@@ -68,7 +68,7 @@ def update_manifest(manifest: Manifest, path: Path) -> None:
 def check_manifest(manifest: Manifest) -> None:
     """Hold clips that were made by a program to the same rules as a file's."""
     violations = Violations(f"{manifest.name}.csv")
-    parse = _Parser(manifest.header.concepts, manifest.columns, violations)
+    parse = ClipParser(manifest.header.concepts, manifest.columns, violations)
     for line, clip in enumerate(manifest, start=2):
         cells = dict(zip(COLUMNS, _cells(clip), strict=True))
         parse.clip(Row(line, {**dict.fromkeys(manifest.columns, ""), **clip.extra, **cells}))
@@ -88,7 +88,7 @@ def leads_out(path: str) -> bool:
     return pure.is_absolute() or bool(foreign.drive or foreign.root) or ".." in foreign.parts
 
 
-class _Parser:
+class ClipParser:
     """Turns rows into clips and notes everything that is wrong with them."""
 
     def __init__(

@@ -102,6 +102,13 @@ def read_table(
     return table
 
 
+def numbered_lines(path: Path, found: Violations) -> Iterator[tuple[int, str]]:
+    """The lines of a text file that is no CSV, without their ends; bounded as tables are."""
+    with _open(path) as stream:
+        for number, text in enumerate(_lines(stream, MAX_LINE, found), start=1):
+            yield number, text.rstrip("\r\n")
+
+
 def _open(path: Path) -> BinaryIO:
     if not path.exists():
         raise NotFound("no such file", where=str(path))
