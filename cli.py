@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ from obygaze_features.core.workspace import Workspace
 COMMANDS = {
     "doctor": ("obygaze_features.core.doctor:doctor", "Versions, codecs, caches, what is missing."),
     "manifest": ("obygaze_features.manifest.commands:manifest", "Clips, labels, concepts, splits."),
+    "bench": ("obygaze_features.core.bench_commands:bench", "The side-by-side measurements."),
 }
 
 
@@ -26,6 +28,13 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 
         click.echo(f"obygaze {__version__}")
         ctx.exit()
+
+
+def _choose_color(ctx: click.Context, param: click.Parameter, value: str) -> None:
+    # Eager, so that an error in the rest of the line is told in the colour that was asked for.
+    ctx.color = wants_color(value)
+    if isinstance(ctx.obj, _Talk):
+        ctx.obj.color = ctx.color
 
 
 @click.group(
@@ -42,14 +51,26 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing but results, warnings and errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Say more.")
 @click.option(
-    "--color", type=click.Choice(["auto", "always", "never"]), default="auto", help="Use colour."
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    is_eager=True,
+    expose_value=False,
+    callback=_choose_color,
+    help="Use colour.",
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Print the version and stop.",
+)
 @click.pass_context
-def root(ctx: click.Context, workspace: Path, quiet: bool, verbose: bool, color: str) -> None:
+def root(ctx: click.Context, workspace: Path, quiet: bool, verbose: bool) -> None:
     """Features of film clips in stores that can be shared, and models that learn from them."""
-    console = Console(verbosity=verbose - quiet, color=wants_color(color))
-    ctx.color = console.color
+    console = Console(verbosity=verbose - quiet, color=ctx.color)
     ctx.obj = Session(workspace=Workspace(workspace), console=console)
 
 
@@ -60,33 +81,68 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error becomes at most three lines."""
+    talk = _Talk(wants_color("auto"))
     try:
-        code = root.main(args=argv, prog_name="obygaze", standalone_mode=False)
-        return code if isinstance(code, int) else 0
-    except click.exceptions.Abort:
-        _tell("interrupted")
-        return EXIT_INTERRUPTED
+        code = root.main(args=argv, prog_name="obygaze", standalone_mode=False, obj=talk)
+        return code if type(code) is int else 0
+    except click.exceptions.Abort as abort:
+        return _interrupted(talk, abort)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True, color=talk.color)
+        return error.exit_code
     except click.ClickException as error:
-        _tell(error.format_message(), hint=_usage_hint(error))
+        talk.error(error.format_message(), hint=_usage_hint(error))
         return error.exit_code
     except ObygazeError as error:
         _reraise_if_debugging()
         for line in error.details:
             click.echo(line, err=True)
-        _tell(error.what, error.where, error.hint)
+        talk.error(error.what, error.where, error.hint)
         return error.exit_code
     except OSError as error:
         _reraise_if_debugging()
-        _tell(error.strerror or str(error), where=str(error.filename) if error.filename else None)
+        where = os.fspath(error.filename) if isinstance(error.filename, str | Path) else None
+        talk.error(error.strerror or str(error), where)
         return 1
     except Exception as error:  # noqa: BLE001 - the last line of defence: bugs end in lines too
         _reraise_if_debugging()
-        first_line = (str(error).splitlines() or [""])[0]
-        _tell(
-            f"a bug in obygaze: {type(error).__name__}: {first_line}",
-            hint="the same command with OBYGAZE_DEBUG=1 shows where",
-        )
-        return 1
+        return _bug(talk, error)
+
+
+@dataclass
+class _Talk:
+    """How errors are told; the root command corrects the colour once it knows the options."""
+
+    color: bool | None
+
+    def error(self, what: str, where: str | None = None, hint: str | None = None) -> None:
+        """At most three lines, whatever line breaks a message from elsewhere has."""
+        lines = [click.style("Error: ", fg="red", bold=True) + _one_line(what)]
+        lines += [f"  in: {_one_line(where)}"] if where else []
+        lines += [f"  Try: {_one_line(hint)}"] if hint else []
+        click.echo("\n".join(lines), err=True, color=self.color)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split("\n"))
+
+
+def _interrupted(talk: _Talk, abort: click.exceptions.Abort) -> int:
+    # click takes a file that ends too early (EOFError) for a person's Ctrl-D.
+    if isinstance(abort.__cause__, EOFError):
+        _reraise_if_debugging()
+        return _bug(talk, abort.__cause__)
+    talk.error("interrupted")
+    return EXIT_INTERRUPTED
+
+
+def _bug(talk: _Talk, error: Exception) -> int:
+    first_line = (str(error).splitlines() or [""])[0]
+    talk.error(
+        f"a bug in obygaze: {type(error).__name__}: {first_line}",
+        hint="the same command with OBYGAZE_DEBUG=1 shows where",
+    )
+    return 1
 
 
 def _usage_hint(error: click.ClickException) -> str | None:
@@ -97,14 +153,6 @@ def _usage_hint(error: click.ClickException) -> str | None:
 def _reraise_if_debugging() -> None:
     if os.environ.get("OBYGAZE_DEBUG"):
         raise
-
-
-def _tell(what: str, where: str | None = None, hint: str | None = None) -> None:
-    click.echo(click.style("Error: ", fg="red", bold=True) + what, err=True)
-    if where:
-        click.echo(f"  in: {where}", err=True)
-    if hint:
-        click.echo(f"  Try: {hint}", err=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import numbers
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,10 +59,11 @@ class _Lines:
 
     def _tell(self, now: float) -> None:
         spent = now - self.started
-        left = spent / self.done * (self.total - self.done) if self.done else float("nan")
         amount = f"{human(self.done, self.unit)} of {human(self.total, self.unit)}"
-        text = f"{self.label}: {amount}, {spent:.0f} s, {left:.0f} s to go {self.remark}"
-        click.echo(text.rstrip(), err=True)
+        text = f"{self.label}: {amount}, {spent:.0f} s"
+        if self.done:
+            text += f", {spent / self.done * (self.total - self.done):.0f} s to go"
+        click.echo(f"{text} {self.remark}".rstrip(), err=True)
 
 
 class _Bar:
@@ -85,7 +89,7 @@ def human(amount: float, unit: str = "B") -> str:
     if unit != "B":
         return f"{amount:,.0f} {unit}"
     for prefix in ("", "k", "M", "G"):
-        if abs(amount) < 1000:
+        if abs(amount) < 999.95:  # what rounds to 1000.0 is said in the next unit
             return f"{amount:.0f} B" if not prefix else f"{amount:.1f} {prefix}B"
         amount /= 1000
     return f"{amount:.1f} TB"
@@ -103,8 +107,9 @@ class Console:
         click.echo(text, color=self.color)
 
     def json(self, value: Any) -> None:
-        """Print a result for programs to stdout; NaN becomes null."""
-        click.echo(json.dumps(_finite(value), indent=2, ensure_ascii=False), color=self.color)
+        """Print a result for programs to stdout; NaN becomes null, arrays become lists."""
+        text = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+        click.echo(text, color=self.color)
 
     def note(self, text: str) -> None:
         """Say something to stderr, unless asked to be quiet."""
@@ -145,15 +150,12 @@ def wants_color(choice: str) -> bool | None:
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Rows as aligned text: numbers to the right, words to the left."""
     cells = [[_cell(value) for value in row] for row in rows]
-    numeric = [
-        bool(cells) and all(_looks_numeric(row[i]) for row in cells) for i in range(len(headers))
-    ]
-    widths = [
-        max(len(header), *(len(row[i]) for row in cells), 0) for i, header in enumerate(headers)
-    ]
+    columns = list(zip(headers, *cells, strict=True))
+    numeric = [bool(cells) and all(_looks_numeric(text) for text in c[1:]) for c in columns]
+    widths = [max(len(click.unstyle(text)) for text in column) for column in columns]
     lines = [
         "  ".join(
-            text.rjust(width) if right else text.ljust(width)
+            _padded(text, width, right)
             for text, width, right in zip(row, widths, numeric, strict=True)
         ).rstrip()
         for row in [list(headers), *cells]
@@ -161,23 +163,29 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(lines)
 
 
+def _padded(text: str, width: int, right: bool) -> str:
+    blanks = " " * (width - len(click.unstyle(text)))  # colour has no width
+    return blanks + text if right else text + blanks
+
+
 def _cell(value: object) -> str:
     if value is None:
         return "-"
-    if isinstance(value, float):
-        return f"{value:.3f}"
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
+        return f"{float(value):.3f}"
     return str(value)
 
 
 def _looks_numeric(text: str) -> bool:
-    return text == "-" or text.replace(",", "").replace(".", "").lstrip("-+").rstrip("%x").isdigit()
+    return re.fullmatch(r"-|nan|[-+]?(inf|[0-9][0-9,]*(\.[0-9]+)?)[%x]?", text) is not None
 
 
-def _finite(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """A value of nothing but what JSON has; NumPy's own types become Python's."""
     if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and value - value != 0.0:
-        return None
-    return value
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return _plain(value.tolist()) if hasattr(value, "tolist") else value

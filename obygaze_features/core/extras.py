@@ -13,7 +13,8 @@ def need(module: str, extra: str, purpose: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is None or not module.startswith(error.name):
+        # A package that is there but lacks one of its own needs is a broken installation.
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise InstallExtra(
             f"{purpose} needs the package {error.name!r}, which is not installed",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, BinaryIO
+from typing import Any
 
 from obygaze_features.core.errors import AlreadyThere, FixInput
 
@@ -43,52 +44,45 @@ def sync_dir(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        # Some network file systems cannot sync a folder; they keep its names by other means.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
     finally:
         os.close(descriptor)
 
 
 @contextmanager
-def _synced_temporary(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
-    """A temporary file beside `path`, synced when the block ends, gone if it fails."""
+def _whole_temporary(path: Path, data: bytes) -> Iterator[Path]:
+    """`data`, synced, in a temporary file beside `path` that is gone when the block ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    temporary = Path(name)
+    # Created by open() and not by mkstemp(), so that the umask decides who may read it: stores
+    # are shared. The name is cut to stay within what file systems allow.
+    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
     try:
-        with os.fdopen(descriptor, "wb") as stream:
-            os.fchmod(stream.fileno(), 0o666 & ~_umask())
-            yield stream, temporary
+        with temporary.open("xb") as stream:
+            stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-    except BaseException:
+        yield temporary
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    # Reading the mask means setting it; stores are shared, so files must not stay 0600.
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Replace a file in one step: readers see the old bytes or the new ones, never a part."""
-    with _synced_temporary(path) as (stream, temporary):
-        stream.write(data)
-    temporary.replace(path)
+    with _whole_temporary(path, data) as temporary:
+        temporary.replace(path)
     sync_dir(path.parent)
 
 
 def write_exclusive(path: Path, data: bytes) -> bool:
     """Create a file in one step; False, and nothing changed, where one of that name exists."""
-    with _synced_temporary(path) as (stream, temporary):
-        stream.write(data)
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _whole_temporary(path, data) as temporary:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
     sync_dir(path.parent)
     return True
 
@@ -110,8 +104,7 @@ def confined(root: Path, relative: str) -> Path:
     """The path of `relative` under `root`; an error where it could lead out of it."""
     pure, foreign = PurePosixPath(relative), PureWindowsPath(relative)
     leads_out = (
-        not relative
-        or "\x00" in relative
+        "\x00" in relative
         or pure.is_absolute()
         or bool(foreign.drive or foreign.root)
         or ".." in pure.parts
@@ -119,7 +112,13 @@ def confined(root: Path, relative: str) -> Path:
     )
     if leads_out:
         raise FixInput(f"the path {relative!r} leaves its folder", where=str(root))
+    if not pure.parts:
+        raise FixInput(f"the path {relative!r} names no file", where=str(root))
     path = root / pure
-    if not path.resolve().is_relative_to(root.resolve()):
+    try:
+        inside = path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError) as error:  # a name too long, or links that go in a circle
+        raise FixInput(f"the path {relative!r} cannot be followed", where=str(root)) from error
+    if not inside:
         raise FixInput(f"the path {relative!r} leaves its folder by a link", where=str(root))
     return path

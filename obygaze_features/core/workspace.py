@@ -8,6 +8,7 @@ from pathlib import Path
 from obygaze_features.core.errors import FixUsage, NotFound
 
 URL_SCHEMES = ("http://", "https://", "s3://", "hf://")
+SHOWN = 8  # names in a hint, so that it stays one line
 
 
 def is_url(name: str) -> bool:
@@ -30,22 +31,28 @@ class Workspace:
         if self._is_bare(name):
             return self.folder("manifests") / f"{name}.toml"
         path = Path(name)
-        return path if path.suffix == ".toml" else path.with_suffix(".toml")
+        if path.suffix == ".toml":
+            return path
+        # Only .csv is taken off: a dot may be part of a name (films.v2).
+        return path.with_name(f"{path.name.removesuffix('.csv')}.toml")
 
     def store(self, name: str) -> str:
         """Where a store is: a URL as given, a path, or a bare name's folder (or zip) here."""
-        if is_url(name):
-            return name
-        if not self._is_bare(name) or (Path(name) / "store.json").exists():
+        if is_url(name) or not self._is_bare(name):
             return name
         folder = self.folder("stores") / name
         packed = folder.with_name(f"{name}.zip")
-        return str(packed if packed.exists() and not folder.exists() else folder)
+        if packed.exists() and not folder.exists():
+            return str(packed)
+        # A store in the current folder is found too, but never in place of the workspace's own.
+        here = (Path(name) / "store.json").exists()
+        return name if here and not folder.exists() else str(folder)
 
     def names(self, kind: str, pattern: str) -> list[str]:
         """What the workspace holds of one kind, sorted."""
-        folder = self.folder(kind)
-        return sorted(path.stem for path in folder.glob(pattern)) if folder.is_dir() else []
+        found = self.folder(kind).glob(pattern)
+        # A folder's dots are part of its name (vivit.k400); a file's last one is not.
+        return sorted({path.name if path.is_dir() else path.stem for path in found})
 
     def existing_manifest(self, name: str) -> Path:
         """Like `manifest`, but an error that lists what is there where it is not."""
@@ -53,7 +60,8 @@ class Workspace:
         if path.is_file():
             return path
         known = self.names("manifests", "*.toml")
-        hint = f"one of {', '.join(known)}" if known else "obygaze manifest import --help"
+        shown = ", ".join(known[:SHOWN]) + (", ..." if len(known) > SHOWN else "")
+        hint = f"one of {shown}" if known else "obygaze manifest import --help"
         raise NotFound(f"no manifest called {name!r}", where=str(path), hint=hint)
 
     @staticmethod

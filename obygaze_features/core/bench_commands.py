@@ -1,0 +1,23 @@
+"""`obygaze bench`: the side-by-side measurements, one small command each."""
+
+from __future__ import annotations
+
+import click
+
+from obygaze_features.core.commands import LazyGroup
+
+COMMANDS = {
+    "startup": (
+        "obygaze_features.core.bench_startup:startup",
+        "How soon the command line answers.",
+    ),
+}
+
+
+@click.group(cls=LazyGroup, table=COMMANDS)
+def bench() -> None:
+    """The side-by-side measurements.
+
+    Every bench runs its contestants in turns on this machine and reports medians and ratios, so
+    that the numbers of two machines can be compared.
+    """

@@ -1,0 +1,147 @@
+"""`obygaze doctor`: what this installation has, what it lacks, and what to type about it."""
+
+from __future__ import annotations
+
+import textwrap
+
+import click
+
+from obygaze_features.core.checkup import Checkup, Package, check_up
+from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
+from obygaze_features.core.console import human
+
+WIDTH = 96
+LIBRARIES = ("libavformat", "libavcodec", "libswscale", "libavutil")
+Lines = list[tuple[str, str]]
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze doctor
+    obygaze -C /data/films doctor
+    obygaze doctor --json
+    """,
+)
+@json_option
+@pass_session
+def doctor(session: Session, as_json: bool) -> int:
+    """Versions, codecs, caches, what is missing.
+
+    Exits with 1 where something that obygaze cannot do without is absent or too old. What only
+    an extra needs is listed with the line that installs it, and is no failure.
+    """
+    found = check_up(session.workspace)
+    if as_json:
+        session.console.json(found.as_json())
+    else:
+        session.console.result(as_text(found))
+    return 1 if found.problems else 0
+
+
+def as_text(found: Checkup) -> str:
+    """A check-up for people: a few sections, one line a fact, the verdict last."""
+    sections: list[tuple[str, Lines]] = [
+        (f"obygaze {found.version}", _python(found)),
+        ("Packages", _packages(found)),
+        ("Video", _video(found)),
+        ("Machine", _machine(found)),
+        (f"Workspace {found.workspace}", _folders(found)),
+        ("Hugging Face", _hub(found)),
+    ]
+    width = max(len(label) for _, lines in sections for label, _ in lines)
+    blocks = [
+        "\n".join(
+            [click.style(title, bold=True)]
+            + [_hanging(f"  {label.ljust(width)}  ", text) for label, text in lines]
+        )
+        for title, lines in sections
+    ]
+    return "\n\n".join([*blocks, _verdict(found)])
+
+
+def _hanging(head: str, text: str) -> str:
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _verdict(found: Checkup) -> str:
+    if found.problems:
+        return "\n".join(click.style("Missing: ", fg="red") + line for line in found.problems)
+    return click.style("All that is required is here.", fg="green")
+
+
+def _python(found: Checkup) -> Lines:
+    return [("python", f"{found.machine.python} at {found.executable}")]
+
+
+def _packages(found: Checkup) -> Lines:
+    extras = dict.fromkeys(extra for package in found.packages for extra in package.extras)
+    laptop = [package for package in found.packages if not package.extras]
+    lines = [("laptop", ", ".join(map(_named, laptop)) or "unknown")]
+    for extra in extras:
+        members = [package for package in found.packages if extra in package.extras]
+        text = ", ".join(map(_named, members))
+        if not all(package.good for package in members):
+            text += click.style(f"  ->  pip install 'obygaze[{extra}]'", fg="yellow")
+        lines.append((f"[{extra}]", text))
+    return lines
+
+
+def _named(package: Package) -> str:
+    if package.version is None:
+        return click.style(f"{package.name} absent", fg="yellow")
+    old = "" if package.good else click.style(f" (needs {package.needs})", fg="yellow")
+    return f"{package.name} {package.version}{old}"
+
+
+def _video(found: Checkup) -> Lines:
+    if found.video is None:
+        return [("FFmpeg", "none: PyAV is not installed ([extract] brings it)")]
+    known = found.video.libraries
+    libraries = [f"{name} {known[name]}" for name in LIBRARIES if name in known]
+    return [
+        ("FFmpeg", ", ".join(libraries)),
+        ("reads", ", ".join(found.video.reads)),
+        ("writes", ", ".join(found.video.writes)),
+        *([("cannot read", ", ".join(found.video.lacks))] if found.video.lacks else []),
+    ]
+
+
+def _machine(found: Checkup) -> Lines:
+    if not found.devices.torch:
+        gpus = "unknown without torch ([mlp] or [extract] bring it)"
+    else:
+        gpus = ", ".join(found.devices.cuda) or ("Apple (mps)" if found.devices.mps else "none")
+    threads = [f"{name}={value}" for name, value in found.threads.items() if value]
+    return [
+        ("CPU", f"{found.machine.cpu}, {found.machine.cores} cores to use"),
+        ("GPU", gpus),
+        ("threads", ", ".join(threads) or "not limited by the environment"),
+    ]
+
+
+def _folders(found: Checkup) -> Lines:
+    return [
+        (
+            folder.kind,
+            (f"{folder.entries} inside" if folder.exists else "not made yet")
+            + f", {human(folder.free_bytes)} free"
+            + ("" if folder.writable else click.style(", read-only", fg="yellow")),
+        )
+        for folder in found.folders
+    ]
+
+
+def _hub(found: Checkup) -> Lines:
+    models = "absent" if found.hub.models is None else f"{found.hub.models} models"
+    return [
+        ("cache", f"{found.hub.cache} ({models})"),
+        ("offline", "yes (HF_HUB_OFFLINE)" if found.hub.offline else "no"),
+    ]

@@ -1,0 +1,59 @@
+"""What every test stands on: one thread, no colour, nobody's home, and the same draws in CI."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+# A home of the tests' own, so that no cache, token or setting of a person decides a result.
+# All of this is set before any test imports numpy, torch, matplotlib or huggingface_hub.
+_HOME = tempfile.TemporaryDirectory(prefix="obygaze-tests-", ignore_cleanup_errors=True)
+_ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_SETTINGS = {
+    "HOME": _HOME.name,
+    "XDG_CACHE_HOME": f"{_HOME.name}/cache",
+    "XDG_CONFIG_HOME": f"{_HOME.name}/config",
+    "HF_HOME": f"{_HOME.name}/huggingface",
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "MPLBACKEND": "Agg",
+    "MPLCONFIGDIR": f"{_HOME.name}/matplotlib",
+    "NO_COLOR": "1",
+    "PYTHONUTF8": "1",
+    **dict.fromkeys(_ONE_THREAD, "1"),
+}
+_FROM_OUTSIDE = (
+    *("OBYGAZE_WORKSPACE", "OBYGAZE_DEBUG", "FORCE_COLOR", "HF_TOKEN", "HF_HUB_CACHE"),
+    *("SLURM_CPUS_PER_TASK", "CUDA_VISIBLE_DEVICES", "AWS_PROFILE"),
+)
+
+for _name in _FROM_OUTSIDE:
+    os.environ.pop(_name, None)
+os.environ.update(_SETTINGS)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hypothesis draws the same examples everywhere; time is never part of a verdict."""
+    from hypothesis import HealthCheck, settings
+
+    slow = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    common = {"deadline": None, "max_examples": 40, "suppress_health_check": slow}
+    settings.register_profile("ci", derandomize=True, database=None, **common)
+    settings.register_profile("here", **common)
+    settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave nothing behind."""
+    _HOME.cleanup()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """An empty workspace."""
+    for kind in ("manifests", "stores"):
+        (tmp_path / "workspace" / kind).mkdir(parents=True)
+    return tmp_path / "workspace"

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from obygaze_features.core.commands import (
+    ExampleCommand,
+    LazyGroup,
+    Session,
+    force_option,
+    json_option,
+    pass_session,
+)
+from obygaze_features.core.console import Console
+from obygaze_features.core.workspace import Workspace
+
+MODULE = '''
+import click
+
+@click.command()
+def hello():
+    """Say hello."""
+    click.echo("hello")
+'''
+
+
+@pytest.fixture
+def lazy(tmp_path, monkeypatch):
+    (tmp_path / "lazily_imported.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "lazily_imported", raising=False)
+    table = {
+        "zebra": ("lazily_imported:hello", "Say hello."),
+        "absent": ("no_such_module:nothing", "Never imported."),
+    }
+
+    @click.group(cls=LazyGroup, table=table)
+    def group() -> None:
+        """A group."""
+
+    @group.command()
+    def eager() -> None:
+        """An ordinary command."""
+
+    @group.command(hidden=True)
+    def secret() -> None:
+        """Nobody sees this."""
+
+    return group
+
+
+def test_listing_commands_imports_none_and_keeps_the_order_of_the_table(lazy):
+    result = CliRunner().invoke(lazy, ["--help"])
+    assert result.exit_code == 0
+    listed = result.output.partition("Commands:\n")[2]
+    assert [line.split(None, 1) for line in listed.splitlines()] == [
+        ["zebra", "Say hello."],
+        ["absent", "Never imported."],
+        ["eager", "An ordinary command."],
+    ]
+    assert "lazily_imported" not in sys.modules
+
+
+def test_only_the_command_that_runs_is_imported(lazy):
+    result = CliRunner().invoke(lazy, ["zebra"])
+    assert result.output == "hello\n"
+    assert "lazily_imported" in sys.modules
+
+
+def test_an_unknown_command_is_wrong_usage(lazy):
+    result = CliRunner().invoke(lazy, ["zebu"])
+    assert result.exit_code == 2
+    assert "zebu" in result.output
+
+
+def test_examples_stand_in_the_help_as_they_were_typed():
+    @click.command(
+        cls=ExampleCommand,
+        examples="""
+        obygaze store ls
+
+        obygaze store ls --json | python -m json.tool
+        """,
+    )
+    def ls() -> None:
+        """List."""
+
+    help_text = CliRunner().invoke(ls, ["--help"]).output
+    assert help_text.endswith(
+        "\nExamples:\n  obygaze store ls\n\n  obygaze store ls --json | python -m json.tool\n"
+    )
+
+
+def test_a_command_without_examples_has_no_empty_block():
+    @click.command(cls=ExampleCommand)
+    def ls() -> None:
+        """List."""
+
+    assert "Examples" not in CliRunner().invoke(ls, ["--help"]).output
+
+
+def test_the_session_and_the_common_switches_reach_a_command(tmp_path):
+    @click.command()
+    @json_option
+    @force_option
+    @pass_session
+    def show(session: Session, as_json: bool, force: bool) -> None:
+        session.console.result(f"{session.workspace.root} {as_json} {force}")
+
+    session = Session(Workspace(tmp_path), Console())
+    result = CliRunner().invoke(show, ["--json", "--force"], obj=session)
+    assert result.output == f"{tmp_path} True True\n"
+    assert CliRunner().invoke(show, [], obj=session).output == f"{tmp_path} False False\n"

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import click
+import pytest
+from support.cli import call_obygaze
+
+from obygaze_features.core import checkup
+from obygaze_features.core.checkup import Package, check_up
+from obygaze_features.core.doctor import as_text
+from obygaze_features.core.workspace import Workspace
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    return check_up(Workspace(tmp_path_factory.mktemp("workspace")))
+
+
+def test_all_that_is_required_is_found_where_the_tests_run(workspace):
+    result = call_obygaze("-C", workspace, "doctor", "--json")
+    assert (result.code, result.stderr) == (0, "")
+    told = result.json()
+    assert told["ok"] is True
+    assert told["problems"] == []
+    versions = {package["name"]: package["version"] for package in told["packages"]}
+    assert versions["numpy"] == metadata.version("numpy")
+    assert told["workspace"] == str(workspace)
+    assert [folder["kind"] for folder in told["folders"]] == [
+        *("manifests", "stores", "runs", "models")
+    ]
+
+
+def test_packages_and_their_extras_are_those_of_the_metadata(found):
+    extras = {package.name: package.extras for package in found.packages}
+    assert extras["click"] == ()
+    assert extras["torch"] == ("mlp", "extract")
+    assert extras["av"] == ("extract",)
+    assert "pytest" not in extras
+    assert "obygaze" not in extras
+
+
+@pytest.mark.parametrize(
+    "version, needs, good",
+    [
+        ("2.13.0+cpu", ">=2.6", True),
+        ("2.6", ">=2.6.0", False),
+        ("10.0", ">=9", True),
+        ("3.1.6", ">=3.1", True),
+        ("3.0.9", ">=3.1", False),
+        ("1.0", "", True),
+        (None, ">=1", False),
+    ],
+)
+def test_new_enough(version, needs, good):
+    assert Package("p", needs, version, ()).good is good
+
+
+def test_a_package_that_is_absent_or_old_fails_only_where_it_is_required(found):
+    packages = (
+        Package("numpy", ">=2.0", "1.26", ()),
+        Package("zarr", ">=3.1", None, ()),
+        Package("av", ">=14", None, ("extract",)),
+    )
+    ill = dataclasses.replace(found, packages=packages)
+    assert ill.problems == (
+        "numpy>=2.0, found 1.26: pip install 'numpy>=2.0'",
+        "zarr>=3.1, found none: pip install 'zarr>=3.1'",
+    )
+    text = click.unstyle(as_text(ill))
+    assert "Missing: zarr>=3.1" in text
+    assert "[extract]  av absent  ->  pip install 'obygaze[extract]'" in text
+    assert ill.as_json()["ok"] is False
+    assert dataclasses.replace(found, packages=packages[2:]).problems == ()
+
+
+def test_something_required_that_is_missing_is_exit_1(workspace, monkeypatch):
+    def version(name: str) -> str:
+        if name == "zarr":
+            raise metadata.PackageNotFoundError(name)
+        return "999"
+
+    monkeypatch.setattr(metadata, "version", version)
+    result = call_obygaze("-C", workspace, "doctor")
+    assert result.code == 1
+    assert result.stdout.splitlines()[-1].startswith("Missing: zarr>=3.1, found none")
+
+
+def test_a_checkout_that_was_never_installed_says_so(found, monkeypatch):
+    def requires(name: str) -> list[str]:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "requires", requires)
+    bare = check_up(Workspace(Path.cwd()))
+    assert bare.problems == ("obygaze is not installed here, only lying here: pip install -e .",)
+
+
+def test_codecs_are_those_that_pyav_opens(found):
+    av = pytest.importorskip("av", reason="PyAV is not installed")
+    assert set(found.video.reads) | set(found.video.lacks) == set(checkup.CODECS)
+    assert {"h264", "mpeg4"} <= set(found.video.reads)
+    assert set(found.video.libraries) == set(av.library_versions)
+
+
+def test_without_av_and_torch_nothing_is_imported_and_the_extra_is_named(workspace, monkeypatch):
+    real = importlib.util.find_spec
+    hidden = {"av", "torch"}
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in hidden else real(name)
+    )
+    for name in hidden:
+        monkeypatch.setitem(sys.modules, name, None)  # an import would raise
+    bare = check_up(Workspace(workspace))
+    assert bare.video is None
+    assert bare.devices == checkup.Devices(torch=False)
+    text = as_text(bare)
+    assert "PyAV is not installed ([extract] brings it)" in text
+    assert "unknown without torch" in text
+
+
+def test_folders_tell_what_is_inside_and_what_is_free(workspace):
+    (workspace / "manifests" / "films.toml").touch()
+    (workspace / "manifests" / "README.md").touch()
+    folders = {folder.kind: folder for folder in check_up(Workspace(workspace)).folders}
+    assert (folders["manifests"].exists, folders["manifests"].entries) == (True, 1)
+    assert (folders["runs"].exists, folders["runs"].entries) == (False, 0)
+    assert folders["runs"].free_bytes > 0
+
+
+@pytest.mark.parametrize(
+    "env, cache",
+    [
+        ({"HF_HUB_CACHE": "/c/hub"}, "/c/hub"),
+        ({"HF_HOME": "/h"}, "/h/hub"),
+        ({"HF_HOME": None, "XDG_CACHE_HOME": "/x"}, "/x/huggingface/hub"),
+        ({"HF_HOME": None, "XDG_CACHE_HOME": None, "HOME": "/me"}, "/me/.cache/huggingface/hub"),
+    ],
+)
+def test_the_cache_is_where_hugging_face_keeps_it(workspace, env, cache):
+    hub = call_obygaze("-C", workspace, "doctor", "--json", env=env).json()["hub"]
+    assert hub["cache"] == cache
+    assert hub["offline"] is True
+
+
+def test_the_cache_agrees_with_huggingface_hub_itself(found):
+    constants = pytest.importorskip("huggingface_hub.constants", reason="no huggingface_hub")
+    assert found.hub.cache == constants.HF_HUB_CACHE
+    assert found.hub.offline == constants.HF_HUB_OFFLINE
+
+
+def test_no_line_is_longer_than_a_window(workspace):
+    result = call_obygaze("-C", workspace, "doctor")
+    title = f"Workspace {workspace}"
+    assert all(len(line) <= 96 for line in result.stdout.splitlines() if line != title)
+    assert result.stdout.endswith("All that is required is here.\n")

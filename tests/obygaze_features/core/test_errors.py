@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from obygaze_features.core import errors
+
+# The exit codes other people's scripts depend on.
+EXIT_CODES = {
+    "ObygazeError": 1,
+    "FixInput": 1,
+    "NotFound": 1,
+    "AlreadyThere": 1,
+    "FixUsage": 2,
+    "InstallExtra": 2,
+    "Corrupt": 4,
+    "Mismatch": 5,
+    "Stopped": 75,
+}
+
+
+@pytest.mark.parametrize("name, code", EXIT_CODES.items())
+def test_each_error_has_its_exit_code(name, code):
+    assert getattr(errors, name)("what").exit_code == code
+
+
+def test_no_error_is_without_a_documented_code():
+    def below(error: type) -> set[str]:
+        return {error.__name__}.union(*map(below, error.__subclasses__()))
+
+    core = {name for name in below(errors.ObygazeError) if hasattr(errors, name)}
+    assert core == set(EXIT_CODES)
+    assert (errors.EXIT_SOME_FAILED, errors.EXIT_INTERRUPTED) == (3, 130)
+
+
+def test_an_error_reads_as_at_most_three_lines():
+    error = errors.FixInput("a level is no level", where="a.csv:3:7", hint="one of EN HN NS S")
+    assert str(error).splitlines() == [
+        "a level is no level",
+        "  in: a.csv:3:7",
+        "  Try: one of EN HN NS S",
+    ]
+    assert str(errors.FixInput("what")) == "what"
+    assert errors.FixInput("what", details=["a", "b"]).details == ("a", "b")

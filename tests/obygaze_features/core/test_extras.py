@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from obygaze_features.core.errors import InstallExtra
+from obygaze_features.core.extras import need
+
+
+def test_a_module_that_is_there_is_given():
+    assert need("math", "mlp", "testing") is math
+
+
+def test_one_that_is_absent_names_the_extra_to_install():
+    with pytest.raises(InstallExtra) as caught:
+        need("no_such_package.inner", "extract", "decoding")
+    assert str(caught.value).splitlines() == [
+        "decoding needs the package 'no_such_package', which is not installed",
+        "  Try: pip install 'obygaze[extract]'",
+    ]
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("lacking", ["another_package", "bro", "broken_package_2"])
+def test_a_package_that_lacks_one_of_its_own_needs_is_not_our_extra(tmp_path, monkeypatch, lacking):
+    (tmp_path / "broken_package.py").write_text(f"import {lacking}\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError):
+        need("broken_package", "extract", "decoding")

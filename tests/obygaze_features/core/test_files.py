@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from obygaze_features.core import files
+from obygaze_features.core.errors import AlreadyThere, FixInput
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_canonical_json_is_one_spelling_for_one_value():
+    assert (
+        files.canonical_json({"b": 1, "a": [1.5, None, "é"]})
+        == '{"a":[1.5,null,"é"],"b":1}'.encode()
+    )
+    assert files.canonical_json({"a": 1, "b": 2}) == files.canonical_json({"b": 2, "a": 1})
+
+
+def test_no_json_holds_what_json_has_not():
+    for write in (files.canonical_json, files.pretty_json):
+        with pytest.raises(ValueError, match="JSON compliant"):
+            write(float("nan"))
+
+
+def test_pretty_json_keeps_the_order_and_ends_with_a_newline():
+    assert files.pretty_json({"b": 1, "a": 2}) == b'{\n "b": 1,\n "a": 2\n}\n'
+
+
+def test_sha256_of_bytes_and_of_a_file_are_the_published_value(tmp_path):
+    # FIPS 180-2, appendix B.1: the message "abc".
+    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    (tmp_path / "abc").write_bytes(b"abc")
+    assert files.sha256_bytes(b"abc") == expected
+    assert files.sha256_file(tmp_path / "abc") == expected
+
+
+def test_write_atomic_makes_folders_replaces_and_leaves_no_litter(tmp_path):
+    path = tmp_path / "a" / "b" / "file.json"
+    files.write_atomic(path, b"one")
+    files.write_atomic(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert names(path.parent) == ["file.json"]
+
+
+@pytest.mark.parametrize("mask, mode", [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
+def test_the_umask_decides_who_may_read(tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        files.write_atomic(tmp_path / "atomic", b"x")
+        files.write_exclusive(tmp_path / "exclusive", b"x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "atomic").stat().st_mode) == mode
+    assert stat.S_IMODE((tmp_path / "exclusive").stat().st_mode) == mode
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    files.write_atomic(path, b"old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.write_atomic(path, b"new")
+    with pytest.raises(OSError, match="No space left"):
+        files.write_exclusive(tmp_path / "other", b"new")
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_folder_in_the_way_leaves_no_litter(tmp_path):
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(OSError):
+        files.write_atomic(tmp_path / "taken", b"x")
+    assert names(tmp_path) == ["taken"]
+
+
+def test_a_name_as_long_as_file_systems_allow_can_be_written(tmp_path):
+    path = tmp_path / ("n" * 255)
+    files.write_atomic(path, b"x")
+    assert path.read_bytes() == b"x"
+
+
+def test_write_exclusive_never_touches_what_is_there(tmp_path):
+    path = tmp_path / "marker"
+    assert files.write_exclusive(path, b"first") is True
+    assert files.write_exclusive(path, b"second") is False
+    assert path.read_bytes() == b"first"
+    assert names(tmp_path) == ["marker"]
+
+
+def _race(path: Path, data: bytes, start, wins) -> None:
+    start.wait()
+    if files.write_exclusive(path, data):
+        wins.put(data)
+
+
+def test_of_racing_writers_exactly_one_wins_and_its_bytes_are_there(tmp_path):
+    context = multiprocessing.get_context("fork")
+    for turn in range(5):
+        path = tmp_path / f"marker-{turn}"
+        start, wins = context.Event(), context.Queue()
+        racers = [
+            context.Process(target=_race, args=(path, bytes([i]) * 10_000, start, wins))
+            for i in range(6)
+        ]
+        for racer in racers:
+            racer.start()
+        start.set()
+        for racer in racers:
+            racer.join()
+        assert path.read_bytes() == wins.get(timeout=5)
+        assert wins.empty()
+    assert len(names(tmp_path)) == 5
+
+
+def test_sync_dir_forgives_only_what_a_network_file_system_cannot_do(tmp_path, monkeypatch):
+    def fail_with(code: int):
+        def fsync(descriptor: int) -> None:
+            raise OSError(code, os.strerror(code))
+
+        return fsync
+
+    monkeypatch.setattr(os, "fsync", fail_with(errno.EINVAL))
+    files.sync_dir(tmp_path)
+    monkeypatch.setattr(os, "fsync", fail_with(errno.EIO))
+    with pytest.raises(OSError, match="Input/output"):
+        files.sync_dir(tmp_path)
+
+
+def test_write_new_takes_the_same_bytes_again_and_other_bytes_only_with_force(tmp_path):
+    path = tmp_path / "result"
+    files.write_new(path, b"one")
+    files.write_new(path, b"one")
+    with pytest.raises(AlreadyThere) as caught:
+        files.write_new(path, b"two")
+    assert caught.value.where == str(path)
+    assert "--force" in str(caught.value)
+    assert path.read_bytes() == b"one"
+    files.write_new(path, b"two", force=True)
+    assert path.read_bytes() == b"two"
+
+
+@pytest.mark.parametrize(
+    "relative",
+    [
+        *("", ".", "./", "..", "../x", "a/../../x", "a/..", "/etc/passwd", "//host/share"),
+        *("C:x", "C:\\x", "c:/x", "\\x", "\\\\host\\share", "a\\..\\x", "..\\x", "a\x00b"),
+    ],
+)
+def test_confined_refuses_what_could_leave_the_folder(tmp_path, relative):
+    with pytest.raises(FixInput) as caught:
+        files.confined(tmp_path, relative)
+    assert caught.value.where == str(tmp_path)
+
+
+@pytest.mark.parametrize("relative", ["x", "a/b.csv", "./x", "a//b", "..x", "x..y/...", "é è"])
+def test_confined_gives_the_path_of_what_stays(tmp_path, relative):
+    assert files.confined(tmp_path, relative) == tmp_path / relative
+
+
+def test_confined_follows_links_and_refuses_those_that_lead_out(tmp_path):
+    root = tmp_path / "root"
+    (root / "real").mkdir(parents=True)
+    (root / "inside").symlink_to("real")
+    (root / "outside").symlink_to(tmp_path)
+    (root / "sly").symlink_to("inside/../../root-2")
+    (root / "round").symlink_to("about")
+    (root / "about").symlink_to("round")
+    assert files.confined(root, "inside/x") == root / "inside" / "x"
+    for relative in ("outside/x", "outside", "sly", "round/x"):
+        with pytest.raises(FixInput):
+            files.confined(root, relative)
+
+
+def test_a_folder_with_nearly_the_same_name_is_outside(tmp_path):
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root-2").mkdir()
+    (tmp_path / "root" / "link").symlink_to(tmp_path / "root-2")
+    with pytest.raises(FixInput):
+        files.confined(tmp_path / "root", "link/x")
+
+
+def test_a_root_that_is_itself_a_link_is_fine(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "root").symlink_to("real")
+    assert files.confined(tmp_path / "root", "x") == tmp_path / "root" / "x"
+
+
+@given(
+    st.lists(st.sampled_from(["..", ".", "a", "b", "/", "\\", "C:", ""]), max_size=6).map("/".join)
+)
+def test_whatever_confined_gives_is_under_the_folder(relative):
+    root = Path("/somewhere/deep")
+    try:
+        path = files.confined(root, relative)
+    except FixInput:
+        return
+    assert os.path.normpath(path).startswith("/somewhere/deep/")
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(JSON_VALUES)
+def test_both_spellings_of_json_read_back_as_the_value(value):
+    assert json.loads(files.canonical_json(value)) == value
+    assert json.loads(files.pretty_json(value)) == value

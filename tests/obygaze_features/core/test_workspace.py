@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.workspace import Workspace, is_url
+
+
+@pytest.mark.parametrize(
+    "name, path",
+    [
+        ("obygaze12", "W/manifests/obygaze12.toml"),
+        ("films.v2", "W/manifests/films.v2.toml"),
+        ("films.toml", "films.toml"),
+        ("films.csv", "films.toml"),
+        ("else/where/films", "else/where/films.toml"),
+        ("else/where/films.v2", "else/where/films.v2.toml"),
+        ("else/where/films.v2.csv", "else/where/films.v2.toml"),
+        ("/abs/films.toml", "/abs/films.toml"),
+    ],
+)
+def test_a_manifest_by_name_or_by_either_path(name, path):
+    assert Workspace(Path("W")).manifest(name) == Path(path)
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_what_is_no_name(name):
+    with pytest.raises(FixUsage):
+        Workspace(Path("W")).manifest(name)
+    with pytest.raises(FixUsage):
+        Workspace(Path("W")).store(name)
+
+
+def test_a_store_by_bare_name_is_the_workspaces_folder_then_its_zip(workspace):
+    here = Workspace(workspace)
+    folder = workspace / "stores" / "vivit.k400"
+    assert here.store("vivit.k400") == str(folder)
+    folder.with_name("vivit.k400.zip").touch()
+    assert here.store("vivit.k400") == str(folder) + ".zip"
+    folder.mkdir()
+    assert here.store("vivit.k400") == str(folder)
+
+
+def test_a_store_in_the_current_folder_never_hides_the_workspaces_own(workspace, monkeypatch):
+    monkeypatch.chdir(workspace.parent)
+    (workspace.parent / "mine").mkdir()
+    (workspace.parent / "mine" / "store.json").touch()
+    assert Workspace(workspace).store("mine") == "mine"
+    (workspace / "stores" / "mine").mkdir()
+    assert Workspace(workspace).store("mine") == str(workspace / "stores" / "mine")
+
+
+@pytest.mark.parametrize("name", ["https://host/x", "http://h/x.zip", "s3://b/x", "hf://u/x"])
+def test_addresses_and_paths_stay_as_they_are(name):
+    assert is_url(name)
+    assert Workspace(Path("W")).store(name) == name
+    assert Workspace(Path("W")).store("some/folder") == "some/folder"
+    assert Workspace(Path("W")).store("packed.zip") == "packed.zip"
+    assert not is_url("ftp.example.zip")
+
+
+def test_names_are_sorted_whole_and_each_once(workspace):
+    stores = workspace / "stores"
+    for name in ("xclip.b16", "a"):
+        (stores / name).mkdir()
+    for name in ("a.zip", "vivit.k400.zip"):
+        (stores / name).touch()
+    assert Workspace(workspace).names("stores", "*") == ["a", "vivit.k400", "xclip.b16"]
+    assert Workspace(workspace).names("runs", "*") == []
+
+
+def test_a_missing_manifest_is_an_error_that_lists_what_is_there(workspace):
+    here = Workspace(workspace)
+    with pytest.raises(NotFound) as nothing:
+        here.existing_manifest("films")
+    assert nothing.value.hint == "obygaze manifest import --help"
+    for i in range(10):
+        (workspace / "manifests" / f"m{i}.toml").touch()
+    with pytest.raises(NotFound) as some:
+        here.existing_manifest("films")
+    assert some.value.hint == "one of m0, m1, m2, m3, m4, m5, m6, m7, ..."
+    assert some.value.where == str(workspace / "manifests" / "films.toml")
+    assert here.existing_manifest("m3") == workspace / "manifests" / "m3.toml"

@@ -1,0 +1,97 @@
+"""The `obygaze` command as tests use it: a real process, or this one where time matters."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left: its exit code and what it said on both streams."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    def json(self) -> Any:
+        """The one JSON document on stdout."""
+        return json.loads(self.stdout)
+
+    def ok(self) -> Result:
+        """The same, or a failure that shows what the command said."""
+        if self.code != 0:
+            raise AssertionError(f"exit {self.code}\n{self.stdout}\n{self.stderr}")
+        return self
+
+
+def obygaze_argv(*args: str | os.PathLike[str]) -> list[str]:
+    """The words that start the command in a process of its own."""
+    return [sys.executable, "-m", "cli", *map(os.fspath, args)]
+
+
+def run_obygaze(
+    *args: str | os.PathLike[str],
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str | None] | None = None,
+    timeout: float = 120,
+    stdin: str = "",
+) -> Result:
+    """Run the command as a person would; `env` adds variables, None takes one away."""
+    done = subprocess.run(
+        obygaze_argv(*args),
+        cwd=cwd,
+        env=environment(env),
+        input=stdin,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=timeout,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
+    """The environment of the tests with some variables set and others taken away."""
+    merged: dict[str, str | None] = {**os.environ, **(changes or {})}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def call_obygaze(
+    *args: str | os.PathLike[str],
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str | None] | None = None,
+) -> Result:
+    """Run the command inside this process: quick, for tests of what it says and not how."""
+    import cli
+
+    out, err = io.StringIO(), io.StringIO()
+    with _surroundings(cwd, env), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = cli.run([os.fspath(word) for word in args])
+    return Result(code, out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def _surroundings(
+    cwd: str | os.PathLike[str] | None, env: Mapping[str, str | None] | None
+) -> Iterator[None]:
+    before = dict(os.environ)
+    try:
+        changed = environment(env)
+        os.environ.clear()
+        os.environ.update(changed)
+        with contextlib.chdir(cwd or Path.cwd()):
+            yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
