@@ -1,0 +1,190 @@
+"""Association tests against hand counts, full enumeration, and the published cases."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.audits import permutation
+from obygaze_models.audits.association import (
+    association,
+    effect_size,
+    embedding_association,
+    single_category,
+)
+from obygaze_models.audits.permutation import normal_p, permutation_p
+
+# Two groups of four on the axes: four ties with the observed split at each step.
+X = [[1, 0], [1, 0], [0, 1], [1, 1]]
+Y = [[0, 1], [0, 1], [1, 0], [1, 1]]
+A, B = [[1, 0]], [[0, 1]]
+# Two films of five and six items, one of three: 10 * 20 * 3 = 600 ways within films.
+BLOCKED = [0.65, -0.512, 0.832, 0.646, -0.753, 0.123, 0.541, 0.248, -0.204, -0.485, -0.222]
+BLOCKED += [0.993, 2.081, -1.416]
+BLOCKED_IS_X = [1, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0, 0, 1, 0]
+BLOCK = [0] * 5 + [1] * 6 + [2] * 3
+
+
+def test_association_by_hand() -> None:
+    assert association(X, A, B) == pytest.approx([1, 1, -1, 0])
+
+
+def test_ties_count_as_reached() -> None:
+    result = embedding_association(X, Y, A, B)
+    assert result.effect_size == pytest.approx(0.5400617248673217)
+    assert (result.p.n, result.p.n_greater) == (70, 26)
+    assert result.p.greater == 26 / 70
+
+
+def test_blocked_count_by_hand() -> None:
+    p = permutation_p(BLOCKED, BLOCKED_IS_X, BLOCK)
+    assert (p.n, p.n_greater, p.greater, p.method) == (600, 18, 0.03, "exact")
+
+
+@given(
+    st.lists(st.integers(-3, 3), min_size=4, max_size=10),
+    st.integers(1, 9),
+    st.lists(st.integers(0, 2), min_size=10, max_size=10),
+)
+def test_exact_counts_equal_full_enumeration(
+    values: list[int], n_first: int, labels: list[int]
+) -> None:
+    """Small integers tie often, which is where counting goes wrong."""
+    n = len(values)
+    n_first = min(n_first, n - 1)
+    block = np.array(labels[:n])
+    first = np.arange(n) < n_first
+    taken = {label: int(first[block == label].sum()) for label in set(block)}
+    sums = np.array(
+        [
+            sum(values[i] for i in chosen)
+            for chosen in combinations(range(n), n_first)
+            if all(sum(block[i] == b for i in chosen) == k for b, k in taken.items())
+        ],
+        dtype=float,
+    )
+    observed = sum(values[:n_first])
+    p = permutation_p(values, first, block)
+    assert p.n == len(sums)
+    assert p.n_greater == int((sums >= observed).sum())
+    assert p.less == pytest.approx((sums <= observed).mean(), abs=1e-12)
+    far = np.abs(sums - sums.mean()) >= abs(observed - sums.mean()) - 1e-9
+    assert p.two_sided == pytest.approx(far.mean(), abs=1e-12)
+
+
+def test_all_splits_of_forty_are_counted() -> None:
+    values = np.random.default_rng(0).normal(size=40)
+    p = permutation_p(values, np.arange(40) < 20)
+    assert p.n == comb(40, 20) == 137_846_528_820
+    sampled = _sampled(values, np.arange(40) < 20)
+    assert sampled.greater == pytest.approx(p.greater, abs=0.005)
+
+
+def test_sampling_agrees_with_counting_within_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permutation, "MAX_LOG2_HALF", -1.0)
+    p = permutation_p(BLOCKED, BLOCKED_IS_X, BLOCK, permutations=200_000, seed=3)
+    # Four standard errors of a share of .03 in 200,000.
+    assert p.greater == pytest.approx(0.03, abs=4 * (0.03 * 0.97 / 200_000) ** 0.5)
+    assert p.method == "sampled, 200000 permutations, seed 3"
+    assert p == permutation_p(BLOCKED, BLOCKED_IS_X, BLOCK, permutations=200_000, seed=3)
+
+
+def test_sampled_p_is_never_zero() -> None:
+    values = np.concatenate([np.arange(30) + 100.0, np.arange(30)])
+    p = permutation_p(values, np.arange(60) < 30, permutations=999)
+    assert p.greater == 1 / 1000
+
+
+def _sampled(values: np.ndarray, first: np.ndarray) -> permutation.PValue:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(permutation, "MAX_LOG2_HALF", -1.0)
+        return permutation_p(values, first, permutations=100_000)
+
+
+def test_a_film_effect_is_seen_without_blocks_and_not_within_them() -> None:
+    random = np.random.default_rng(5)
+    films = np.repeat(np.arange(4), 12)
+    # Films 0 and 1 lean to A and give most of X; within a film X and Y are alike.
+    lean = np.where(films < 2, 1.0, -1.0) + random.normal(0, 0.3, 48)
+    vectors = np.stack([np.ones(48), lean, random.normal(0, 0.1, 48)], axis=1)
+    is_x = np.array([(i % 12) < (9 if film < 2 else 3) for i, film in enumerate(films)])
+    result = embedding_association(
+        vectors[is_x],
+        vectors[~is_x],
+        [[0.0, 1.0, 0.0]],
+        [[0.0, -1.0, 0.0]],
+        x_block=films[is_x],
+        y_block=films[~is_x],
+    )
+    assert result.p.greater < 0.01
+    assert result.p_blocked is not None
+    assert result.p_blocked.greater > 0.05
+    assert result.verdict is result.p_blocked
+
+
+def test_blocks_that_share_nothing_give_no_blocked_test() -> None:
+    result = embedding_association(X, Y, A, B, x_block=[0, 0, 1, 1], y_block=[2, 2, 3, 3])
+    assert result.p_blocked is None
+    assert result.verdict is result.p
+
+
+def test_nothing_that_varies_has_no_effect_size() -> None:
+    result = embedding_association([[1, 0], [1, 0]], [[1, 0], [1, 0]], A, B)
+    assert result.effect_size is None
+    assert result.p_normal is None
+    assert (result.p.greater, result.p.less, result.p.two_sided) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [[[0.0, 0.0], [1.0, 0.0]], [[np.nan, 1.0]], [[np.inf, 1.0]], [], [1.0, 2.0], [[1.0, 2.0, 3.0]]],
+)
+def test_vectors_without_direction_or_of_another_space(x: list[object]) -> None:
+    with pytest.raises(FixInput):
+        embedding_association(x, Y, A, B)
+
+
+def test_blocks_must_fit() -> None:
+    with pytest.raises(FixInput):
+        embedding_association(X, Y, A, B, x_block=[0, 1, 2, 3])
+    with pytest.raises(FixInput):
+        embedding_association(X, Y, A, B, x_block=[0], y_block=[0, 1, 2, 3])
+    with pytest.raises(FixInput):
+        permutation_p([1.0, 2.0], [1, 1])
+
+
+def test_normal_form_is_the_tail_of_a_normal() -> None:
+    # d * sqrt(20 * 20 / 40) = 1.6448536 is the .95 quantile.
+    assert normal_p(0.520148, 20, 20) == pytest.approx(0.05, abs=1e-5)
+    assert normal_p(0.0, 3, 4) == 0.5
+
+
+def test_effect_size_by_hand() -> None:
+    # Means 3 and 1; all four values 4, 2, 2, 0 have a sample variance of 8 / 3.
+    assert effect_size([4, 2], [2, 0]) == pytest.approx(2 / (8 / 3) ** 0.5)
+
+
+def test_published_cases() -> None:
+    from support.data import golden
+
+    cases = json.loads(golden("audits", "eat.json").read_text("utf-8"))
+    for case in cases["cases"]:
+        result = embedding_association(*(case[name] for name in "XYAB"))
+        expected = case["expected"]
+        assert result.effect_size == pytest.approx(expected["effect_size"], abs=1e-9)
+        assert result.p.n_greater == expected["exact"]["ge"]
+        assert result.p.greater == expected["exact"]["p_ge"]
+        assert result.p_normal == pytest.approx(expected["p_normal_closed_form"], rel=1e-6)
+    for case in cases["sc_weat"]:
+        result = single_category(case["w"], case["A"], case["B"])
+        assert result.effect_size == pytest.approx(case["effect_size"], abs=1e-9)
+        assert result.p.greater == pytest.approx(case["p_exact_ge"], abs=1e-12)
+    forty = cases["exact_40C20"]
+    assert permutation_p(forty["s"], np.arange(40) < 20).n_greater == forty["ge"]
