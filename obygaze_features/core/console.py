@@ -89,8 +89,9 @@ def human(amount: float, unit: str = "B") -> str:
     if unit != "B":
         return f"{amount:,.0f} {unit}"
     for prefix in ("", "k", "M", "G"):
-        if abs(amount) < 999.95:  # what rounds to 1000.0 is said in the next unit
-            return f"{amount:.0f} B" if not prefix else f"{amount:.1f} {prefix}B"
+        digits = 1 if prefix else 0
+        if round(abs(amount), digits) < 1000:  # what rounds to 1000 is said in the next unit
+            return f"{amount:.{digits}f} {prefix}B"
         amount /= 1000
     return f"{amount:.1f} TB"
 
