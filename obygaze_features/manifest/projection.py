@@ -1,0 +1,232 @@
+"""From segments to clip labels: overlap as a share of the clip, the highest level wins.
+
+The rules, all in whole frames so that the exact case is exact:
+
+- a segment qualifies where its overlap with the clip is at least `threshold` of the clip; each
+  segment is tested alone, fragments are never added up;
+- the highest level among an annotator's qualifying segments is the clip's level, with the
+  concepts of the qualifying segments of that level only;
+- where none qualifies the level is EN with no ratio. If then even the frames that nobody marked
+  are fewer than the threshold asks for, the clip is also counted as unlabelled;
+- annotators of a film are merged the same way: highest level, concepts joined at that level.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+from typing import Any
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.segments import ClipSpan, Segment
+
+CSV_COLUMNS = ("clip_id", "movie_id", "level", "concepts", "overlap_frames", "clip_frames")
+DEFAULT_THRESHOLD = Fraction(1, 5)
+_RANK = {level: rank for rank, level in enumerate(LEVELS)}
+_SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClipLevel:
+    """What a clip is given: by one annotator, or by all of them merged.
+
+    `ratio` is overlap and clip length, in frames, of the largest segment that won. `labelled` is
+    False where neither a segment nor the unmarked rest of the clip reaches the threshold.
+    """
+
+    clip_id: str
+    level: str
+    concepts: tuple[str, ...] = ()
+    ratio: tuple[int, int] | None = None
+    labelled: bool = True
+
+    def as_record(self) -> dict[str, Any]:
+        """The row as JSON has it."""
+        ratio = None if self.ratio is None else list(self.ratio)
+        return {
+            "clip_id": self.clip_id,
+            "level": self.level,
+            "concepts": list(self.concepts),
+            "ratio": ratio,
+        }
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Levels of clips by annotator and merged, in the order of the clips.
+
+    An annotator has rows for the films he or she marked anything in; clips of a film that nobody
+    marked have no row anywhere and are listed in `unseen`.
+    """
+
+    threshold: Fraction
+    by_annotator: Mapping[str, tuple[ClipLevel, ...]]
+    merged: tuple[ClipLevel, ...]
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def unlabelled(self) -> tuple[str, ...]:
+        """The clips that no annotator gives a label, not even by leaving them unmarked."""
+        return tuple(row.clip_id for row in self.merged if not row.labelled)
+
+    def counts(self) -> dict[str, int]:
+        """Merged clips by level; those without a label are in none of them."""
+        levels = [row.level for row in self.merged if row.labelled]
+        return {level: levels.count(level) for level in LEVELS}
+
+    def as_document(self) -> dict[str, Any]:
+        """The projection as JSON has it."""
+        rows = self.by_annotator.items()
+        return {
+            "threshold": str(self.threshold),
+            "projections": {name: [row.as_record() for row in levels] for name, levels in rows},
+            "merged": [row.as_record() for row in self.merged],
+            "unlabelled": len(self.unlabelled),
+            "unlabelled_clips": list(self.unlabelled),
+        }
+
+
+def as_threshold(value: str | float | Fraction) -> Fraction:
+    """An exact share of the clip from what a person writes: 0.2, .25, 1/3."""
+    text = str(value).strip()
+    share = Fraction(text) if _SHARE.fullmatch(text) else None
+    if share is None or share > 1:
+        raise FixUsage(f"the threshold {text!r} is not a share from 0 to 1", hint="0.2 or 1/3")
+    return share
+
+
+def frames_needed(n_frames: int, threshold: Fraction) -> int:
+    """The least overlap that reaches the threshold, and never less than one frame."""
+    return max(1, -(-threshold.numerator * n_frames // threshold.denominator))
+
+
+def project(
+    segments: Iterable[Segment], spans: Iterable[ClipSpan], threshold: Fraction = DEFAULT_THRESHOLD
+) -> Projection:
+    """Give every clip its level by annotator and merged; the order of segments does not matter."""
+    tracks = _tracks(segments)
+    annotators = sorted({annotator for films in tracks.values() for annotator in films})
+    by_annotator: dict[str, list[ClipLevel]] = {annotator: [] for annotator in annotators}
+    merged, unseen = [], []
+    for span in spans:
+        rows = []
+        for annotator, track in tracks.get(span.movie_id, {}).items():
+            rows.append(track.level_of(span, threshold))
+            by_annotator[annotator].append(rows[-1])
+        if rows:
+            merged.append(merge(rows))
+        else:
+            unseen.append(span.clip_id)
+    kept = {annotator: tuple(rows) for annotator, rows in by_annotator.items()}
+    return Projection(threshold, kept, tuple(merged), tuple(unseen))
+
+
+def merge(rows: Sequence[ClipLevel]) -> ClipLevel:
+    """One clip's rows of several annotators as one: the highest level, concepts of that level."""
+    level = max((row.level for row in rows), key=_RANK.__getitem__)
+    winners = [row for row in rows if row.level == level]
+    return ClipLevel(
+        clip_id=rows[0].clip_id,
+        level=level,
+        concepts=_joined(row.concepts for row in winners),
+        ratio=max((row.ratio for row in winners if row.ratio is not None), default=None),
+        labelled=any(row.labelled for row in rows),
+    )
+
+
+def project_each(
+    segments: Iterable[Segment], spans: Iterable[ClipSpan], thresholds: Iterable[Fraction]
+) -> list[Projection]:
+    """The sweep: the same projection at several thresholds."""
+    kept_segments, kept_spans = tuple(segments), tuple(spans)
+    return [project(kept_segments, kept_spans, threshold) for threshold in thresholds]
+
+
+class Track:
+    """One annotator's segments of one film, ready to be asked what overlaps a clip."""
+
+    def __init__(self, segments: Iterable[Segment]) -> None:
+        self.segments = sorted(segments, key=lambda segment: segment.start_frame)
+        self.starts = [segment.start_frame for segment in self.segments]
+        # Segments may overlap each other, so ends are not sorted; how far any of them reaches is.
+        self.reach = list(accumulate((segment.end_frame for segment in self.segments), max))
+
+    def overlapping(self, span: ClipSpan) -> list[tuple[int, Segment]]:
+        """The segments that share frames with a clip, each with how many."""
+        first = bisect_left(self.reach, span.start_frame)
+        last = bisect_right(self.starts, span.end_frame)
+        shared = [(_overlap(segment, span), segment) for segment in self.segments[first:last]]
+        return [(overlap, segment) for overlap, segment in shared if overlap > 0]
+
+    def level_of(self, span: ClipSpan, threshold: Fraction) -> ClipLevel:
+        """What this annotator gives a clip."""
+        needed = frames_needed(span.n_frames, threshold)
+        touching = self.overlapping(span)
+        qualifying = [(overlap, segment) for overlap, segment in touching if overlap >= needed]
+        if not qualifying:
+            rest = span.n_frames - _covered(span, (segment for _, segment in touching))
+            return ClipLevel(span.clip_id, LEVELS[0], labelled=rest >= needed)
+        level = max((segment.level for _, segment in qualifying), key=_RANK.__getitem__)
+        winners = [(overlap, segment) for overlap, segment in qualifying if segment.level == level]
+        return ClipLevel(
+            clip_id=span.clip_id,
+            level=level,
+            concepts=_joined(segment.concepts for _, segment in winners),
+            ratio=(max(overlap for overlap, _ in winners), span.n_frames),
+        )
+
+
+def projection_to_csv(
+    projection: Projection, spans: Iterable[ClipSpan], *, by_annotator: bool = False
+) -> bytes:
+    """The merged levels as a table, or with `by_annotator` those of each annotator."""
+    movie_of = {span.clip_id: span.movie_id for span in spans}
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\n")
+    first = ("annotator",) if by_annotator else ()
+    writer.writerow((*first, *CSV_COLUMNS))
+    tracks = projection.by_annotator if by_annotator else {"": projection.merged}
+    for annotator, rows in tracks.items():
+        for row in rows:
+            overlap, length = row.ratio or ("", "")
+            level = row.level if row.labelled else ""
+            cells = (row.clip_id, movie_of[row.clip_id], level, "|".join(row.concepts))
+            writer.writerow((*((annotator,) if by_annotator else ()), *cells, overlap, length))
+    return stream.getvalue().encode("utf-8")
+
+
+def _tracks(segments: Iterable[Segment]) -> dict[str, dict[str, Track]]:
+    grouped: dict[str, dict[str, list[Segment]]] = defaultdict(lambda: defaultdict(list))
+    for segment in segments:
+        grouped[segment.movie_id][segment.annotator].append(segment)
+    return {
+        movie: {annotator: Track(films[annotator]) for annotator in sorted(films)}
+        for movie, films in grouped.items()
+    }
+
+
+def _overlap(segment: Segment, span: ClipSpan) -> int:
+    first = max(segment.start_frame, span.start_frame)
+    return min(segment.end_frame, span.end_frame) - first + 1
+
+
+def _covered(span: ClipSpan, segments: Iterable[Segment]) -> int:
+    """How many of the clip's frames are marked at all; segments come in the order of starts."""
+    covered, next_frame = 0, span.start_frame
+    for segment in segments:
+        first, last = max(segment.start_frame, next_frame), min(segment.end_frame, span.end_frame)
+        if last >= first:
+            covered, next_frame = covered + last - first + 1, last + 1
+    return covered
+
+
+def _joined(concepts: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(sorted({concept for names in concepts for concept in names}))

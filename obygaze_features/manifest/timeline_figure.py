@@ -1,0 +1,286 @@
+"""A film's levels over time, as in the paper's Figure 4: what was marked, projected and merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES, MUTED, canvas, save
+from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.projection import ClipLevel, Projection, frames_needed
+from obygaze_features.manifest.segments import ClipSpan, Segment
+
+WIDTH_IN = 11.0
+PANEL_IN = 0.86
+KEY_IN = 0.75
+LETTER_PT = 6.5
+# How much of the page's width the panels have, roughly: enough to see which letters fit.
+_PANEL_SHARE = 0.94
+_HEIGHTS = {level: (rank + 1) / len(LEVELS) for rank, level in enumerate(LEVELS)}
+_DARK = {"S"}
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One stretch of one panel, in frames; both ends are part of it."""
+
+    start_frame: int
+    end_frame: int
+    level: str
+    concepts: tuple[str, ...] = ()
+    look: str = "solid"
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What the figure shows of one film: a title and bars for each panel, from top to bottom."""
+
+    movie_id: str
+    panels: tuple[tuple[str, tuple[Bar, ...]], ...]
+    spans: tuple[ClipSpan, ...]
+    start_frame: int
+    end_frame: int
+
+    def points(self, n_frames: int) -> float:
+        """How wide so many frames are on the page."""
+        share = n_frames / (self.end_frame - self.start_frame + 1)
+        return share * 72 * WIDTH_IN * _PANEL_SHARE
+
+    @property
+    def initials(self) -> dict[str, str]:
+        """The letters of each concept that is seen."""
+        bars = (bar for _, bars in self.panels for bar in bars)
+        return initials({concept for bar in bars for concept in bar.concepts})
+
+
+def timeline(
+    segments: Iterable[Segment],
+    spans: Iterable[ClipSpan],
+    projection: Projection,
+    movie_id: str,
+    between: tuple[int, int] | None = None,
+) -> Timeline:
+    """Lay out one film, or the frames `between` two of it."""
+    clips = tuple(span for span in spans if span.movie_id == movie_id)
+    marked = [segment for segment in segments if segment.movie_id == movie_id]
+    if not clips or not marked:
+        what = "no clips" if not clips else "nobody marked anything"
+        raise NotFound(f"there is no timeline to draw: {what} in the film {movie_id!r}")
+    ends = [clip.end_frame for clip in clips] + [segment.end_frame for segment in marked]
+    first, last = between or (0, max(ends))
+    if last <= first:
+        raise FixUsage(f"frames {first} to {last} are not a stretch of film")
+    panels: list[tuple[str, tuple[Bar, ...]]] = []
+    for name in sorted({segment.annotator for segment in marked}):
+        own = [segment for segment in marked if segment.annotator == name]
+        panels.append((f"{name}: segments", _segment_bars(own, clips, projection)))
+        panels.append((f"{name}: clips", _clip_bars(projection.by_annotator[name], clips)))
+    panels.append(("merged: clips", _clip_bars(projection.merged, clips)))
+    seen = tuple((title, _within(bars, first, last)) for title, bars in panels)
+    return Timeline(movie_id, seen, clips, first, last)
+
+
+def draw_timeline(
+    segments: Iterable[Segment],
+    spans: Iterable[ClipSpan],
+    projection: Projection,
+    movie_id: str,
+    stem: Path,
+    *,
+    between: tuple[int, int] | None = None,
+    fps: float | None = None,
+) -> tuple[Path, Path]:
+    """Draw one film as SVG and PNG: each annotator's segments and clips, and the merge.
+
+    With `fps` the axis is in hours, minutes and seconds instead of frames.
+    """
+    film = timeline(segments, spans, projection, movie_id, between)
+    n_panels = len(film.panels)
+    ratios = [*[PANEL_IN] * n_panels, KEY_IN]
+    height = sum(ratios) + 0.8
+    with canvas(WIDTH_IN, height, nrows=n_panels + 1, height_ratios=ratios) as (figure, axes):
+        share = f"a threshold of {100 * float(projection.threshold):.4g} % of the clip"
+        figure.suptitle(f"{movie_id}, levels at {share}", x=0.01, ha="left", weight="bold")
+        for panel, (title, bars) in zip(axes[:-1], film.panels, strict=True):
+            _draw_panel(panel, title, bars, film)
+        for panel in axes[: n_panels - 1]:
+            panel.tick_params(axis="x", bottom=False, labelbottom=False)
+        _label_clips(axes[n_panels - 1], film)
+        _label_time(axes[n_panels - 1], fps)
+        _draw_key(axes[-1], film)
+        return save(figure, stem)
+
+
+def initials(concepts: Iterable[str]) -> dict[str, str]:
+    """The shortest beginning of each concept that no other concept shares and is not a level."""
+    names = sorted(set(concepts))
+    short = {}
+    for name in names:
+        taken = [other for other in names if other != name]
+        starts = [name[:n] for n in range(1, len(name))]
+        unique = (start for start in starts if not any(o.startswith(start) for o in taken))
+        short[name] = next((start for start in unique if start not in LEVELS), name)
+    return short
+
+
+def _segment_bars(
+    segments: Sequence[Segment], clips: Sequence[ClipSpan], projection: Projection
+) -> tuple[Bar, ...]:
+    def counts(segment: Segment) -> bool:
+        return any(
+            min(segment.end_frame, clip.end_frame) - max(segment.start_frame, clip.start_frame) + 1
+            >= frames_needed(clip.n_frames, projection.threshold)
+            for clip in clips
+        )
+
+    return tuple(
+        Bar(s.start_frame, s.end_frame, s.level, s.concepts, "solid" if counts(s) else "faint")
+        for s in segments
+    )
+
+
+def _clip_bars(rows: Iterable[ClipLevel], clips: Iterable[ClipSpan]) -> tuple[Bar, ...]:
+    given = {row.clip_id: row for row in rows}
+    found = [(clip, given[clip.clip_id]) for clip in clips if clip.clip_id in given]
+    return tuple(
+        Bar(clip.start_frame, clip.end_frame, row.level, row.concepts, _look(row))
+        for clip, row in found
+    )
+
+
+def _look(row: ClipLevel) -> str:
+    if not row.labelled:
+        return "unlabelled"
+    return "solid" if row.ratio is not None else "hollow"
+
+
+def _within(bars: Iterable[Bar], first: int, last: int) -> tuple[Bar, ...]:
+    return tuple(bar for bar in bars if bar.end_frame >= first and bar.start_frame <= last)
+
+
+def _draw_panel(axes: Any, title: str, bars: Sequence[Bar], film: Timeline) -> None:
+    # Where an annotator's segments overlap, the lower level stands in front of the higher one.
+    for bar in sorted(bars, key=lambda bar: -LEVELS.index(bar.level)):
+        axes.bar(
+            bar.start_frame,
+            _HEIGHTS[bar.level],
+            width=bar.end_frame - bar.start_frame + 1,
+            align="edge",
+            **_style(bar),
+        )
+        _write_initials(axes, bar, film)
+    for span in film.spans:
+        axes.axvline(span.start_frame, color="#e4e3df", lw=0.4, zorder=0)
+    axes.set_title(title, fontsize=8, pad=3)
+    axes.set_xlim(film.start_frame, film.end_frame + 1)
+    axes.set_ylim(0, 1.04)
+    axes.set_yticks(list(_HEIGHTS.values()), list(_HEIGHTS), fontsize=6)
+    axes.tick_params(axis="y", length=0, pad=2)
+    axes.spines["left"].set_visible(False)
+
+
+def _style(bar: Bar) -> dict[str, Any]:
+    color = LEVEL_COLORS[bar.level]
+    if bar.look == "faint":
+        return {"facecolor": (color, 0.25), "edgecolor": color, "lw": 0.8}
+    if bar.look == "unlabelled":
+        return {"facecolor": "white", "edgecolor": MUTED, "lw": 0.8, "hatch": "xxxx"}
+    if bar.look == "hollow":
+        return {"facecolor": "white", "edgecolor": "#b4b3ae", "lw": 0.6}
+    return {"facecolor": color, "edgecolor": "white", "lw": 0.4}
+
+
+def _write_initials(axes: Any, bar: Bar, film: Timeline) -> None:
+    first, last = max(bar.start_frame, film.start_frame), min(bar.end_frame, film.end_frame)
+    height = _HEIGHTS[bar.level]
+    letters = [film.initials[concept] for concept in bar.concepts]
+    text = fitted(letters, film.points(last - first + 1) - 2, 72 * PANEL_IN * 0.7 * height)
+    if not text:
+        return
+    axes.text(
+        (first + last + 1) / 2,
+        height / 2,
+        text,
+        fontsize=LETTER_PT,
+        color="white" if bar.level in _DARK and bar.look == "solid" else "black",
+        ha="center",
+        va="center",
+        linespacing=1.05,
+    )
+
+
+def fitted(words: Sequence[str], width_pt: float, height_pt: float) -> str:
+    """Words on as few lines as fit a box; nothing where they do not fit at all."""
+    for n_lines in range(1, int(height_pt / (LETTER_PT * 1.2)) + 1):
+        a_line = -(-len(words) // n_lines)
+        lines = [" ".join(words[i : i + a_line]) for i in range(0, len(words), a_line or 1)]
+        if lines and max(map(len, lines)) * LETTER_PT * 0.62 <= width_pt:
+            return "\n".join(lines)
+    return ""
+
+
+def _label_clips(axes: Any, film: Timeline) -> None:
+    """Write the clips' ids above the merged panel, if there is room for each of them."""
+    seen = [s for s in film.spans if film.start_frame <= s.start_frame <= film.end_frame]
+    names = [span.clip_id.removeprefix(f"{film.movie_id}-") for span in seen]
+    rooms = [fitted([n], film.points(s.n_frames), 10) for n, s in zip(names, seen, strict=True)]
+    if not all(rooms):
+        return
+    axes.set_ylim(0, 1.24)
+    for name, span in zip(names, seen, strict=True):
+        middle = (span.start_frame + span.end_frame + 1) / 2
+        axes.text(middle, 1.06, name, fontsize=LETTER_PT, color=MUTED, ha="center", clip_on=True)
+
+
+def _label_time(axes: Any, fps: float | None) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
+
+    axes.tick_params(axis="x", labelsize=7.5)
+    if fps is None:
+        axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda frame, _: f"{frame:,.0f}"))
+        axes.set_xlabel("frame", color=MUTED)
+        return
+    low, high = axes.get_xlim()
+    steps_s = (1, 2, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600)
+    step_s = next((step for step in steps_s if (high - low) / fps / step <= 14), 7200)
+    axes.xaxis.set_major_locator(MultipleLocator(step_s * fps))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda frame, _: _clock(frame / fps)))
+    axes.set_xlabel("time in the film, h:mm:ss", color=MUTED)
+
+
+def _clock(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def _draw_key(axes: Any, film: Timeline) -> None:
+    from matplotlib.patches import Patch
+
+    axes.axis("off")
+    looks = {bar.look for _, bars in film.panels for bar in bars}
+    words = {
+        "faint": ("S", "too short to count in any clip"),
+        "hollow": ("EN", "EN, as nothing reaches the threshold"),
+        "unlabelled": ("EN", "without a label"),
+    }
+    patches = [Patch(color=LEVEL_COLORS[level], label=_name(level)) for level in LEVELS]
+    patches += [
+        Patch(**_style(Bar(0, 0, level, look=look)), label=text)
+        for look, (level, text) in words.items()
+        if look in looks
+    ]
+    levels = axes.legend(handles=patches, loc="upper left", ncols=len(patches), fontsize=7.5)
+    axes.add_artist(levels)
+    # Wrapped between concepts, never within one: blanks inside an entry do not break.
+    entries = [f"{short} {name}".replace(" ", "\xa0") for name, short in film.initials.items()]
+    text = fill("\xa0\xa0 ".join(entries), width=170, break_long_words=False)
+    axes.text(0.004, 0.42, text, fontsize=7.5, color=MUTED, va="top", transform=axes.transAxes)
+
+
+def _name(level: str) -> str:
+    return f"{level} {LEVEL_NAMES[level]}"

@@ -1,0 +1,57 @@
+"""Small films for tests: segments and clips in a few words, as objects or as the tables on disk."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from obygaze_features.manifest.segments import (
+    CLIP_COLUMNS,
+    SEGMENT_COLUMNS,
+    ClipSpan,
+    Segment,
+)
+
+
+def marks(text: str, *, movie: str = "m", annotator: str = "A") -> list[Segment]:
+    """Segments from '0-99 S Body|Look, 100-149 HN': first and last frame, level, concepts."""
+    found = []
+    for part in filter(str.strip, text.split(",")):
+        frames, level, *concepts = part.split(maxsplit=2)
+        start, end = map(int, frames.split("-"))
+        names = tuple(concepts[0].strip().split("|")) if concepts else ()
+        found.append(Segment(movie, annotator, start, end, level, names))
+    return found
+
+
+def clips(text: str, *, movie: str = "m") -> list[ClipSpan]:
+    """Clips from '0-99 100-199', called m-001, m-002."""
+    bounds = [tuple(map(int, part.split("-"))) for part in text.split()]
+    return [
+        ClipSpan(f"{movie}-{number:03d}", movie, start, end)
+        for number, (start, end) in enumerate(bounds, start=1)
+    ]
+
+
+def write_segments(path: Path, segments: Iterable[Segment]) -> Path:
+    """The table of segments that the command reads."""
+    rows = [
+        (s.movie_id, s.annotator, s.start_frame, s.end_frame, s.level, "|".join(s.concepts))
+        for s in segments
+    ]
+    return _write(path, SEGMENT_COLUMNS, rows)
+
+
+def write_spans(path: Path, spans: Iterable[ClipSpan]) -> Path:
+    """The table of clips that the command reads."""
+    rows = [(s.clip_id, s.movie_id, s.start_frame, s.end_frame) for s in spans]
+    return _write(path, CLIP_COLUMNS, rows)
+
+
+def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+    return path
