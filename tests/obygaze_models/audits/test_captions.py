@@ -1,0 +1,139 @@
+"""Word rates and co-occurrence, counted by hand and against the original script's output."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_models.audits.captions import Caption, contrasts, rates_by_group, word_rates
+from obygaze_models.audits.cooccurrence import Text, bias_amplification, count_pairs, things_in
+from obygaze_models.audits.words import read_words, tokens
+
+LISTS = {"sad": frozenset({"sad", "crying"}), "glad": frozenset({"happy"})}
+CAPTIONS = [
+    Caption("A sad, crying woman.", "o", "1"),
+    Caption("a happy man", "o", "1"),
+    Caption("nothing here", "o", "2"),
+    Caption('a "sad" face', "n", "3"),
+    Caption("Crying. crying", "n", "4"),
+]
+
+
+def test_words_of_a_caption() -> None:
+    assert tokens("A man, smiling.  Twice") == ["a", "man", "smiling", "", "twice"]
+
+
+def test_rates_by_hand() -> None:
+    rates = rates_by_group(word_rates(CAPTIONS, LISTS))
+    sad = rates["sad"]["o"]
+    assert (sad.occurrences, sad.captions_with_hit, sad.n_captions, sad.n_clusters) == (2, 1, 3, 2)
+    assert sad.occurrences_per_1000 == pytest.approx(2000 / 3)
+    assert sad.captions_with_hit_per_1000 == pytest.approx(1000 / 3)
+    # A word in quotes is another token.
+    assert rates["sad"]["n"].occurrences == 2
+    assert rates["glad"]["n"].occurrences == 0
+
+
+def test_rare_words_can_be_left_out() -> None:
+    rates = rates_by_group(word_rates(CAPTIONS, LISTS, min_count=3))
+    assert rates["sad"]["o"].occurrences == 1
+    assert rates["glad"]["o"].occurrences == 0
+
+
+def test_the_interval_is_over_clusters_not_captions() -> None:
+    many = [Caption("sad", "g", str(i % 8)) for i in range(400)]
+    many += [Caption("fine", "g", str(i % 8)) for i in range(400)]
+    even = word_rates(many, LISTS)[0].interval
+    assert (even.low, even.high) == (500.0, 500.0)
+    lumped = [Caption("sad" if i % 8 < 4 else "fine", "g", str(i % 8)) for i in range(800)]
+    wide = word_rates(lumped, LISTS)[0].interval
+    assert wide.low < 250
+    assert wide.high > 750
+
+
+def test_groups_are_compared_by_exchanging_whole_clusters() -> None:
+    captions = [Caption("sad" if i < 3 else "fine", "ab"[i >= 3], str(i)) for i in range(6)]
+    (sad, glad) = contrasts(captions, LISTS)
+    assert (sad.first, sad.second) == ("a", "b")
+    assert sad.p.greater == 1 / 20
+    assert glad.p.greater == 1.0
+    mixed = [Caption("sad", "a", "1"), Caption("sad", "b", "1")]
+    assert contrasts(mixed, LISTS) == []
+
+
+def test_no_captions_no_rate() -> None:
+    with pytest.raises(FixInput):
+        word_rates([], LISTS)
+
+
+GENDERS = {"man": frozenset({"man", "he"}), "woman": frozenset({"woman"})}
+
+
+def test_company_by_hand() -> None:
+    texts = [
+        Text("a man with a dog", frozenset({"dog"}), "1"),
+        Text("he walks a dog", frozenset({"dog"}), "2"),
+        Text("a woman, a dog and a man", frozenset({"dog", "tree"}), "3"),
+        Text("a dog alone", frozenset({"dog"}), "4"),
+        Text("an umbrella", frozenset({"umbrella"}), "4"),
+    ]
+    dog, tree, umbrella = count_pairs(texts, GENDERS)
+    assert (dog.thing, dog.counts, dog.share) == ("dog", {"man": 3, "woman": 1}, 0.75)
+    assert dog.interval is not None
+    assert dog.interval.low <= 0.75 <= dog.interval.high
+    assert (tree.counts, tree.share) == ({"man": 1, "woman": 1}, 0.5)
+    assert (umbrella.share, umbrella.to_json()["printed"]) == (None, None)
+    assert dog.to_json()["printed"] == [0.75, 0.25]
+
+
+def test_amplification_by_hand() -> None:
+    data = {"cooking": (33, 67), "driving": (70, 30), "even": (5, 5), "unseen": (1, 1)}
+    predicted = {"cooking": (16, 84), "driving": (60, 40), "even": (6, 4), "other": (1, 1)}
+    result = bias_amplification(data, predicted)
+    assert result.by_thing == pytest.approx({"cooking": 0.17, "driving": -0.1, "even": 0.1})
+    assert result.mean == pytest.approx(0.17 / 3)
+    assert bias_amplification({}, {}).mean is None
+
+
+def test_things_of_a_text_and_two_lists_only() -> None:
+    assert things_in("A dog, a Tree.", ["dog", "tree", "cat"]) == {"dog", "tree"}
+    with pytest.raises(FixInput):
+        count_pairs([], {"man": frozenset({"man"})})
+
+
+def test_shipped_lists_and_own_ones(tmp_path: Path) -> None:
+    assert set(read_words("emotions")) == {"AN", "SA", "HA"}
+    assert not read_words("gender")["man"] & read_words("gender")["woman"]
+    path = tmp_path / "own.toml"
+    path.write_text('[lists]\nx = ["a"]\n', encoding="utf-8")
+    assert read_words(str(path)) == {"x": frozenset({"a"})}
+    for text in ('[lists]\nx = ["a b"]', "[lists]\nx = []", "[lists]\nx = 3", "x = 1", "x ="):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(FixInput):
+            read_words(str(path))
+    with pytest.raises(NotFound):
+        read_words("none")
+
+
+def test_published_cases() -> None:
+    from support.data import golden
+
+    cases = json.loads(golden("audits", "captions.json").read_text("utf-8"))
+    lists = {name: frozenset(words) for name, words in cases["word_lists"].items()}
+    assert lists == read_words("emotions")
+    captions = []
+    for name, text in cases["synthetic"]["files"].items():
+        image, emotion, condition, _ = name.split("_", 3)
+        group = {"NO": "Nonobjectified", "O": "Objectified"}[condition] + " " + emotion
+        captions += [Caption(line, group, f"{image}{emotion}") for line in text.splitlines()]
+    rates = rates_by_group(word_rates(captions, lists))
+    for expected in cases["synthetic"]["expected"]:
+        emotion = expected["emotion"]
+        rate = rates[emotion[:2]][f"{expected['condition']} {emotion}"]
+        assert (rate.occurrences, rate.n_captions) == (expected["count"], expected["n_captions"])
+        assert rate.occurrences_per_1000 == pytest.approx(expected["occurrences_per_1000"])
+        hit_rate = expected["captions_with_hit_per_1000"]
+        assert rate.captions_with_hit_per_1000 == pytest.approx(hit_rate)
