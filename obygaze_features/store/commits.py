@@ -1,0 +1,114 @@
+"""What a reader believes: the seal where there is one, else the markers; nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+
+from obygaze_features.core.errors import Corrupt, Mismatch
+from obygaze_features.store.files import Files, read_or_none
+from obygaze_features.store.records import SEAL_FILE, Marker, Plan, Seal, marker_key
+from obygaze_features.store.schema import MISSING, FileMark, RowStatus
+
+
+class Commits:
+    """Which blocks are there, what is wrong with which row, and how long each file must be.
+
+    Nothing is read before it is needed, and a marker only for a block that is asked for.
+    """
+
+    def __init__(self, files: Files, plan: Plan) -> None:
+        self.files, self.plan = files, plan
+        self._lock = threading.RLock()
+        self._seal: Seal | None = None
+        self._looked = False
+        self._by_block: dict[int, dict[int, RowStatus]] = {}
+        self._markers: dict[int, Marker] = {}
+
+    @property
+    def seal(self) -> Seal | None:
+        """The seal, or None while work goes on."""
+        with self._lock:
+            if not self._looked:
+                self._load_seal()
+                self._looked = True
+            return self._seal
+
+    def _load_seal(self) -> None:
+        data = read_or_none(self.files, SEAL_FILE)
+        if data is None:
+            return
+        where = f"{self.files.location}/{SEAL_FILE}"
+        seal = Seal.from_bytes(data, where)
+        if seal.fingerprint != self.plan.recipe.fingerprint:
+            raise Mismatch("the seal is of another recipe than the store", where=where)
+        by_block: dict[int, dict[int, RowStatus]] = defaultdict(dict)
+        for row, status in seal.noted.items():
+            by_block[row // self.plan.block_rows][row] = status
+        self._by_block, self._seal = dict(by_block), seal
+
+    def marker(self, block: int, *, fresh: bool = False) -> Marker | None:
+        """The marker of a block in a store that is not sealed; None where there is none."""
+        with self._lock:
+            if fresh or block not in self._markers:
+                marker = self._load_marker(block)
+                if marker is None:
+                    return None
+                self._markers[block] = marker
+            return self._markers[block]
+
+    def _load_marker(self, block: int) -> Marker | None:
+        name = marker_key(block)
+        data = read_or_none(self.files, name)
+        if data is None:
+            return None
+        where = f"{self.files.location}/{name}"
+        marker = Marker.from_bytes(data, where)
+        self.plan.recipe.require(
+            marker.recipe, where=where, what=f"block {block} was committed with another recipe"
+        )
+        if marker.block != block or marker.rows != self.plan.block_range(block):
+            raise Corrupt(f"this marker speaks of block {marker.block}", where=where)
+        return marker
+
+    def is_committed(self, block: int) -> bool:
+        """Whether a block is there."""
+        if self.seal is not None or self.marker(block) is not None:
+            return True
+        with self._lock:
+            self._load_seal()  # sealed since we looked: the markers went
+            return self._seal is not None
+
+    def noted(self, block: int) -> Mapping[int, RowStatus]:
+        """The rows of a block that are not plainly ok; all of them where it was not committed."""
+        if self.is_committed(block):
+            if self._seal is not None:
+                return self._by_block.get(block, {})
+            marker = self.marker(block)
+            return marker.noted if marker else {}
+        return dict.fromkeys(range(*self.plan.block_range(block)), MISSING)
+
+    def marks(self, block: int, *, fresh: bool = False) -> Mapping[str, FileMark]:
+        """The files of a committed block (of the whole store, where it is sealed)."""
+        if self.seal is not None:
+            return self.seal.files
+        marker = self.marker(block, fresh=fresh)
+        return marker.files if marker else {}
+
+    def promised(self, key: str, found: int | None) -> int:
+        """The length a file of data.zarr was committed with.
+
+        `found` is the length it has, where that is another one: a block that is being redone may
+        have a newer marker than the one that was read.
+        """
+        name = f"data.zarr/{key}"
+        if name in self.plan.files:
+            return self.plan.files[name].n_bytes
+        block = int(key.rsplit("/", 1)[1].split(".")[1])
+        mark = self.marks(block, fresh=found is not None).get(name)
+        if mark is None:
+            raise Corrupt(
+                "no marker and no seal promises this file", where=f"{self.files.location}/{name}"
+            )
+        return mark.n_bytes

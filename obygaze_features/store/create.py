@@ -1,0 +1,264 @@
+"""Plans a store: fixes its rows, arrays and recipe, and writes all metadata, once."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
+from zarr.storage import LocalStore
+
+from obygaze_features import __version__
+from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
+from obygaze_features.core.files import sha256_file, sync_dir
+from obygaze_features.store.card import card_text
+from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.records import CLIPS_FILE, README_FILE, STORE_FILE, Plan
+from obygaze_features.store.schema import ID_ARRAYS, ROW_DIM, ArraySpec, FileMark
+
+BLOCK_ROWS = 64
+# With tokens a clip is 1 to 10 MB: 16 of them are 155 MB at most, and a block must fit in memory.
+BLOCK_ROWS_LARGE = 16
+LARGE_ROW_BYTES = 512_000
+ONE_CHUNK_BYTES = 8_000_000
+INNER_CHUNK_BYTES = 4_000_000
+ID_CHUNK_ROWS = 65_536
+COMPRESSORS = ("zstd", "blosc")
+
+
+def create_store(
+    path: Path | str,
+    *,
+    recipe: Recipe,
+    manifest_name: str,
+    manifest_sha256: str,
+    clip_ids: Sequence[str],
+    movie_ids: Sequence[str],
+    arrays: Sequence[ArraySpec],
+    licence: str,
+    citation: str,
+    block_rows: int | None = None,
+    compressor: str | None = None,
+) -> Plan:
+    """Make an empty store, or find that the same one is there already.
+
+    Safe to call from many processes at once: the folder appears whole, by one rename. Where a
+    store of another recipe has that name, the error (exit 5) lists the keys that differ.
+    """
+    path = Path(path)
+    _check_ids(clip_ids, movie_ids)
+    _check_arrays(arrays)
+    if compressor not in (None, *COMPRESSORS):
+        raise FixInput(f"unknown compressor {compressor!r}", hint=f"one of {COMPRESSORS}, or none")
+    wanted = block_rows if block_rows is not None else _choose_block_rows(arrays)
+    if wanted < 1:
+        raise FixInput(f"a block of {wanted} rows", where=str(path))
+    plan = Plan(
+        n_clips=len(clip_ids),
+        block_rows=min(wanted, len(clip_ids)),
+        recipe=recipe,
+        manifest_name=manifest_name,
+        manifest_sha256=manifest_sha256,
+        arrays=tuple(arrays),
+        licence=licence,
+        citation=citation,
+        compressor=compressor,
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        created_by=f"obygaze {__version__}",
+        zarr={},
+        files={},
+    )
+    if not (path / STORE_FILE).exists():
+        _publish(path, plan, clip_ids, movie_ids)
+    return _same(path, plan, clip_ids, movie_ids)
+
+
+def read_plan(path: Path) -> Plan:
+    """store.json of a store on this machine."""
+    file = path / STORE_FILE
+    return Plan.from_bytes(file.read_bytes(), str(file))
+
+
+def clips_csv(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> bytes:
+    """The ids for readers of other languages: one line a row."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["row", *ID_ARRAYS])
+    writer.writerows((row, *ids) for row, ids in enumerate(zip(clip_ids, movie_ids, strict=True)))
+    return text.getvalue().encode("utf-8")
+
+
+def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> Plan:
+    found = read_plan(path)
+    found.recipe.require(plan.recipe, where=str(path), what="this store has another recipe")
+    parts = ("n_clips", "block_rows", "manifest_sha256", "arrays", "compressor")
+    odd = [part for part in parts if getattr(found, part) != getattr(plan, part)]
+    if "manifest_sha256" in odd:
+        raise Mismatch(
+            f"this store is of another manifest ({found.manifest_name!r})",
+            where=str(path),
+            hint="another store name; `obygaze store merge` takes over the clips both have",
+        )
+    csv_path = path / CLIPS_FILE
+    if not odd and csv_path.read_bytes() != clips_csv(clip_ids, movie_ids):
+        odd.append("clip_ids")
+    if odd:
+        raise Mismatch(
+            f"this store was planned differently: {', '.join(odd)}",
+            where=str(path),
+            hint="another store name for another plan",
+        )
+    return found
+
+
+def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".draft", dir=path.parent))
+    try:
+        draft.chmod(0o755)
+        _write_draft(draft, plan, clip_ids, movie_ids)
+        draft.rename(path)
+    except OSError as error:
+        if not path.exists() or isinstance(error, PermissionError):
+            raise
+        if not (path / STORE_FILE).exists():
+            raise AlreadyThere(
+                "this name is taken by something that is not a store",
+                where=str(path),
+                hint="another store name",
+            ) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    sync_dir(path.parent)
+
+
+def _write_draft(
+    draft: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]
+) -> None:
+    (draft / "commits").mkdir()
+    (draft / "staging").mkdir()
+    documents = _write_arrays(draft / "data.zarr", plan, clip_ids, movie_ids)
+    (draft / CLIPS_FILE).write_bytes(clips_csv(clip_ids, movie_ids))
+    files = {
+        str(file.relative_to(draft)): FileMark(file.stat().st_size, sha256_file(file))
+        for file in sorted(draft.rglob("*"))
+        if file.is_file()
+    }
+    whole = Plan(**{**vars(plan), "zarr": documents, "files": files})
+    (draft / STORE_FILE).write_bytes(whole.to_bytes())
+    (draft / README_FILE).write_bytes(card_text(whole, {}).encode("utf-8"))
+    _sync_tree(draft)
+
+
+def _write_arrays(
+    root: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]
+) -> dict[str, Any]:
+    group = zarr.create_group(
+        LocalStore(root), zarr_format=3, attributes={"coordinates": " ".join(ID_ARRAYS)}
+    )
+    for name, ids in zip(ID_ARRAYS, (clip_ids, movie_ids), strict=True):
+        array = group.create_array(
+            name,
+            shape=(plan.n_clips,),
+            chunks=(min(plan.n_clips, ID_CHUNK_ROWS),),
+            dtype="string",
+            compressors=[Crc32cCodec()],
+            fill_value="",
+            chunk_key_encoding={"name": "default", "separator": "."},
+            dimension_names=[ROW_DIM],
+        )
+        array[:] = np.array(ids, dtype=object)
+    for spec in plan.arrays:
+        _create_array(group, spec, plan)
+    names = ["", *ID_ARRAYS, *(spec.name for spec in plan.arrays)]
+    keys = [f"{name}/zarr.json" if name else "zarr.json" for name in names]
+    return {key: json_file(root / key) for key in keys}
+
+
+def _create_array(group: zarr.Group, spec: ArraySpec, plan: Plan) -> None:
+    inner, shard = _chunks(spec, plan.block_rows)
+    group.create_array(
+        spec.name,
+        shape=(plan.n_clips, *spec.tail_shape),
+        chunks=(inner, *spec.tail_shape),
+        shards=None if shard is None else (shard, *spec.tail_shape),
+        dtype=spec.dtype,
+        compressors=[*_compressor(plan.compressor), Crc32cCodec()],
+        fill_value=np.nan if spec.is_float else 0,
+        chunk_key_encoding={"name": "default", "separator": "."},
+        dimension_names=[ROW_DIM, *spec.dims],
+    )
+
+
+def _chunks(spec: ArraySpec, block_rows: int) -> tuple[int, int | None]:
+    if block_rows * spec.row_bytes <= ONE_CHUNK_BYTES:
+        return block_rows, None
+    fitting = max(1, INNER_CHUNK_BYTES // spec.row_bytes)
+    inner = max(k for k in range(1, min(fitting, block_rows) + 1) if block_rows % k == 0)
+    return inner, block_rows
+
+
+def _compressor(name: str | None) -> list[Any]:
+    if name == "zstd":
+        return [ZstdCodec(level=3)]
+    return [BloscCodec(cname="zstd", clevel=3, shuffle="shuffle")] if name == "blosc" else []
+
+
+def _choose_block_rows(arrays: Sequence[ArraySpec]) -> int:
+    row_bytes = sum(spec.row_bytes for spec in arrays)
+    return BLOCK_ROWS_LARGE if row_bytes > LARGE_ROW_BYTES else BLOCK_ROWS
+
+
+def _check_ids(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
+    if not clip_ids or len(clip_ids) != len(movie_ids):
+        raise FixInput(f"{len(clip_ids)} clips and {len(movie_ids)} movies do not make a store")
+    if len(set(clip_ids)) != len(clip_ids):
+        raise FixInput("clip ids must be unique", details=_repeated(clip_ids))
+    for one in (*clip_ids, *movie_ids):
+        if not isinstance(one, str) or not one.isprintable() or not one.strip():
+            raise FixInput(f"{one!r} cannot be an id: ids are printable and not empty")
+
+
+def _repeated(ids: Sequence[str]) -> list[str]:
+    seen: set[str] = set()
+    return [one for one in ids if one in seen or seen.add(one)][:20]  # type: ignore[func-returns-value]
+
+
+def _check_arrays(arrays: Sequence[ArraySpec]) -> None:
+    if not any(spec.is_level for spec in arrays):
+        raise FixInput("a store needs at least one array of features")
+    names = [spec.name for spec in arrays]
+    if len(set(names)) != len(names):
+        raise FixInput(f"two arrays have one name: {', '.join(names)}")
+    sizes: dict[str, int] = {}
+    for spec in arrays:
+        for dim, size in zip(spec.dims, spec.tail_shape, strict=True):
+            # xarray opens no group in which a dimension has two sizes, or the name of an array.
+            if sizes.setdefault(dim, size) != size or dim in (ROW_DIM, *ID_ARRAYS, *names):
+                raise FixInput(
+                    f"the dimension {dim!r} has two sizes or a taken name", where=spec.name
+                )
+
+
+def json_file(path: Path) -> Any:
+    """A small JSON file, parsed."""
+    import json
+
+    return json.loads(path.read_bytes())
+
+
+def _sync_tree(root: Path) -> None:
+    for folder, _, files in os.walk(root):
+        for name in files:
+            with (Path(folder) / name).open("rb") as stream:
+                os.fsync(stream.fileno())
+        sync_dir(Path(folder))

@@ -1,0 +1,222 @@
+"""The one seam through which stores are read: a folder, a zip, an object store."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.errors import Corrupt, FixInput, NotFound
+from obygaze_features.core.extras import need
+from obygaze_features.core.workspace import is_url
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Piece(NamedTuple):
+    """Some bytes of a file, and how long the whole file is."""
+
+    data: Bytes
+    total: int
+
+
+class Files(Protocol):
+    """Reading by name, in parts, from many threads. Names are relative, with forward slashes.
+
+    To read stores from somewhere new, write these three methods.
+    """
+
+    location: str
+    is_remote: bool
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
+        """The bytes from `start` up to `stop`; None where there is no such file.
+
+        A negative `start` counts from the end.
+        """
+
+    def names(self, folder: str) -> list[str] | None:
+        """The names in one folder, sorted; None where this place cannot list."""
+
+
+class FolderFiles:
+    """A store that is a folder on this machine. Symbolic links inside a store are refused."""
+
+    is_remote = False
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.location = str(root)
+        for inner in ("data.zarr", "commits"):
+            if (self.root / inner).is_symlink():
+                raise FixInput("a store must not contain symbolic links", where=f"{root}/{inner}")
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
+        """Read straight from the file, without following a link."""
+        path = f"{self.root}/{name}"
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if Path(path).is_symlink():
+                raise FixInput("a store must not contain symbolic links", where=path) from error
+            raise
+        with os.fdopen(descriptor, "rb", buffering=0) as stream:
+            total = os.fstat(descriptor).st_size
+            first, after = _bounds(start, stop, total)
+            if first:
+                stream.seek(first)
+            data: Bytes = np.empty(after - first, np.uint8)
+            return Piece(_fill(stream, data), total)
+
+    def names(self, folder: str) -> list[str] | None:
+        """The names in a folder."""
+        path = self.root / folder
+        return sorted(one.name for one in path.iterdir()) if path.is_dir() else []
+
+
+class ZipFiles:
+    """A packed store, read in place. Entries are stored uncompressed, so parts can be read."""
+
+    is_remote = False
+
+    def __init__(self, path: Path) -> None:
+        self.location = str(path)
+        try:
+            self.stream = path.open("rb")
+            with zipfile.ZipFile(path) as packed:
+                entries = packed.infolist()
+        except zipfile.BadZipFile as error:
+            raise Corrupt(f"not a whole zip file: {error}", where=str(path)) from error
+        self.entries = {entry.filename: entry for entry in entries}
+        self._check(entries)
+
+    def _check(self, entries: list[zipfile.ZipInfo]) -> None:
+        if len(self.entries) != len(entries):
+            raise FixInput("two entries of this zip have one name", where=self.location)
+        for entry in entries:
+            if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 0x1:
+                raise FixInput(
+                    f"the entry {entry.filename!r} is compressed or encrypted",
+                    where=self.location,
+                    hint="obygaze store unpack, then read the folder",
+                )
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
+        """Read a part of an entry at its place in the zip."""
+        entry = self.entries.get(name)
+        if entry is None:
+            return None
+        first, after = _bounds(start, stop, entry.file_size)
+        data = self._at(self._data_offset(entry) + first, after - first, name)
+        return Piece(np.frombuffer(data, np.uint8), entry.file_size)
+
+    def _data_offset(self, entry: zipfile.ZipInfo) -> int:
+        # The local header has its own name and extra lengths; those of the directory may differ.
+        header = self._at(entry.header_offset, 30, entry.filename)
+        if header[:4] != b"PK\x03\x04":
+            raise Corrupt(f"no entry where {entry.filename!r} should be", where=self.location)
+        name_length, extra_length = struct.unpack("<HH", header[26:30])
+        return entry.header_offset + 30 + int(name_length) + int(extra_length)
+
+    def _at(self, offset: int, length: int, name: str) -> bytes:
+        data = os.pread(self.stream.fileno(), length, offset)
+        if len(data) != length:
+            raise Corrupt(f"the zip ends within {name!r}", where=self.location)
+        return data
+
+    def names(self, folder: str) -> list[str] | None:
+        """The names below a folder, its own files and folders only."""
+        prefix = f"{folder}/" if folder else ""
+        inner = (name[len(prefix) :] for name in self.entries if name.startswith(prefix))
+        return sorted({name.split("/")[0] for name in inner if name})
+
+
+class ObjectFiles:
+    """A store behind an obstore store: http(s), s3, memory, and whatever else obstore speaks."""
+
+    is_remote = True
+
+    def __init__(self, store: Any, location: str) -> None:
+        self.obstore = need("obstore", "remote", "reading a store over the network")
+        self.store, self.location = store, location
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
+        """One request for the part that is wanted; the answer tells the whole length too."""
+        options: dict[str, Any] = {}
+        if start < 0:
+            options["range"] = {"suffix": -start}
+        elif stop is not None:
+            options["range"] = (start, stop)
+        elif start:
+            options["range"] = {"offset": start}
+        try:
+            answer = self.obstore.get(self.store, name, options=options)
+        except FileNotFoundError:
+            return None
+        data = np.frombuffer(memoryview(answer.bytes()), np.uint8)
+        return Piece(data, int(answer.meta["size"]))
+
+    def names(self, folder: str) -> list[str] | None:
+        """The names in a folder where the place can list; web servers cannot."""
+        try:
+            found = self.obstore.list_with_delimiter(self.store, f"{folder}/" if folder else None)
+        except NotImplementedError:
+            return None
+        paths = [entry["path"] for entry in found["objects"]] + list(found["common_prefixes"])
+        return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in paths)
+
+
+def _bounds(start: int, stop: int | None, total: int) -> tuple[int, int]:
+    first = max(0, total + start) if start < 0 else min(start, total)
+    return first, max(first, total if stop is None else min(stop, total))
+
+
+def _fill(stream: Any, data: Bytes) -> Bytes:
+    # One read gives at most 2 GB, and less on some network file systems.
+    done = 0
+    while done < len(data):
+        count = stream.readinto(data[done:])
+        if not count:
+            return data[:done]
+        done += count
+    return data
+
+
+def open_files(location: str | Path) -> Files:
+    """The files of a store, by folder, zip file or URL."""
+    if is_url(str(location)):
+        return _open_url(str(location).rstrip("/"))
+    path = Path(location)
+    if path.is_dir():
+        return FolderFiles(path)
+    if path.is_file():
+        return ZipFiles(path)
+    raise NotFound("there is no store here", where=str(path), hint="obygaze store ls")
+
+
+def _open_url(url: str) -> Files:
+    stores = need("obstore.store", "remote", "reading a store over the network")
+    options: dict[str, Any] = {"client_options": {"allow_http": True}} if "http:" in url else {}
+    try:
+        return ObjectFiles(stores.from_url(url, **options), url)
+    except (ValueError, OSError) as error:
+        raise FixInput(f"this address cannot be read: {error}", where=url) from error
+
+
+def read_or_none(files: Files, name: str) -> bytes | None:
+    """A small file whole, or None where it is not there."""
+    piece = files.read(name)
+    return None if piece is None else piece.data.tobytes()
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Names as one path inside a store."""
+    return "/".join(part for part in parts if part)

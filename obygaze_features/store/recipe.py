@@ -1,0 +1,154 @@
+"""What decides the numbers in a store, its one spelling, and the fingerprint over that spelling."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.core.files import canonical_json, sha256_bytes
+
+# Machine, batch size and number of workers are left out on purpose: they do not decide the numbers.
+SECTIONS = (
+    "backbone",
+    "weights",
+    "sampling",
+    "decoder",
+    "preprocessing",
+    "levels",
+    "compute",
+    "storage",
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One key on which two recipes do not agree; an absent key is `ABSENT`."""
+
+    key: str
+    ours: Any
+    theirs: Any
+
+    def __str__(self) -> str:
+        """The line a person reads."""
+        return f"{self.key}: {_spell(self.ours)} here, {_spell(self.theirs)} there"
+
+
+ABSENT = "(absent)"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How features were made. Equal recipes have equal fingerprints, whatever the key order.
+
+    Make one with `Recipe.of` (everything is known) or `Recipe.unknown` (features that somebody
+    else made; what the importer was told is kept).
+    """
+
+    canonical: str
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        backbone: Mapping[str, Any],
+        weights: Mapping[str, str],
+        sampling: Mapping[str, Any],
+        decoder: Mapping[str, Any],
+        preprocessing: Mapping[str, Any],
+        levels: Sequence[str],
+        compute: Mapping[str, Any],
+        storage: Mapping[str, Any],
+    ) -> Recipe:
+        """A known recipe. What stands in a section is its maker's to choose; plain JSON only."""
+        if not backbone.get("name"):
+            raise FixInput("a recipe must name its backbone", where="recipe.backbone.name")
+        return cls.from_dict(
+            {
+                "backbone": dict(backbone),
+                "weights": dict(weights),
+                "sampling": dict(sampling),
+                "decoder": dict(decoder),
+                "preprocessing": dict(preprocessing),
+                "levels": list(levels),
+                "compute": dict(compute),
+                "storage": dict(storage),
+            }
+        )
+
+    @classmethod
+    def unknown(cls, source: str, told: Mapping[str, Any]) -> Recipe:
+        """The recipe of imported features: marked unknown, with what the importer was told."""
+        return cls.from_dict({"unknown": True, "source": source, "told": dict(told)})
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Recipe:
+        """A recipe from plain JSON, as it stands in store.json; keys of later versions are kept."""
+        try:
+            text = canonical_json(value).decode("utf-8")
+        except (TypeError, ValueError) as error:
+            raise FixInput(
+                f"a recipe is plain JSON without NaN: {error}", where="recipe"
+            ) from error
+        recipe = cls(text)
+        missing = [] if recipe.is_unknown else [key for key in SECTIONS if key not in value]
+        if missing:
+            raise FixInput(f"the recipe lacks {', '.join(missing)}", where="recipe")
+        return recipe
+
+    def to_dict(self) -> dict[str, Any]:
+        """The recipe as plain JSON; a fresh copy each time."""
+        value: dict[str, Any] = json.loads(self.canonical)
+        return value
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The sha256 of the canonical JSON: 64 hex digits."""
+        return sha256_bytes(self.canonical.encode("utf-8"))
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether these features came from an importer that could not know how they were made."""
+        return self.to_dict().get("unknown") is True
+
+    @property
+    def title(self) -> str:
+        """A few words for lists: the backbone's name, or where unknown features came from."""
+        value = self.to_dict()
+        if self.is_unknown:
+            return f"unknown ({value.get('source', 'imported')})"
+        return str(value["backbone"].get("name", "?"))
+
+    def diff(self, other: Recipe) -> list[Difference]:
+        """Every key, as a dotted path, on which two recipes differ."""
+        return list(_differences("", self.to_dict(), other.to_dict()))
+
+    def require(self, other: Recipe, *, where: str, what: str = "another recipe") -> None:
+        """An error (exit 5) that lists the differing keys, unless both recipes are the same."""
+        differences = self.diff(other)
+        if differences:
+            keys = ", ".join(difference.key for difference in differences[:4])
+            more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""
+            raise Mismatch(
+                f"{what}: {keys}{more} differ",
+                where=where,
+                hint="another store name for another recipe",
+                details=[str(difference) for difference in differences],
+            )
+
+
+def _differences(path: str, ours: Any, theirs: Any) -> Iterator[Difference]:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in sorted(ours.keys() | theirs.keys()):
+            inner = f"{path}.{key}" if path else key
+            yield from _differences(inner, ours.get(key, ABSENT), theirs.get(key, ABSENT))
+    elif canonical_json(ours) != canonical_json(theirs):
+        yield Difference(path, ours, theirs)
+
+
+def _spell(value: Any) -> str:
+    text = value if isinstance(value, str) else canonical_json(value).decode("utf-8")
+    return text if len(text) <= 60 else text[:57] + "..."

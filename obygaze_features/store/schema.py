@@ -1,0 +1,165 @@
+"""The nouns of a store: arrays, the status of a row, the mark of a file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from obygaze_features.core.errors import FixInput
+
+FORMAT = "obygaze-store"
+VERSION = 1
+ID_ARRAYS = ("clip_id", "movie_id")
+TIME_ARRAYS = ("time_s", "asked_s")
+DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")
+ROW_DIM = "row"
+
+State = Literal["ok", "failed", "no-video", "missing"]
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """One array of a store: rows by `tail_shape`. Dimensions without names get size-named ones."""
+
+    name: str
+    tail_shape: tuple[int, ...]
+    dims: tuple[str, ...] = ()
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tail_shape", tuple(int(size) for size in self.tail_shape))
+        object.__setattr__(self, "dims", tuple(self.dims) or _default_dims(self.tail_shape))
+        object.__setattr__(self, "dtype", str(np.dtype(self.dtype)))
+        self._check()
+
+    def _check(self) -> None:
+        if not _NAME.fullmatch(self.name) or self.name in (*ID_ARRAYS, "text"):
+            raise FixInput(f"{self.name!r} cannot be the name of an array", where="array specs")
+        if self.dtype not in DTYPES:
+            raise FixInput(f"arrays of {self.dtype} are not stored", where=self.name)
+        if any(size < 1 for size in self.tail_shape) or len(self.dims) != len(self.tail_shape):
+            raise FixInput(
+                f"shape {self.tail_shape} does not go with the dimensions {self.dims}",
+                where=self.name,
+            )
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of one clip."""
+        return int(np.prod(self.tail_shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+
+    @property
+    def is_float(self) -> bool:
+        """Whether a row that is not there can be shown as NaN."""
+        return np.dtype(self.dtype).kind == "f"
+
+    @property
+    def is_level(self) -> bool:
+        """Whether this holds features, rather than times or masks that go with them."""
+        return self.is_float and self.name not in TIME_ARRAYS
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it stands in store.json."""
+        return {
+            "name": self.name,
+            "tail_shape": list(self.tail_shape),
+            "dims": list(self.dims),
+            "dtype": self.dtype,
+        }
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> ArraySpec:
+        """From store.json."""
+        return cls(
+            str(value["name"]), tuple(value["tail_shape"]), tuple(value["dims"]), value["dtype"]
+        )
+
+
+def _default_dims(tail_shape: Sequence[int]) -> tuple[str, ...]:
+    # The size is in the name, so that two arrays never share a name for two sizes (xarray refuses).
+    letters = {0: "", 1: "d", 2: "td", 3: "tpd"}.get(len(tail_shape), "x" * len(tail_shape))
+    names = [f"{letter}{size}" for letter, size in zip(letters, tail_shape, strict=True)]
+    return tuple(f"{name}_{i}" if names.index(name) != i else name for i, name in enumerate(names))
+
+
+@dataclass(frozen=True)
+class RowStatus:
+    """What became of one clip; `message` may also say something about a clip that is ok."""
+
+    state: State = "ok"
+    stage: str = ""
+    error: str = ""
+    message: str = ""
+
+    @classmethod
+    def failed(cls, stage: str, error: str, message: str) -> RowStatus:
+        """A clip whose features could not be made: where, which error, in whose words."""
+        return cls("failed", stage, error, message)
+
+    @classmethod
+    def no_video(cls, message: str = "") -> RowStatus:
+        """A clip whose video is not there."""
+        return cls("no-video", message=message)
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the row holds features."""
+        return self.state == "ok"
+
+    def __str__(self) -> str:
+        """The reason in one line."""
+        words: list[str] = [self.state]
+        if self.stage or self.error:
+            words.append(f"{self.stage} {self.error}".strip())
+        return ": ".join([*words, self.message] if self.message else words)
+
+    def to_dict(self) -> dict[str, str]:
+        """As it stands in markers and seals."""
+        pairs = [("stage", self.stage), ("error", self.error), ("message", self.message)]
+        return {"state": self.state, **{key: value for key, value in pairs if value}}
+
+
+OK = RowStatus()
+MISSING = RowStatus("missing", message="its block was never committed")
+NOT_IN_STORE = RowStatus("missing", message="no clip of that name in this store")
+
+
+@dataclass(frozen=True)
+class FileMark:
+    """What a file must be: its length and its sha256."""
+
+    n_bytes: int
+    sha256: str
+
+    def to_list(self) -> list[Any]:
+        """As it stands in JSON."""
+        return [self.n_bytes, self.sha256]
+
+
+def files_to_json(files: Mapping[str, FileMark]) -> dict[str, list[Any]]:
+    """File marks, sorted by name."""
+    return {name: files[name].to_list() for name in sorted(files)}
+
+
+def files_from_json(value: Mapping[str, Any]) -> dict[str, FileMark]:
+    """File marks as read."""
+    return {str(name): FileMark(int(n_bytes), str(sha)) for name, (n_bytes, sha) in value.items()}
+
+
+def rows_to_json(noted: Mapping[int, RowStatus]) -> dict[str, dict[str, str]]:
+    """The rows that are not simply ok, in order."""
+    return {str(row): noted[row].to_dict() for row in sorted(noted)}
+
+
+def rows_from_json(value: Mapping[str, Any]) -> dict[int, RowStatus]:
+    """The noted rows as read; a state this version does not know is an error, not a success."""
+    rows = {int(row): RowStatus(**status) for row, status in value.items()}
+    for row, status in rows.items():
+        if status.state not in ("ok", "failed", "no-video"):
+            raise ValueError(f"row {row} has the unknown state {status.state!r}")
+    return rows

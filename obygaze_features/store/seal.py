@@ -1,0 +1,119 @@
+"""Closes a complete store: one file that says what each row and each file is, for ever."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.files import sha256_file, sync_dir, write_atomic, write_exclusive
+from obygaze_features.store import commit
+from obygaze_features.store.card import card_text
+from obygaze_features.store.records import (
+    README_FILE,
+    SEAL_FILE,
+    STORE_FILE,
+    Marker,
+    Plan,
+    Seal,
+    marker_key,
+)
+from obygaze_features.store.schema import FileMark
+
+if TYPE_CHECKING:
+    from obygaze_features.store.writer import StoreWriter
+
+# While a store is being sealed its staging/ has this name: nothing can be claimed any more.
+SEALING = "staging.sealing"
+
+
+def seal_store(writer: StoreWriter) -> Seal:
+    """Write seal.json; then the markers and what was left of the work may go."""
+    path = writer.path / SEAL_FILE
+    if not path.exists():
+        pending = writer.pending_blocks()
+        if pending:
+            raise FixInput(
+                f"{len(pending)} of {writer.plan.n_blocks} blocks are not committed",
+                where=str(writer.path),
+                hint="the run that writes them again; it goes on where it stopped",
+            )
+        _close(writer.path)
+        seal = _seal(writer)
+        if seal is not None:
+            write_exclusive(path, seal.to_bytes())
+    seal = Seal.from_bytes(path.read_bytes(), str(path))
+    _tidy(writer.path, writer.plan)
+    return seal
+
+
+def _close(root: Path) -> None:
+    for block in commit.claims(root):
+        commit.finish_claim(root, block)
+    if (root / commit.STAGING).exists():
+        shutil.rmtree(root / SEALING, ignore_errors=True)
+        (root / commit.STAGING).rename(root / SEALING)
+    for block in commit.claims(root, SEALING):
+        commit.finish_claim(root, block, SEALING)
+
+
+def _seal(writer: StoreWriter) -> Seal | None:
+    plan, root = writer.plan, writer.path
+    markers = [writer.marker(block) for block in range(plan.n_blocks)]
+    there = [marker for marker in markers if marker is not None]
+    if len(there) < plan.n_blocks:
+        return None  # another process has sealed it meanwhile, and the markers are gone
+    noted = {row: status for marker in there for row, status in marker.noted.items()}
+    counts: Counter[str] = Counter(status.state for status in noted.values() if not status.is_ok)
+    counts["ok"] = plan.n_clips - counts.total()
+    write_atomic(root / README_FILE, card_text(plan, dict(counts)).encode("utf-8"))
+    files = {name: mark for marker in there for name, mark in marker.files.items()}
+    _check_lengths(root, files)
+    for name in (STORE_FILE, README_FILE, *plan.files):
+        files[name] = FileMark((root / name).stat().st_size, sha256_file(root / name))
+    return Seal(
+        fingerprint=plan.recipe.fingerprint,
+        counts={state: counts[state] for state in sorted(counts)},
+        noted=noted,
+        files=files,
+        versions=_versions(there),
+        seconds=_seconds(there),
+        hosts=sorted({marker.host for marker in there}),
+    )
+
+
+def _check_lengths(root: Path, files: dict[str, FileMark]) -> None:
+    for name, mark in files.items():
+        if not (root / name).is_file() or (root / name).stat().st_size != mark.n_bytes:
+            raise Corrupt(
+                f"{name} is not what its marker promises",
+                where=str(root),
+                hint="obygaze store verify",
+            )
+
+
+def _versions(markers: Sequence[Marker]) -> dict[str, list[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for marker in markers:
+        for name, version in marker.versions.items():
+            found[name].add(version)
+    return {name: sorted(found[name]) for name in sorted(found)}
+
+
+def _seconds(markers: Sequence[Marker]) -> dict[str, float]:
+    total: Counter[str] = Counter()
+    for marker in markers:
+        total.update(dict(marker.seconds))
+    return {stage: round(total[stage], 3) for stage in sorted(total)}
+
+
+def _tidy(root: Path, plan: Plan) -> None:
+    for block in range(plan.n_blocks):
+        (root / marker_key(block)).unlink(missing_ok=True)
+    for name in (commit.STAGING, SEALING, "commits"):
+        if (root / name).is_dir():
+            shutil.rmtree(root / name)
+    sync_dir(root)

@@ -1,0 +1,104 @@
+"""Made-up stores for tests: small, deterministic, and described by plain NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.store import ArraySpec, Recipe, RowStatus, StoreWriter, create_store
+
+ARRAYS = (
+    ArraySpec("clip", (4,)),
+    ArraySpec("pooled", (6,)),
+    ArraySpec("frames", (3, 4), dtype="float16"),
+    ArraySpec("time_s", (3,), dtype="float64"),
+)
+
+
+def a_recipe(**changes: Any) -> Recipe:
+    """A known recipe; keyword arguments replace whole sections."""
+    sections: dict[str, Any] = {
+        "backbone": {"name": "toy", "card_sha256": "ab" * 32},
+        "weights": {"model.safetensors": "cd" * 32},
+        "sampling": {"rule": "uniform", "frames": 3},
+        "decoder": {"name": "pyav", "version_class": "18"},
+        "preprocessing": {"size": 8, "filter": "bicubic"},
+        "levels": ["clip", "pooled", "frames"],
+        "compute": {"dtype": "float32", "attention": "eager"},
+        "storage": {"clip": "float32", "frames": "float16"},
+    }
+    return Recipe.of(**{**sections, **changes})
+
+
+def some_ids(n_clips: int, per_movie: int = 5) -> tuple[list[str], list[str]]:
+    """Clip and movie ids as MovieGraphs spells them."""
+    movies = [f"tt{100 + i // per_movie:07d}" for i in range(n_clips)]
+    return [f"{movie}-{i % per_movie + 1:03d}" for i, movie in enumerate(movies)], movies
+
+
+def some_values(
+    n_clips: int, arrays: Sequence[ArraySpec] = ARRAYS, seed: int = 0
+) -> dict[str, npt.NDArray[Any]]:
+    """Values for every row of every array."""
+    random = np.random.default_rng(seed)
+    return {
+        spec.name: random.standard_normal((n_clips, *spec.tail_shape)).astype(spec.dtype)
+        for spec in arrays
+    }
+
+
+def plan_store(path: Path, n_clips: int = 23, block_rows: int = 4, **changes: Any) -> Any:
+    """An empty store; keyword arguments replace what `create_store` is given."""
+    clips, movies = some_ids(n_clips)
+    given: dict[str, Any] = {
+        "recipe": a_recipe(),
+        "manifest_name": "made-up",
+        "manifest_sha256": "12" * 32,
+        "clip_ids": clips,
+        "movie_ids": movies,
+        "arrays": ARRAYS,
+        "block_rows": block_rows,
+        "licence": "CC0-1.0",
+        "citation": "Nobody (2026).",
+    }
+    return create_store(path, **{**given, **changes})
+
+
+def block_of(
+    values: Mapping[str, npt.NDArray[Any]], rows: tuple[int, int]
+) -> dict[str, npt.NDArray[Any]]:
+    """The part of all arrays that belongs to a block."""
+    return {name: array[slice(*rows)] for name, array in values.items()}
+
+
+def fill_store(
+    path: Path,
+    values: Mapping[str, npt.NDArray[Any]],
+    noted: Mapping[int, RowStatus] | None = None,
+    blocks: Sequence[int] | None = None,
+) -> StoreWriter:
+    """Commit blocks (all, unless told which) from arrays that hold every row."""
+    writer = StoreWriter(path)
+    for block in range(writer.plan.n_blocks) if blocks is None else blocks:
+        first, after = writer.plan.block_range(block)
+        statuses = [(noted or {}).get(row, RowStatus()) for row in range(first, after)]
+        writer.commit_block(
+            block,
+            block_of(values, (first, after)),
+            statuses,
+            seconds={"decode": 0.5},
+            versions={"toy": "1"},
+        )
+    return writer
+
+
+def sealed_store(path: Path, n_clips: int = 23, block_rows: int = 4, **changes: Any) -> Any:
+    """A whole, sealed store and the values it was made from."""
+    plan = plan_store(path, n_clips, block_rows, **changes)
+    values = some_values(n_clips, plan.arrays)
+    fill_store(path, values).seal()
+    return values
