@@ -1,0 +1,166 @@
+"""Linear probes on clip features: logistic, ridge along its whole path, support vector machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from obygaze_models.models.gram import Gram
+from obygaze_models.models.ground import (
+    FixTraining,
+    Floats,
+    Ints,
+    balanced_weights,
+    encode_classes,
+    one_thread,
+)
+from obygaze_models.models.network import softmax
+from obygaze_models.models.state import Savable
+
+ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
+ALPHAS = tuple(float(alpha) for alpha in np.logspace(-2, 6, 17))
+
+
+class LinearProbe(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A hyperplane for two classes, one a class for more: what all linear probes share."""
+
+    fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "intercept_")
+
+    classes_: NDArray[Any]
+    coef_: Floats
+    intercept_: Floats
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> LinearProbe:
+        """Learn from the rows of X; `groups` are films, for a probe that leaves out."""
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        check_classification_targets(y)
+        self.classes_, codes = encode_classes(y)
+        with one_thread():
+            self._fit(X, codes, None if groups is None else np.asarray(groups))
+        return self
+
+    def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
+        raise NotImplementedError
+
+    def _weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:
+        """A weight for each row, from the weight of its class."""
+        if weight is None:
+            return None
+        if isinstance(weight, Mapping):
+            return np.array([float(weight.get(name, 1)) for name in self.classes_])[codes]
+        return balanced_weights(codes, len(self.classes_))[codes]
+
+    def decision_function(self, X: Any) -> Floats:
+        """Signed scores: one a row for two classes, else one for each class."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        scores: Floats = X @ self.coef_.T + self.intercept_
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The class on whose side each row lies."""
+        scores = self.decision_function(X)
+        codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        chosen: NDArray[Any] = self.classes_[codes]
+        return chosen
+
+
+class LogisticProbe(LinearProbe):
+    """Logistic regression with an L2 penalty; the intercept is free."""
+
+    def __init__(self, C: float = 1.0, *, class_weight: ClassWeight = None) -> None:
+        self.C = C
+        self.class_weight = class_weight
+
+    def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
+        model = LogisticRegression(C=self.C, max_iter=5000)
+        model.fit(X, codes, sample_weight=self._weights(codes, self.class_weight))
+        self.coef_, self.intercept_ = model.coef_, model.intercept_
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of each class for each row."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            scores = np.stack([np.zeros_like(scores), scores], axis=1)
+        return softmax(scores)
+
+
+class RidgeProbe(LinearProbe):
+    """Ridge regression on +1/-1 labels, its strength chosen by leaving out each film in turn.
+
+    One decomposition gives the whole path, and leaving out has a closed form, so the choice costs
+    no refit: the residuals r of a left-out film are (I - H)^-1 r with its block H of the smoother.
+    Without groups each row is left out alone.
+    """
+
+    fitted: ClassVar[tuple[str, ...]] = (*LinearProbe.fitted, "alpha_", "errors_")
+
+    def __init__(self, alphas: Sequence[float] = ALPHAS) -> None:
+        self.alphas = alphas
+
+    def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
+        n_classes = len(self.classes_)
+        targets = np.where(np.eye(n_classes, dtype=bool)[codes], 1.0, -1.0)
+        targets = targets[:, 1:] if n_classes == 2 else targets
+        path = RidgePath(X, targets)
+        self.errors_ = np.array([path.left_out_error(alpha, groups) for alpha in self.alphas])
+        self.alpha_ = float(self.alphas[int(self.errors_.argmin())])
+        self.coef_, self.intercept_ = path.plane(self.alpha_)
+
+
+class RidgePath:
+    """All ridge regressions of some targets on the same rows, from one decomposition."""
+
+    def __init__(self, X: Floats, targets: Floats) -> None:
+        self.x_mean, self.t_mean = X.mean(axis=0), targets.mean(axis=0)
+        self.targets = targets - self.t_mean
+        self.U, self.s, self.V = np.linalg.svd(X - self.x_mean, full_matrices=False)
+
+    def plane(self, alpha: float) -> tuple[Floats, Floats]:
+        """Coefficients and intercepts at one strength; the intercept is not penalised."""
+        shrunk = self.s / (self.s**2 + alpha)
+        coef: Floats = (self.targets.T @ self.U * shrunk) @ self.V
+        return coef, self.t_mean - coef @ self.x_mean
+
+    def left_out_error(self, alpha: float, groups: NDArray[Any] | None) -> float:
+        """Mean squared error of each group predicted from the others, without refitting."""
+        n = len(self.U)
+        keep = self.s**2 / (self.s**2 + alpha)
+        residual = self.targets - (self.U * keep) @ (self.U.T @ self.targets)
+        if groups is None:
+            free = 1 - 1 / n - (self.U**2) @ keep
+            return float(((residual / np.maximum(free, 1e-12)[:, None]) ** 2).mean())
+        if len(np.unique(groups)) < 2:
+            raise FixTraining("to leave out a group, there must be at least two")
+        total = 0.0
+        for group in np.unique(groups):
+            rows = np.flatnonzero(groups == group)
+            smoother = (self.U[rows] * keep) @ self.U[rows].T + 1 / n
+            left_out = np.linalg.solve(np.eye(len(rows)) - smoother, residual[rows])
+            total += float((left_out**2).sum())
+        return total / float(residual.size)
+
+
+class SVMProbe(LinearProbe):
+    """The soft-margin linear machine of libsvm, one against the rest for more than two classes."""
+
+    def __init__(self, C: float = 1.0, *, class_weight: ClassWeight = None) -> None:
+        self.C = C
+        self.class_weight = class_weight
+
+    def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
+        gram, rows, n_classes = Gram(X), np.arange(len(X)), len(self.classes_)
+        weight = self._weights(codes, self.class_weight)
+        planes = [
+            gram.machine(rows, codes == code, self.C, weight)
+            for code in (range(1, 2) if n_classes == 2 else range(n_classes))
+        ]
+        self.coef_ = np.stack([normal for normal, _ in planes])
+        self.intercept_ = np.array([bias for _, bias in planes])

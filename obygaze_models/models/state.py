@@ -1,0 +1,161 @@
+"""A fitted estimator as numbers and plain words, and back, without running anything that was saved.
+
+Arrays are numeric (text is kept as code points), so they fit any array file; the description is
+plain JSON: the kind of estimator and its settings. `load_state` builds only kinds of its own table.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.errors import Corrupt, FixInput
+
+Arrays = dict[str, NDArray[Any]]
+Description = dict[str, Any]
+
+KINDS = {
+    "MLPProbe": "mlp",
+    "LogisticProbe": "linear",
+    "RidgeProbe": "linear",
+    "SVMProbe": "linear",
+    "ConceptVector": "concepts",
+    "ConceptBank": "concepts",
+    "LogisticHead": "heads",
+    "TreeHead": "heads",
+    "SparseHead": "sparse_head",
+    "ScorecardHead": "scorecard",
+    "OrdinalHead": "ordinal",
+    "ResidualHead": "residual",
+    "Bottleneck": "bottleneck",
+    "FrameProbe": "frames",
+}
+
+_TEXT = "#text"
+
+
+class Savable:
+    """An estimator that names its fitted attributes, so that they can be written as arrays."""
+
+    fitted: ClassVar[tuple[str, ...]] = ()
+
+    def to_arrays(self) -> Arrays:
+        """Every fitted attribute as numeric arrays; parts and lists are joined with '/'."""
+        arrays: Arrays = {}
+        for name in ("n_features_in_", *self.fitted):
+            _put(arrays, name, getattr(self, name))
+        return arrays
+
+    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Set the fitted attributes of this (unfitted) estimator from its arrays."""
+        for name in ("n_features_in_", *self.fitted):
+            setattr(self, name, self._take(arrays, name))
+
+    def _take(self, arrays: Mapping[str, NDArray[Any]], name: str) -> Any:
+        if name in arrays:
+            value = arrays[name]
+            return value.item() if value.ndim == 0 else value
+        if name + _TEXT in arrays:
+            return _words(arrays[name + _TEXT])
+        inside = {
+            key.removeprefix(f"{name}/"): value
+            for key, value in arrays.items()
+            if key.startswith(f"{name}/")
+        }
+        if not inside:
+            raise Corrupt(f"the saved {type(self).__name__} lacks its array {name!r}")
+        return self._take_inside(name, inside)
+
+    def _take_inside(self, name: str, inside: Mapping[str, NDArray[Any]]) -> Any:
+        part = getattr(self, name.removesuffix("_"), None)
+        if isinstance(part, Savable):
+            fresh = build(describe(part))
+            fresh.from_arrays(inside)
+            return fresh
+        try:
+            return [inside[str(i)] for i in range(len(inside))]
+        except KeyError as error:
+            raise Corrupt(f"the saved list {name!r} lacks its item {error}") from error
+
+
+def save_state(model: Savable) -> tuple[Description, Arrays]:
+    """What a fitted estimator is (JSON) and what it learned (numeric arrays)."""
+    return describe(model), model.to_arrays()
+
+
+def load_state(description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Savable:
+    """The fitted estimator again; only kinds of this package are ever built."""
+    model = build(description)
+    model.from_arrays(arrays)
+    return model
+
+
+def describe(model: Savable) -> Description:
+    """The kind and settings of an estimator, as JSON can hold them."""
+    settings = model.get_params(deep=False)  # type: ignore[attr-defined]
+    return {
+        "kind": type(model).__name__,
+        "params": {name: _plain(name, value) for name, value in settings.items()},
+    }
+
+
+def build(description: Mapping[str, Any]) -> Savable:
+    """An unfitted estimator from its description."""
+    kind = description.get("kind")
+    if kind not in KINDS:
+        raise Corrupt(f"no estimator is called {kind!r}", hint=f"one of {', '.join(sorted(KINDS))}")
+    module = importlib.import_module(f"obygaze_models.models.{KINDS[kind]}")
+    params = {
+        name: build(value) if isinstance(value, dict) and "kind" in value else value
+        for name, value in description.get("params", {}).items()
+    }
+    try:
+        model: Savable = getattr(module, kind)(**params)
+    except TypeError as error:
+        raise Corrupt(f"the settings of the saved {kind} are not its own: {error}") from error
+    return model
+
+
+def _put(arrays: Arrays, name: str, value: Any) -> None:
+    if isinstance(value, Savable):
+        arrays.update({f"{name}/{key}": item for key, item in value.to_arrays().items()})
+    elif isinstance(value, list | tuple):
+        arrays.update({f"{name}/{i}": np.asarray(item) for i, item in enumerate(value)})
+    else:
+        array = np.asarray(value)
+        text = array.dtype.kind in "UO"
+        arrays[name + _TEXT if text else name] = _code_points(array) if text else array
+
+
+def _code_points(words: NDArray[Any]) -> NDArray[np.uint32]:
+    text = np.ascontiguousarray(words, dtype=np.str_)
+    width = text.dtype.itemsize // 4
+    return text.view(np.uint32).reshape(*text.shape, width)
+
+
+def _words(points: NDArray[Any]) -> NDArray[np.str_]:
+    if points.ndim != 2 or points.dtype != np.uint32 or (points > 0x10FFFF).any():
+        raise Corrupt("saved words are not rows of code points")
+    width = max(points.shape[1], 1)
+    return np.ascontiguousarray(points).view(f"<U{width}").reshape(len(points))
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, Savable):
+        return describe(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(name, item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(name, item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise FixInput(
+        f"the setting {name!r} is a {type(value).__name__}, which cannot be written as plain data",
+        hint=f"a number or a word for {name}",
+    )
