@@ -12,17 +12,17 @@ from support.cli import ROOT
 
 def real_data(*parts: str) -> Path:
     """A file of the published data sets, under $OBYGAZE_DATA or beside the checkout."""
-    return _existing(Path(os.environ.get("OBYGAZE_DATA") or ROOT.parent / "shared" / "data"), parts)
+    return _existing("OBYGAZE_DATA", "data", parts)
 
 
 def golden(*parts: str) -> Path:
     """A reference result made elsewhere, under $OBYGAZE_GOLDEN or beside the checkout."""
-    base = os.environ.get("OBYGAZE_GOLDEN") or ROOT.parent / "shared" / "golden"
-    return _existing(Path(base), parts)
+    return _existing("OBYGAZE_GOLDEN", "golden", parts)
 
 
-def _existing(base: Path, parts: tuple[str, ...]) -> Path:
+def _existing(variable: str, kind: str, parts: tuple[str, ...]) -> Path:
+    base = Path(os.environ.get(variable) or ROOT.parent / "shared" / kind)
     path = base.joinpath(*parts)
     if not path.exists():
-        pytest.skip(f"data not at hand: {'/'.join(parts)} (set OBYGAZE_DATA to its folder)")
+        pytest.skip(f"not at hand: {'/'.join(parts)} (set {variable} to the folder it is in)")
     return path

@@ -1,0 +1,62 @@
+# `make demo` and `make test` need Python 3.11 or newer and make; everything else is set up here,
+# in .venv, and a second call reuses it. For a torch without CUDA on a small machine:
+#   make test PIP_FLAGS='--extra-index-url https://download.pytorch.org/whl/cpu'
+
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_REQUIRE_VIRTUALENV
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# The constraints are made with 3.11, so that one comes first. A name may be there and not work
+# (a version manager's shim), so each is tried.
+find_python = for name in python3.11 python3.12 python3.13 python3 python; do \
+	$$name -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$name; break; }; done
+PYTHON ?= $(shell $(find_python))
+
+BIN := .venv/bin
+JOBS ?= 2
+PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format docs clean
+
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv/.laptop ## the tour: made-up clips to a report, offline, without torch
+	$(BIN)/obygaze demo
+
+test: lint ## linters, types, the import contract, then every test
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+lint: .venv/.test ## linters, types and the import contract only
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/.test ## put the code in its one form
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+docs: .venv/.test ## write docs/commands.md anew from the live help
+	$(BIN)/python scripts/make-command-reference
+
+clean: ## remove the environment and all caches; never what is in the workspace
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -rf obygaze.egg-info
+	find cli.py obygaze_features obygaze_models tests -name __pycache__ -prune -exec rm -rf {} +
+
+# A stamp is newer than what it was made from, or it is made again.
+.venv/.made:
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer with venv on this machine" \
+	"(Debian: apt install python3-venv; or say make PYTHON=/path/to/python3.11)" >&2; exit 1; }
+	$(PYTHON) -m venv --clear .venv
+	@touch $@
+
+.venv/.laptop: .venv/.made pyproject.toml constraints.txt
+	$(PIP_INSTALL) -e .
+	@touch $@
+
+.venv/.test: .venv/.made pyproject.toml constraints.txt
+	$(PIP_INSTALL) -e '.[test]'
+	@touch .venv/.laptop $@

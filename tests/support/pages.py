@@ -1,0 +1,147 @@
+"""Pages of the documentation as the tests see them: their fenced blocks, and how to run them.
+
+A comment right above a block says what is special about it:
+
+    <!-- not run: needs the films -->    the reason is shown to readers of the source, and counted
+    <!-- output checked -->              what the page shows must be what comes out; a line that is
+                                         only ... stands for any lines
+    <!-- exits 1 -->                     the commands end with this code instead of 0
+    <!-- file: clips.csv -->             the block is not code: it is this file of the workspace
+
+All blocks of one page run in order in one workspace of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.cli import ROOT, environment
+
+RUN = ("console", "python")
+SHOWN = ("text", "csv", "toml", "json", "bibtex", "yaml", "mermaid")
+MARK = re.compile(r"<!-- (?P<name>not run|output checked|exits|file)(:? (?P<value>.*?))? -->")
+TIMEOUT_S = 180
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: where it is, what it is, and the marks above it."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+    marks: dict[str, str]
+
+    @property
+    def where(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    @property
+    def runs(self) -> bool:
+        return self.language in RUN and "not run" not in self.marks and "file" not in self.marks
+
+    @property
+    def commands(self) -> str:
+        """The lines of a console block that a person types, as one script."""
+        if self.language == "python":
+            return self.text
+        typed = []
+        for line in self.text.splitlines():
+            if line.startswith("$ "):
+                typed.append(line[2:])
+            elif typed and typed[-1].endswith("\\"):
+                typed.append(line)
+        return "\n".join(typed)
+
+    @property
+    def output(self) -> str:
+        """The lines of a console block that the page shows as the answer."""
+        shown, continued = [], False
+        for line in self.text.splitlines():
+            typed = line.startswith("$ ") or continued
+            continued = typed and line.endswith("\\")
+            if not typed:
+                shown.append(line)
+        return "\n".join(shown)
+
+
+def pages() -> list[Path]:
+    """Every page a person reads; the command reference is made from the help and tested as such."""
+    generated = ROOT / "docs" / "commands.md"
+    return [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+        *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page != generated),
+    ]
+
+
+def blocks(page: Path) -> list[Block]:
+    """The fenced blocks of a page."""
+    found: list[Block] = []
+    marks: dict[str, str] = {}
+    fence: tuple[int, str, list[str]] | None = None
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+        if fence is not None:
+            if line.strip() == "```":
+                start, language, body = fence
+                name = page.relative_to(ROOT).as_posix()
+                found.append(Block(name, start, language, "\n".join(body), marks))
+                fence, marks = None, {}
+            else:
+                fence[2].append(line)
+        elif line.startswith("```"):
+            fence = (number, line[3:].strip(), [])
+        elif mark := MARK.fullmatch(line.strip()):
+            marks = {**marks, mark["name"]: mark["value"] or ""}
+        elif line.strip():
+            marks = {}
+    if fence is not None:
+        raise ValueError(f"{page}:{fence[0]}: a block that never ends")
+    return found
+
+
+def run_block(block: Block, workspace: Path) -> None:
+    """Do what a block says; an AssertionError tells where the page and the tool disagree."""
+    if "file" in block.marks:
+        path = workspace / block.marks["file"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(block.text + "\n", encoding="utf-8")
+        return
+    if not block.runs:
+        return
+    done = subprocess.run(
+        [sys.executable, "-c", block.commands]
+        if block.language == "python"
+        else ["bash", "-euo", "pipefail", "-c", block.commands],
+        cwd=workspace,
+        env=environment({"PATH": _path(), "COLUMNS": "100"}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    expected = int(block.marks.get("exits") or 0)
+    if done.returncode != expected:
+        raise AssertionError(f"{block.where}: exit {done.returncode}\n{done.stdout}")
+    if "output checked" in block.marks and not matches(block.output, done.stdout):
+        raise AssertionError(
+            f"{block.where}: the page shows\n{block.output}\n\nbut what comes out is\n{done.stdout}"
+        )
+
+
+def _path() -> str:
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+
+
+def matches(shown: str, real: str) -> bool:
+    lines = [line.rstrip() for line in shown.strip().splitlines()]
+    pattern = "\n".join("(?s:.*)" if line == "..." else re.escape(line) for line in lines)
+    text = "\n".join(line.rstrip() for line in real.strip().splitlines())
+    return re.fullmatch(pattern, text) is not None

@@ -1,0 +1,152 @@
+"""Videos that carry the number of each picture in its pixels, so that a wrong one is visible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BITS = 10
+COLUMNS, ROWS = 5, 4
+DARK, LIGHT = 48, 208
+
+
+def numbered(number: int, width: int = 160, height: int = 120) -> np.ndarray:
+    """A grey picture [h, w, 3] of 20 blocks: ten bits of its number, then the same inverted."""
+    bits = [(number >> bit) & 1 for bit in range(BITS)]
+    cells = np.array(bits + [1 - bit for bit in bits]).reshape(ROWS, COLUMNS)
+    levels = np.where(cells == 1, LIGHT, DARK)
+    rows = np.arange(height) * ROWS // height
+    columns = np.arange(width) * COLUMNS // width
+    picture = levels[rows][:, columns]
+    # A drifting texture gives the coder motion to follow; it cancels out within a block.
+    texture = 12 * np.sin((np.arange(width) + 3 * number) / 4)
+    grey = np.clip(picture + texture[None, :], 0, 255).astype(np.uint8)
+    return np.repeat(grey[:, :, None], 3, axis=2)
+
+
+def read_number(picture: np.ndarray) -> int:
+    """The number in a picture of any size; -1 where it cannot be read beyond doubt."""
+    height, width = picture.shape[:2]
+    grey = picture.astype(float).mean(axis=2)
+    cells = []
+    for row in range(ROWS):
+        for column in range(COLUMNS):
+            y0, y1 = (row * height) / ROWS, (row + 1) * height / ROWS
+            x0, x1 = (column * width) / COLUMNS, (column + 1) * width / COLUMNS
+            y, x = (y1 - y0) / 4, (x1 - x0) / 4
+            inner = grey[int(y0 + y) : int(y1 - y) + 1, int(x0 + x) : int(x1 - x) + 1]
+            cells.append(inner.mean())
+    difference = np.array(cells[:BITS]) - np.array(cells[BITS:])
+    if np.abs(difference).min() < 60:
+        return -1
+    return int(sum(1 << bit for bit in range(BITS) if difference[bit] > 0))
+
+
+def read_numbers(pictures: np.ndarray) -> list[int]:
+    """The numbers in [T, h, w, 3]."""
+    return [read_number(picture) for picture in pictures]
+
+
+def write_video(
+    path: Path,
+    codec: str = "libx264",
+    *,
+    numbers: Sequence[int] = range(100),
+    ticks: Sequence[int] | None = None,
+    tick: Fraction = Fraction(1, 25),
+    rate: int = 25,
+    size: tuple[int, int] = (160, 120),
+    pix_fmt: str = "yuv420p",
+    format: str | None = None,
+    options: dict[str, str] | None = None,
+    container_options: dict[str, str] | None = None,
+    setup: Callable[[Any], None] | None = None,
+    each_packet: Callable[[Any], Any] | None = None,
+    cover: bool = False,
+    audio: bool = False,
+    turn: int = 0,
+) -> Path:
+    """Write numbered pictures; `ticks` are their times, `each_packet` may change or drop packets.
+
+    `turn` turns the stored pictures counterclockwise, so that they must be turned back.
+    """
+    import av
+
+    with av.open(str(path), "w", format=format, options=container_options or {}) as out:
+        stream: Any = out.add_stream(codec, rate=rate, options=options or {})
+        stream.width, stream.height = size[::-1] if turn % 180 else size
+        stream.pix_fmt = pix_fmt
+        stream.codec_context.thread_count = 1
+        stream.time_base = stream.codec_context.time_base = tick
+        if setup:
+            setup(stream)
+        extras = _add_extras(out, cover, audio)
+        for order, number in enumerate(numbers):
+            picture = np.ascontiguousarray(np.rot90(numbered(number, *size), turn // 90))
+            frame = av.VideoFrame.from_ndarray(picture, format="rgb24").reformat(format=pix_fmt)
+            frame.pts = ticks[order] if ticks is not None else order
+            frame.time_base = tick
+            _mux(out, stream.encode(frame), each_packet)
+        _mux(out, stream.encode(), each_packet)
+        for packet in extras:
+            out.mux(packet)
+    return path
+
+
+def _mux(out: Any, packets: list[Any], each_packet: Callable[[Any], Any] | None) -> None:
+    for packet in packets:
+        kept = each_packet(packet) if each_packet else packet
+        if kept is not None:
+            out.mux(kept)
+
+
+def _add_extras(out: Any, cover: bool, audio: bool) -> list[Any]:
+    import av
+
+    packets: list[Any] = []
+    if cover:
+        stream = out.add_stream("mjpeg", rate=1)
+        stream.width, stream.height, stream.pix_fmt = 640, 480, "yuvj420p"
+        stream.disposition = av.stream.Disposition.attached_pic
+        picture = np.full((480, 640, 3), 128, dtype=np.uint8)
+        packets += stream.encode(av.VideoFrame.from_ndarray(picture).reformat(format="yuvj420p"))
+        packets += stream.encode()
+    if audio:
+        stream = out.add_stream("aac", rate=44100)
+        for start in range(0, 44100 * 4, 1024):
+            frame = av.AudioFrame.from_ndarray(
+                np.zeros((2, 1024), dtype=np.float32), format="fltp", layout="stereo"
+            )
+            frame.sample_rate, frame.pts = 44100, start
+            packets += stream.encode(frame)
+        packets += stream.encode()
+    return packets
+
+
+def remux(
+    source: Path,
+    target: Path,
+    each_packet: Callable[[int, Any], Any],
+    *,
+    format: str | None = None,
+    options: dict[str, str] | None = None,
+) -> Path:
+    """Copy the coded pictures of a file into another, each packet through `each_packet`."""
+    import av
+
+    with (
+        av.open(str(source)) as old,
+        av.open(str(target), "w", format=format, options=options or {}) as new,
+    ):
+        stream = old.streams.video[0]
+        copy = new.add_stream_from_template(stream)
+        for number, packet in enumerate(p for p in old.demux(stream) if p.size):
+            changed = each_packet(number, packet)
+            if changed is not None:
+                changed.stream = copy
+                new.mux(changed)
+    return target

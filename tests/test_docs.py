@@ -1,0 +1,147 @@
+"""The documentation is true: every block runs, every command is told of, no link is dead."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+from support.cli import ROOT
+from support.pages import MARK, RUN, SHOWN, Block, blocks, matches, pages, run_block
+
+PAGES = pages()
+IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
+
+
+def reference_module():
+    path = ROOT / "scripts" / "make-command-reference"
+    loader = importlib.machinery.SourceFileLoader("make_command_reference", str(path))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_the_command_reference_is_what_the_commands_say_now():
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert text == reference_module().reference(), "docs/commands.md is stale: make docs"
+
+
+def test_the_guide_tells_of_every_command():
+    module = reference_module()
+    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    commands = [
+        ctx.command_path
+        for ctx in module.contexts()
+        if not isinstance(ctx.command, module.click.Group)
+    ]
+    assert len(commands) > 2
+    untold = [path for path in commands if not re.search(rf"{re.escape(path)}(?![\w-])", guide)]
+    assert untold == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_block_says_what_it_is(page):
+    for block in blocks(page):
+        assert block.language in (*RUN, *SHOWN), f"{block.where}: a block of {block.language!r}"
+        if block.language == "console" and "file" not in block.marks:
+            assert block.commands, f"{block.where}: no line starts with '$ '"
+        assert block.marks.get("not run", "reason"), f"{block.where}: not run, but no reason"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_page_can_be_followed_word_for_word(page, workspace):
+    for block in blocks(page):
+        run_block(block, workspace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_no_link_is_dead(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        assert there.exists(), f"{page.name}: {target}"
+        if anchor:
+            assert anchor in anchors(there), f"{page.name}: {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+# ---- the mechanism itself ----------------------------------------------------------------------
+
+
+def block(text: str, language: str = "console", **marks: str) -> Block:
+    named = {name.replace("_", " "): value for name, value in marks.items()}
+    return Block("page.md", 1, language, text, named)
+
+
+def test_a_block_runs_as_one_script_and_shares_its_workspace_with_the_next(tmp_path):
+    run_block(block("a,b\n1,2", "csv", file="sub/table.csv"), tmp_path)
+    run_block(block("$ name=table\n$ cp sub/$name.csv \\\n    copy.csv\nanything"), tmp_path)
+    run_block(block("open('copy.csv').read()", "python"), tmp_path)
+    assert (tmp_path / "copy.csv").read_text(encoding="utf-8") == "a,b\n1,2\n"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        block("$ false"),
+        block("$ false\n$ true"),
+        block("$ false | cat"),
+        block("raise SystemExit(1)", "python"),
+        block("$ true", exits="1"),
+        block("$ echo one\ntwo", output_checked=""),
+        block("$ echo one; echo two\none", output_checked=""),
+    ],
+)
+def test_a_block_that_is_not_true_fails(bad, tmp_path):
+    with pytest.raises(AssertionError, match=r"page\.md:1"):
+        run_block(bad, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        block("$ false", not_run="it would fail"),
+        block("$ exit 3", exits="3"),
+        block("$ echo one\ntwo"),
+        block("$ echo one\none\n$ echo two \\\n    three >&2\ntwo three", output_checked=""),
+        block("$ seq 9\n1\n...\n9", output_checked=""),
+    ],
+)
+def test_a_block_that_is_true_passes(good, tmp_path):
+    run_block(good, tmp_path)
+
+
+def test_dots_stand_for_lines_and_for_nothing_else():
+    assert matches("a\n...", "a\nb\nc")
+    assert not matches("a...", "abc")
+    assert not matches("a", "a\nb")
+    assert not matches("a.c", "abc")
+
+
+def test_marks_belong_to_the_block_right_below_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("support.pages.ROOT", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- exits 3 -->\ntext between\n```console\n$ a\n```\n"
+        "<!-- not run: needs films -->\n\n<!-- file: x -->\n```text\nb\n```\n```python\nc\n```\n",
+        encoding="utf-8",
+    )
+    found = blocks(page)
+    assert [one.marks for one in found] == [{}, {"not run": "needs films", "file": "x"}, {}]
+    assert [one.line for one in found] == [3, 9, 12]
+    assert [one.runs for one in found] == [True, False, True]
+    assert MARK.fullmatch("<!-- an ordinary comment -->") is None
+    page.write_text("```text\nnever ends\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="never ends"):
+        blocks(page)

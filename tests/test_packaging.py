@@ -1,0 +1,194 @@
+"""What is installed, pinned and promised about the package itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from support.cli import ROOT
+
+from obygaze_features import __version__
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PACKAGES = ("obygaze_features", "obygaze_models")
+PINS = dict(
+    line.split("==")
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+)
+EXTRAS = {
+    "mlp": {"torch"},
+    "extract": {"torch", "transformers", "av"},
+    "cluster": {"distributed"},
+    "remote": {"obstore", "huggingface_hub"},
+}
+# Names under which packages are imported, where they differ from the distribution's.
+IMPORT_NAMES = {"scikit-learn": "sklearn"}
+# What comes with a declared package as a part of its own interface.
+COMES_ALONG = {"scipy": "scikit-learn", "joblib": "scikit-learn", "threadpoolctl": "scikit-learn"}
+COMES_ALONG |= {"PIL": "matplotlib", "numcodecs": "zarr", "dask": "distributed"}
+# Rivals that benches measure where they happen to be installed; never needed.
+RIVALS = {"decord", "torchcodec", "cv2"}
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def bare(requirement: str) -> str:
+    return re.split(r"[<>=!~\[; ]", requirement)[0]
+
+
+def laptop() -> set[str]:
+    return {bare(requirement) for requirement in PROJECT["project"]["dependencies"]}
+
+
+def tracked() -> list[Path]:
+    done = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_one_version_everywhere():
+    assert metadata.version("obygaze") == __version__
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(r"^version: (\S+)$", citation, flags=re.MULTILINE)[1] == __version__
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## (\S+)", changes, flags=re.MULTILINE)[1] == __version__
+
+
+def test_the_licence_is_apache_2_in_full():
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Version 2.0, January 2004" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert PROJECT["project"]["license"] == "Apache-2.0"
+
+
+def test_extras_bring_what_is_promised():
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert set(extras) == {*EXTRAS, "all", "test"}
+    for name, packages in EXTRAS.items():
+        assert {bare(requirement) for requirement in extras[name]} == packages
+    assert extras["all"] == ["obygaze[mlp,extract,cluster,remote]"]
+
+
+def test_a_laptop_gets_no_torch_however_far_one_follows_the_requirements():
+    seen: set[str] = set()
+    waiting = {normal(name) for name in laptop()}
+    while waiting:
+        name = waiting.pop()
+        seen.add(name)
+        try:
+            requirements = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:
+            continue  # needed on other systems only
+        waiting |= {normal(bare(r)) for r in requirements if "extra ==" not in r} - seen
+    assert "numpy" in seen
+    assert seen.isdisjoint({"torch", "transformers", "av", "distributed", "obstore"})
+
+
+def test_constraints_pin_everything_and_are_good_on_any_machine():
+    assert all(re.fullmatch(r"[0-9][0-9A-Za-z.]*", version) for version in PINS.values())
+    assert "obygaze" not in PINS
+    extras = PROJECT["project"]["optional-dependencies"]
+    wanted = laptop().union(*({bare(r) for r in extra} for extra in extras.values()))
+    unpinned = {normal(name) for name in wanted} - {normal(name) for name in PINS} - {"obygaze"}
+    assert unpinned == set()
+
+
+def imported(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module)
+    return {name.partition(".")[0] for name in found}
+
+
+def test_every_package_that_is_imported_is_declared():
+    extras = PROJECT["project"]["optional-dependencies"]
+    declared = laptop().union(*({bare(r) for r in extras[name]} for name in EXTRAS))
+    known = {IMPORT_NAMES.get(name, name) for name in declared}
+    known |= {*sys.stdlib_module_names, *PACKAGES, *COMES_ALONG, *RIVALS, "cli"}
+    sources = [ROOT / "cli.py", *(p for name in PACKAGES for p in (ROOT / name).rglob("*.py"))]
+    undeclared = {
+        f"{path.relative_to(ROOT)}: {name}" for path in sources for name in imported(path) - known
+    }
+    assert undeclared == set()
+
+
+def test_every_room_is_a_package_and_says_what_it_is_for():
+    for package in PACKAGES:
+        for folder in {path.parent for path in (ROOT / package).rglob("*.py")}:
+            init = folder / "__init__.py"
+            assert init.exists(), f"{folder} would be left out of the wheel"
+            assert ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))), init
+
+
+def test_every_data_file_of_the_packages_is_installed():
+    patterns = PROJECT["tool"]["setuptools"]["package-data"]
+    for package in PACKAGES:
+        root = ROOT / package
+        covered = {path for pattern in patterns[package] for path in root.glob(pattern)}
+        data = {p for p in tracked() if p.is_relative_to(root) and p.suffix not in {".py", ".md"}}
+        assert data - covered == set()
+
+
+def test_tests_mirror_the_packages():
+    for package in PACKAGES:
+        for test in (ROOT / "tests" / package).rglob("test_*.py"):
+            room = test.parent.relative_to(ROOT / "tests")
+            assert (ROOT / room).is_dir(), f"{test}: no room {room}"
+
+
+def test_scripts_can_be_run():
+    scripts = [*(ROOT / "scripts").iterdir(), ROOT / ".ci" / "run"]
+    for script in (path for path in scripts if path.is_file() and path.suffix == ""):
+        assert script.stat().st_mode & 0o111, script
+        assert script.read_text(encoding="utf-8").startswith("#!/usr/bin/env "), script
+
+
+def test_what_is_in_a_workspace_is_never_committed():
+    for kind in ("manifests", "stores"):
+        kept = [path.name for path in tracked() if path.is_relative_to(ROOT / kind)]
+        assert kept == ["README.md"]
+    ignored = ["manifests/a.csv", "stores/a/store.json", "runs/a/run.json", "models/a/x"]
+    done = subprocess.run(
+        ["git", "check-ignore", *ignored], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ignored
+
+
+def test_nothing_large_and_no_film_is_committed():
+    for path in tracked():
+        assert path.stat().st_size < 1_000_000, path
+        assert path.suffix not in {".avi", ".mkv", ".mp4", ".pkl", ".pickle", ".pth"}, path
+
+
+def test_the_demo_installs_the_laptop_set_and_the_tests_the_rest():
+    def planned(target: str) -> str:
+        return subprocess.run(
+            ["make", "--dry-run", "--always-make", "--no-print-directory", target],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+
+    demo, test = planned("demo"), planned("test")
+    assert "-c constraints.txt -e ." in demo
+    assert "[test]" not in demo
+    assert "-c constraints.txt -e '.[test]'" in test
+    for tool in ("ruff check", "ruff format --check", "mypy", "lint-imports", "pytest"):
+        assert tool in test
+    assert test.rstrip().splitlines()[-1].startswith(".venv/bin/python -m pytest")

@@ -1,0 +1,68 @@
+"""The tests' own tools: what is skipped where, and that CI skips no server."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+from support.cli import call_obygaze, run_obygaze
+from support.data import golden, real_data
+from support.servers import free_port, need_program, wait_for_port, wait_until
+
+# Skipped and Failed are what pytest raises; neither is an Exception.
+SKIPPED, FAILED = pytest.skip.Exception, pytest.fail.Exception
+
+
+def test_a_program_that_is_there_is_found():
+    assert os.access(need_program("sh"), os.X_OK)
+
+
+@pytest.mark.parametrize("ci, outcome", [("", SKIPPED), ("true", FAILED)])
+def test_a_program_that_is_absent_skips_here_and_fails_in_ci(monkeypatch, ci, outcome):
+    monkeypatch.setenv("CI", ci)
+    with pytest.raises(outcome, match="no-such-server is not installed"):
+        need_program("no-such-server")
+
+
+@pytest.mark.parametrize(
+    "find, variable", [(real_data, "OBYGAZE_DATA"), (golden, "OBYGAZE_GOLDEN")]
+)
+def test_data_come_from_where_the_environment_says(monkeypatch, tmp_path, find, variable):
+    monkeypatch.setenv(variable, str(tmp_path))
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "table.csv").touch()
+    assert find("set", "table.csv") == tmp_path / "set" / "table.csv"
+    with pytest.raises(SKIPPED, match=rf"set/absent\.csv \(set {variable}"):
+        find("set", "absent.csv")
+
+
+def test_a_free_port_can_be_listened_on_and_waited_for():
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
+        wait_for_port(port)
+    with pytest.raises(AssertionError, match="in vain for rain"):
+        wait_until(lambda: False, "rain", timeout_s=0.05)
+
+
+def test_both_ways_to_run_the_command_tell_the_same(tmp_path):
+    for words in (["--version"], ["doctor", "surplus"], ["manifest", "ls", "--json"]):
+        assert run_obygaze(*words, cwd=tmp_path) == call_obygaze(*words, cwd=tmp_path)
+
+
+def test_a_call_leaves_the_surroundings_as_they_were(tmp_path):
+    before = (dict(os.environ), os.getcwd())
+    call_obygaze("--version", cwd=tmp_path, env={"HOME": None, "NEW": "1"})
+    assert (dict(os.environ), os.getcwd()) == before
+
+
+def test_a_failed_result_shows_what_was_said():
+    with pytest.raises(AssertionError, match="No such command"):
+        call_obygaze("no-such-command").ok()
+
+
+def test_no_test_reads_a_persons_home_or_settings(tmp_path_factory):
+    assert "obygaze-tests-" in os.environ["HOME"]
+    assert os.environ["HF_HOME"].startswith(os.environ["HOME"])
+    assert os.environ["OMP_NUM_THREADS"] == "1"
+    assert "OBYGAZE_WORKSPACE" not in os.environ
