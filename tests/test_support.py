@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze, run_obygaze
@@ -51,9 +52,9 @@ def test_both_ways_to_run_the_command_tell_the_same(tmp_path):
 
 
 def test_a_call_leaves_the_surroundings_as_they_were(tmp_path):
-    before = (dict(os.environ), os.getcwd())
+    before = (dict(os.environ), Path.cwd())
     call_obygaze("--version", cwd=tmp_path, env={"HOME": None, "NEW": "1"})
-    assert (dict(os.environ), os.getcwd()) == before
+    assert (dict(os.environ), Path.cwd()) == before
 
 
 def test_a_failed_result_shows_what_was_said():
