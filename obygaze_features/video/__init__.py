@@ -1,1 +1,1 @@
-"""What a video file holds, and the frames a model would see of it."""
+"""Videos as numbers of pictures: probe, sampling, exact decoding, decoding in worker processes."""

@@ -1,0 +1,161 @@
+"""The exact table of a video's pictures, made from packets alone: which is when, where it starts.
+
+Two orders are kept apart throughout. A *position* counts packets as they lie in the file (the
+order of decoding); a *rank* counts pictures as they are shown, and is what people call the number
+of a frame.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+NO_PTS = np.iinfo(np.int64).min
+# No codec may hold back more pictures than this before it shows one (H.264 and HEVC: 16).
+MAX_REORDER = 16
+
+
+@dataclass(frozen=True)
+class Run:
+    """A stretch of packets to decode without a break, and the positions wanted from it."""
+
+    start: int
+    stop: int
+    wanted: frozenset[int]
+
+
+@dataclass(frozen=True, eq=False)
+class FrameIndex:
+    """One row for each packet of the video stream; arrays are in the order of decoding.
+
+    `order` lists the position of each picture in the order of showing. With `timed` it follows
+    from the times of the packets and is exact; without, it is the order of packets until the
+    stream has been decoded once (`counted` is then true), and only its length may be trusted;
+    `clock_s` may still say when pictures change.
+    """
+
+    pts: Ints
+    size: Ints
+    key: Bools
+    order: Ints
+    timed: bool
+    counted: bool
+    seconds_per_tick: float
+    origin_s: float
+    rate: float
+    last_s: float
+    broken: Bools
+    clock_s: Floats | None = None
+
+    @property
+    def frames(self) -> int:
+        """How many pictures are shown."""
+        return len(self.order)
+
+    @cached_property
+    def times_s(self) -> Floats:
+        """When each picture is shown, in seconds since the file began."""
+        if self.timed:
+            return self.pts[self.order] * np.float64(self.seconds_per_tick) - self.origin_s
+        if self.clock_s is not None and len(self.clock_s) == self.frames:
+            return self.clock_s
+        return np.arange(self.frames, dtype=np.float64) / self.rate
+
+    @property
+    def duration_s(self) -> float:
+        """From the first picture to the end of the last one."""
+        if not self.frames:
+            return 0.0
+        return float(self.times_s[-1] - self.times_s[0]) + self.last_s
+
+    @cached_property
+    def ranks(self) -> Ints:
+        """The rank of the picture at each position; -1 where the packet shows nothing."""
+        ranks = np.full(len(self.pts), -1, dtype=np.int64)
+        ranks[self.order] = np.arange(self.frames)
+        return ranks
+
+    @cached_property
+    def keys(self) -> Ints:
+        """The positions of key frames."""
+        return np.flatnonzero(self.key)
+
+    def start_of(self, position: int, back: int = 0) -> int:
+        """The key frame to decode from for a picture; `back` names an earlier one.
+
+        A picture that is shown before a key frame but stored after it (an open group) hangs on
+        the group before.
+        """
+        nth = int(np.searchsorted(self.keys, position, side="right")) - 1
+        while nth > 0 and self.timed and self.pts[self.keys[nth]] > self.pts[position]:
+            nth -= 1
+        return int(self.keys[nth - back]) if nth - back >= 0 else 0
+
+    def runs(self, positions: Iterable[int], back: int = 0) -> list[Run]:
+        """The fewest stretches of packets that hold `positions`, each from a key frame on."""
+        spans = sorted((self.start_of(p, back), p) for p in positions)
+        runs: list[Run] = []
+        for start, position in spans:
+            if runs and start <= runs[-1].stop + 1:
+                last = runs[-1]
+                wanted = last.wanted | {position}
+                runs[-1] = Run(last.start, max(last.stop, position), wanted)
+            else:
+                runs.append(Run(start, position, frozenset({position})))
+        return runs
+
+    def with_order(self, order: Ints) -> FrameIndex:
+        """The same packets with another list of pictures, learnt by decoding."""
+        return replace(self, order=order, counted=True)
+
+    def without_times(self) -> FrameIndex:
+        """The same packets with times that say when, but no longer in which order."""
+        clock = np.sort(self.times_s)
+        return replace(self, order=np.sort(self.order), timed=False, counted=False, clock_s=clock)
+
+    def agrees_with(self, out: Sequence[int]) -> bool:
+        """Whether pictures came out of the decoder in the order of their times."""
+        ranks = self.ranks[np.array(out, dtype=np.int64)]
+        return bool((np.diff(ranks[ranks >= 0]) > 0).all())
+
+
+def presentation_order(pts: Ints, shown: Bools, reorder: int) -> Ints | None:
+    """Positions in the order of showing; None where the times cannot be trusted for it.
+
+    They can where each picture has one, no two share one, and no picture is overtaken by more
+    pictures than the codec can hold back (times in disorder).
+    """
+    positions = np.flatnonzero(shown)
+    times = pts[positions]
+    if (times == NO_PTS).any() or len(np.unique(times)) != len(times):
+        return None
+    if _most_overtaken(times) > reorder:
+        return None
+    return positions[np.argsort(times, kind="stable")]
+
+
+def _most_overtaken(times: Ints) -> int:
+    """Over all pictures, how many stored before one are shown after it."""
+    seen: list[int] = []
+    most = 0
+    for time in times.tolist():
+        at = bisect.bisect(seen, time)
+        most = max(most, len(seen) - at)
+        seen.insert(at, time)
+    return most
+
+
+def clock_of(pts: Ints, shown: Bools) -> Ints | None:
+    """Ticks of the pictures where they could not order them but can still say when they change."""
+    ticks = np.sort(pts[shown])
+    usable = len(ticks) > 0 and ticks[0] != NO_PTS and len(np.unique(ticks)) > len(ticks) // 2
+    return ticks if usable else None

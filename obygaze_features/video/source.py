@@ -1,0 +1,252 @@
+"""Open a video file and read its packets: the right stream, nothing but files, failures named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from obygaze_features.core.extras import need
+from obygaze_features.video.errors import BadVideo
+from obygaze_features.video.index import NO_PTS, FrameIndex, clock_of, presentation_order
+
+# Their packets carry times that can be trusted where they are complete and unique.
+TIMED_CONTAINERS = ("mov", "matroska", "webm", "mpegts", "mpeg", "flv")
+# What a file may be. Play lists and text art are "video" to FFmpeg too: the first would make it
+# open other files and addresses, the second turns any text into pictures.
+CONTAINERS = (
+    *TIMED_CONTAINERS,
+    *("avi", "h264", "hevc", "vvc", "m4v", "mpegvideo", "h263", "h261", "mjpeg", "obu", "av1"),
+    *("ivf", "ogg", "asf", "gif", "apng", "nut", "mxf", "rm", "dv", "wtv", "gxf", "vc1"),
+    *("yuv4mpegpipe", "swf", "dirac", "cavsvideo"),
+)
+# Packets of files up to this size stay in memory after the one pass over them.
+KEEP_BYTES = 256 * 1024 * 1024
+DEFAULT_RATE = 25.0
+
+
+def av() -> Any:
+    """PyAV, or what to install to get it."""
+    return need("av", "extract", "reading videos")
+
+
+@dataclass
+class Source:
+    """An open video: its stream, its index, and its packets, each marked with its position.
+
+    A packet is given its position as its time, so that the picture it becomes says where it
+    came from, whatever the times in the file were.
+    """
+
+    path: Path
+    container: Any
+    stream: Any
+    index: FrameIndex
+    declared: int
+    failed: bool
+    kept: list[Any] | None = field(default=None, repr=False)
+
+    def packets(self, start: int, stop: int) -> Iterator[tuple[int, Any]]:
+        """The packets at positions start .. stop, in the order of the file."""
+        if self.kept is not None:
+            yield from enumerate(self.kept[start : stop + 1], start)
+            return
+        for position, packet in self._read_again(start):
+            if position > stop:
+                return
+            if position >= start:
+                packet.pts = packet.dts = position
+                yield position, packet
+
+    def _read_again(self, start: int) -> Iterator[tuple[int, Any]]:
+        """Packets of a file too large to keep, from near `start` where seeking can be trusted."""
+        with _opened(self.path) as (container, stream):
+            first = None
+            if self.index.timed and _seek(container, stream, int(self.index.pts[start])):
+                packets = _demux(container, stream)
+                first = next(packets, None)
+                position = self._recognise(first, start)
+                if position is not None:
+                    yield position, first
+                    yield from enumerate(packets, position + 1)
+                    return
+        with _opened(self.path) as (container, stream):
+            yield from enumerate(_demux(container, stream))
+
+    def _recognise(self, packet: Any, start: int) -> int | None:
+        """The position of the first packet after seeking; None where it is not surely known."""
+        if packet is None or packet.pts is None:
+            return None
+        same = (self.index.pts == packet.pts) & (self.index.size == packet.size)
+        found = np.flatnonzero(same)
+        return int(found[0]) if len(found) == 1 and found[0] <= start else None
+
+
+@contextmanager
+def open_source(path: Path, known: FrameIndex | None = None) -> Iterator[Source]:
+    """Open a video and read the packets of its stream once, without decoding.
+
+    With `known`, an index of this very file made before, that pass is saved for large files.
+    """
+    with _opened(path) as (container, stream):
+        small = path.stat().st_size <= KEEP_BYTES
+        if known is not None and not small:
+            yield Source(path, container, stream, known, 0, bool(known.broken.any()))
+            return
+        table = _Table()
+        failed = False
+        packets = _demux(container, stream)
+        try:
+            for packet in packets:
+                table.add(packet, stream.codec_context.name)
+                if small:
+                    packet.pts = packet.dts = len(table.pts) - 1
+                    table.packets.append(packet)
+        except av().FFmpegError:
+            failed = True
+        if not table.pts:
+            raise BadVideo("no picture in it", path=path, stage="open", reason="no-frames")
+        index = known or table.index(container, stream)
+        kept = table.packets if small else None
+        yield Source(path, container, stream, index, stream.frames or 0, failed, kept)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
+    """The container and its stream of pictures, or an error that says what the file is not."""
+    library = av()
+    if not path.exists():
+        raise BadVideo("no such file", path=path, stage="open", reason="missing")
+    if not path.is_file():
+        raise BadVideo("not a file", path=path, stage="open", reason="unreadable")
+    options = {"protocol_whitelist": "file", "format_whitelist": ",".join(CONTAINERS)}
+    try:
+        # The prefix keeps a colon in a name from being read as an address.
+        container = library.open(
+            f"file:{path}", container_options=options, metadata_errors="replace"
+        )
+    except PermissionError as error:
+        raise BadVideo(
+            "no permission to read it", path=path, stage="open", reason="unreadable"
+        ) from error
+    except (library.FFmpegError, ValueError) as error:
+        raise BadVideo(_why(path), path=path, stage="open", reason="unreadable") from error
+    with container:
+        yield container, _choose_stream(container, path)
+
+
+def _why(path: Path) -> str:
+    size = path.stat().st_size
+    if not size:
+        return "the file is empty"
+    with path.open("rb") as stream:
+        head = stream.read(4096)
+    if b"ftyp" in head[:16]:
+        return "the file ends before its table of contents (a download cut short)"
+    return "the file is not a video, or its beginning is damaged"
+
+
+def _choose_stream(container: Any, path: Path) -> Any:
+    """The stream of moving pictures: no cover, no thumbnails; the default one, then the largest."""
+    kinds = av().stream.Disposition
+    not_moving = kinds.attached_pic | kinds.timed_thumbnails | kinds.still_image
+    streams = [
+        stream
+        for stream in container.streams.video
+        if not stream.disposition & not_moving and stream.codec_context is not None
+    ]
+    if not streams:
+        raise BadVideo("no video stream", path=path, stage="open", reason="no-video")
+    return max(
+        streams,
+        key=lambda stream: (
+            bool(stream.disposition & kinds.default),
+            stream.codec_context.width * stream.codec_context.height,
+            -stream.index,
+        ),
+    )
+
+
+def _demux(container: Any, stream: Any) -> Iterator[Any]:
+    return (packet for packet in container.demux(stream) if packet.size)
+
+
+def _seek(container: Any, stream: Any, pts: int) -> bool:
+    try:
+        container.seek(pts, stream=stream, backward=True)
+    except av().FFmpegError:
+        return False
+    return True
+
+
+class _Table:
+    """What one pass over the packets collects."""
+
+    def __init__(self) -> None:
+        self.pts: list[int] = []
+        self.size: list[int] = []
+        self.key: list[bool] = []
+        self.shown: list[bool] = []
+        self.broken: list[bool] = []
+        self.packets: list[Any] = []
+        self.last_ticks = 0
+
+    def add(self, packet: Any, codec: str) -> None:
+        """Note one packet."""
+        self.pts.append(NO_PTS if packet.pts is None else packet.pts)
+        self.size.append(packet.size)
+        self.key.append(packet.is_keyframe)
+        self.shown.append(not packet.is_discard and not _hidden(packet, codec))
+        self.broken.append(packet.is_corrupt)
+        self.last_ticks = packet.duration or self.last_ticks
+
+    def index(self, container: Any, stream: Any) -> FrameIndex:
+        """The index of the pictures, timed where container and times allow."""
+        pts = np.array(self.pts, dtype=np.int64)
+        shown = np.array(self.shown, dtype=np.bool_)
+        names = container.format.name.split(",")
+        codec = stream.codec_context
+        order = clock = None
+        if any(name in TIMED_CONTAINERS for name in names):
+            clock = clock_of(pts, shown)
+            reorder = codec.reorder_depth if codec.codec.reorder else 0
+            order = presentation_order(pts, shown, reorder)
+        tick = float(stream.time_base)
+        rate = float(stream.guessed_rate or stream.average_rate or DEFAULT_RATE)
+        origin = container.start_time
+        origin_s = 0.0 if origin is None else origin / av().time_base
+        return FrameIndex(
+            pts=pts,
+            size=np.array(self.size, dtype=np.int64),
+            key=np.array(self.key, dtype=np.bool_),
+            order=np.flatnonzero(shown) if order is None else order,
+            timed=order is not None,
+            counted=False,
+            seconds_per_tick=tick,
+            origin_s=origin_s,
+            rate=rate,
+            last_s=self.last_ticks * tick if order is not None else 1 / rate,
+            broken=np.array(self.broken, dtype=np.bool_),
+            clock_s=None if clock is None else clock * np.float64(tick) - origin_s,
+        )
+
+
+def _hidden(packet: Any, codec: str) -> bool:
+    """Whether a packet only prepares later pictures and shows none (VP8 and VP9 can)."""
+    if codec not in {"vp8", "libvpx", "vp9", "libvpx-vp9"}:
+        return False
+    data = memoryview(packet)
+    if codec in {"vp8", "libvpx"}:
+        return not data[0] >> 4 & 1
+    if data[-1] >> 5 == 0b110:
+        # Several coded pictures in one packet end with an index; the last of them is shown.
+        return False
+    profile = (data[0] >> 5 & 1) | (data[0] >> 4 & 1) << 1
+    bits = int.from_bytes(bytes(data[:2]).ljust(2, b"\0"), "big")
+    at = 4 if profile < 3 else 5
+    exists, shows = bits >> (15 - at) & 1, bits >> (13 - at) & 1
+    return not exists and not shows

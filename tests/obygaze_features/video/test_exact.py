@@ -1,0 +1,100 @@
+"""Every kind of file: the numbers read from the pixels are those of the rule, and none is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.video_kinds import KINDS, Made
+from support.videos import read_numbers
+
+from obygaze_features.video.decode import View, decode_clip, decode_views
+from obygaze_features.video.probe import probe
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
+    """Files made so far; each kind is made when it is first asked for."""
+    return {}
+
+
+@pytest.fixture(params=sorted(KINDS))
+def made(
+    request: pytest.FixtureRequest,
+    corpus: dict[str, Made],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Made:
+    name = request.param
+    if name not in corpus:
+        corpus[name] = KINDS[name](tmp_path_factory.mktemp(name))
+    return corpus[name]
+
+
+def test_there_are_enough_kinds() -> None:
+    assert len(KINDS) >= 50
+
+
+def test_probe_counts_the_pictures(made: Made) -> None:
+    quick, full = probe(made.path), probe(made.path, decode=True)
+    assert quick.index.frames == full.index.frames == len(made.numbers)
+    assert quick.index.timed == full.index.timed == made.timed
+    assert not quick.damaged and not full.damaged
+    if made.times_s is not None:
+        assert np.allclose(quick.index.times_s, made.times_s, atol=1e-3)
+
+
+@pytest.mark.parametrize("count", [1, 8, 32])
+def test_whole_files_are_exact(made: Made, count: int) -> None:
+    total = len(made.numbers)
+    clip = decode_clip(made.path, View(count))
+    wanted = [int(i * total / count) for i in range(count)]
+    assert clip.index.tolist() == wanted
+    assert read_numbers(clip.frames) == [made.numbers[i] for i in wanted]
+    assert not clip.substituted.any() and clip.mask.all() and not clip.damaged
+    assert clip.total == total
+
+
+def test_parts_are_exact(made: Made) -> None:
+    times = probe(made.path).index.times_s
+    for start, end in [(0.7, 2.2), (1.999, 2.6), (0.0, 0.05), (3.0, None)]:
+        inside = [i for i, t in enumerate(times) if start <= t + 1e-6 and t + 1e-6 < (end or 1e9)]
+        if not inside:
+            continue
+        clip = decode_clip(made.path, View(8), start_s=start, end_s=end)
+        wanted = [inside[i * len(inside) // 8] for i in range(8)]
+        assert clip.index.tolist() == wanted
+        assert read_numbers(clip.frames) == [made.numbers[i] for i in wanted]
+        assert np.allclose(clip.time_s, times[wanted])
+
+
+def test_key_frames_are_pictures_near_those_asked_for(made: Made) -> None:
+    clip = decode_clip(made.path, View(8, "keyframes"))
+    assert read_numbers(clip.frames) == [made.numbers[i] for i in clip.index]
+    keys = probe(made.path).index
+    if made.timed:
+        key_ranks = set(keys.ranks[keys.keys].tolist())
+        assert set(clip.index.tolist()) <= key_ranks
+    else:
+        assert np.array_equal(clip.time_s, clip.asked_s)
+
+
+def test_several_views_share_one_decode(made: Made) -> None:
+    views = [View(32), View(8, size=48), View(16, size=40, fit="squash"), View(4, "fps")]
+    clips = decode_views(made.path, views)
+    for view, clip in clips.items():
+        alone = decode_clip(made.path, view)
+        assert np.array_equal(clip.frames, alone.frames)
+        assert np.array_equal(clip.index, alone.index)
+        real = clip.frames[clip.mask]
+        assert read_numbers(real) == [made.numbers[i] for i in clip.index[clip.mask]]
+
+
+def test_shape(made: Made) -> None:
+    name = Path(made.path).stem
+    wanted = {
+        "mp4_odd_size": (123, 161),
+        "mp4_wide_pixels": (120, 233),
+        "mp4_narrow_pixels": (120, 142),
+    }
+    assert decode_clip(made.path, View(1)).frames.shape[1:3] == wanted.get(name, (120, 160))
