@@ -17,6 +17,7 @@ JOBS ?= 2
 PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help demo test lint format docs clean
 
 help: ## what can be made
