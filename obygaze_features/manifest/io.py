@@ -100,6 +100,7 @@ class ClipParser:
         self.line_of: dict[str, int] = {}
 
     def clip(self, row: Row) -> Clip:
+        """The clip of one row; where a cell is wrong that is noted, and the clip of no use."""
         start_s, end_s = self._span(row)
         return Clip(
             clip_id=self._clip_id(row),

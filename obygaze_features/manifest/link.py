@@ -1,0 +1,259 @@
+"""Find the video of each clip under a folder: a file of its own, or a part of its film's file.
+
+`start_s` and `end_s` of a clip are times within its `video`. Where no video is named they are
+times within the film; once a clip has a file of its own, its film times move to the columns
+`film_start_s` and `film_end_s`. The name that was looked for stays in the column `video_name`,
+so that linking again, to another folder too, starts from the same place.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.manifest.io import leads_out
+from obygaze_features.manifest.model import Clip, Manifest
+
+EXTENSIONS = frozenset(
+    (
+        *(".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".m2ts", ".ts"),
+        *(".wmv", ".flv", ".ogv", ".3gp", ".vob", ".divx"),
+    )
+)
+FILM_COLUMNS = ("film_start_s", "film_end_s")
+NAME_COLUMN = "video_name"
+_SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")
+_CLIP = re.compile(r".+-[0-9]{1,4}")
+_BORDER = re.compile(r"[^A-Za-z0-9]|$")
+
+
+@dataclass(frozen=True)
+class LinkReport:
+    """The manifest with its videos, and how each clip came by one or why it has none."""
+
+    manifest: Manifest
+    by_name: tuple[str, ...]
+    by_time: tuple[str, ...]
+    ambiguous: Mapping[str, tuple[str, ...]]
+    without: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as one JSON document."""
+        return {
+            "video_root": self.manifest.header.video_root,
+            "by_name": list(self.by_name),
+            "by_time": list(self.by_time),
+            "ambiguous": {clip_id: list(files) for clip_id, files in self.ambiguous.items()},
+            "without": list(self.without),
+        }
+
+
+def film_span(clip: Clip) -> tuple[float, float] | None:
+    """When in its film a clip is, None where that is not known."""
+    first, last = (clip.extra.get(column, "") for column in FILM_COLUMNS)
+    if first and last:
+        return float(first), float(last)
+    # Times beside a name are times within the file of that name.
+    if _sought(clip) or clip.start_s is None or clip.end_s is None:
+        return None
+    return clip.start_s, clip.end_s
+
+
+def find_videos(folder: Path) -> tuple[str, ...]:
+    """The video files under a folder by their extension, relative to it, sorted.
+
+    Linked folders are followed, but no folder is entered twice. A name that a manifest could not
+    hold (not UTF-8, or one that would lead out of the folder elsewhere) is passed over.
+    """
+    if not folder.exists():
+        raise NotFound("no such folder", where=str(folder))
+    if not folder.is_dir():
+        raise FixInput("this is not a folder", where=str(folder))
+    return tuple(sorted(name for name in _walk(folder) if _can_be_told(name)))
+
+
+def link(manifest: Manifest, folder: Path) -> LinkReport:
+    """Give each clip the file that fits it, and only where a single one does."""
+    originals = [_original(clip) for clip in manifest]
+    files = _Files(find_videos(folder), originals)
+    clips: list[Clip] = []
+    by_name: list[str] = []
+    by_time: list[str] = []
+    without: list[str] = []
+    ambiguous: dict[str, tuple[str, ...]] = {}
+    for clip in originals:
+        own = files.of_clip(clip)
+        found = own or files.of_film(clip)
+        if len(found) == 1:
+            (by_name if own else by_time).append(clip.clip_id)
+            clip = _own_file(clip, found[0]) if own else _part_of_film(clip, found[0])
+        elif found:
+            ambiguous[clip.clip_id] = found
+        else:
+            without.append(clip.clip_id)
+        clips.append(clip)
+    linked = _linked(manifest, clips, folder)
+    return LinkReport(linked, tuple(by_name), tuple(by_time), ambiguous, tuple(without))
+
+
+def _sought(clip: Clip) -> str:
+    """The name of the file to look for; empty where the data set names none."""
+    return clip.extra.get(NAME_COLUMN, clip.video)
+
+
+def _original(clip: Clip) -> Clip:
+    """The clip as it was before it was ever linked, so that each link starts from there."""
+    sought, video = _sought(clip), PurePosixPath(clip.video)
+    # Linked to its film in place of the file that was named: its times came from the film columns.
+    by_time = bool(sought and clip.extra.get(FILM_COLUMNS[0])) and (
+        video.stem not in ("", PurePosixPath(sought).stem)
+    )
+    times: dict[str, Any] = {"start_s": None, "end_s": None} if by_time else {}
+    return replace(clip, video="", extra={**clip.extra, NAME_COLUMN: sought}, **times)
+
+
+def _own_file(clip: Clip, name: str) -> Clip:
+    span = None if _sought(clip) else film_span(clip)
+    if span is None:
+        return replace(clip, video=name)
+    columns = dict(zip(FILM_COLUMNS, map(repr, span), strict=True))
+    return replace(clip, video=name, start_s=None, end_s=None, extra={**clip.extra, **columns})
+
+
+def _part_of_film(clip: Clip, name: str) -> Clip:
+    start_s, end_s = film_span(clip) or (None, None)
+    return replace(clip, video=name, start_s=start_s, end_s=end_s)
+
+
+def _linked(manifest: Manifest, clips: Sequence[Clip], folder: Path) -> Manifest:
+    """The manifest over linked clips, with the columns that linking adds, filled for each clip."""
+    wanted = [NAME_COLUMN]
+    if any(clip.extra.get(FILM_COLUMNS[0]) for clip in clips):
+        wanted += FILM_COLUMNS
+    added = [column for column in wanted if column not in manifest.columns]
+    blank = dict.fromkeys(added, "")
+    header = replace(manifest.header, video_root=str(folder.resolve()))
+    return replace(
+        manifest,
+        header=header,
+        clips=tuple(replace(clip, extra={**blank, **clip.extra}) for clip in clips),
+        columns=(*manifest.columns, *added),
+    )
+
+
+def _walk(folder: Path) -> Iterator[str]:
+    entered: set[tuple[int, int]] = set()
+    _enter(folder, entered)
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        # Sorted, so that of two names for one folder it is always the same that counts.
+        folders[:] = [name for name in sorted(folders) if _enter(Path(parent, name), entered)]
+        for name in names:
+            path = Path(parent, name)
+            if path.suffix.lower() in EXTENSIONS and path.is_file():
+                yield path.relative_to(folder).as_posix()
+
+
+def _enter(path: Path, entered: set[tuple[int, int]]) -> bool:
+    """Whether a folder is entered for the first time."""
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    key = status.st_dev, status.st_ino
+    first_time = key not in entered
+    entered.add(key)
+    return first_time
+
+
+def _can_be_told(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return name.isprintable() and not leads_out(name)
+
+
+class _Files:
+    """The files of a folder by what could be asked for."""
+
+    def __init__(self, names: Sequence[str], clips: Sequence[Clip]) -> None:
+        paths = [(name, PurePosixPath(name)) for name in names]
+        scenes = [(name, match) for name, path in paths if (match := _SCENE.fullmatch(path.stem))]
+        self.names = frozenset(names)
+        self.movies = frozenset(clip.movie_id for clip in clips)
+        self.by_file = _grouped((path.name, name) for name, path in paths)
+        self.by_stem = _grouped((path.stem, name) for name, path in paths)
+        self.by_scene = _grouped(((match[1], int(match[2])), name) for name, match in scenes)
+        self.films_of = _films_of_stems(clips)
+        self.by_film = self._by_film(paths)
+
+    def of_clip(self, clip: Clip) -> tuple[str, ...]:
+        """The files that are this clip: the best kind of fit there is, all that fit so."""
+        sought = PurePosixPath(_sought(clip))
+        for exact in (f"{clip.movie_id}/{sought}", str(sought)):
+            if exact in self.names:
+                return (exact,)
+        fits = [self.by_file.get(sought.name, ()), self.by_stem.get(sought.stem, ())]
+        # Where times say which part of the named file it is, no other file will do.
+        if not (sought.name and clip.start_s is not None):
+            fits.append(self.by_stem.get(clip.clip_id, ()))
+            if clip.scene is not None:
+                fits.append(self.by_scene.get((clip.movie_id, clip.scene), ()))
+        return next((fit for names in fits if (fit := self._same_film(clip, names))), ())
+
+    def of_film(self, clip: Clip) -> tuple[str, ...]:
+        """The files that are the clip's film, where it is known when in the film the clip is."""
+        return self.by_film.get(clip.movie_id, ()) if film_span(clip) else ()
+
+    def _same_film(self, clip: Clip, names: Sequence[str]) -> tuple[str, ...]:
+        """Of files with a fitting name, those of the clip's film, or else of no film in sight."""
+        films = {name: self._films_in(PurePosixPath(name)) for name in names}
+        same = tuple(name for name in names if clip.movie_id in films[name])
+        if same:
+            return same
+        # `scene_1.mp4` alone could be of any film that has a clip of that name.
+        one_film = all(len(self.films_of.get(PurePosixPath(name).stem, ())) < 2 for name in names)
+        return tuple(name for name in names if not films[name]) if one_film else ()
+
+    def _films_in(self, path: PurePosixPath) -> set[str]:
+        return {film for part in (*path.parts[:-1], path.stem) if (film := self._film_of(part))}
+
+    def _film_of(self, part: str) -> str:
+        """The film whose id a name is, or starts with: `tt0108160.Sleepless` is of tt0108160."""
+        starts = [part[: match.start()] for match in _BORDER.finditer(part)]
+        return next((start for start in reversed(starts) if start in self.movies), "")
+
+    def _by_film(self, paths: Iterable[tuple[str, PurePosixPath]]) -> dict[str, tuple[str, ...]]:
+        whole: list[tuple[str, str]] = []
+        longer: list[tuple[str, str]] = []
+        for name, path in paths:
+            film = self._film_of(path.stem)
+            if film == path.stem:
+                whole.append((film, name))
+            elif film and not self._is_clip(path.stem):
+                longer.append((film, name))
+        return _grouped(longer) | _grouped(whole)
+
+    def _is_clip(self, stem: str) -> bool:
+        return bool(stem in self.films_of or _SCENE.fullmatch(stem) or _CLIP.fullmatch(stem))
+
+
+def _films_of_stems(clips: Iterable[Clip]) -> dict[str, set[str]]:
+    """For each name that a clip's file may have, the films with such a clip."""
+    films: dict[str, set[str]] = {}
+    for clip in clips:
+        for stem in {clip.clip_id, PurePosixPath(_sought(clip)).stem}:
+            films.setdefault(stem, set()).add(clip.movie_id)
+    return films
+
+
+def _grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, tuple[str, ...]]:
+    groups: dict[Any, list[str]] = {}
+    for key, name in pairs:
+        groups.setdefault(key, []).append(name)
+    return {key: tuple(names) for key, names in groups.items()}

@@ -1,0 +1,106 @@
+"""What adapters share: lists that Python wrote, and files known by their hash."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.manifest.adapters.common import (
+    check_known,
+    named_lines,
+    source_of,
+    string_list,
+)
+
+# What Python itself escapes in a repr beyond these is no character of these files.
+TEXT = st.text(
+    st.characters(codec="utf-8", exclude_categories=("C", "Z")) | st.sampled_from(" \n\t\r\\'\"")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "strings"),
+    [
+        ("[]", ()),
+        ("['']", ("",)),
+        ("['Type of plan', ' Look']", ("Type of plan", " Look")),
+        ('["Forrest\'s ear"]', ("Forrest's ear",)),
+        ("['say \"no\"']", ('say "no"',)),
+        (r"['grandpa\'s \"x\"']", ('grandpa\'s "x"',)),
+        (r"['a\nb', 'c\\d', '\x41\u00e9']", ("a\nb", r"c\d", "Aé")),
+        ("['a, b', '[c]']", ("a, b", "[c]")),
+    ],
+)
+def test_lists_of_strings(text: str, strings: tuple[str, ...]) -> None:
+    assert string_list(text) == strings
+
+
+NO_LISTS = r"""
+a
+('a',)
+[a]
+[1]
+['a'
+['a',]
+['a' 'b']
+['a', 1]
+[None]
+[['a']]
+['a\']
+['\q']
+['\x4']
+[f'{1}']
+['a'.upper()]
+[__import__('os').system('true')]
+""".splitlines()
+
+
+@pytest.mark.parametrize("text", [*NO_LISTS, "['a'] ", "[]\n"])
+def test_everything_else_is_no_list_of_strings(text: str) -> None:
+    assert string_list(text) is None
+
+
+@given(st.lists(TEXT, max_size=4))
+@settings(max_examples=150)
+def test_reads_what_python_writes(strings: list[str]) -> None:
+    text = repr(strings)
+    assert ast.literal_eval(text) == strings
+    assert string_list(text) == tuple(strings)
+
+
+def test_an_unknown_file_is_a_warning_or_with_strict_an_error_of_all(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a.csv", "b.csv", "c.csv")]
+    for path in paths:
+        path.write_bytes(b"")
+    # The sha256 of no bytes at all, a published constant.
+    empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    files = [
+        (path, source_of(path), known)
+        for path, known in zip(paths, [(empty,), ("0" * 64,), ("1" * 64, "2" * 64)], strict=True)
+    ]
+    warnings = check_known(files, strict=False)
+    assert [warning.partition(": ")[0] for warning in warnings] == [str(paths[1]), str(paths[2])]
+    assert empty in warnings[0] and "0" * 64 in warnings[0]
+    with pytest.raises(FixInput, match="the sha256 does not match") as caught:
+        check_known(files, strict=True)
+    assert caught.value.details == warnings
+    assert caught.value.where == f"{paths[1]}, {paths[2]}"
+    assert check_known(files[:1], strict=True) == ()
+
+
+def test_sources_must_be_files(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        source_of(tmp_path / "none")
+    with pytest.raises(FixInput):
+        source_of(tmp_path)
+
+
+def test_lines_are_named_shortly() -> None:
+    assert named_lines([7]) == "line 7"
+    assert named_lines([1, 2, 3, 4, 5]) == "lines 1, 2, 3, 4, 5"
+    assert named_lines(range(1, 64)) == "lines 1, 2, 3, 4, 5 and 58 more"

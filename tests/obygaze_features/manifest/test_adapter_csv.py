@@ -1,0 +1,157 @@
+"""Any table: columns where the mapping says, words that mean what the mapping says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.manifest.adapters.csv_table import TableMapping, read, read_mapping
+
+MAPPING = """
+dataset = "film-club"
+delimiter = ";"
+separator = ","
+licence = "CC-BY-4.0"
+
+[columns]
+clip_id = "shot"
+movie_id = "=tt99"
+level = "verdict"
+concepts = "tags"
+"fold:club" = "group"
+
+[levels]
+oui = "S"
+non = "EN"
+
+[concepts]
+"regard" = "Look"
+"lumiere" = "Lighting"
+
+[modalities]
+Lighting = "visual"
+"""
+TABLE = """shot;verdict;tags;group;start_s;end_s;remark
+a1;oui;regard, Lighting ,Body;0;1;2.5;"x;y"
+a2;non;;1;;;
+a3;Hard Neg;lumiere;;;;z
+"""
+
+
+def write(folder: Path, table: str = TABLE, mapping: str = MAPPING) -> tuple[Path, Path]:
+    paths = folder / "table.csv", folder / "map.toml"
+    for path, text in zip(paths, (table, mapping), strict=True):
+        path.write_text(text, encoding="utf-8")
+    return paths
+
+
+def test_a_table_read_with_a_mapping(tmp_path: Path) -> None:
+    table, mapping = write(tmp_path)
+    manifest = read(table, mapping=read_mapping(mapping), name="club").manifest
+    assert manifest.name == "club"
+    assert (manifest.header.dataset, manifest.header.licence) == ("film-club", "CC-BY-4.0")
+    assert manifest.header.concepts["Lighting"] == "visual"
+    assert [(clip.clip_id, clip.movie_id, clip.level, clip.concepts) for clip in manifest] == [
+        ("a1", "tt99", "S", ("Look", "Lighting", "Body")),
+        ("a2", "tt99", "EN", ()),
+        ("a3", "tt99", "HN", ("Lighting",)),
+    ]
+    assert (manifest.clips[0].start_s, manifest.clips[0].end_s) == (1.0, 2.5)
+    assert [clip.fold("club") for clip in manifest] == [0, 1, None]
+    assert manifest.columns == ("fold:club", "remark")
+    assert [clip.extra["remark"] for clip in manifest] == ["x;y", "", "z"]
+
+
+def test_columns_on_the_command_line_come_before_the_file(tmp_path: Path) -> None:
+    table, mapping = write(tmp_path)
+    given = {"movie_id": "=tt01", "scene": "group"}
+    manifest = read(table, given, mapping=read_mapping(mapping)).manifest
+    assert manifest.movies == ("tt01",)
+    assert [clip.scene for clip in manifest] == [0, 1, None]
+    assert manifest.name == "table"
+
+
+def test_columns_that_have_the_right_name_need_no_mapping(tmp_path: Path) -> None:
+    path = tmp_path / "plain.csv"
+    path.write_text(",clip_id,movie_id,video\n0,a,m,x/a.mp4\n", encoding="utf-8")
+    manifest = read(path).manifest
+    assert (manifest.clips[0].video, manifest.columns) == ("x/a.mp4", ())
+
+
+def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
+    table, mapping = write(
+        tmp_path,
+        "shot;verdict;tags;group\na1;yes;regard,sun;x\na1;;Look,regard;\n a;oui;;\n",
+    )
+    with pytest.raises(FixInput) as caught:
+        read(table, mapping=read_mapping(mapping))
+    assert caught.value.details == (
+        f"{table}:2: column 'verdict': 'yes' is not a level",
+        f"{table}:2: column 'tags': 'sun' is not a known concept",
+        f"{table}:2: column 'group': 'x' is not a whole number",
+        f"{table}:3: column 'shot': 'a1' stands on line 2 already",
+        f"{table}:3: column 'tags': 'Look' stands there more than once",
+        f"{table}:4: column 'shot': ' a' is not an id (letters, digits, . _ + -)",
+    )
+
+
+def test_missing_columns_are_named(tmp_path: Path) -> None:
+    table, _ = write(tmp_path)
+    with pytest.raises(FixInput) as caught:
+        read(table, {"clip_id": "shots"}, delimiter=";")
+    assert caught.value.details == (
+        f"{table}:1: column 'shots': no such column; is it 'shot'?",
+        f"{table}:1: column 'movie_id': no such column",
+    )
+    with pytest.raises(FixInput) as caught:
+        read(table, {"clip_id": "shot", "movie_id": "=m"})
+    assert caught.value.details == (f"{table}:1: cells are separated by semicolons, not commas",)
+
+
+def test_what_cannot_separate_cells(tmp_path: Path) -> None:
+    table, _ = write(tmp_path)
+    with pytest.raises(FixUsage):
+        read(table, delimiter="x")
+    with pytest.raises(FixUsage):
+        read(table, {" clip_id": "shot"}, delimiter=";")
+    with pytest.raises(NotFound):
+        read(tmp_path / "none.csv")
+
+
+def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
+    _, path = write(tmp_path, mapping='colums = {}\nunit = 3\nlevels = "x"\n[columns]\na = 1\n')
+    with pytest.raises(FixInput) as caught:
+        read_mapping(path)
+    known = (
+        "columns, levels, concepts, modalities, delimiter, separator, dataset, unit, licence, "
+        "citation"
+    )
+    assert caught.value.details == (
+        f"{path}: column 'colums': unknown key; known: {known}",
+        f"{path}: column 'unit': must be a string, is 3",
+        f"{path}: column 'levels': must be a table of strings",
+        f"{path}: column 'columns.a': must be a string, is 1",
+    )
+    _, path = write(
+        tmp_path,
+        mapping='unit = "scene"\ndelimiter = "x"\n[levels]\nyes = "Sure"\n[concepts]\nsun = "Sun"\n'
+        '[modalities]\n"a|b" = "visual"\nLook = "visual"\n',
+    )
+    with pytest.raises(FixInput) as caught:
+        read_mapping(path)
+    assert [line.split(": ")[1] for line in caught.value.details] == [
+        *("column 'levels.yes'", "column 'concepts.sun'", "column 'modalities.a|b'"),
+        *("column 'modalities.Look'", "column 'unit'", "column 'delimiter'"),
+    ]
+
+
+def test_a_mapping_that_is_no_toml(tmp_path: Path) -> None:
+    _, path = write(tmp_path, mapping="[columns\n")
+    with pytest.raises(FixInput, match="not valid TOML"):
+        read_mapping(path)
+    with pytest.raises(NotFound):
+        read_mapping(tmp_path / "none.toml")
+    path.write_text("", encoding="utf-8")
+    assert read_mapping(path) == TableMapping()

@@ -1,0 +1,153 @@
+"""LIRIS-ACCEDE: files joined by name and checked by id, never by the order of their rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.manifest.adapters.liris_accede import read
+
+A0, A1, A2, M0 = "ACCEDE00000.mp4", "ACCEDE00001.mp4", "ACCEDE00002.mp4", "MEDIAEVAL00000.mp4"
+RANKING = (
+    "id\tname\tvalenceRank\tarousalRank\tvalenceValue\tarousalValue"
+    "\tvalenceVariance\tarousalVariance\n"
+)
+FILES = {
+    "ACCEDEranking.txt": RANKING
+    + f"1\t{A1}\t17\t3\t2.5\t3.25\t0.01\t0.02\n0\t{A0}\t5\t9\t1.5\t4.5\t0.03\t1e-2\n",
+    "ACCEDEsets.txt": f"id\tname\tset\n0\t{A0}\t0\n1\t{A1}\t2\n",
+    "ACCEDEaffect.txt": f"id\tname\tvalenceClass\tarousalClass\n1\t{A1}\t1\t0\n0\t{A0}\t-1\t1\n",
+    "ACCEDEviolence.txt": f"id\tname\tviolenceClass\n0\t{A0}\t0\n1\t{A1}\t1\n",
+    "MEDIAEVALaffect.txt": f"id\tname\tvalenceClass\tarousalClass\n0\t{M0}\t0\t0\n",
+    "MEDIAEVALviolence.txt": f"id\tname\tviolent\n0\t{M0}\t1\n",
+    "shots-devset-nl.txt": f"7001\t{A1}\n",
+    "shots-testset-nl.txt": "7002\tMEDIAEVAL00000\n7003\tACCEDE00000\n",
+    "ACCEDEdescription.xml": f"""<?xml version="1.0" encoding="UTF-8"?>
+<library>
+  <media><id>1</id><name>{A1}</name><license>CC</license><movie>Elephant_s_Dream.mp4</movie>
+    <start>833</start><end>1094</end></media>
+  <media><id>0</id><name>{A0}</name><movie>Tom &amp; I.mp4</movie>
+    <start>0</start><end>9</end></media>
+</library>
+""",
+}
+
+
+def write(folder: Path, **changed: str) -> Path:
+    for name, text in {**FILES, **{k.replace("__", "."): v for k, v in changed.items()}}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_everything_joined_by_name(tmp_path: Path) -> None:
+    imported = read([write(tmp_path)], name="accede")
+    manifest = imported.manifest
+    assert manifest.clip_ids == ("ACCEDE00000", "ACCEDE00001", "MEDIAEVAL00000")
+    assert [clip.video for clip in manifest] == [A0, A1, M0]
+    assert [clip.movie_id for clip in manifest] == ["Tom_I", "Elephant_s_Dream", "unknown"]
+    assert {(clip.level, clip.concepts) for clip in manifest} == {("", ())}
+    assert dict(manifest.clips[1].extra) == {
+        **{"start_frame": "833", "end_frame": "1094", "valence_class": "1", "arousal_class": "0"},
+        **{"valence_rank": "17", "arousal_rank": "3", "valence_value": "2.5"},
+        **{"arousal_value": "3.25", "valence_variance": "0.01", "arousal_variance": "0.02"},
+        **{"set": "2", "violence": "1", "mediaeval_id": "7001", "fold:mediaeval2015": "1"},
+    }
+    assert [clip.extra["valence_class"] for clip in manifest] == ["-1", "1", "0"]
+    assert [clip.extra["violence"] for clip in manifest] == ["0", "1", "1"]
+    # The official split, 0 test and 1 development, whatever the set of LIRIS-ACCEDE says.
+    assert [clip.fold("mediaeval2015") for clip in manifest] == [0, 1, 0]
+    assert [clip.extra["set"] for clip in manifest] == ["0", "2", ""]
+    assert manifest.clips[2].extra["valence_rank"] == ""
+    assert len(manifest.header.sources) == 9
+    assert imported.warnings[0].startswith("the film of 1 of 3 excerpts is not known")
+    assert "1 of 3 excerpts have no valence_rank" in imported.warnings
+
+
+def test_a_subtask_keeps_its_classes_only(tmp_path: Path) -> None:
+    columns = read(write(tmp_path), subtask="arousal").manifest.columns
+    assert "arousal_class" in columns and "arousal_value" in columns
+    assert "valence_class" not in columns and "violence" not in columns
+    with pytest.raises(FixUsage):
+        read(tmp_path, subtask="joy")
+    with pytest.raises(NotFound, match="no file has classes for violence"):
+        read([tmp_path / "ACCEDEaffect.txt"], subtask="violence")
+
+
+def test_classes_never_come_from_rankings_nor_the_split_from_sets(tmp_path: Path) -> None:
+    write(tmp_path)
+    imported = read([tmp_path / "ACCEDEranking.txt", tmp_path / "ACCEDEsets.txt"])
+    assert "valence_class" not in imported.manifest.columns
+    assert imported.manifest.folds == ()
+    assert any("the official split is not known" in warning for warning in imported.warnings)
+
+
+def test_everything_wrong_with_all_files_at_once(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        ACCEDEaffect__txt=f"id\tname\tvalenceClass\tarousalClass\n0\t{A0}\t0.3\t1\n5\t{A1}\t0\t0\n",
+        ACCEDEsets__txt=f"id\tname\tset\n0\t{A0}\t3\n",
+        ACCEDEviolence__txt=f"id\tname\n0\t{A0}\n",
+        MEDIAEVALviolence__txt=f"id\tname\tviolent\n0\t{M0}\tyes\n0\t{M0}\t1\n",
+    )
+    (tmp_path / "shots-devset-nl.txt").write_text(f"7001\t{A1}\n7002 {A2}\n", encoding="utf-8")
+    (tmp_path / "shots-testset-nl.txt").write_text(f"7001\t{A1}\n", encoding="utf-8")
+    with pytest.raises(FixInput) as caught:
+        read(tmp_path)
+    at = {name: f"{tmp_path / name}" for name in FILES}
+    assert caught.value.details == (
+        f"{at['ACCEDEsets.txt']}:2: column 'set': '3' is not one of 0, 1, 2",
+        f"{at['ACCEDEaffect.txt']}:2: column 'valenceClass': '0.3' is not one of -1, 0, 1",
+        f"{at['ACCEDEaffect.txt']}:3: column 'id': {A1} is '5' here and '1' elsewhere",
+        f"{at['ACCEDEviolence.txt']}:1: id, name and the class were expected, not id, name",
+        f"{at['MEDIAEVALviolence.txt']}:2: column 'violent': 'yes' is not one of 0, 1",
+        f"{at['MEDIAEVALviolence.txt']}:3: column 'name': {M0} has a violence already",
+        f"{at['shots-devset-nl.txt']}:2: 1 cells, an id and a name were expected",
+        f"{at['shots-testset-nl.txt']}:1: column 'name': {A1} has a fold:mediaeval2015 already",
+        f"{at['shots-testset-nl.txt']}:1: column 'name': {A1} has a mediaeval_id already",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("<library><media>", ":1: not XML: no element found"),
+        (
+            '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><library>&b;</library>',
+            ":1: a document type, which no description of excerpts needs",
+        ),
+        (
+            "<library>\n<media><id>0</id></media></library>",
+            ":2: an excerpt without name, movie, start, end",
+        ),
+        (
+            f"<l><media><id>0</id><name>{A0}</name><movie>a</movie><start>-1</start><end>2</end>"
+            "</media></l>",
+            ":1: column 'start': '-1' is not the number of a frame",
+        ),
+        ("<l><media><id>" + "9" * 20_000, ":1: a text that is longer than any name"),
+    ],
+)
+def test_descriptions_are_read_with_care(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "ACCEDEdescription.xml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(FixInput) as caught:
+        read([path])
+    assert [f"{path}{told}"] == list(caught.value.details)
+
+
+def test_only_files_that_are_known_by_name(tmp_path: Path) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("", encoding="utf-8")
+    with pytest.raises(FixInput, match="not a file of LIRIS-ACCEDE by its name"):
+        read([other])
+    with pytest.raises(NotFound, match="none of the annotation files"):
+        read([tmp_path])
+    with pytest.raises(NotFound):
+        read([tmp_path / "ACCEDEaffect.txt"])
+    write(tmp_path)
+    (tmp_path / "copy").mkdir()
+    write(tmp_path / "copy")
+    with pytest.raises(FixInput, match=r"two files are called ACCEDEaffect\.txt"):
+        read([tmp_path])

@@ -1,0 +1,173 @@
+"""MObyGaze: segments of experts in whole frames, and the counts of the released table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.data import real_data
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.adapters.common import Imported
+from obygaze_features.manifest.adapters.mobygaze import read
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.segments import read_segments
+from obygaze_features.manifest.stats import compute_stats
+
+HEADER = (
+    ";clip_index;movie_id;annotator;label;concepts;comment;start_frame;end_frame;imdb_key;"
+    "movie_title;framerate;subtitle;start_clip;end_clip\r\n"
+)
+
+
+def row(
+    index: int,
+    frames: tuple[object, object],
+    label: str = "Easy Negative",
+    concepts: str = "[]",
+    *,
+    annotator: str = "annotator1",
+    comment: str = "[]",
+    fps: str = "24.0",
+    film: str = "tt01",
+) -> str:
+    quoted = '"' + comment.replace('"', '""') + '"'
+    cells = (
+        *("0", f"id_{index}", "48", annotator, label, concepts, quoted),
+        *(str(frames[0]), str(frames[1]), film, "A Film", fps, "", "0", "0"),
+    )
+    return ";".join(cells) + "\r\n"
+
+
+def write(folder: Path, *rows: str) -> Path:
+    path = folder / "mobygaze.csv"
+    path.write_bytes((HEADER + "".join(rows)).encode())
+    return path
+
+
+ROWS = (
+    row(0, (0, 47), comment="['credits']"),
+    row(1, (48, 71), "Sure", "['Voice', 'Exp of emotion', 'Voice']", comment='["it\'s", \'"a"\']'),
+    row(2, (71, 95), "Hard Negative", annotator="annotator1"),
+    row(0, (0, 49), "Not Sure", "['Look']", annotator="annotator2", fps="23.976"),
+    row(1, (60, 95), "Easy Negative", "['Clothing']", annotator="annotator2", fps="23.976"),
+)
+
+
+def test_segments_of_two_annotators(tmp_path: Path) -> None:
+    manifest = read(write(tmp_path, *ROWS), name="small").manifest
+    assert manifest.header.unit == "segment"
+    assert manifest.clip_ids == (
+        *("tt01-annotator1-0000", "tt01-annotator1-0001", "tt01-annotator1-0002"),
+        *("tt01-annotator2-0000", "tt01-annotator2-0001"),
+    )
+    assert [clip.level for clip in manifest] == ["EN", "S", "HN", "NS", "EN"]
+    assert manifest.clips[1].concepts == ("Voice", "Expression of emotion")
+    # 24 frames a second: frames 48 to 71 are the third second.
+    assert (manifest.clips[1].start_s, manifest.clips[1].end_s) == (2.0, 3.0)
+    # 50 frames at 23.976: 50000 / 23976, rounded once.
+    assert (manifest.clips[3].start_s, manifest.clips[3].end_s) == (0.0, 50000 / 23976)
+    assert manifest.clips[1].extra["comment"] == 'it\'s | "a"'
+    assert dict(manifest.clips[0].extra) == {
+        **{"annotator": "annotator1", "start_frame": "0", "end_frame": "47", "framerate": "24.0"},
+        **{"movie_title": "A Film", "clip_index": "id_0", "comment": "credits"},
+    }
+
+
+def test_oddities_are_counted_and_kept_in_the_notes(tmp_path: Path) -> None:
+    imported = read(write(tmp_path, *ROWS))
+    assert imported.warnings[1:] == (
+        "1 segment with a concept named more than once, kept once (line 3)",
+        "1 segment of HN, NS or S without a concept (line 4)",
+        "1 segment of EN with a concept (line 6)",
+        "segments of one annotator do not tile the film: 1 share frames with the one before, "
+        "1 leave frames out",
+    )
+    assert imported.manifest.header.notes[2:] == imported.warnings[1:]
+
+
+def test_a_tidy_table_has_no_oddities(tmp_path: Path) -> None:
+    imported = read(write(tmp_path, row(0, (0, 47)), row(1, (48, 71), "Sure", "['Look']")))
+    assert len(imported.warnings) == 1 and "not a known file" in imported.warnings[0]
+
+
+def test_everything_wrong_at_once(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        row(0, (10, 9)),
+        row(1, (1.5, 9)),
+        row(2, (0, 9), "Maybe", "['Sound']"),
+        row(3, (0, 9), fps="0.0", comment="credits"),
+        row(3, (0, 9), annotator="a b"),
+        row(3, (0, 9), fps="24"),
+        row(4, (0, 9)).replace("id_4", "4"),
+    )
+    with pytest.raises(FixInput) as caught:
+        read(path)
+    assert caught.value.details == (
+        f"{path}:2: column 'end_frame': the end 9 is before the start 10",
+        f"{path}:3: column 'start_frame': '1.5' is not the number of a frame",
+        f"{path}:4: column 'label': 'Maybe' is not a level",
+        f"{path}:4: column 'concepts': 'Sound' is not a known concept",
+        f"{path}:5: column 'comment': 'credits' is not a list of strings",
+        f"{path}:5: column 'framerate': '0.0' is not a rate",
+        f"{path}:6: column 'annotator': 'a b' is not a word",
+        f"{path}:7: column 'clip_index': 'tt01-annotator1-0003' stands on line 5 already",
+        f"{path}:8: column 'clip_index': '4' is not of the form id_0",
+    )
+
+
+def test_strict_refuses_another_file(tmp_path: Path) -> None:
+    path = write(tmp_path, *ROWS)
+    with pytest.raises(FixInput, match="the sha256 does not match") as caught:
+        read(path, strict=True)
+    assert caught.value.where == str(path)
+
+
+def test_the_rows_serve_as_segments_to_project(tmp_path: Path) -> None:
+    manifest = read(write(tmp_path, *ROWS)).manifest
+    write_manifest(manifest, tmp_path / "out" / "m.toml")
+    segments = read_segments(tmp_path / "out" / "m.csv")
+    assert [
+        (s.movie_id, s.annotator, s.start_frame, s.end_frame, s.level, s.concepts) for s in segments
+    ] == [
+        ("tt01", "annotator1", 0, 47, "EN", ()),
+        ("tt01", "annotator1", 48, 71, "S", ("Voice", "Expression of emotion")),
+        ("tt01", "annotator1", 71, 95, "HN", ()),
+        ("tt01", "annotator2", 0, 49, "NS", ("Look",)),
+        ("tt01", "annotator2", 60, 95, "EN", ("Clothing",)),
+    ]
+
+
+@pytest.fixture(scope="module")
+def released() -> Imported:
+    return read(real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv"), strict=True)
+
+
+def test_the_released_counts(released: Imported) -> None:
+    stats = compute_stats(released.manifest)
+    assert (stats.clips, stats.movies) == (6072, 20)
+    assert stats.levels == {"EN": 2407, "HN": 1906, "NS": 289, "S": 1470}
+    annotators = Counter(clip.extra["annotator"] for clip in released.manifest)
+    assert annotators == {"annotator1": 2269, "annotator2": 3803}
+    pairs = {(clip.movie_id, clip.extra["annotator"]) for clip in released.manifest}
+    assert len(pairs) == 40
+
+
+def test_the_released_oddities(released: Imported) -> None:
+    assert [warning.partition(" (")[0] for warning in released.warnings[:3]] == [
+        "1 segment with a concept named more than once, kept once",
+        "63 segments of HN, NS or S without a concept",
+        "1 segment of EN with a concept",
+    ]
+
+
+def test_the_released_concepts_but_for_those_named_twice(released: Imported) -> None:
+    counts = Counter(name for clip in released.manifest for name in clip.concepts)
+    # One segment has Voice four times and Type of shot, Body, Appearance, Clothing and Posture
+    # three times each.
+    assert counts["Speech"] == 1520 and counts["Soundtrack"] == 116
+    assert counts["Expression of emotion"] == 559 and counts["Look"] == 671
+    assert counts["Body"] == 1048 - 2 and counts["Clothing"] == 1109 - 2
+    assert counts["Voice"] == 758 - 3 and counts["Type of shot"] == 732 - 2

@@ -1,0 +1,218 @@
+"""MovieGraphs: times of clips, worked out by hand on films of a few frames."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.manifest.adapters.moviegraphs import read
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.segments import read_spans
+
+# A film of 100 frames at 25 a second (frame n at n / 25 s), with cuts at frames 10, 30 and 60.
+CUTS = "CVHCI_VIDEOEVENTS_V1\n10 0.400 CUT\n30 1.200 CUT\n60 2.400 CUT\n"
+SCENES = "1 1 1   \n2 3 1 \n3 4 0\n4 4 1\n"
+
+
+def write_film(root: Path, movie: str = "tt01", **files: str) -> Path:
+    texts = {
+        f"scene_boundaries/{movie}.scenes.gt": files.get("scenes", SCENES),
+        f"video_boundaries/{movie}.videvents": files.get("cuts", CUTS),
+        f"video_boundaries/{movie}.matidx": files.get(
+            "frames", "".join(f"{n} {n / 25:.3f}\n" for n in range(100))
+        ),
+    }
+    for name, text in texts.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+    return root
+
+
+def write_table(folder: Path, text: str) -> Path:
+    path = folder / "clips.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_clips_out_of_shots(tmp_path: Path) -> None:
+    imported = read(write_film(tmp_path), name="mg")
+    manifest = imported.manifest
+    assert imported.warnings == ()
+    assert manifest.clip_ids == ("tt01-001", "tt01-002", "tt01-003", "tt01-004")
+    assert [clip.scene for clip in manifest] == [1, 2, 3, 4]
+    # The last clip ends with the film: a frame's length (1/25 s) after frame 99 starts.
+    assert [(clip.start_s, clip.end_s) for clip in manifest] == [
+        *((0.0, 0.4), (0.4, 2.4), (1.2, 4.0), (2.4, 4.0)),
+    ]
+    assert [(c.extra["start_frame"], c.extra["end_frame"]) for c in manifest] == [
+        *(("0", "9"), ("10", "59"), ("30", "99"), ("60", "99")),
+    ]
+    assert [clip.extra["use"] for clip in manifest] == ["1", "1", "0", "1"]
+    assert {clip.extra["fps"] for clip in manifest} == {"25.0"}
+    assert [source.file for source in manifest.header.sources] == [
+        "scene_boundaries/tt01.scenes.gt",
+        "video_boundaries/tt01.videvents",
+        "video_boundaries/tt01.matidx",
+    ]
+
+
+def test_the_folder_above_is_found_too_and_films_stand_in_order(tmp_path: Path) -> None:
+    write_film(tmp_path / "mg_videoinfo", "tt02")
+    write_film(tmp_path / "mg_videoinfo", "tt01", scenes="1 4 1\n")
+    manifest = read(tmp_path).manifest
+    assert manifest.movies == ("tt01", "tt02")
+    assert len(manifest) == 5
+    assert manifest.header.sources[0].file == "mg_videoinfo/scene_boundaries/tt01.scenes.gt"
+
+
+def test_an_offset_moves_a_film_and_its_frames(tmp_path: Path) -> None:
+    write_film(tmp_path)
+    write_film(tmp_path, "tt02")
+    imported = read(tmp_path, offsets={"tt01": 2.0, "tt02": -0.2})
+    first, last = imported.manifest.by_id["tt01-001"], imported.manifest.by_id["tt01-004"]
+    assert (first.start_s, first.end_s, last.start_s, last.end_s) == (2.0, 2.4, 4.4, 6.0)
+    assert (first.extra["start_frame"], first.extra["end_frame"]) == ("50", "59")
+    late = imported.manifest.by_id["tt02-001"]
+    assert (late.start_s, late.end_s) == (0.0, 0.2)
+    assert (late.extra["start_frame"], late.extra["end_frame"]) == ("0", "4")
+    assert imported.warnings == (
+        "tt02: with an offset of -0.2 s 1 clip would start before the film",
+    )
+
+
+def test_another_rate_counts_frames_anew(tmp_path: Path) -> None:
+    clip = read(write_film(tmp_path), fps=50.0).manifest.by_id["tt01-002"]
+    assert (clip.extra["start_frame"], clip.extra["end_frame"], clip.extra["fps"]) == (
+        *("20", "119", "50.0"),
+    )
+
+
+def test_offsets_for_films_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FixUsage, match="offsets for films that are not here: tt9"):
+        read(write_film(tmp_path), offsets={"tt9": 1.0})
+    with pytest.raises(FixUsage):
+        read(tmp_path, offsets={"tt01": float("nan")})
+    with pytest.raises(FixUsage):
+        read(tmp_path, fps=0.0)
+
+
+@pytest.mark.parametrize("name", ["moviegraphs.pkl", "moviegraphs.PICKLE"])
+def test_a_pickle_is_never_opened(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"cos\nsystem\n(S'touch /tmp/opened'\ntR.")
+    with pytest.raises(FixInput, match="none is ever opened") as caught:
+        read(path)
+    assert "mg_videoinfo" in (caught.value.hint or "")
+
+
+def test_everything_wrong_with_all_films_at_once(tmp_path: Path) -> None:
+    write_film(tmp_path, scenes="1 1 1\n0 1 1\n3 2 1\n4 5 1\n1-2\n")
+    write_film(tmp_path, "tt02", cuts="10 0.400 CUT\n5 0.2 CUT\n30 9.0 CUT\n200 8.0 CUT\n40 FADE\n")
+    write_film(tmp_path, "tt03", frames="1 0.04\n")
+    with pytest.raises(FixInput) as caught:
+        read(tmp_path)
+    scenes = tmp_path / "scene_boundaries" / "tt01.scenes.gt"
+    cuts = tmp_path / "video_boundaries" / "tt02.videvents"
+    frames = tmp_path / "video_boundaries" / "tt03.matidx"
+    assert caught.value.details[:9] == (
+        f"{scenes}:2: shots 0 to 1: they count from 1, upwards",
+        f"{scenes}:3: shots 3 to 2: they count from 1, upwards",
+        f"{scenes}:4: shot 5, the film has 4",
+        f"{scenes}:5: '1-2' is not a first shot, a last shot and a flag",
+        f"{cuts}:1: the header line is missing, so a cut may be too",
+        f"{cuts}:3: frame 30 is at 1.2 s, not at 9.0",
+        f"{cuts}:4: frame 200 is not a frame of the film, or its first",
+        f"{cuts}:5: '40 FADE' is not a frame, its time and CUT",
+        # Without frames each cut of the third film is beyond its end.
+        f"{frames.with_suffix('.videvents')}:2: frame 10 is not a frame of the film, or its first",
+    )
+    assert caught.value.details[-1] == (
+        f"{frames}:1: '1 0.04' where frame 0 and its time should be; read no further"
+    )
+
+
+def test_missing_files_are_all_named(tmp_path: Path) -> None:
+    write_film(tmp_path)
+    write_film(tmp_path, "tt02")
+    (tmp_path / "video_boundaries" / "tt01.matidx").unlink()
+    (tmp_path / "video_boundaries" / "tt02.videvents").unlink()
+    with pytest.raises(FixInput) as caught:
+        read(tmp_path)
+    assert caught.value.details == (
+        f"{tmp_path}/video_boundaries/tt01.matidx: no such file",
+        f"{tmp_path}/video_boundaries/tt02.videvents: no such file",
+    )
+    with pytest.raises(NotFound):
+        read(tmp_path / "video_boundaries")
+    with pytest.raises(NotFound):
+        read(tmp_path / "none")
+
+
+def test_a_plain_table(tmp_path: Path) -> None:
+    path = write_table(
+        tmp_path,
+        "clip_id,movie_id,start,end,fps,note\ntt01-007,tt01,1.5,2,24,x\nother,tt01,10,20.25,25,\n",
+    )
+    imported = read(path, offsets={"tt01": 0.5})
+    first, second = imported.manifest.clips
+    assert (first.clip_id, first.scene, first.start_s, first.end_s) == ("tt01-007", 7, 2.0, 2.5)
+    # 24 frames a second: from frame 48 to the frame before 60.
+    assert dict(first.extra) == {"note": "x", "start_frame": "48", "end_frame": "59", "fps": "24.0"}
+    assert (second.scene, second.start_s, second.end_s) == (None, 10.5, 20.75)
+    # 10.5 s is frame 262.5: the nearest, halves upwards, is 263; 20.75 s is 518.75, so 518 is last.
+    assert (second.extra["start_frame"], second.extra["end_frame"]) == ("263", "518")
+    assert imported.warnings == ()
+
+
+def test_a_table_without_a_rate_has_no_frames(tmp_path: Path) -> None:
+    path = write_table(tmp_path, "clip_id,movie_id,start,end\na,tt01,0,2\n")
+    imported = read(path)
+    assert imported.manifest.columns == ()
+    assert imported.warnings == (
+        f"{path}: no frame rate, so clips have times but no frames (--fps)",
+    )
+    assert read(path, fps=30.0).manifest.clips[0].extra["end_frame"] == "59"
+
+
+def test_everything_wrong_with_a_table_at_once(tmp_path: Path) -> None:
+    path = write_table(
+        tmp_path,
+        "clip_id,movie_id,start,end,fps,level\n"
+        "a,tt01,0,2,25,S\n"
+        "a,tt01,2,1,25,\n"
+        "b/c,tt01,0:10,20,25,\n"
+        "d,tt01,1,2,none,\n"
+        "e,tt01,1,1.01,25,\n",
+    )
+    with pytest.raises(FixInput) as caught:
+        read(path)
+    assert caught.value.details == (
+        f"{path}:1: column 'level': has no place here; `manifest import csv` maps any column",
+        f"{path}:3: column 'end': the end 1.0 is not after the start 2.0",
+        f"{path}:3: column 'clip_id': 'a' stands on line 2 already",
+        f"{path}:4: column 'start': '0:10' is not a time in seconds",
+        f"{path}:4: column 'clip_id': 'b/c' is not an id (letters, digits, . _ + -)",
+        f"{path}:5: column 'fps': 'none' is not a frame rate",
+        f"{path}:6: column 'end': shorter than a frame at 25.0 frames a second",
+    )
+
+
+def test_an_offset_that_leaves_nothing_of_a_clip(tmp_path: Path) -> None:
+    path = write_table(tmp_path, "clip_id,movie_id,start,end\na,tt01,0,2\n")
+    with pytest.raises(FixInput) as caught:
+        read(path, offsets={"tt01": -2.0})
+    assert caught.value.details == (
+        f"{path}:2: column 'end': the end 0.0 is not after the start 0.0",
+    )
+
+
+def test_the_rows_serve_as_clips_to_project_on(tmp_path: Path) -> None:
+    manifest = read(write_film(tmp_path)).manifest
+    write_manifest(manifest, tmp_path / "out" / "mg.toml")
+    spans = read_spans(tmp_path / "out" / "mg.csv")
+    assert [(s.clip_id, s.start_frame, s.end_frame, s.n_frames) for s in spans[:2]] == [
+        ("tt01-001", 0, 9, 10),
+        ("tt01-002", 10, 59, 50),
+    ]

@@ -1,0 +1,336 @@
+"""ObyGaze12: every oddity of the released files, and the published figures from the real ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from support.data import real_data
+
+from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.manifest.adapters.common import Imported
+from obygaze_features.manifest.adapters.obygaze12 import read
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.stats import compute_stats
+from obygaze_features.manifest.views import view
+
+HEADER = (
+    "idx;util;clip;label;overlap_ratio;concepts;id;movie;srt_name;video_name;graph_number\r\n"
+    ";;;;;;;;;;\r\n"
+)
+SPLIT_HEADER = ";clip;id;movie;srt_name;video_name;graph_number;label;reason;fold\n"
+
+
+def row(
+    number: int,
+    label: str,
+    concepts: str,
+    *,
+    movie: str = "tt01",
+    shots: tuple[int, int] = (1, 2),
+    video: str | None = None,
+    ratio: str = "1.00",
+) -> str:
+    scene = f"scene-{number:03d}.ss-{shots[0]:04d}.es-{shots[1]:04d}"
+    video = f"{movie}_scene_{number}.avi" if video is None else video
+    cells = (
+        *(str(number), "1", movie + scene, label, ratio, concepts, f"{movie}-{number:03d}"),
+        *(movie, f"{scene}.srt", video, str(number - 1)),
+    )
+    return ";".join(cells) + "\r\n"
+
+
+def split_row(number: int, label: str, reason: str, fold: int, movie: str = "tt01") -> str:
+    return f"{number};c;{movie}-{number:03d};{movie};s;v;0;{label};{reason};{fold}\n"
+
+
+ROWS = (
+    row(1, "Easy Neg", "['']"),
+    row(2, "Hard Neg", "['Speech', ' Exp of  emotion']", shots=(53, 56), ratio="0.25"),
+    row(3, "Not Sure", "['Speech']", video=""),
+    row(4, "Sure", "['Type of plan', ' Clothes', ' Look']", video="tt01_scene_4.mkv"),
+)
+
+
+def write(folder: Path, *rows: str, name: str = "main.csv") -> Path:
+    path = folder / name
+    path.write_bytes((HEADER + "".join(rows)).encode())
+    return path
+
+
+def write_split(folder: Path, name: str, *rows: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(SPLIT_HEADER + "".join(rows), encoding="utf-8")
+    return path
+
+
+def test_oddities_become_one_clean_form(tmp_path: Path) -> None:
+    imported = read(write(tmp_path, *ROWS), name="small")
+    manifest = imported.manifest
+    assert manifest.clip_ids == ("tt01-001", "tt01-002", "tt01-003", "tt01-004")
+    assert [clip.level for clip in manifest] == ["EN", "HN", "NS", "S"]
+    assert [clip.concepts for clip in manifest] == [
+        (),
+        ("Speech", "Expression of emotion"),
+        ("Speech",),
+        ("Type of shot", "Clothing", "Look"),
+    ]
+    assert [clip.video for clip in manifest] == [
+        *("tt01/tt01_scene_1.avi", "tt01/tt01_scene_2.avi", "", "tt01/tt01_scene_4.mkv"),
+    ]
+    second = manifest.clips[1]
+    assert (second.movie_id, second.scene, second.start_s, second.end_s) == ("tt01", 2, None, None)
+    assert dict(second.extra) == {
+        "clip": "tt01scene-002.ss-0053.es-0056",
+        "first_shot": "53",
+        "last_shot": "56",
+        "overlap_ratio": "0.25",
+        "util": "1",
+        "srt_name": "scene-002.ss-0053.es-0056.srt",
+        "video_name": "tt01_scene_2.avi",
+        "graph_number": "1",
+    }
+    assert manifest.header.view == "raw"
+    assert len(imported.warnings) == 1 and "not a known file" in imported.warnings[0]
+
+
+def test_strict_refuses_a_file_that_is_not_the_released_one(tmp_path: Path) -> None:
+    path = write(tmp_path, *ROWS)
+    with pytest.raises(FixInput, match="the sha256 does not match") as caught:
+        read(path, strict=True)
+    assert caught.value.where == str(path)
+
+
+def test_everything_wrong_with_the_rows_at_once(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        row(1, "Hard", "['']"),
+        row(2, "Sure", "['Looks']"),
+        row(3, "Sure", "Look"),
+        row(4, "Sure", "['Look']", shots=(5, 4)),
+        row(5, "Sure", "['Look', ' Look']", ratio="1.2"),
+        row(5, "Sure", "['Look', '']"),
+        row(6, "Sure", "['Look']").replace("tt01scene", "tt02scene"),
+        row(7, "Sure", "['Look']", video="../x.avi"),
+    )
+    with pytest.raises(FixInput) as caught:
+        read(path)
+    assert caught.value.details == (
+        f"{path}:3: column 'label': 'Hard' is not a level",
+        f"{path}:4: column 'concepts': 'Looks' is not a known concept",
+        f"{path}:5: column 'concepts': 'Look' is not a list of strings",
+        f"{path}:6: column 'clip': shots 5 to 4: they count from 1, upwards",
+        f"{path}:7: column 'overlap_ratio': '1.2' is not a share between 0 and 1",
+        f"{path}:7: column 'concepts': 'Look' stands there more than once",
+        f"{path}:8: column 'concepts': '' is not a known concept",
+        f"{path}:8: column 'id': 'tt01-005' stands on line 7 already",
+        f"{path}:9: column 'clip': 'tt02scene-006.ss-0001.es-0002' is not of the form "
+        "tt01scene-000.ss-0000.es-0000",
+        f"{path}:10: column 'video_name': 'tt01/../x.avi' leaves the folder of the videos",
+    )
+
+
+def test_other_files_are_refused_with_their_place(tmp_path: Path) -> None:
+    commas = tmp_path / "commas.csv"
+    commas.write_text("idx,util,clip\n", encoding="utf-8")
+    with pytest.raises(FixInput) as caught:
+        read(commas)
+    assert caught.value.details == (f"{commas}:1: cells are separated by commas, not semicolons",)
+    empty = write(tmp_path)
+    with pytest.raises(FixInput) as caught:
+        read(empty)
+    assert caught.value.details == (f"{empty}: there are no clips in it",)
+    with pytest.raises(NotFound):
+        read(tmp_path / "none.csv")
+
+
+def test_splits_are_joined_by_id_whatever_their_order(tmp_path: Path) -> None:
+    write_split(
+        tmp_path,
+        "02_EN_S.csv",
+        split_row(4, "Sure", "['Look', 'Clothes', 'Type of plan']", 9),
+        split_row(1, "Easy Neg", "[]", 0),
+    )
+    write_split(tmp_path, "by_movie/ENHN_S.csv", split_row(2, "0", "['Exp of  emotion']", 0))
+    write_split(tmp_path, "notes.csv", "")
+    imported = read(write(tmp_path, *ROWS, name="ObyGaze12.csv"), splits=tmp_path)
+    manifest = imported.manifest
+    assert manifest.folds == ("02_EN_S", "by_movie_ENHN_S")
+    assert [clip.fold("02_EN_S") for clip in manifest] == [0, None, None, 9]
+    assert [clip.fold("by_movie_ENHN_S") for clip in manifest] == [None, 0, None, None]
+    files = [source.file for source in manifest.header.sources]
+    assert files == ["ObyGaze12.csv", "02_EN_S.csv", "by_movie/ENHN_S.csv"]
+    assert (
+        imported.warnings[3]
+        == f"{tmp_path / 'notes.csv'}: not one of the released splits, left out"
+    )
+    assert imported.warnings[4].startswith(f"{tmp_path}: has no 02_HN_S.csv, 02_ENHN_S.csv, ")
+
+
+def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(tmp_path: Path) -> None:
+    main = write(tmp_path, *ROWS[:3], row(4, "Sore", "['Look']"))
+    first = write_split(
+        tmp_path,
+        "02_HN_S.csv",
+        split_row(1, "Hard Neg", "[]", 0),
+        split_row(2, "Hard Neg", "['Look']", 1),
+        split_row(9, "Sure", "['Look']", 1),
+        split_row(2, "Easy Neg", "['Exp of  emotion']", 1),
+    )
+    second = write_split(
+        tmp_path,
+        "02_ENHN_S.csv",
+        split_row(2, "EN_HN", "nothing", -1),
+        split_row(1, "S", "[]", 2, movie="tt01").replace(";tt01;", ";tt02;"),
+    )
+    with pytest.raises(FixInput) as caught:
+        read(main, splits=tmp_path)
+    assert caught.value.details == (
+        f"{main}:6: column 'label': 'Sore' is not a level",
+        f"{first}:2: column 'label': 'Hard Neg', the clip is EN in the visual view",
+        f"{first}:3: column 'reason': \"['Look']\", the clip's concepts are Expression of emotion",
+        f"{first}:4: column 'id': 'tt01-009' is not among the clips",
+        f"{first}:5: column 'id': 'tt01-002' stands on line 3 already",
+        f"{first}:5: column 'label': 'Easy Neg' is not a label of this split",
+        f"{second}:2: column 'fold': '-1' is not a fold",
+        f"{second}:2: column 'reason': 'nothing' is not a list of strings",
+        f"{second}:3: column 'movie': 'tt02', the clip is of 'tt01'",
+        f"{second}:3: column 'label': 'S', the clip is EN in the visual view",
+    )
+
+
+def test_the_folder_of_splits_must_hold_one(tmp_path: Path) -> None:
+    path = write(tmp_path, *ROWS)
+    with pytest.raises(NotFound, match="none of the split files is here"):
+        read(path, splits=tmp_path)
+    with pytest.raises(NotFound, match="no such folder"):
+        read(path, splits=tmp_path / "none")
+    with pytest.raises(FixInput):
+        read(path, splits=path)
+
+
+def test_times_of_the_film_stand_beside_the_clips_own_file(tmp_path: Path) -> None:
+    times = Manifest(
+        "mg",
+        Header("moviegraphs", {}),
+        (
+            Clip(
+                "tt01-001", "tt01", 1, "", 0.0, 12.5, extra={"start_frame": "0", "end_frame": "299"}
+            ),
+            Clip(
+                "tt01-099", "tt01", 99, "", 1.0, 2.0, extra={"start_frame": "9", "end_frame": "9"}
+            ),
+        ),
+        ("start_frame", "end_frame"),
+    )
+    imported = read(write(tmp_path, *ROWS), times=times)
+    first, second = imported.manifest.clips[:2]
+    assert (first.start_s, first.end_s) == (None, None)
+    assert (first.extra["film_start_s"], first.extra["film_end_s"]) == ("0.0", "12.5")
+    assert first.extra["start_frame"] == "0"
+    assert (second.extra["film_start_s"], second.extra["start_frame"]) == ("", "")
+    assert imported.warnings[-1] == "3 of 4 clips have no times in mg"
+    with pytest.raises(NotFound):
+        read(write(tmp_path, *ROWS), times=times.with_clips(times.clips[1:]))
+
+
+# From here on, the released files and the figures published about them.
+
+
+@pytest.fixture(scope="module")
+def released() -> Imported:
+    path = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
+    return read(path, splits=path.parent, strict=True)
+
+
+def test_the_released_files_are_the_known_ones(released: Imported) -> None:
+    assert released.warnings == ()
+    assert len(released.manifest.header.sources) == 7
+    assert released.manifest.folds == (
+        *("02_EN_S", "02_HN_S", "02_ENHN_S", "02_EN_HN_S", "by_movie_HN_S", "by_movie_ENHN_S"),
+    )
+
+
+def test_raw_counts(released: Imported) -> None:
+    stats = compute_stats(released.manifest)
+    assert (stats.clips, stats.movies, stats.without_video, stats.without_level) == (
+        1914,
+        12,
+        75,
+        0,
+    )
+    assert stats.levels == {"EN": 453, "HN": 711, "NS": 397, "S": 353}
+    assert {movie: list(levels.values()) for movie, levels in stats.by_movie.items()} == {
+        "tt0108160": [22, 46, 23, 19],
+        "tt0110912": [54, 31, 32, 15],
+        "tt0119822": [88, 34, 38, 32],
+        "tt0212338": [60, 87, 22, 0],
+        "tt0467406": [18, 81, 28, 21],
+        "tt0822832": [36, 45, 18, 21],
+        "tt1045658": [21, 64, 26, 58],
+        "tt1142988": [23, 39, 21, 52],
+        "tt1193138": [54, 106, 32, 31],
+        "tt1454029": [14, 60, 72, 36],
+        "tt1570728": [8, 36, 28, 40],
+        "tt2267998": [55, 82, 57, 28],
+    }
+
+
+def test_concept_totals(released: Imported) -> None:
+    assert Counter(name for clip in released.manifest for name in clip.concepts) == {
+        **{"Activities": 379, "Clothing": 277, "Body": 228, "Expression of emotion": 196},
+        **{"Type of shot": 176, "Posture": 175, "Look": 165, "Appearance": 98},
+        **{"Speech": 966, "Voice": 166, "Soundtrack": 24, "Narratology": 5},
+    }
+    visible = set(released.manifest.header.of_modality("visual"))
+    unseen = [c.level for c in released.manifest if c.concepts and not visible & set(c.concepts)]
+    assert Counter(unseen) == {"HN": 402, "NS": 105, "S": 43}
+
+
+def test_the_visual_view_is_the_papers(released: Imported) -> None:
+    stats = compute_stats(view(released.manifest, "visual"))
+    assert stats.levels == {"EN": 1003, "HN": 309, "NS": 292, "S": 310}
+    share = {level: round(100 * (value or 0), 1) for level, value in stats.share.items()}
+    assert share == {"EN": 52.4, "HN": 16.1, "NS": 15.3, "S": 16.2}
+    per_clip = {level: round(value or 0, 3) for level, value in stats.concepts_per_clip.items()}
+    assert per_clip == {"HN": 1.256, "NS": 1.709, "S": 2.603}
+
+
+def test_the_published_population(released: Imported) -> None:
+    stats = compute_stats(view(released.manifest, "as_published"))
+    assert stats.levels == {"EN": 436, "HN": 304, "NS": 0, "S": 308}
+
+
+def test_prevalence_of_the_published_test_folds(released: Imported) -> None:
+    folds = compute_stats(released.manifest).folds
+    easy, all_ = folds["02_EN_S"][9], folds["02_ENHN_S"][9]
+    assert (easy.positive_with_video, easy.clips_with_video) == (31, 75)
+    assert (all_.positive_with_video, all_.clips_with_video) == (31, 103)
+    assert (all_.positive, all_.clips) == (31, 105)
+    sizes = {name: sum(fold.clips for fold in split.values()) for name, split in folds.items()}
+    assert sizes == {
+        **{"02_EN_S": 744, "02_HN_S": 612, "02_ENHN_S": 1048, "02_EN_HN_S": 1048},
+        **{"by_movie_HN_S": 589, "by_movie_ENHN_S": 997},
+    }
+
+
+def test_folds_by_movie_are_films_in_the_order_of_their_ids(released: Imported) -> None:
+    movies = released.manifest.movies
+    for name in ("by_movie_HN_S", "by_movie_ENHN_S"):
+        folds = {(clip.movie_id, clip.fold(name)) for clip in released.manifest}
+        assert {pair for pair in folds if pair[1] is not None} == {
+            (movie, fold) for fold, movie in enumerate(movies)
+        }
+
+
+def test_a_hundred_pairs_of_clips_share_a_shot(released: Imported) -> None:
+    pairs = [
+        (int(a.extra["last_shot"]), int(b.extra["first_shot"]))
+        for a, b in combinations(released.manifest, 2)
+        if a.movie_id == b.movie_id
+    ]
+    # Clips stand in the order of the film, so that the later one starts where they meet.
+    assert Counter(last - first for last, first in pairs if first <= last) == {0: 100}
