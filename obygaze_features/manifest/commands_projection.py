@@ -16,17 +16,22 @@ from obygaze_features.core.commands import (
     json_option,
     pass_session,
 )
-from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
-from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import (
     Projection,
     as_threshold,
     project_each,
     projection_to_csv,
+    threshold_text,
 )
 from obygaze_features.manifest.projection import project as project_clips
+from obygaze_features.manifest.projection_text import (
+    agreement_text,
+    levels_text,
+    summary,
+    sweep_text,
+)
 from obygaze_features.manifest.segments import (
     ClipSpan,
     Segment,
@@ -68,12 +73,17 @@ def input_options(function: F) -> F:
 @input_options
 @click.option("--sweep", metavar="SHARE,...", help="Count levels at each of these thresholds.")
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the rows as CSV."
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the rows as CSV; a clip without a label has an empty level.",
 )
 @click.option("--by-annotator", is_flag=True, help="-o: each annotator's rows, not the merge.")
 @click.option("--figure", type=click.Path(path_type=Path), help="Draw a film: PATH.svg, PATH.png.")
 @click.option("--movie", help="--figure: the film to draw.")
-@click.option("--between", type=(int, int), help="--figure: only these frames, first and last.")
+@click.option(
+    "--between", type=(int, int), metavar="FIRST LAST", help="--figure: only these frames."
+)
 @click.option("--fps", type=click.FloatRange(min=1), help="--figure: show time, not frames.")
 @force_option
 @json_option
@@ -100,6 +110,10 @@ def project(
     concepts (joined with '|'), or a manifest that has these columns. The highest level of the
     segments that each cover the threshold's share of a clip is the clip's level.
     """
+    if figure is None and (movie or between or fps):
+        raise FixUsage("these options say how to draw a figure", hint="--figure PATH with them")
+    if by_annotator and output is None:
+        raise FixUsage("--by-annotator says what -o writes", hint="-o NAME.csv with it")
     share = as_threshold(threshold)
     shares = [as_threshold(text) for text in sweep.split(",")] if sweep else []
     marked, spans = _read(session, segments, clips, canonical)
@@ -114,12 +128,10 @@ def project(
         counted = {"sweep": [_sweep_record(one) for one in swept]} if sweep else {}
         session.console.json({**made.as_document(), **counted})
     elif sweep:
-        headers = ("threshold", *LEVELS, "unlabelled")
-        rows = [(s.threshold, *s.counts().values(), len(s.unlabelled)) for s in swept]
-        session.console.result(table(headers, rows))
+        session.console.result(sweep_text(swept))
     else:
-        session.console.result(_levels_text(made))
-        session.console.note(_summary(made))
+        session.console.result(levels_text(made))
+        session.console.note(summary(made))
 
 
 @click.command(
@@ -146,7 +158,13 @@ def project(
     metavar="[N]",
     help="Sample the expected disorder too, as the paper did: N draws, 62 if no N is given.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Another seed, other draws.",
+)
 @json_option
 @pass_session
 def agree(
@@ -176,9 +194,9 @@ def agree(
         session.console.warn("no film has clips and two annotators, so there is nothing to compare")
     document = agreement(pairs, Chance(permutations, sampled or 0, seed))
     if as_json:
-        session.console.json({"threshold": str(share), **document})
+        session.console.json({"threshold": threshold_text(share), **document})
     else:
-        session.console.result(_agreement_text(document))
+        session.console.result(agreement_text(document))
 
 
 def _read(session: Session, segments: str, clips: str, canonical: bool) -> Inputs:
@@ -238,56 +256,7 @@ def _draw(
 
 def _sweep_record(made: Projection) -> dict[str, Any]:
     return {
-        "threshold": str(made.threshold),
+        "threshold": threshold_text(made.threshold),
         "levels": made.counts(),
         "unlabelled": len(made.unlabelled),
     }
-
-
-def _levels_text(made: Projection) -> str:
-    names = list(made.by_annotator)
-    given = {name: {row.clip_id: row.level for row in made.by_annotator[name]} for name in names}
-    rows = [
-        (
-            row.clip_id,
-            *(given[name].get(row.clip_id) for name in names),
-            row.level if row.labelled else "none",
-            None if row.ratio is None else f"{100 * row.ratio[0] / row.ratio[1]:.1f} %",
-            ", ".join(row.concepts),
-        )
-        for row in made.merged
-    ]
-    return table(("clip", *names, "level", "share", "concepts"), rows)
-
-
-def _summary(made: Projection) -> str:
-    counts = ", ".join(f"{level} {count}" for level, count in made.counts().items())
-    return f"{len(made.merged)} clips: {counts}, without a label {len(made.unlabelled)}"
-
-
-def _agreement_text(document: dict[str, Any]) -> str:
-    columns = ["gamma", "gamma_without_ns", "p_value", "p_value_without_ns"]
-    headers = ["chance", "gamma", "without NS", "p", "p without NS"]
-    blocks = [document[column] for column in columns]
-    if "sampled" in document:
-        headers += [f"{document['sampled']['n_random']} samples", "samples without NS"]
-        blocks += [document["sampled"][column] for column in columns[:2]]
-    rows = [(null, *(block[null] for block in blocks)) for null in document["gamma"]]
-    places = [
-        (
-            pair["movie_id"],
-            " / ".join(pair["annotators"]),
-            pair["n"],
-            *pair["gamma"].values(),
-            pair["alpha"],
-            pair["without_ns"]["n"],
-            *pair["without_ns"]["gamma"].values(),
-        )
-        for pair in document["pairs"]
-    ]
-    nulls = tuple(document["gamma"])
-    place_headers = ("film", "pair", "clips", *nulls, "alpha", "without NS", *nulls)
-    parts = [table(headers, rows), table(place_headers, places)]
-    if document["degenerate"]:
-        parts.append("'-' marks pairs that chance alone would make agree on everything")
-    return "\n\n".join(parts)

@@ -86,7 +86,7 @@ class Projection:
         """The projection as JSON has it."""
         rows = self.by_annotator.items()
         return {
-            "threshold": str(self.threshold),
+            "threshold": threshold_text(self.threshold),
             "projections": {name: [row.as_record() for row in levels] for name, levels in rows},
             "merged": [row.as_record() for row in self.merged],
             "unlabelled": len(self.unlabelled),
@@ -101,6 +101,12 @@ def as_threshold(value: str | float | Fraction) -> Fraction:
     if share is None or share > 1:
         raise FixUsage(f"the threshold {text!r} is not a share from 0 to 1", hint="0.2 or 1/3")
     return share
+
+
+def threshold_text(threshold: Fraction) -> str:
+    """A threshold as a person would write it: a decimal where that is exact."""
+    text = f"{float(threshold):.12f}".rstrip("0").rstrip(".")
+    return text if Fraction(text) == threshold else str(threshold)
 
 
 def frames_needed(n_frames: int, threshold: Fraction) -> int:

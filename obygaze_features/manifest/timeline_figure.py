@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -22,6 +23,8 @@ LETTER_PT = 6.5
 _PANEL_SHARE = 0.94
 _HEIGHTS = {level: (rank + 1) / len(LEVELS) for rank, level in enumerate(LEVELS)}
 _DARK = {"S"}
+# Names of films, people and concepts are shown as they are: a dollar sign begins no formula.
+_LITERAL = {"parse_math": False}
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Timeline:
         share = n_frames / (self.end_frame - self.start_frame + 1)
         return share * 72 * WIDTH_IN * _PANEL_SHARE
 
-    @property
+    @cached_property
     def initials(self) -> dict[str, str]:
         """The letters of each concept that is seen."""
         bars = (bar for _, bars in self.panels for bar in bars)
@@ -104,7 +107,9 @@ def draw_timeline(
     height = sum(ratios) + 0.8
     with canvas(WIDTH_IN, height, nrows=n_panels + 1, height_ratios=ratios) as (figure, axes):
         share = f"a threshold of {100 * float(projection.threshold):.4g} % of the clip"
-        figure.suptitle(f"{movie_id}, levels at {share}", x=0.01, ha="left", weight="bold")
+        figure.suptitle(
+            f"{movie_id}, levels at {share}", x=0.01, ha="left", weight="bold", **_LITERAL
+        )
         for panel, (title, bars) in zip(axes[:-1], film.panels, strict=True):
             _draw_panel(panel, title, bars, film)
         for panel in axes[: n_panels - 1]:
@@ -121,7 +126,7 @@ def initials(concepts: Iterable[str]) -> dict[str, str]:
     short = {}
     for name in names:
         taken = [other for other in names if other != name]
-        starts = [name[:n] for n in range(1, len(name))]
+        starts = [name[:n] for n in range(1, len(name)) if name[n - 1] != " "]
         unique = (start for start in starts if not any(o.startswith(start) for o in taken))
         short[name] = next((start for start in unique if start not in LEVELS), name)
     return short
@@ -175,7 +180,7 @@ def _draw_panel(axes: Any, title: str, bars: Sequence[Bar], film: Timeline) -> N
         _write_initials(axes, bar, film)
     for span in film.spans:
         axes.axvline(span.start_frame, color="#e4e3df", lw=0.4, zorder=0)
-    axes.set_title(title, fontsize=8, pad=3)
+    axes.set_title(title, fontsize=8, pad=3, **_LITERAL)
     axes.set_xlim(film.start_frame, film.end_frame + 1)
     axes.set_ylim(0, 1.04)
     axes.set_yticks(list(_HEIGHTS.values()), list(_HEIGHTS), fontsize=6)
@@ -210,6 +215,7 @@ def _write_initials(axes: Any, bar: Bar, film: Timeline) -> None:
         ha="center",
         va="center",
         linespacing=1.05,
+        **_LITERAL,
     )
 
 
@@ -233,7 +239,8 @@ def _label_clips(axes: Any, film: Timeline) -> None:
     axes.set_ylim(0, 1.24)
     for name, span in zip(names, seen, strict=True):
         middle = (span.start_frame + span.end_frame + 1) / 2
-        axes.text(middle, 1.06, name, fontsize=LETTER_PT, color=MUTED, ha="center", clip_on=True)
+        look = {"fontsize": LETTER_PT, "color": MUTED, "ha": "center", "clip_on": True}
+        axes.text(middle, 1.06, name, **look, **_LITERAL)
 
 
 def _label_time(axes: Any, fps: float | None) -> None:
@@ -279,7 +286,8 @@ def _draw_key(axes: Any, film: Timeline) -> None:
     # Wrapped between concepts, never within one: blanks inside an entry do not break.
     entries = [f"{short} {name}".replace(" ", "\xa0") for name, short in film.initials.items()]
     text = fill("\xa0\xa0 ".join(entries), width=170, break_long_words=False)
-    axes.text(0.004, 0.42, text, fontsize=7.5, color=MUTED, va="top", transform=axes.transAxes)
+    look = {"fontsize": 7.5, "color": MUTED, "va": "top"}
+    axes.text(0.004, 0.42, text, transform=axes.transAxes, **look, **_LITERAL)
 
 
 def _name(level: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli import Result, call_obygaze
-from support.data import golden
+from support.data import golden, real_data
 from support.film import clips, marks, write_segments, write_spans
 
 from obygaze_features.core.errors import FixUsage
@@ -26,8 +26,9 @@ from obygaze_features.manifest.projection import (
     project,
     project_each,
     projection_to_csv,
+    threshold_text,
 )
-from obygaze_features.manifest.segments import ClipSpan, Segment
+from obygaze_features.manifest.segments import ClipSpan, Segment, read_inputs
 
 FIFTH = Fraction(1, 5)
 
@@ -177,6 +178,17 @@ def test_what_is_not_a_threshold(text: str) -> None:
         as_threshold(text)
 
 
+@pytest.mark.parametrize("text", ["0", "0.2", "0.125", "1/3", "1", "333333333/1000000000"])
+def test_thresholds_are_written_as_people_write_them(text: str) -> None:
+    share = Fraction(text)
+    assert threshold_text(share) == ("0.333333333" if "000" in text else text)
+
+
+@given(st.fractions(0, 1, max_denominator=10**9))
+def test_a_written_threshold_is_the_same_threshold(share: Fraction) -> None:
+    assert Fraction(threshold_text(share)) == share
+
+
 @given(st.integers(1, 5000), st.fractions(0, 1, max_denominator=10**6))
 def test_frames_needed_is_the_least_overlap_that_reaches_the_share(
     n_frames: int, share: Fraction
@@ -295,7 +307,7 @@ def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
     document = run(tmp_path, segments, clips("0-99 100-199"), "--sweep", "0.2,1/2,1").json()
     empty = {"clip_id": "m-002", "level": "EN", "concepts": [], "ratio": None}
     assert document == {
-        "threshold": "1/5",
+        "threshold": "0.2",
         "projections": {
             "A": [
                 {"clip_id": "m-001", "level": "S", "concepts": ["Body"], "ratio": [100, 100]},
@@ -314,7 +326,7 @@ def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
         "unlabelled_clips": [],
         "sweep": [
             {"threshold": at, "levels": {"EN": 1, "HN": 0, "NS": 0, "S": 1}, "unlabelled": 0}
-            for at in ("1/5", "1/2", "1")
+            for at in ("0.2", "0.5", "1")
         ],
     }
 
@@ -379,6 +391,25 @@ def test_a_manifest_of_the_workspace_can_be_given_by_name(tmp_path: Path) -> Non
     assert call_obygaze(*words).ok().json()["merged"][0]["level"] == "S"
     other = call_obygaze("-C", tmp_path, "manifest", "project", "marcked", "--clips", cut)
     assert other.code == 1 and "one of marked" in other.stderr
+
+
+def test_the_published_segments_projected_on_themselves_keep_their_levels(tmp_path: Path) -> None:
+    """Each annotator's segments as clips, and all of a clip asked for: nothing may change."""
+    published = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
+    call_obygaze("-C", tmp_path, "manifest", "import", "mobygaze", published).ok()
+    table = tmp_path / "manifests" / "mobygaze.csv"
+    segments, spans = read_inputs(table, table)
+    counts = dict.fromkeys(LEVELS, 0)
+    for annotator in ("annotator1", "annotator2"):
+        own = [segment for segment in segments if segment.annotator == annotator]
+        cut = [span for span, s in zip(spans, segments, strict=True) if s.annotator == annotator]
+        made = project(own, cut, Fraction(1))
+        assert [(row.level, set(row.concepts)) for row in made.merged] == [
+            (segment.level, set(segment.concepts)) for segment in own
+        ]
+        for level, count in made.counts().items():
+            counts[level] += count
+    assert counts == {"EN": 2407, "HN": 1906, "NS": 289, "S": 1470}
 
 
 @pytest.mark.parametrize("options", [("--threshold", "1.5"), ("--sweep", "0.1,x")])

@@ -1,0 +1,185 @@
+"""The timeline of a film: what is in it is decided before it is drawn, and drawn the same twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.cli import Result, call_obygaze
+from support.film import clips, marks, write_segments, write_spans
+
+from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.figures import LEVEL_COLORS
+from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.projection import as_threshold, project
+from obygaze_features.manifest.segments import ClipSpan, Segment
+from obygaze_features.manifest.timeline_figure import (
+    Bar,
+    draw_timeline,
+    fitted,
+    initials,
+    timeline,
+)
+
+SPANS = clips("0-99 100-199 200-299")
+SEGMENTS = [
+    *marks("0-9 S Body, 90-199 HN Clothing, 200-232 HN, 233-265 NS, 266-299 S"),
+    *marks("100-149 S Body|Look, 150-299 EN", annotator="B"),
+]
+FIFTH, MORE = as_threshold("0.2"), as_threshold("0.4")
+
+
+def svg_text(path: Path) -> str:
+    root = ElementTree.parse(path).getroot()
+    return "\n".join(text for element in root.iter() if (text := (element.text or "").strip()))
+
+
+def test_each_annotator_has_segments_and_clips_and_the_merge_comes_last() -> None:
+    film = timeline(SEGMENTS, SPANS, project(SEGMENTS, SPANS, MORE), "m")
+    panels = dict(film.panels)
+    assert list(panels) == ["A: segments", "A: clips", "B: segments", "B: clips", "merged: clips"]
+    assert (film.start_frame, film.end_frame) == (0, 299)
+    # Ten frames, and thirds of a clip, are too short for two fifths.
+    assert [(bar.level, bar.look) for bar in panels["A: segments"]] == [
+        ("S", "faint"),
+        ("HN", "solid"),
+        ("HN", "faint"),
+        ("NS", "faint"),
+        ("S", "faint"),
+    ]
+    assert panels["A: clips"] == (
+        Bar(0, 99, "EN", look="hollow"),
+        Bar(100, 199, "HN", ("Clothing",)),
+        Bar(200, 299, "EN", look="unlabelled"),
+    )
+    assert panels["merged: clips"] == (
+        Bar(0, 99, "EN", look="hollow"),
+        Bar(100, 199, "S", ("Body", "Look")),
+        Bar(200, 299, "EN"),
+    )
+
+
+def test_a_stretch_of_the_film_shows_what_touches_it() -> None:
+    film = timeline(SEGMENTS, SPANS, project(SEGMENTS, SPANS, FIFTH), "m", (9, 150))
+    assert [bar.start_frame for bar in dict(film.panels)["A: segments"]] == [0, 90]
+    assert [bar.start_frame for bar in dict(film.panels)["merged: clips"]] == [0, 100]
+
+
+def test_other_films_are_left_out() -> None:
+    both = [*SEGMENTS, *marks("0-50000 S", movie="n", annotator="Z")]
+    spans = [*SPANS, *clips("0-50000", movie="n")]
+    film = timeline(both, spans, project(both, spans, FIFTH), "m")
+    assert film == timeline(SEGMENTS, SPANS, project(SEGMENTS, SPANS, FIFTH), "m")
+
+
+def test_a_film_without_clips_or_marks_has_no_timeline() -> None:
+    made = project(SEGMENTS, SPANS, FIFTH)
+    with pytest.raises(NotFound, match="no clips in the film 'x'"):
+        timeline(SEGMENTS, SPANS, made, "x")
+    with pytest.raises(NotFound, match="nobody marked anything"):
+        timeline([], SPANS, made, "m")
+    with pytest.raises(FixUsage, match="frames 9 to 3"):
+        timeline(SEGMENTS, SPANS, made, "m", (9, 3))
+
+
+def test_initials_tell_concepts_apart_from_each_other_and_from_levels() -> None:
+    names = ["Speech", "Soundtrack", "Body", "Voice", "Voice over", "Appearance", "Activities", "S"]
+    assert initials(names) == {
+        "Activities": "Ac",
+        "Appearance": "Ap",
+        "Body": "B",
+        "S": "S",
+        "Soundtrack": "So",
+        "Speech": "Sp",
+        "Voice": "Voice",
+        "Voice over": "Voice o",
+    }
+    # Alone, Speech would be S, which is a level.
+    assert initials(["Speech"]) == {"Speech": "Sp"}
+
+
+@given(st.sets(st.text("abcS ", min_size=1, max_size=6), max_size=8))
+def test_initials_are_beginnings_and_all_different(names: set[str]) -> None:
+    short = initials(names)
+    assert set(short) == names
+    assert all(name.startswith(start) for name, start in short.items())
+    assert len(set(short.values())) == len(names)
+
+
+def test_words_are_fitted_on_as_few_lines_as_there_is_room_for() -> None:
+    assert fitted(["Ac", "B", "L"], 100, 10) == "Ac B L"
+    assert fitted(["Ac", "B", "L"], 20, 20) == "Ac B\nL"
+    assert fitted(["Ac", "B", "L"], 9, 30) == "Ac\nB\nL"
+    assert fitted(["Ac", "B", "L"], 9, 20) == ""
+    assert fitted([], 100, 100) == ""
+
+
+def test_the_picture_says_what_it_shows_and_is_the_same_twice(tmp_path: Path) -> None:
+    made = project(SEGMENTS, SPANS, MORE)
+    svg, png = draw_timeline(SEGMENTS, SPANS, made, "m", tmp_path / "one")
+    again = draw_timeline(SEGMENTS, SPANS, made, "m", tmp_path / "two")
+    assert [path.read_bytes() for path in again] == [svg.read_bytes(), png.read_bytes()]
+    assert png.read_bytes().startswith(b"\x89PNG")
+    text = svg_text(svg)
+    for words in ("a threshold of 40 % of the clip", "A: segments", "merged: clips", "frame"):
+        assert words in text
+    for words in ("too short to count", "nothing reaches the threshold", "without a label"):
+        assert words in text
+    assert "C\xa0Clothing" in text and "001" in text
+    drawn = svg.read_text("utf-8")
+    assert all(LEVEL_COLORS[level] in drawn for level in LEVELS)
+
+
+def test_legend_entries_are_only_those_that_are_seen(tmp_path: Path) -> None:
+    made = project(marks("0-99 S"), SPANS[:1], FIFTH)
+    svg, _ = draw_timeline(marks("0-99 S"), SPANS[:1], made, "m", tmp_path / "plain")
+    assert "too short" not in svg_text(svg) and "without a label" not in svg_text(svg)
+
+
+def test_the_axis_in_time(tmp_path: Path) -> None:
+    # Two hours at 25 frames a second: a tick each ten minutes.
+    long = [Segment("m", "A", 0, 179_999, "HN")]
+    span = [ClipSpan("m-001", "m", 0, 179_999)]
+    svg, _ = draw_timeline(long, span, project(long, span), "m", tmp_path / "time", fps=25)
+    text = svg_text(svg)
+    assert "h:mm:ss" in text and "0:10:00" in text and "1:50:00" in text and "0:05:00" not in text
+
+
+def test_names_with_dollar_signs_are_names(tmp_path: Path) -> None:
+    odd = [Segment("m", r"$\frac", 0, 99, "S", ("$x^{", "<b>&"))]
+    svg, _ = draw_timeline(odd, SPANS, project(odd, SPANS), "m", tmp_path / "odd")
+    assert r"$\frac: segments" in svg_text(svg) and "<b>&" in svg_text(svg)
+
+
+def run(folder: Path, *options: str, segments: list[Segment] = SEGMENTS) -> Result:
+    marked = write_segments(folder / "s.csv", segments)
+    cut = write_spans(folder / "c.csv", [*SPANS, *clips("0-9", movie="n")])
+    return call_obygaze("manifest", "project", marked, "--clips", cut, *options, cwd=folder)
+
+
+def test_the_command_draws_the_only_film_that_can_be_drawn(tmp_path: Path) -> None:
+    result = run(tmp_path, "--figure", "pictures/film.png", "--json", "--between", "0", "150").ok()
+    assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == [
+        "film.png",
+        "film.svg",
+    ]
+    assert "wrote pictures/film.svg" in result.stderr
+    assert result.json()["unlabelled"] == 0
+
+
+def test_the_command_asks_which_film_where_there_are_several(tmp_path: Path) -> None:
+    several = [*SEGMENTS, *marks("0-9 S", movie="n")]
+    refused = run(tmp_path, "--figure", "film", segments=several)
+    assert refused.code == 2 and "--movie m, n" in refused.stderr
+    run(tmp_path, "--figure", "film", "--movie", "n", segments=several).ok()
+    missing = run(tmp_path, "--figure", "film", "--movie", "x", segments=several)
+    assert missing.code == 1 and "no clips in the film 'x'" in missing.stderr
+
+
+def test_options_of_the_figure_without_a_figure_are_wrong_usage(tmp_path: Path) -> None:
+    for option in (("--movie", "m"), ("--fps", "25"), ("--between", "0", "9")):
+        refused = run(tmp_path, *option)
+        assert refused.code == 2 and "--figure PATH" in refused.stderr
