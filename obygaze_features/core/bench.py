@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -164,10 +165,16 @@ def _take(contestant: Contestant) -> _Taken:
     work = contestant.work
     if not callable(work):
         return _take_command(contestant.name, list(work))
-    cpu, wall = time.process_time(), time.perf_counter()
+    cpu, wall = _cpu_time(), time.perf_counter()
     work()
     wall_s = time.perf_counter() - wall
-    return _Taken(wall_s, time.process_time() - cpu)
+    return _Taken(wall_s, _cpu_time() - cpu)
+
+
+def _cpu_time() -> float:
+    """CPU time of all threads of this process and of the workers it has waited for."""
+    workers = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + workers.ru_utime + workers.ru_stime
 
 
 def _take_command(name: str, argv: list[str]) -> _Taken:

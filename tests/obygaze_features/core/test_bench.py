@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -68,6 +69,18 @@ def test_the_cpu_time_of_a_command_is_its_own():
     assert found.timing("busy").cpu_s[0] >= 0.2
     assert found.timing("idle").wall_s[0] >= 0.2
     assert found.timing("idle").cpu_s[0] < found.timing("busy").cpu_s[0]
+
+
+def test_the_cpu_time_of_a_function_includes_its_workers():
+    busy = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
+
+    def with_a_worker() -> None:
+        subprocess.run([sys.executable, "-c", busy], check=True)
+
+    contestants = [Contestant("worker", with_a_worker), Contestant("idle", lambda: None)]
+    found = compare("time", contestants, reference="idle", rounds=1, warmups=0)
+    assert found.timing("worker").cpu_s[0] >= 0.2
+    assert found.timing("idle").cpu_s[0] < 0.1
 
 
 def test_a_contestant_that_fails_ends_the_bench_and_is_named():
