@@ -128,6 +128,19 @@ def test_help_comes_before_anything_heavy_is_imported(words):
     assert done.stdout.splitlines()[-1] == "HEAVY"
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_for_the_usual_shells(shell, tmp_path):
+    source = run_obygaze(env={"_OBYGAZE_COMPLETE": f"{shell}_source"})
+    assert source.code == 0
+    assert "_OBYGAZE_COMPLETE" in source.stdout
+    asked = {
+        "_OBYGAZE_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": "obygaze bench st",
+        "COMP_CWORD": "st" if shell == "fish" else "2",
+    }
+    assert "startup" in run_obygaze(env=asked).stdout
+
+
 def test_the_console_script_and_the_module_are_one_command():
     script = Path(sys.executable).with_name("obygaze")
     if not script.exists():

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from obygaze_features.core.console import Console
 from obygaze_features.core.workspace import Workspace
@@ -67,14 +68,27 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with their one line, without importing them."""
+        rows = self._rows(ctx)
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the commands without importing them."""
+        commands = [
+            CompletionItem(name, help=summary)
+            for name, summary in self._rows(ctx)
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def _rows(self, ctx: click.Context) -> list[tuple[str, str]]:
         rows = [(name, summary) for name, (_, summary) in self.table.items()]
         for name in super().list_commands(ctx):
             command = super().get_command(ctx, name)
             if command is not None and not command.hidden:
                 rows.append((name, command.get_short_help_str(limit=80)))
-        if rows:
-            with formatter.section("Commands"):
-                formatter.write_dl(rows)
+        return rows
 
 
 pass_session = click.make_pass_decorator(Session)
