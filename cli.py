@@ -17,7 +17,12 @@ from obygaze_features.core.workspace import Workspace
 
 COMMANDS = {
     "doctor": ("obygaze_features.core.doctor:doctor", "Versions, codecs, caches, what is missing."),
+    "demo": ("obygaze_features.demo.tour:demo", "Take the tour on made-up films, offline."),
     "manifest": ("obygaze_features.manifest.commands:manifest", "Clips, labels, concepts, splits."),
+    "backbones": (
+        "obygaze_features.backbones.commands:backbones",
+        "Video and image models, and what is known of each.",
+    ),
     "bench": ("obygaze_features.core.bench_commands:bench", "The side-by-side measurements."),
 }
 

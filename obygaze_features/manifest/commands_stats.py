@@ -47,6 +47,7 @@ def stats(
 
 
 def _text(counted: Stats) -> str:
+    unit = counted.unit
     levels = [
         (level, counted.levels[level], _percent(counted.share[level]), _mean(counted, level))
         for level in LEVELS
@@ -57,10 +58,10 @@ def _text(counted: Stats) -> str:
     ]
     movies = [[m, sum(n.values()), *n.values()] for m, n in counted.by_movie.items()]
     parts = [
-        f"{counted.clips} clips of {counted.movies} films, {counted.without_video} without video",
-        table(("level", "clips", "share", "concepts a clip"), levels),
+        f"{counted.clips} {unit}s of {counted.movies} films, {counted.without_video} without video",
+        table(("level", "clips", "share", f"concepts a {unit}"), levels),
         table(("concept", *LEVELS), concepts) if concepts else "",
-        table(("film", "clips", *LEVELS), movies),
+        table(("film", f"{unit}s", *LEVELS), movies),
         _folds(counted),
     ]
     return "\n\n".join(part for part in parts if part)

@@ -43,6 +43,7 @@ class Stats:
     without_level: int
     without_video: int
     folds: Mapping[str, Mapping[int, FoldStats]]
+    unit: str = "clip"
 
     @property
     def share(self) -> dict[str, float | None]:
@@ -81,6 +82,7 @@ def compute_stats(manifest: Manifest) -> Stats:
         without_level=levels[""],
         without_video=sum(not clip.video for clip in manifest),
         folds={name: _fold_stats(manifest, name) for name in manifest.folds},
+        unit=manifest.header.unit,
     )
 
 

@@ -37,7 +37,7 @@ def _draw_levels(axes: Any, stats: Stats) -> None:
             text = f"{level}\n{count} ({100 * count / stats.clips:.1f} %)"
             axes.text(left + count / 2, 0, text, ha="center", va="center", color=color, fontsize=8)
         left += count
-    axes.set_title(f"{stats.clips} clips of {stats.movies} films")
+    axes.set_title(f"{stats.clips} {stats.unit}s of {stats.movies} films")
     axes.set_xlim(0, max(left, 1))
     axes.axis("off")
 
@@ -52,7 +52,7 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
             axes.scatter(share, row, s=46, color=LEVEL_COLORS[level], edgecolor="white", zorder=2)
     for level in levels:
         mean = stats.concepts_per_clip.get(level)
-        note = "" if mean is None else f", {mean:.2f} concepts a clip"
+        note = "" if mean is None else f", {mean:.2f} concepts a {stats.unit}"
         label = f"{level} {LEVEL_NAMES[level]}{note}"
         axes.scatter([], [], s=46, color=LEVEL_COLORS[level], label=label)
     axes.set_yticks(range(len(names)), names)
@@ -61,7 +61,7 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
     axes.set_xlim(left=0)
     axes.xaxis.grid(visible=True, color="#ecebe7", lw=0.7)
     axes.set_axisbelow(True)
-    axes.set_xlabel("% of the level's clips that carry the concept", color=MUTED)
+    axes.set_xlabel(f"% of the level's {stats.unit}s that carry the concept", color=MUTED)
     axes.set_title("Concepts over levels")
     if levels:
         axes.legend(

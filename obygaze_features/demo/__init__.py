@@ -1,0 +1,1 @@
+"""A tour of the whole tool on films that are made up, offline."""

@@ -1,0 +1,178 @@
+"""`obygaze manifest`: look at manifests. What makes and changes them is in the other commands_*."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from obygaze_features.core.commands import (
+    ExampleCommand,
+    LazyGroup,
+    Session,
+    json_option,
+    pass_session,
+)
+from obygaze_features.core.console import table
+from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.manifest.io import manifest_sha256, read_manifest
+from obygaze_features.manifest.model import LEVELS, Clip, Manifest
+
+_HERE = "obygaze_features.manifest"
+COMMANDS = {
+    "import": (f"{_HERE}.commands_import:import_", "Make a manifest from a data set's own files."),
+    "ls": (f"{_HERE}.commands:ls", "List the manifests of the workspace."),
+    "show": (f"{_HERE}.commands:show", "Show a manifest's header and clips."),
+    "check": (f"{_HERE}.commands:check", "Check manifests against the schema."),
+    "stats": (f"{_HERE}.commands_stats:stats", "Count levels, concepts, films and folds."),
+    "link": (f"{_HERE}.commands_edit:link_", "Find the video of each clip under a folder."),
+    "folds": (f"{_HERE}.commands_edit:folds", "Split the clips into folds, one fold a clip."),
+    "project": (f"{_HERE}.commands_projection:project", "Turn experts' segments into clip labels."),
+    "agree": (f"{_HERE}.commands_projection:agree", "Measure how far the annotators agree."),
+}
+
+
+@click.group(cls=LazyGroup, table=COMMANDS)
+def manifest() -> None:
+    """Clips, labels, concepts, splits."""
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze manifest ls
+    obygaze manifest ls --json
+    """,
+)
+@json_option
+@pass_session
+def ls(session: Session, as_json: bool) -> None:
+    """List the manifests of the workspace."""
+    rows, broken = [], []
+    for name in session.workspace.names("manifests", "*.toml"):
+        try:
+            found = read_manifest(session.workspace.manifest(name))
+        except FixInput as error:
+            broken.append(name)
+            session.console.warn(f"{name}: {error.what} (obygaze manifest check {name})")
+        else:
+            rows.append(_summary(found))
+    if as_json:
+        session.console.json({"manifests": rows, "broken": broken})
+    elif rows:
+        headers = ("name", "dataset", "unit", "view", "clips", "movies", "with video", "folds")
+        keys = ("name", "dataset", "unit", "view", "clips", "movies", "with_video")
+        lines = [[*(row[key] for key in keys), len(row["folds"])] for row in rows]
+        session.console.result(table(headers, lines))
+    else:
+        session.console.note("no manifests here yet; obygaze manifest import --help")
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze manifest show obygaze12
+    obygaze manifest show obygaze12 --movie tt0108160 --level S --limit 0
+    obygaze manifest show obygaze12 --clip tt0108160-011 --json
+    """,
+)
+@click.argument("name")
+@click.option("--movie", help="Only the clips of this film.")
+@click.option("--clip", help="Only the clip of this id.")
+@click.option("--level", type=click.Choice(LEVELS), help="Only the clips of this level.")
+@click.option("--limit", default=20, show_default=True, help="At most so many rows; 0 for all.")
+@json_option
+@pass_session
+def show(
+    session: Session,
+    name: str,
+    movie: str | None,
+    clip: str | None,
+    level: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Show a manifest's header and clips."""
+    found = read_manifest(session.workspace.existing_manifest(name))
+    wanted = {"movie_id": movie, "clip_id": clip, "level": level}
+    asked = {key: value for key, value in wanted.items() if value is not None}
+    clips = [row for row in found if all(getattr(row, k) == v for k, v in asked.items())]
+    if asked and not clips:
+        words = ", ".join(f"{key} {value}" for key, value in asked.items())
+        raise NotFound(f"no clip with {words}", where=found.name)
+    shown = clips if limit <= 0 else clips[:limit]
+    if as_json:
+        session.console.json({**_summary(found), "clips": [_record(row) for row in shown]})
+        return
+    session.console.result(_describe(found))
+    headers = ("clip_id", "scene", "level", "concepts", "video")
+    rows = [(c.clip_id, c.scene, c.level, ", ".join(c.concepts), c.video) for c in shown]
+    session.console.result(table(headers, rows))
+    if len(shown) < len(clips):
+        session.console.note(f"{len(clips) - len(shown)} more clips; --limit 0 shows all")
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze manifest check obygaze12
+    obygaze manifest check manifests/*.toml --json
+    """,
+)
+@click.argument("names", nargs=-1, required=True)
+@json_option
+@pass_session
+def check(session: Session, names: tuple[str, ...], as_json: bool) -> None:
+    """Check manifests against the schema.
+
+    Every violation is listed with its file, line and column. The exit code is 1 if there is one.
+    """
+    found: dict[str, list[str]] = {}
+    for name in names:
+        try:
+            read_manifest(session.workspace.existing_manifest(name))
+            found[name] = []
+        except FixInput as error:
+            found[name] = list(error.details) or [f"{error.where}: {error.what}"]
+    if as_json:
+        session.console.json({"valid": not any(found.values()), "violations": found})
+    for name, lines in found.items():
+        if not as_json:
+            session.console.result("\n".join(lines) if lines else f"{name}: valid")
+    n_bad = sum(bool(lines) for lines in found.values())
+    if n_bad:
+        raise FixInput(f"{n_bad} of {len(names)} manifests are not valid")
+
+
+def _summary(found: Manifest) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "dataset": found.header.dataset,
+        "unit": found.header.unit,
+        "view": found.header.view,
+        "clips": len(found),
+        "movies": len(found.movies),
+        "with_video": sum(bool(clip.video) for clip in found),
+        "folds": list(found.folds),
+        "licence": found.header.licence,
+        "citation": found.header.citation,
+        "sources": [vars(source) for source in found.header.sources],
+        "sha256": manifest_sha256(found),
+    }
+
+
+def _record(clip: Clip) -> dict[str, object]:
+    return {**vars(clip), "concepts": list(clip.concepts), "extra": dict(clip.extra)}
+
+
+def _describe(found: Manifest) -> str:
+    header = found.header
+    lines = [
+        f"{found.name}: {len(found)} {header.unit}s of {len(found.movies)} films"
+        f" ({header.dataset}, {header.view} view)"
+    ]
+    lines += [f"  licence: {header.licence}"] if header.licence else []
+    lines += [f"  cite: {header.citation}"] if header.citation else []
+    lines += [f"  note: {note}" for note in header.notes]
+    lines += [f"  folds: {', '.join(found.folds)}"] if found.folds else []
+    return "\n".join([*lines, ""])

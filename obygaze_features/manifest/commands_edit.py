@@ -1,0 +1,115 @@
+"""`obygaze manifest link` and `folds`: what adds to a manifest that exists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
+from obygaze_features.core.console import table
+from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.manifest.folds import KINDS
+from obygaze_features.manifest.io import read_manifest, update_manifest
+from obygaze_features.manifest.link import link
+from obygaze_features.manifest.model import FOLD_PREFIX
+from obygaze_features.manifest.stats import compute_stats
+
+
+@click.command(
+    "link",
+    cls=ExampleCommand,
+    examples="""
+    obygaze manifest link obygaze12 /data/moviegraphs/clips
+    obygaze manifest link obygaze12 /data/films --json
+    """,
+)
+@click.argument("name")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@json_option
+@pass_session
+def link_(session: Session, name: str, folder: Path, as_json: bool) -> None:
+    """Find the video of each clip under a folder.
+
+    A clip's own file is found by its name, whatever its extension; else the clip is a part of
+    its film's file, by its times. Nothing is opened yet. Clips without a video are listed.
+    """
+    path = session.workspace.existing_manifest(name)
+    report = link(read_manifest(path), folder)
+    update_manifest(report.manifest, path)
+    if as_json:
+        session.console.json(report.to_json())
+        return
+    session.console.result(
+        f"{len(report.by_name)} clips have a file of their own, {len(report.by_time)} are parts of"
+        f" films, {len(report.without)} have no video, {len(report.ambiguous)} fit several files"
+    )
+    for clip_id, files in report.ambiguous.items():
+        session.console.note(f"{clip_id}: not linked, fits {', '.join(files)}")
+    for clip_id in report.without:
+        session.console.detail(f"{clip_id}: no video")
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze manifest folds obygaze12 --kind grouped -k 6 --as by-film
+    obygaze manifest folds obygaze12 --kind neighbour -k 10 --block 12 --gap 2 --as blocks
+    """,
+)
+@click.argument("name")
+@click.option(
+    "--kind",
+    type=click.Choice(list(KINDS)),
+    default="grouped",
+    show_default=True,
+    help="What is kept together.",
+)
+@click.option("-k", "k", default=5, show_default=True, help="How many folds.")
+@click.option("--seed", default=0, show_default=True, help="Another seed, another split.")
+@click.option("--block", default=10, show_default=True, help="Neighbour: clips in a block.")
+@click.option("--gap", default=1, show_default=True, help="Neighbour: clips left out at borders.")
+@click.option("--as", "column", help="Name of the split. [default: the kind]")
+@click.option("--force", is_flag=True, help="Replace a split of that name.")
+@json_option
+@pass_session
+def folds(
+    session: Session,
+    name: str,
+    kind: str,
+    k: int,
+    seed: int,
+    block: int,
+    gap: int,
+    column: str | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Split the clips into folds, one fold a clip.
+
+    Each clip has one fold whatever the task, so that no task trains on another's test clips.
+    """
+    path = session.workspace.existing_manifest(name)
+    found, split = read_manifest(path), column or kind
+    if split in found.folds and not force:
+        raise AlreadyThere(f"{name} has a split called {split!r}", hint="--as NAME, or --force")
+    if not split.replace("-", "").replace("_", "").isalnum():
+        raise FixUsage(f"{split!r} is not a name for a split", hint="letters, digits, - and _")
+    options = {
+        "stratified": {"k": k, "seed": seed},
+        "grouped": {"k": k, "seed": seed},
+        "neighbour": {"k": k, "seed": seed, "block": block, "gap": gap},
+        "leave-one-movie-out": {},
+    }[kind]
+    made = {clip: str(fold) for clip, fold in KINDS[kind](found, **options).items()}
+    split_manifest = found.with_column(FOLD_PREFIX + split, made)
+    update_manifest(split_manifest, path)
+    counted = compute_stats(split_manifest).folds[split]
+    if as_json:
+        document = {str(fold): stats.to_json() for fold, stats in counted.items()}
+        session.console.json(
+            {"split": split, "without_fold": len(found) - len(made), "folds": document}
+        )
+        return
+    rows = [(fold, stats.clips, stats.positive) for fold, stats in counted.items()]
+    session.console.result(table(("fold", "clips", "S"), rows))
