@@ -23,6 +23,7 @@ COMMANDS = {
         "obygaze_features.backbones.commands:backbones",
         "Video and image models, and what is known of each.",
     ),
+    "store": ("obygaze_features.store.commands:store", "Feature stores: look, check, cut, share."),
     "bench": ("obygaze_features.core.bench_commands:bench", "The side-by-side measurements."),
 }
 

@@ -8,7 +8,15 @@ from collections.abc import Mapping
 
 from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.store.files import Files, read_or_none
-from obygaze_features.store.records import SEAL_FILE, Marker, Plan, Seal, marker_key
+from obygaze_features.store.records import (
+    PARTIAL_FILE,
+    SEAL_FILE,
+    Marker,
+    Partial,
+    Plan,
+    Seal,
+    marker_key,
+)
 from obygaze_features.store.schema import MISSING, FileMark, RowStatus
 
 
@@ -23,6 +31,7 @@ class Commits:
         self._lock = threading.RLock()
         self._seal: Seal | None = None
         self._looked = False
+        self._partial: Partial | None = None
         self._by_block: dict[int, dict[int, RowStatus]] = {}
         self._markers: dict[int, Marker] = {}
 
@@ -43,10 +52,19 @@ class Commits:
         seal = Seal.from_bytes(data, where)
         if seal.fingerprint != self.plan.recipe.fingerprint:
             raise Mismatch("the seal is of another recipe than the store", where=where)
+        # Over a network this would be a request for nothing: what is served is whole.
+        part = None if self.files.is_remote else read_or_none(self.files, PARTIAL_FILE)
+        if part is not None:
+            self._partial = Partial.from_bytes(part, f"{self.files.location}/{PARTIAL_FILE}")
         by_block: dict[int, dict[int, RowStatus]] = defaultdict(dict)
         for row, status in seal.noted.items():
             by_block[row // self.plan.block_rows][row] = status
         self._by_block, self._seal = dict(by_block), seal
+
+    @property
+    def partial(self) -> Partial | None:
+        """What a partial copy holds; None where everything the seal promises is here."""
+        return self._partial if self.seal is not None else None
 
     def marker(self, block: int, *, fresh: bool = False) -> Marker | None:
         """The marker of a block in a store that is not sealed; None where there is none."""
@@ -89,12 +107,25 @@ class Commits:
             return marker.noted if marker else {}
         return dict.fromkeys(range(*self.plan.block_range(block)), MISSING)
 
+    def holds(self, array: str, block: int) -> bool:
+        """Whether a committed block of an array is here, in what may be a partial copy."""
+        return self.partial is None or self.partial.holds(array, block)
+
     def marks(self, block: int, *, fresh: bool = False) -> Mapping[str, FileMark]:
         """The files of a committed block (of the whole store, where it is sealed)."""
         if self.seal is not None:
             return self.seal.files
         marker = self.marker(block, fresh=fresh)
         return marker.files if marker else {}
+
+    def promised_files(self) -> dict[str, FileMark]:
+        """Each file that the seal, or store.json and the markers, promise, by its name."""
+        if self.seal is not None:
+            return held(self.seal.files, self.partial)
+        promised = dict(self.plan.files)
+        for block in range(self.plan.n_blocks):
+            promised.update(self.marks(block))
+        return promised
 
     def promised(self, key: str, found: int | None) -> int:
         """The length a file of data.zarr was committed with.
@@ -112,3 +143,10 @@ class Commits:
                 "no marker and no seal promises this file", where=f"{self.files.location}/{name}"
             )
         return mark.n_bytes
+
+
+def held(files: Mapping[str, FileMark], partial: Partial | None) -> dict[str, FileMark]:
+    """Of the files of a whole store, those a copy holds."""
+    if partial is None:
+        return dict(files)
+    return {name: mark for name, mark in files.items() if partial.holds_file(name)}

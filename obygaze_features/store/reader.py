@@ -18,7 +18,7 @@ from obygaze_features.store.commits import Commits
 from obygaze_features.store.files import Files, open_files, read_or_none
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import STORE_FILE, Plan
-from obygaze_features.store.schema import NOT_IN_STORE, ArraySpec, RowStatus
+from obygaze_features.store.schema import NOT_FETCHED, NOT_IN_STORE, ArraySpec, RowStatus
 
 Missing = Literal["error", "nan", "drop"]
 Rows = npt.NDArray[np.int64]
@@ -225,7 +225,7 @@ class Store:
         spec = self._askable(level, missing)
         selection = self.select(clips, movies, mask)
         if missing == "error":
-            self._raise_absent(self._presence(selection)[1])
+            self._raise_absent(self._presence(spec, selection)[1])
         selection = selection[np.argsort(selection.rows, kind="stable")]
         blocks = selection.rows // self.plan.block_rows
         for block in np.unique(blocks):
@@ -240,7 +240,7 @@ class Store:
         return spec
 
     def _matrix(self, spec: ArraySpec, selection: Selection, missing: Missing) -> Matrix:
-        present, reasons = self._presence(selection)
+        present, reasons = self._presence(spec, selection)
         if missing == "error":
             self._raise_absent(reasons)
         if missing == "nan" and not present.all():
@@ -251,11 +251,15 @@ class Store:
             selection = selection[present]
         return Matrix(self.arrays.read(spec, selection.rows), present, selection, reasons)
 
-    def _presence(self, selection: Selection) -> tuple[npt.NDArray[np.bool_], dict[str, RowStatus]]:
+    def _presence(
+        self, spec: ArraySpec, selection: Selection
+    ) -> tuple[npt.NDArray[np.bool_], dict[str, RowStatus]]:
         rows = selection.rows
         bad = {-1: NOT_IN_STORE}
         for block in np.unique(rows[rows >= 0] // self.plan.block_rows).tolist():
             noted = self.commits.noted(block)
+            if not self.commits.holds(spec.name, block):
+                bad.update(dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED))
             bad.update((row, status) for row, status in noted.items() if not status.is_ok)
         present = np.isin(rows, list(bad), invert=True)
         absent = selection[~present]

@@ -10,6 +10,7 @@ from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.schema import (
     FORMAT,
+    ID_ARRAYS,
     VERSION,
     ArraySpec,
     FileMark,
@@ -25,6 +26,7 @@ STORE_FILE = "store.json"
 SEAL_FILE = "seal.json"
 README_FILE = "README.md"
 CLIPS_FILE = "clips.csv"
+PARTIAL_FILE = "partial.json"
 
 
 def marker_key(block: int) -> str:
@@ -228,6 +230,41 @@ class Seal:
                 seconds=dict(value["seconds"]),
                 hosts=tuple(value["hosts"]),
             )
+
+
+@dataclass(frozen=True)
+class Partial:
+    """partial.json: which blocks of which arrays a copy of a sealed store holds so far.
+
+    A copy that has this file keeps store.json and seal.json of the whole; the rest of what the
+    seal promises was never fetched, and is missing rather than lost.
+    """
+
+    blocks: Mapping[str, frozenset[int]]
+
+    def holds(self, array: str, block: int) -> bool:
+        """Whether a block of an array was fetched."""
+        return block in self.blocks.get(array, ())
+
+    def holds_file(self, name: str) -> bool:
+        """Whether a file of the store, by its name, was fetched."""
+        words = name.split("/")
+        if len(words) != 3 or words[0] != "data.zarr" or not words[2].startswith("c."):
+            return True
+        return words[1] in ID_ARRAYS or self.holds(words[1], int(words[2].split(".")[1]))
+
+    def to_bytes(self) -> bytes:
+        """The bytes of partial.json."""
+        arrays = {name: sorted(self.blocks[name]) for name in sorted(self.blocks)}
+        return stamp({"format": FORMAT, "version": VERSION, "arrays": arrays})
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> Partial:
+        """partial.json as read."""
+        value = unstamp(data, where, check=check_version)
+        with _reading(where):
+            arrays = dict(value["arrays"])
+            return cls({str(name): frozenset(map(int, arrays[name])) for name in arrays})
 
 
 def check_version(value: Mapping[str, Any], where: str) -> None:

@@ -126,6 +126,7 @@ class RowStatus:
 
 OK = RowStatus()
 MISSING = RowStatus("missing", message="its block was never committed")
+NOT_FETCHED = RowStatus("missing", message="this copy is partial and does not hold it")
 NOT_IN_STORE = RowStatus("missing", message="no clip of that name in this store")
 
 

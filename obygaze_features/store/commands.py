@@ -1,0 +1,26 @@
+"""`obygaze store`: the table of its commands; each lives in one of the commands_* modules."""
+
+from __future__ import annotations
+
+import click
+
+from obygaze_features.core.commands import LazyGroup
+
+_HERE = "obygaze_features.store"
+COMMANDS = {
+    "ls": (f"{_HERE}.commands_look:ls", "List the stores of the workspace."),
+    "info": (f"{_HERE}.commands_look:info", "Explain what a store holds and how it was made."),
+    "verify": (f"{_HERE}.commands_check:verify_", "Check that a store is whole and undamaged."),
+    "diff": (f"{_HERE}.commands_check:diff", "Compare two stores: recipes, clips, features."),
+    "subset": (
+        f"{_HERE}.commands_edit:subset_",
+        "Make a store of some clips or levels of another.",
+    ),
+    "merge": (f"{_HERE}.commands_edit:merge_", "Make one store of several of the same recipe."),
+    "card": (f"{_HERE}.commands_look:card", "Print the card of a store, as the hub shows it."),
+}
+
+
+@click.group(cls=LazyGroup, table=COMMANDS)
+def store() -> None:
+    """Feature stores: look, check, cut, share."""

@@ -1,0 +1,120 @@
+"""`obygaze store subset`, `merge`: new stores from old ones."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.workspace import is_url
+from obygaze_features.manifest.io import manifest_sha256, read_manifest
+from obygaze_features.store.commands_look import open_named
+from obygaze_features.store.edit import Copied, Roster, merge, subset
+
+_OUTPUT = click.option("-o", "output", required=True, help="The new store: a name or a folder.")
+
+
+@click.command(
+    "subset",
+    cls=ExampleCommand,
+    examples="""
+    obygaze store subset obygaze12-xclip --movie tt0108160 -o one-film
+    obygaze store subset obygaze12-xclip --level pooled --level clip -o small
+    obygaze store subset obygaze12-xclip --clips chosen.txt -o chosen
+    """,
+)
+@click.argument("name")
+@_OUTPUT
+@click.option("--movie", "movies", multiple=True, help="Only the clips of this film; repeatable.")
+@click.option(
+    "--clips",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Only the clips in this file, one id a line.",
+)
+@click.option("--level", "levels", multiple=True, help="Only this level; repeatable.")
+@json_option
+@pass_session
+def subset_(
+    session: Session,
+    name: str,
+    output: str,
+    movies: tuple[str, ...],
+    clips: Path | None,
+    levels: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Make a store of some clips or levels of another.
+
+    Times and masks come along. The same command again goes on where it was stopped.
+    """
+    source = open_named(session, name)
+    ids = clips.read_text(encoding="utf-8").split() if clips is not None else None
+    with session.console.progress("copy", source.n_clips) as progress:
+        copied = subset(
+            source,
+            _target(session, output),
+            clips=ids,
+            movies=movies or None,
+            levels=levels or None,
+            progress=progress,
+        )
+    _tell(session, copied, as_json)
+
+
+@click.command(
+    "merge",
+    cls=ExampleCommand,
+    examples="""
+    obygaze store merge films-1-6 films-7-12 -o all-films
+    obygaze store merge old --manifest larger -o larger-xclip
+    """,
+)
+@click.argument("names", nargs=-1, required=True)
+@_OUTPUT
+@click.option("--manifest", help="Plan the new store for the clips of this manifest.")
+@json_option
+@pass_session
+def merge_(
+    session: Session, names: tuple[str, ...], output: str, manifest: str | None, as_json: bool
+) -> None:
+    """Make one store of several of the same recipe.
+
+    With a manifest, blocks whose clips are all in these stores are taken over, and the others
+    stay pending for `obygaze extract run`.
+    """
+    sources = [open_named(session, name) for name in names]
+    roster = _roster(session, manifest) if manifest is not None else None
+    total = len(roster.clip_ids) if roster else sum(source.n_clips for source in sources)
+    with session.console.progress("copy", total) as progress:
+        copied = merge(sources, _target(session, output), manifest=roster, progress=progress)
+    _tell(session, copied, as_json)
+
+
+def _roster(session: Session, name: str) -> Roster:
+    found = read_manifest(session.workspace.existing_manifest(name))
+    clips = [clip.clip_id for clip in found]
+    movies = [clip.movie_id for clip in found]
+    return Roster(found.name, manifest_sha256(found), clips, movies)
+
+
+def _target(session: Session, output: str) -> Path:
+    if is_url(output):
+        raise FixUsage("a new store is written to a folder", hint="then obygaze store push")
+    return Path(session.workspace.store(output))
+
+
+def _tell(session: Session, copied: Copied, as_json: bool) -> None:
+    if as_json:
+        session.console.json({**asdict(copied), "path": str(copied.path)})
+        return
+    state = "sealed" if copied.sealed else f"{copied.pending_blocks} blocks still to extract"
+    session.console.result(
+        f"{copied.path}: {copied.n_clips} clips, {copied.n_blocks} blocks copied, {state}"
+    )
+    if copied.in_several:
+        session.console.note(
+            f"{copied.in_several} clips were in more than one store; the first that was ok counts"
+        )
