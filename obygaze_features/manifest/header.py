@@ -21,7 +21,11 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 def read_header(path: Path) -> Header:
     """The header of a manifest; every violation of the schema at once."""
-    text = _decoded(path)
+    return parse_header(_decoded(path), path)
+
+
+def parse_header(text: str, path: Path) -> Header:
+    """The header that a file of this text is."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

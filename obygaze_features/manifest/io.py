@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from obygaze_features.core.errors import NotFound
+from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import sha256_bytes, write_atomic, write_new
-from obygaze_features.manifest.header import header_to_toml, read_header
+from obygaze_features.manifest.header import header_to_toml, parse_header, read_header
 from obygaze_features.manifest.model import COLUMNS, FOLD_PREFIX, LEVELS, Clip, Manifest
-from obygaze_features.manifest.tables import Row, Violations, read_table
+from obygaze_features.manifest.tables import Row, Violations, read_table, table_of_bytes
 
 # An id becomes a key in HDF5 files and a name of files: no separators, no leading dot.
 ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")
@@ -36,12 +34,17 @@ def read_manifest(path: Path) -> Manifest:
 
 def rows_to_csv(manifest: Manifest) -> bytes:
     """The rows of a manifest as the CSV half of the pair."""
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*COLUMNS, *manifest.columns])
+    lines = [(*COLUMNS, *manifest.columns)]
     for clip in manifest:
-        writer.writerow([*_cells(clip), *(clip.extra.get(name, "") for name in manifest.columns)])
-    return stream.getvalue().encode("utf-8")
+        lines.append((*_cells(clip), *(clip.extra.get(name, "") for name in manifest.columns)))
+    return "".join(",".join(map(_quoted, cells)) + "\n" for cells in lines).encode("utf-8")
+
+
+def _quoted(cell: str) -> str:
+    # Python's own writer leaves a lone \r bare, which its reader then takes for a line's end.
+    if any(mark in cell for mark in ',"\n\r'):
+        return '"' + cell.replace('"', '""') + '"'
+    return cell
 
 
 def manifest_sha256(manifest: Manifest) -> str:
@@ -51,8 +54,7 @@ def manifest_sha256(manifest: Manifest) -> str:
 
 def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> None:
     """Write a new pair; it is checked as a reader would before anything is on disk."""
-    check_manifest(manifest)
-    toml, rows = header_to_toml(manifest.header).encode("utf-8"), rows_to_csv(manifest)
+    toml, rows = check_manifest(manifest)
     # The TOML file is what makes a manifest: it comes last, so that half a pair is none.
     write_new(path.with_suffix(".csv"), rows, force=force)
     write_new(path, toml, force=force)
@@ -60,19 +62,29 @@ def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> No
 
 def update_manifest(manifest: Manifest, path: Path) -> None:
     """Replace a manifest by a later state of itself (videos linked, folds added)."""
-    check_manifest(manifest)
-    write_atomic(path.with_suffix(".csv"), rows_to_csv(manifest))
-    write_atomic(path, header_to_toml(manifest.header).encode("utf-8"))
+    toml, rows = check_manifest(manifest)
+    write_atomic(path.with_suffix(".csv"), rows)
+    write_atomic(path, toml)
 
 
-def check_manifest(manifest: Manifest) -> None:
-    """Hold clips that were made by a program to the same rules as a file's."""
-    violations = Violations(f"{manifest.name}.csv")
+def check_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
+    """The two files of a manifest, read as a reader would: what is written can be read back."""
+    rows_path = Path(f"{manifest.name}.csv")
+    violations = Violations(rows_path)
+    try:
+        toml, rows = header_to_toml(manifest.header).encode("utf-8"), rows_to_csv(manifest)
+    except UnicodeEncodeError as error:
+        raise FixInput(
+            f"{error.object[error.start : error.end]!r} is not a character that UTF-8 can hold",
+            where=manifest.name,
+        ) from error
+    parse_header(toml.decode("utf-8"), rows_path.with_suffix(".toml"))
+    table = table_of_bytes(rows, rows_path, required=COLUMNS, violations=violations)
     parse = ClipParser(manifest.header.concepts, manifest.columns, violations)
-    for line, clip in enumerate(manifest, start=2):
-        cells = dict(zip(COLUMNS, _cells(clip), strict=True))
-        parse.clip(Row(line, {**dict.fromkeys(manifest.columns, ""), **clip.extra, **cells}))
+    for row in table.rows:
+        parse.clip(row)
     violations.raise_if_any("this would not be a valid manifest")
+    return toml, rows
 
 
 def _cells(clip: Clip) -> tuple[str, ...]:

@@ -195,16 +195,26 @@ class _Files:
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
         """The files that are this clip: the best kind of fit there is, all that fit so."""
         sought = PurePosixPath(_sought(clip))
-        for exact in (f"{clip.movie_id}/{sought}", str(sought)):
-            if exact in self.names:
-                return (exact,)
-        fits = [self.by_file.get(sought.name, ()), self.by_stem.get(sought.stem, ())]
+        in_folder, exact, a_part = (
+            f"{clip.movie_id}/{sought}",
+            str(sought),
+            clip.start_s is not None,
+        )
+        if in_folder in self.names:
+            return (in_folder,)
+        if a_part and exact in self.names:
+            return (exact,)
+        fits = [(exact,) if exact in self.names else ()]
+        fits += [self.by_file.get(sought.name, ()), self.by_stem.get(sought.stem, ())]
         # Where times say which part of the named file it is, no other file will do.
-        if not (sought.name and clip.start_s is not None):
+        if not (sought.name and a_part):
             fits.append(self.by_stem.get(clip.clip_id, ()))
             if clip.scene is not None:
                 fits.append(self.by_scene.get((clip.movie_id, clip.scene), ()))
         return next((fit for names in fits if (fit := self._same_film(clip, names))), ())
+
+    def _named(self, name: str) -> tuple[str, ...]:
+        return (name,) if name in self.names else ()
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
         """The files that are the clip's film, where it is known when in the film the clip is."""

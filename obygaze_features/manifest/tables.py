@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,6 +101,17 @@ def read_table(
     if violations is None:
         found.raise_if_any("this table cannot be read")
     return table
+
+
+def table_of_bytes(
+    data: bytes, path: Path, *, required: Sequence[str], violations: Violations
+) -> Table:
+    """The table that a file of these bytes would be, under the name it would have."""
+    if len(data) > MAX_FILE:
+        told = f"{human(len(data))} of rows, the most that is read is {human(MAX_FILE)}"
+        violations.add(None, None, told)
+        return Table(path, (), ())
+    return _read(path, io.BytesIO(data), required, ",", False, MAX_LINE, violations)
 
 
 def numbered_lines(path: Path, found: Violations) -> Iterator[tuple[int, str]]:

@@ -1,0 +1,218 @@
+"""Linking: each clip gets the one file that fits it, and a clip that several fit gets none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.manifest.io import check_manifest, read_manifest, write_manifest
+from obygaze_features.manifest.link import LinkReport, film_span, find_videos, link
+from obygaze_features.manifest.model import Clip, Header, Manifest
+
+
+def touch(folder: Path, *names: str) -> Path:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return folder
+
+
+def manifest_of(*clips: Clip, columns: tuple[str, ...] = ()) -> Manifest:
+    return Manifest("m", Header("d", {}), clips, columns)
+
+
+def named(clip_id: str, video: str, movie: str = "tt01", **options: object) -> Clip:
+    return Clip(clip_id, movie, video=video, **options)  # type: ignore[arg-type]
+
+
+def videos(report: LinkReport) -> list[str]:
+    return [clip.video for clip in report.manifest]
+
+
+def test_find_videos_by_extension_in_any_case(tmp_path: Path) -> None:
+    touch(tmp_path, "b/x.MKV", "a.avi", "notes.txt", "b/c/d.mp4", "e.mp4/real.webm", "f")
+    assert find_videos(tmp_path) == ("a.avi", "b/c/d.mp4", "b/x.MKV", "e.mp4/real.webm")
+
+
+def test_linked_folders_are_followed_once(tmp_path: Path) -> None:
+    touch(tmp_path / "elsewhere", "x.mp4")
+    root = touch(tmp_path / "root", "a/y.mp4")
+    (root / "z_more").symlink_to(tmp_path / "elsewhere")
+    (root / "z_again").symlink_to(tmp_path / "elsewhere")
+    (root / "a" / "loop").symlink_to(root)
+    (root / "broken").symlink_to(tmp_path / "none")
+    (root / "broken.mp4").symlink_to(tmp_path / "none.mp4")
+    assert find_videos(root) == ("a/y.mp4", "z_again/x.mp4")
+
+
+def test_names_that_a_manifest_cannot_hold_are_passed_over(tmp_path: Path) -> None:
+    touch(tmp_path, "a.mp4", "C:x.mp4", "new\nline.mp4")
+    Path(str(tmp_path) + "/\udcff.mp4").touch()
+    assert find_videos(tmp_path) == ("a.mp4",)
+
+
+def test_the_folder_must_be_one(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        find_videos(tmp_path / "none")
+    with pytest.raises(FixInput):
+        find_videos(touch(tmp_path, "x.mp4") / "x.mp4")
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "tt01/tt01_scene_1.avi",
+        "tt01_scene_1.avi",
+        "tt01/tt01_scene_1.mkv",
+        "clips/all/tt01_scene_1.MP4",
+        "tt01/tt01-001.mp4",
+        "tt01-001.webm",
+        "tt01_scene_001.mkv",
+    ],
+)
+def test_a_clips_own_file_by_any_of_its_names(tmp_path: Path, file: str) -> None:
+    clip = named("tt01-001", "tt01/tt01_scene_1.avi", scene=1)
+    report = link(manifest_of(clip), touch(tmp_path, file, "tt01_scene_11.avi", "tt02_scene_1.avi"))
+    assert (videos(report), report.by_name) == ([file], ("tt01-001",))
+    assert report.manifest.header.video_root == str(tmp_path.resolve())
+    assert report.manifest.clips[0].extra["video_name"] == "tt01/tt01_scene_1.avi"
+
+
+def test_the_exact_name_wins_over_another_extension(tmp_path: Path) -> None:
+    clip = named("tt01-001", "tt01/tt01_scene_1.avi")
+    touch(tmp_path, "tt01/tt01_scene_1.mkv", "tt01/tt01_scene_1.avi", "x/tt01_scene_1.avi")
+    assert videos(link(manifest_of(clip), tmp_path)) == ["tt01/tt01_scene_1.avi"]
+
+
+def test_files_that_fit_equally_are_reported_and_not_linked(tmp_path: Path) -> None:
+    clips = named("tt01-001", "tt01/tt01_scene_1.avi"), named("tt01-002", "tt01/tt01_scene_2.avi")
+    touch(tmp_path, "a/tt01_scene_1.mkv", "b/tt01_scene_1.mp4", "tt01_scene_2.mp4")
+    report = link(manifest_of(*clips), tmp_path)
+    assert videos(report) == ["", "tt01_scene_2.mp4"]
+    assert report.ambiguous == {"tt01-001": ("a/tt01_scene_1.mkv", "b/tt01_scene_1.mp4")}
+    assert report.without == ()
+
+
+def test_a_name_that_films_share_needs_the_film(tmp_path: Path) -> None:
+    clips = (
+        named("a-1", "scene_1.mp4", "tt01"),
+        named("b-1", "scene_1.mp4", "tt02"),
+        named("b-2", "scene_2.mp4", "tt02"),
+        named("b-3", "scene_3.mp4", "tt02"),
+    )
+    touch(tmp_path, "scene_1.mp4", "tt02 - Film/scene_1.mkv", "scene_2.mp4", "tt01/scene_3.mp4")
+    report = link(manifest_of(*clips), tmp_path)
+    # scene_1.mp4 could be of either film, and a scene 3 of another film is not this one's.
+    assert videos(report) == ["", "tt02 - Film/scene_1.mkv", "scene_2.mp4", ""]
+    assert report.without == ("a-1", "b-3")
+
+
+@pytest.mark.parametrize("file", ["tt01.mkv", "films/tt01.Title.1999.mp4", "tt01_full.avi"])
+def test_a_part_of_the_films_file_by_its_times(tmp_path: Path, file: str) -> None:
+    clips = (
+        Clip("tt01-001", "tt01", 1, start_s=0.0, end_s=12.5),
+        Clip("tt01-002", "tt01", 2),
+        Clip("tt02-001", "tt02", 1, start_s=0.0, end_s=1.0),
+    )
+    # Clips of scenes that the manifest does not have are no film either.
+    touch(tmp_path, file, "tt01_scene_9.avi", "tt01-010.mp4", "tt011.mkv")
+    report = link(manifest_of(*clips), tmp_path)
+    assert (report.by_time, report.without) == (("tt01-001",), ("tt01-002", "tt02-001"))
+    first = report.manifest.clips[0]
+    assert (first.video, first.start_s, first.end_s) == (file, 0.0, 12.5)
+
+
+def test_the_film_of_exactly_that_name_wins(tmp_path: Path) -> None:
+    clip = Clip("tt01-001", "tt01", start_s=1.0, end_s=2.0)
+    touch(tmp_path, "tt01.mkv", "tt01.trailer.mp4")
+    assert videos(link(manifest_of(clip), tmp_path)) == ["tt01.mkv"]
+    touch(tmp_path, "x/tt01.mp4")
+    report = link(manifest_of(clip), tmp_path)
+    assert report.ambiguous == {"tt01-001": ("tt01.mkv", "x/tt01.mp4")}
+
+
+def test_film_times_move_aside_when_a_clip_has_its_own_file(tmp_path: Path) -> None:
+    clip = Clip("tt01-001", "tt01", 1, start_s=10.0, end_s=12.5)
+    own, film = touch(tmp_path / "own", "tt01_scene_1.avi"), touch(tmp_path / "film", "tt01.mkv")
+    linked = link(manifest_of(clip), own).manifest
+    found = linked.clips[0]
+    assert (found.video, found.start_s, found.end_s) == ("tt01_scene_1.avi", None, None)
+    assert (found.extra["film_start_s"], found.extra["film_end_s"]) == ("10.0", "12.5")
+    assert film_span(found) == (10.0, 12.5)
+    # The same clip in a folder that has the whole film only, and back.
+    part = link(linked, film)
+    assert part.by_time == ("tt01-001",)
+    assert (part.manifest.clips[0].start_s, part.manifest.clips[0].end_s) == (10.0, 12.5)
+    assert link(part.manifest, own).manifest == linked
+
+
+def test_times_beside_a_named_file_are_times_within_it(tmp_path: Path) -> None:
+    clips = (
+        named("a", "tape.mp4", start_s=1.0, end_s=2.0),
+        named("b", "tape.mp4", start_s=2.0, end_s=3.0),
+        named("c", "lost.mp4", start_s=2.0, end_s=3.0),
+    )
+    # A file called like clip c is not the part of lost.mp4 that the times tell of.
+    report = link(manifest_of(*clips), touch(tmp_path, "tape.mov", "c.mp4", "tt01.mp4"))
+    assert videos(report) == ["tape.mov", "tape.mov", ""]
+    assert [(clip.start_s, clip.end_s) for clip in report.manifest] == [
+        *((1.0, 2.0), (2.0, 3.0), (2.0, 3.0)),
+    ]
+    assert report.without == ("c",)
+
+
+def test_a_named_clip_whose_film_times_are_known_falls_back_to_the_film(tmp_path: Path) -> None:
+    extra = {"video_name": "tt01_scene_1.avi", "film_start_s": "3.5", "film_end_s": "4.5"}
+    clip = named("tt01-001", "tt01/tt01_scene_1.avi", extra=extra)
+    manifest = manifest_of(clip, columns=("video_name", "film_start_s", "film_end_s"))
+    film = link(manifest, touch(tmp_path / "film", "tt01.mkv"))
+    found = film.manifest.clips[0]
+    assert (found.video, found.start_s, found.end_s) == ("tt01.mkv", 3.5, 4.5)
+    own = link(film.manifest, touch(tmp_path / "own", "tt01_scene_1.mp4"))
+    found = own.manifest.clips[0]
+    assert (found.video, found.start_s, found.end_s) == ("tt01_scene_1.mp4", None, None)
+
+
+def test_linking_again_changes_nothing_and_another_folder_starts_afresh(tmp_path: Path) -> None:
+    clips = (
+        named("tt01-001", "tt01/tt01_scene_1.avi"),
+        named("tt01-002", "", scene=2),
+        Clip("tt02-001", "tt02", 1, start_s=1.0, end_s=2.0),
+        Clip("tt03-001", "tt03", 1, start_s=1.0, end_s=2.0),
+        named("x", "gone.mp4"),
+        named("y", "", scene=None),
+    )
+    folder = touch(
+        tmp_path / "a", "tt01_scene_1.mp4", "tt01_scene_2.mkv", "tt02.mp4", "tt03_scene_1.mp4"
+    )
+    first = link(manifest_of(*clips), folder)
+    assert first.by_name == ("tt01-001", "tt01-002", "tt03-001")
+    assert (first.by_time, first.without) == (("tt02-001",), ("x", "y"))
+    check_manifest(first.manifest)
+    assert link(first.manifest, folder) == first
+    # On disk and back it is the same manifest, and linking it again the same still.
+    write_manifest(first.manifest, tmp_path / "m.toml")
+    stored = read_manifest(tmp_path / "m.toml")
+    assert stored == first.manifest
+    assert link(stored, folder) == first
+    # An empty folder takes the videos away; the first one brings them all back.
+    (tmp_path / "empty").mkdir()
+    nothing = link(first.manifest, tmp_path / "empty")
+    assert len(nothing.without) == 6 and not any(videos(nothing))
+    assert link(nothing.manifest, folder) == first
+
+
+def test_the_report_as_json(tmp_path: Path) -> None:
+    touch(tmp_path, "a/v.mp4", "b/v.mp4", "w.mp4")
+    clips = named("p", "v.mp4"), named("q", "w.avi"), named("r", "")
+    report = link(manifest_of(*clips), tmp_path)
+    assert report.to_json() == {
+        "video_root": str(tmp_path.resolve()),
+        "by_name": ["q"],
+        "by_time": [],
+        "ambiguous": {"p": ["a/v.mp4", "b/v.mp4"]},
+        "without": ["r"],
+    }

@@ -1,0 +1,170 @@
+"""Import, export, import: what was written is what is read, for each adapter and at random."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.data import real_data
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.adapters import (
+    csv_table,
+    liris_accede,
+    mobygaze,
+    moviegraphs,
+    obygaze12,
+)
+from obygaze_features.manifest.adapters.common import Imported
+from obygaze_features.manifest.io import read_manifest, rows_to_csv, write_manifest
+from obygaze_features.manifest.model import (
+    COLUMNS,
+    LEVELS,
+    UNITS,
+    VIEWS,
+    Clip,
+    Header,
+    Manifest,
+    Source,
+)
+
+
+def there_and_back(manifest: Manifest, folder: Path) -> Manifest:
+    path = folder / f"{manifest.name}.toml"
+    write_manifest(manifest, path, force=True)
+    return read_manifest(path)
+
+
+def _obygaze12(folder: Path) -> Imported:
+    path = folder / "o.csv"
+    path.write_text(
+        "idx;util;clip;label;overlap_ratio;concepts;id;movie;srt_name;video_name;graph_number\r\n"
+        ";;;;;;;;;;\r\n"
+        "0;1;tt01scene-001.ss-0001.es-0002;Sure;0.20;['Type of plan', ' Look'];tt01-001;tt01;"
+        's;"a""b;c.avi";-1\r\n',
+        encoding="utf-8",
+    )
+    return obygaze12.read(path)
+
+
+def _mobygaze(folder: Path) -> Imported:
+    path = folder / "m.csv"
+    path.write_text(
+        ";clip_index;annotator;label;concepts;comment;start_frame;end_frame;imdb_key;movie_title;"
+        "framerate\r\n"
+        '0;id_0;annotator1;Sure;[\'Look\'];"[""it\'s\\n \\\\ |"", \'b\']";0;2;tt01;"A; B";'
+        "23.9759\r\n",
+        encoding="utf-8",
+    )
+    return mobygaze.read(path)
+
+
+def _moviegraphs(folder: Path) -> Imported:
+    path = folder / "c.csv"
+    path.write_text("clip_id,movie_id,start,end,fps\na-1,a,0.1,0.7,23.976\n", encoding="utf-8")
+    return moviegraphs.read(path, offsets={"a": 0.2})
+
+
+def _liris_accede(folder: Path) -> Imported:
+    (folder / "ACCEDEviolence.txt").write_text("id\tname\tv\n0\tA0.mp4\t1\n", encoding="utf-8")
+    (folder / "shots-testset-nl.txt").write_text("5\tA1.mp4\n", encoding="utf-8")
+    return liris_accede.read(folder)
+
+
+def _csv_table(folder: Path) -> Imported:
+    path = folder / "t.csv"
+    path.write_text('clip_id,movie_id,note\na,m,"x ""y"",\r\nz"\nb,m, \n', encoding="utf-8")
+    return csv_table.read(path)
+
+
+@pytest.mark.parametrize("read", [_obygaze12, _mobygaze, _moviegraphs, _liris_accede, _csv_table])
+def test_each_adapter(tmp_path: Path, read: Callable[[Path], Imported]) -> None:
+    manifest = read(tmp_path).manifest
+    assert len(manifest) > 0
+    assert there_and_back(manifest, tmp_path / "out") == manifest
+
+
+def test_the_released_files(tmp_path: Path) -> None:
+    path = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
+    clips = obygaze12.read(path, splits=path.parent, strict=True).manifest
+    assert there_and_back(clips, tmp_path) == clips
+    segments = mobygaze.read(real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")).manifest
+    assert there_and_back(segments, tmp_path) == segments
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
+LINE = st.text(st.characters(codec="utf-8"), max_size=12)
+WORD = st.text("abcXYZ019_", min_size=1, max_size=8)
+COLUMN = TEXT.filter(lambda name: name != "" and name not in COLUMNS)
+TIME = st.floats(0, 1e6, allow_nan=False).filter(lambda value: value == value)
+
+
+@st.composite
+def manifests(draw: st.DrawFn) -> Manifest:
+    names = st.text("ab Éß'\"", min_size=1, max_size=6).filter(str.strip)
+    concepts = draw(st.dictionaries(names, TEXT, max_size=4))
+    columns = tuple(draw(st.lists(COLUMN, unique=True, max_size=3)))
+    folds = tuple(f"fold:{name}" for name in draw(st.lists(WORD, unique=True, max_size=2)))
+    columns = tuple(dict.fromkeys((*(c for c in columns if not c.startswith("fold:")), *folds)))
+    ids = draw(st.lists(WORD, unique=True, max_size=5))
+    clips = tuple(draw(a_clip(clip_id, tuple(concepts), columns)) for clip_id in ids)
+    header = Header(
+        dataset=draw(LINE.filter(bool)),
+        concepts=concepts,
+        unit=draw(st.sampled_from(UNITS)),
+        view=draw(st.sampled_from(VIEWS)),
+        licence=draw(LINE),
+        citation=draw(LINE),
+        notes=tuple(draw(st.lists(LINE, max_size=2))),
+        sources=tuple(Source(name, "0" * 64) for name in draw(st.lists(LINE, max_size=2))),
+        video_root=draw(LINE),
+    )
+    return Manifest("m", header, clips, columns)
+
+
+@st.composite
+def a_clip(
+    draw: st.DrawFn, clip_id: str, concepts: tuple[str, ...], columns: tuple[str, ...]
+) -> Clip:
+    span = draw(st.none() | st.lists(TIME, min_size=2, max_size=2, unique=True).map(sorted))
+    chosen = st.lists(st.sampled_from(concepts), unique=True) if concepts else st.just([])
+    cells = {
+        column: draw(st.integers(0, 99).map(str) | st.just("")) if ":" in column else draw(TEXT)
+        for column in columns
+    }
+    return Clip(
+        clip_id,
+        draw(WORD),
+        draw(st.none() | st.integers(0, 10**9 - 1)),
+        draw(st.lists(WORD, max_size=3).map("/".join)),
+        *(span or (None, None)),
+        draw(st.sampled_from((*LEVELS, ""))),
+        tuple(draw(chosen)),
+        cells,
+    )
+
+
+@given(manifests())
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_random_manifests(tmp_path: Path, manifest: Manifest) -> None:
+    read = there_and_back(manifest, tmp_path)
+    assert read == manifest
+    assert rows_to_csv(read) == rows_to_csv(manifest)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"), [("x", "\0"), ("x", "\udcff"), ("\0", "x"), ("level", "S")]
+)
+def test_what_could_not_be_read_back_is_never_written(
+    tmp_path: Path, column: str, cell: str
+) -> None:
+    clip = Clip("a", "m", extra={column: cell})
+    path = tmp_path / "m.toml"
+    with pytest.raises(FixInput):
+        write_manifest(Manifest("m", Header("d", {}), (clip,), (column,)), path)
+    assert list(tmp_path.iterdir()) == []
