@@ -1,0 +1,221 @@
+"""Low-level statistics of each frame, without weights and without torch: a baseline of its own.
+
+The 64 numbers of a frame, in this order (all from a 64 x 64 reduction, values 0..1):
+
+| columns | what |
+|---|---|
+| 0-2, 3-5 | mean, then deviation, of red, green, blue |
+| 6-13 | share of pixels in eight steps of brightness |
+| 14, 15 | mean and deviation of saturation |
+| 16-23 | share of eight hues (from red), weighted by saturation |
+| 24, 25 | colourfulness; warmth (red less blue) |
+| 26-34 | mean brightness of a 3 x 3 grid, row by row |
+| 35 | entropy of brightness, 1 for even |
+| 36-43 | share of eight edge directions over half a turn, weighted by strength |
+| 44, 45 | mean strength of edges; share of strong ones |
+| 46, 47 | difference of left and right halves; centre less border |
+| 48-51 | change since the frame before: mean size, deviation, share of pixels, signed mean |
+| 52-60 | mean size of change of a 3 x 3 grid, row by row |
+| 61 | difference of the brightness shares (a cut is near 1) |
+| 62, 63 | centre of change across and down, 0.5 where nothing moves |
+
+The first frame has nothing before it: no change, centre in the middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.backbones.base import card_recipe, check_pixels
+from obygaze_features.backbones.cards import Card
+from obygaze_features.backbones.geometry import Geometry, Level, levels_of
+from obygaze_features.core.errors import FixInput
+
+Array = npt.NDArray[np.float64]
+
+N_COLUMNS = 64
+SIDE = 64
+# A frame is looked at on at most this many rows and columns: four for each of the reduction.
+_LOOKS = 4
+_CHANGED = 0.1
+_STRONG = 0.15
+_VERSION = 1
+
+
+class Descriptors:
+    """The backbone that needs nothing: colour, edges and motion in NumPy."""
+
+    takes_mask = False
+
+    def __init__(self, card: Card) -> None:
+        self.card = card
+        self.geometry: Geometry = card.geometry
+
+    @property
+    def levels(self) -> dict[str, Level]:
+        """One vector a frame; their mean and deviation; their maximum."""
+        return levels_of(self.card.sources, self.geometry)
+
+    @property
+    def flops(self) -> int:
+        """About two hundred operations for each pixel of the reduction."""
+        return self.geometry.frames * SIDE * SIDE * 200
+
+    @property
+    def activation_bytes(self) -> int:
+        """Memory for one clip while it is computed."""
+        return self.geometry.frames * SIDE * SIDE * 8 * 12
+
+    def preprocess(self, frames: Any) -> npt.NDArray[np.float32]:
+        """Frames [t, H, W, 3] uint8 as pixels [t, 3, 64, 64] from 0 to 1."""
+        frames = np.asarray(frames)
+        if frames.dtype != np.uint8 or frames.ndim != 4 or frames.shape[-1] != 3 or not frames.size:
+            raise FixInput(
+                f"frames must be uint8 [T, H, W, 3], not {frames.dtype} {list(frames.shape)}"
+            )
+        looks = np.arange(SIDE * _LOOKS) + 0.5
+        rows = (looks * frames.shape[1] / (SIDE * _LOOKS)).astype(np.int64)
+        columns = (looks * frames.shape[2] / (SIDE * _LOOKS)).astype(np.int64)
+        seen = frames[:, rows][:, :, columns]
+        cells = seen.reshape(len(frames), SIDE, _LOOKS, SIDE, _LOOKS, 3)
+        sums = cells.sum(axis=(2, 4), dtype=np.uint32)
+        means = sums.astype(np.float32) / np.float32(255 * _LOOKS * _LOOKS)
+        return np.ascontiguousarray(means.transpose(0, 3, 1, 2))
+
+    def forward(
+        self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
+    ) -> dict[str, npt.NDArray[np.float32]]:
+        """Pixels [B, T, 3, S, S] from 0 to 1 as levels."""
+        check_pixels(pixels, self.geometry, self.card.label)
+        if mask is not None:
+            raise FixInput(f"{self.card.label} knows no mask: every clip needs all its frames")
+        clips = np.asarray(pixels, dtype=np.float64)
+        if clips.shape[-1] < 8:
+            raise FixInput(f"{self.card.label} needs pixels of at least 8 x 8")
+        frames = np.stack([describe(clip) for clip in clips])
+        mean_sd = np.concatenate([frames.mean(axis=1), frames.std(axis=1)], axis=1)
+        taps = {
+            "descriptors": frames,
+            "descriptors-mean-sd": mean_sd,
+            "descriptors-max": frames.max(axis=1),
+        }
+        wanted = {n: lv for n, lv in self.levels.items() if only is None or n in only}
+        return {name: taps[level.source].astype(np.float32) for name, level in wanted.items()}
+
+    def recipe(self) -> dict[str, Any]:
+        """What decides the numbers."""
+        return {
+            **card_recipe(self.card, self.geometry, self.levels),
+            "weights": {},
+            "preprocessing": {"side": SIDE, "looks": _LOOKS, "version": _VERSION},
+            "compute": {"dtype": "float64"},
+        }
+
+
+def describe(clip: Array) -> Array:
+    """The vectors [T, 64] of one clip [T, 3, S, S]."""
+    luma = 0.299 * clip[:, 0] + 0.587 * clip[:, 1] + 0.114 * clip[:, 2]
+    shares = _shares(luma, np.ones_like(luma), 8)
+    columns = [_colour(clip, shares), _layout(luma, shares), _edges(luma), _balance(luma)]
+    return np.concatenate([*columns, _motion(luma, shares)], axis=1)
+
+
+def _shares(values: Array, weights: Array, n: int) -> Array:
+    """The weighted shares [T, n] of values 0..1 in n equal steps; zeros where nothing weighs."""
+    steps = np.clip((values * n).astype(np.int64), 0, n - 1)
+    n_frames = len(values)
+    places = (steps + n * np.arange(n_frames)[:, None, None]).ravel()
+    sums = np.bincount(places, weights=weights.ravel(), minlength=n * n_frames)
+    sums = sums.reshape(n_frames, n)
+    total = sums.sum(axis=1, keepdims=True)
+    return np.asarray(np.divide(sums, total, out=np.zeros_like(sums), where=total > 1e-9))
+
+
+def _colour(clip: Array, shares: Array) -> Array:
+    red, green, blue = clip[:, 0], clip[:, 1], clip[:, 2]
+    top, spread = clip.max(axis=1), clip.max(axis=1) - clip.min(axis=1)
+    saturation = np.divide(spread, top, out=np.zeros_like(top), where=top > 1e-9)
+    safe = np.where(spread > 1e-9, spread, 1.0)
+    hue = np.where(
+        top == red,
+        (green - blue) / safe % 6,
+        np.where(top == green, (blue - red) / safe + 2, (red - green) / safe + 4),
+    )
+    # Half a step on, so that red is one bin and not the edge between two.
+    hues = _shares((hue / 6 + 1 / 16) % 1.0, saturation * (spread > 1e-9), 8)
+    opponents = np.stack([red - green, (red + green) / 2 - blue], axis=1)
+    deviation, mean = opponents.std(axis=(2, 3)), opponents.mean(axis=(2, 3))
+    colourfulness = np.hypot(*deviation.T) + 0.3 * np.hypot(*mean.T)
+    return np.concatenate(
+        [
+            clip.mean(axis=(2, 3)),
+            clip.std(axis=(2, 3)),
+            shares,
+            np.stack([saturation.mean(axis=(1, 2)), saturation.std(axis=(1, 2))], axis=1),
+            hues,
+            np.stack([colourfulness, (red - blue).mean(axis=(1, 2))], axis=1),
+        ],
+        axis=1,
+    )
+
+
+def _grid(values: Array) -> Array:
+    """The means [T, 9] of a 3 x 3 grid."""
+    parts = [part for band in np.array_split(values, 3, axis=1) for part in _thirds(band)]
+    return np.stack([part.mean(axis=(1, 2)) for part in parts], axis=1)
+
+
+def _thirds(band: Array) -> list[Array]:
+    return np.array_split(band, 3, axis=2)
+
+
+def _layout(luma: Array, shares: Array) -> Array:
+    logs = np.log(np.where(shares > 0, shares, 1.0))
+    entropy = -(shares * logs).sum(axis=1, keepdims=True) / np.log(shares.shape[1])
+    return np.concatenate([_grid(luma), entropy], axis=1)
+
+
+def _edges(luma: Array) -> Array:
+    across, down = luma[:, 1:-1, 2:] - luma[:, 1:-1, :-2], luma[:, 2:, 1:-1] - luma[:, :-2, 1:-1]
+    strength = np.hypot(across, down)
+    # Half a step on again: upright and level edges are in the middle of a bin.
+    turn = (np.arctan2(down, across) / np.pi + 1 / 16) % 1.0
+    strong = (strength > _STRONG).mean(axis=(1, 2))
+    tail = np.stack([strength.mean(axis=(1, 2)), strong], axis=1)
+    return np.concatenate([_shares(turn, strength, 8), tail], axis=1)
+
+
+def _balance(luma: Array) -> Array:
+    half = luma.shape[2] // 2
+    left, right = luma[:, :, :half].mean(axis=(1, 2)), luma[:, :, -half:].mean(axis=(1, 2))
+    edge = luma.shape[1] // 4
+    centre = luma[:, edge:-edge, edge:-edge]
+    border = luma.sum(axis=(1, 2)) - centre.sum(axis=(1, 2))
+    n_border = luma[0].size - centre[0].size
+    return np.stack([left - right, centre.mean(axis=(1, 2)) - border / n_border], axis=1)
+
+
+def _motion(luma: Array, shares: Array) -> Array:
+    change = np.diff(luma, axis=0, prepend=luma[:1])
+    size = np.abs(change)
+    cut = np.abs(np.diff(shares, axis=0, prepend=shares[:1])).sum(axis=1) / 2
+    total = size.sum(axis=(1, 2))
+    where = [_centre(size.sum(axis=axis), total) for axis in (1, 2)]
+    head = [
+        size.mean(axis=(1, 2)),
+        size.std(axis=(1, 2)),
+        (size > _CHANGED).mean(axis=(1, 2)),
+        change.mean(axis=(1, 2)),
+    ]
+    tail = np.stack([cut, *where], axis=1)
+    return np.concatenate([np.stack(head, axis=1), _grid(size), tail], axis=1)
+
+
+def _centre(profile: Array, total: Array) -> Array:
+    at = (np.arange(profile.shape[1]) + 0.5) / profile.shape[1]
+    middle = np.full_like(total, 0.5)
+    return np.asarray(np.divide(profile @ at, total, out=middle, where=total > 1e-9))

@@ -1,0 +1,159 @@
+"""Checkpoints of the transformers library: loaded strictly, whatever form they lie in."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from obygaze_features.backbones.base import Placement, TorchBackbone
+from obygaze_features.backbones.cards import Card
+from obygaze_features.backbones.families import FAMILIES, Family
+from obygaze_features.backbones.geometry import Geometry
+from obygaze_features.backbones.hub import WeightFiles
+from obygaze_features.backbones.pixels import Pixels
+from obygaze_features.backbones.weights import hash_weights, read_tensors, refuse
+from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.extras import need
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+class TransformerBackbone(TorchBackbone):
+    """A model of the transformers library, asked for its tensors by its family."""
+
+    def taps(self, pixels: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        """What the family makes of the model's own outputs."""
+        return FAMILIES[self.card.family].taps(self.module, pixels, self.geometry)
+
+
+def load_transformer(
+    card: Card, files: WeightFiles, placement: Placement, own: bool
+) -> TransformerBackbone:
+    """A card's model with every weight it needs, or an error; with `own` as the card says."""
+    family = FAMILIES[card.family]
+    _check_family(card, family, files)
+    hashes = hash_weights(files, read_tensors(files.files))
+    attention = placement.attention if family.sdpa else "eager"
+    placement = Placement(placement.device, placement.dtype, attention, placement.tf32)
+    model, info = _from_pretrained(family, files, placement)
+    _check_loaded(family, info, files)
+    geometry = family.geometry(model.config, card)
+    if own and geometry.differences(card.geometry):
+        raise FixInput(
+            f"the checkpoint is not what the card {card.name} says",
+            where=files.origin,
+            hint="correct the card, or name the weights: --weights",
+            details=geometry.differences(card.geometry),
+        )
+    _check_geometry(geometry, files)
+    edge = files.shortest_edge
+    pixels = Pixels.of(card.input, geometry.size, edge)
+    kept = family.keep(model)
+    return TransformerBackbone(card, geometry, kept, hashes, placement, pixels, edge)
+
+
+def _check_family(card: Card, family: Family, files: WeightFiles) -> None:
+    config = files.small_file("config.json")
+    if config is None:
+        raise NotFound(
+            "there is no config.json beside the weights",
+            where=str(files.folder),
+            hint="a folder as the hub has it: config.json and the weights",
+        )
+    kind = config.get("model_type")
+    if kind not in family.model_types:
+        expected = " or ".join(family.model_types)
+        raise FixInput(
+            f"a checkpoint of another family: {kind!r}, where {card.name} needs {expected}",
+            where=str(files.folder / "config.json"),
+            hint="another card: obygaze backbones ls",
+        )
+
+
+@contextmanager
+def _staged(files: WeightFiles) -> Iterator[Path]:
+    """A folder with the chosen files alone, under the names the library looks for."""
+    with tempfile.TemporaryDirectory(prefix="obygaze-") as name:
+        folder = Path(name)
+        (folder / "config.json").symlink_to((files.folder / "config.json").resolve())
+        if len(files.files) == 1:
+            safe = files.files[0].suffix == ".safetensors"
+            known = "model.safetensors" if safe else "pytorch_model.bin"
+            (folder / known).symlink_to(files.files[0].resolve())
+        else:
+            for path in (*files.files, *files.folder.glob("*.index.json")):
+                (folder / path.name).symlink_to(path.resolve())
+        yield folder
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """The library tells on its own what we turn into errors; once is enough."""
+    logging = need("transformers.utils.logging", "extract", "running this backbone")
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _from_pretrained(
+    family: Family, files: WeightFiles, placement: Placement
+) -> tuple[torch.nn.Module, dict[str, Any]]:
+    import torch
+
+    kind = getattr(need(family.module, "extract", "running this backbone"), family.model)
+    with _staged(files) as folder, _silenced():
+        try:
+            model, info = kind.from_pretrained(
+                folder,
+                dtype=getattr(torch, placement.dtype),
+                attn_implementation=placement.attention,
+                output_loading_info=True,
+                local_files_only=True,
+                use_safetensors=files.files[0].suffix == ".safetensors",
+                **family.options,
+            )
+        except Exception as error:
+            # Whatever the library refuses is something about the files.
+            told = (str(error).splitlines() or [type(error).__name__])[0]
+            raise FixInput(
+                f"{family.model} cannot take this checkpoint: {told[:160]}",
+                where=files.origin,
+                hint="fetch the checkpoint again, or another card: obygaze backbones ls",
+            ) from error
+    return model, info
+
+
+def _check_loaded(family: Family, info: dict[str, Any], files: WeightFiles) -> None:
+    """A missing tensor is random numbers, an unknown one another model: both are fatal."""
+    again = "fetch the checkpoint again, or another card: obygaze backbones ls"
+    missing = sorted(map(str, info["missing_keys"]))
+    if missing:
+        raise refuse(f"{len(missing)} tensors are missing", missing, files.origin, again)
+    wrong = sorted(map(str, info["mismatched_keys"])) + list(map(str, info["error_msgs"]))
+    if wrong:
+        raise refuse("tensors of the wrong shape", wrong, files.origin, again)
+    ignored = re.compile(family.ignored)
+    extra = sorted(key for key in info["unexpected_keys"] if not ignored.search(key))
+    if extra:
+        raise refuse(f"{len(extra)} tensors that nothing here uses", extra, files.origin, again)
+
+
+def _check_geometry(g: Geometry, files: WeightFiles) -> None:
+    if g.depth is None or g.size % g.depth.patch or g.frames % g.depth.tubelet:
+        raise FixInput(
+            f"{g.frames} frames of {g.size} x {g.size} cannot be cut into this model's patches",
+            where=files.origin,
+            hint="frames and size of the card",
+        )

@@ -1,0 +1,318 @@
+"""Cards: every one that is shipped loads, and a wrong one is told all that is wrong with it."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze, run_obygaze
+
+from obygaze_features.backbones import registry
+from obygaze_features.backbones.cards import card_from, read_toml
+from obygaze_features.backbones.families import FAMILIES
+from obygaze_features.backbones.geometry import (
+    SOURCES,
+    Depth,
+    activation_bytes_of,
+    flops_of,
+)
+from obygaze_features.backbones.registry import SHIPPED, find_card, find_cards
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.workspace import Workspace
+
+NAMES = sorted(path.stem for path in SHIPPED.glob("*.toml"))
+B16 = Depth(layers=12, hidden=3072, heads=12, patch=16)
+B32, B14 = replace(B16, patch=32), replace(B16, patch=14)
+L14 = Depth(layers=24, hidden=4096, heads=16, patch=14)
+
+# name: T, size, tokens of a clip with prefix, width, clip, frames, published GFLOP, depth
+PUBLISHED = {
+    "xclip-b16-k600-zs": (32, 224, 32 * 197, 768, 512, (32, 512), 1129, B16),
+    "xclip-b32-k400": (8, 224, 8 * 50, 768, 512, (8, 512), 72, B32),
+    "xclip-b16-k400": (8, 224, 8 * 197, 768, 512, (8, 512), 282, B16),
+    "xclip-l14-k400": (8, 224, 8 * 257, 1024, 768, (8, 768), 1300, L14),
+    "xclip-lsmdc-b32": (12, 224, 12 * 50, 768, 512, (12, 512), 106, B32),
+    "xclip-lsmdc-b16": (12, 224, 12 * 197, 768, 512, (12, 512), 422, B16),
+    "vivit-b16x2-k400": (32, 224, 1 + 16 * 196, 768, 768, (16, 768), 903, replace(B16, tubelet=2)),
+    "clip-b16": (16, 224, 16 * 197, 768, 512, (16, 512), 562, B16),
+    "clip-l14": (16, 224, 16 * 257, 1024, 768, (16, 768), 2592, L14),
+    "siglip2-b16": (16, 224, 16 * 196, 768, 768, (16, 768), None, B16),
+    "dinov2-b": (16, 224, 16 * 257, 768, 768, (16, 768), 741, B14),
+    "dinov3-b16": (16, 224, 16 * 201, 768, 768, (16, 768), None, B16),
+    "videomae-b": (16, 224, 8 * 196, 768, 768, (8, 768), 361, replace(B16, tubelet=2)),
+    "timesformer-b-k400": (8, 224, 1 + 8 * 196, 768, 768, (8, 768), None, B16),
+    "vjepa2-l": (16, 256, 8 * 256, 1024, 1024, (8, 1024), 1656, replace(L14, patch=16, tubelet=2)),
+}
+
+
+def test_the_table_and_the_folder_are_the_same() -> None:
+    assert set(NAMES) == {*PUBLISHED, "descriptors"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_shipped_card_loads(name: str) -> None:
+    card = find_card(name)
+    assert card.name == name
+    assert card.title
+    assert card.licence
+    assert card.citation
+    assert len(card.sha256) == 64
+    assert "default" in card.presets
+    assert set(card.sources.values()) <= set(SOURCES[card.family])
+    assert card.checkpoint or card.family in ("lsmdc", "descriptors")
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED))
+def test_cards_are_what_is_published(name: str) -> None:
+    frames, size, tokens, width, clip, vectors, gflop, depth = PUBLISHED[name]
+    card = find_card(name)
+    g = card.geometry.with_depth(depth)
+    per_sequence = g.prefix * (g.frames if g.unit == "frame" else 1)
+    assert (g.frames, g.size) == (frames, size)
+    assert g.steps * g.patches + per_sequence == tokens
+    assert g.grid[1] == size // depth.patch
+    shapes = {level: found.shape for level, found in card.levels.items()}
+    assert shapes["clip"] == (clip,)
+    assert shapes["frames"] == vectors
+    assert shapes["pooled"] == (width,)
+    assert shapes["tokens"][-1] == width
+    computed = flops_of(card.family, g) / 1e9
+    assert computed == pytest.approx(card.gflop, rel=0.01)
+    assert card.gflop == (gflop if gflop else pytest.approx(computed, rel=0.01))
+
+
+def test_storage_is_what_was_measured() -> None:
+    # Megabytes of tokens and kilobytes of frames for a clip in half precision.
+    for name, tokens_mb, frames_kb in (
+        ("xclip-b16-k600-zs", 9.7, 33),
+        ("vivit-b16x2-k400", 4.8, 25),
+        ("xclip-lsmdc-b32", 0.9, 12),
+    ):
+        levels = find_card(name).levels
+        assert levels["tokens"].n_bytes / 1e6 == pytest.approx(tokens_mb, rel=0.03)
+        assert levels["frames"].n_bytes / 1e3 == pytest.approx(frames_kb, rel=0.05)
+        assert levels["clip"].dtype == levels["pooled"].dtype == "float32"
+    assert find_card("xclip-lsmdc-b32").levels["frames_768"].shape == (12, 768)
+
+
+@pytest.mark.parametrize(
+    ("name", "measured_mb"),
+    [("xclip-b16-k600-zs", 165), ("vivit-b16x2-k400", 125), ("xclip-lsmdc-b32", 18)],
+)
+def test_activations_are_near_what_was_measured(name: str, measured_mb: float) -> None:
+    card, depth = find_card(name), PUBLISHED[name][-1]
+    g = card.geometry.with_depth(depth)
+    told = activation_bytes_of(card.family, g, itemsize=2, attention="sdpa") / 1e6
+    assert told == pytest.approx(measured_mb, rel=0.2)
+    assert activation_bytes_of(card.family, g, 2, "eager") > told * 1e6
+
+
+def test_one_dimension_name_means_one_length() -> None:
+    for card in find_cards().cards:
+        lengths: dict[str, int] = {}
+        for level in card.levels.values():
+            for dim, length in zip(level.dims, level.shape, strict=True):
+                assert lengths.setdefault(dim, length) == length, (card.name, dim)
+
+
+def test_presets_of_the_paper() -> None:
+    for name in NAMES:
+        card = find_card(name)
+        expected = card.family in ("xclip", "vivit", "lsmdc")
+        assert ("paper-2024" in card.presets) is expected
+    zero_shot = find_card("xclip-b16-k600-zs@paper-2024").input
+    assert (zero_shot.squash_first, zero_shot.attention) == (224, "eager")
+    # ImageNet's mean, not CLIP's, and taken over from the card it is like.
+    assert zero_shot.mean == (0.485, 0.456, 0.406)
+    assert find_card("vivit-b16x2-k400@hub").input.rescale == "1/127.5-1"
+    assert find_card("vivit-b16x2-k400").input.rescale == "1/255"
+    lsmdc = find_card("xclip-lsmdc-b16").input
+    assert (lsmdc.filter, lsmdc.crop_offset, lsmdc.sampling) == ("bicubic", "round", "fps")
+
+
+def test_every_family_names_a_class_that_exists() -> None:
+    pytest.importorskip("transformers", reason="backbones need the extract extra")
+    for family in FAMILIES.values():
+        assert hasattr(importlib.import_module(family.module), family.model)
+    assert set(FAMILIES) | {"lsmdc", "descriptors"} == set(SOURCES)
+
+
+TEN_LINES = """
+schema = "obygaze-backbone/1"
+like = "clip-b16"
+name = "clip-b32"
+title = "CLIP ViT-B/32, OpenAI"
+checkpoint = "openai/clip-vit-base-patch32"
+gflop = 141
+[tokens]
+grid = [16, 7, 7]
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Workspace:
+    (tmp_path / "backbones").mkdir()
+    (tmp_path / "backbones" / "clip-b32.toml").write_text(TEN_LINES)
+    return Workspace(tmp_path)
+
+
+def test_a_new_checkpoint_is_ten_lines(own: Workspace) -> None:
+    card = find_card("clip-b32", own)
+    assert card.levels["tokens"].shape == (16, 50, 768)
+    assert card.levels["clip"].shape == (512,)
+    assert card.input == find_card("clip-b16").input
+    assert card.revision == "main"
+    assert find_card(str(own.root / "backbones" / "clip-b32.toml")) == card
+    assert [c.name for c in find_cards("clip-*", own).cards] == ["clip-b16", "clip-b32", "clip-l14"]
+    with pytest.raises(NotFound):
+        find_card("clip-b32")
+
+
+def test_cards_of_installed_packages(own: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = own.root / "backbones"
+    monkeypatch.setattr(
+        EntryPoint, "load", lambda self: (lambda: folder) if self.name == "call" else str(folder)
+    )
+    for name in ("call", "value"):
+        point = EntryPoint(name, "somewhere:cards", registry.ENTRY_POINTS)
+        monkeypatch.setattr(registry, "entry_points", lambda group, point=point: (point,))
+        assert find_card("clip-b32").checkpoint == "openai/clip-vit-base-patch32"
+    monkeypatch.setattr(EntryPoint, "load", lambda self: 3)
+    with pytest.raises(FixInput, match="must name a file or a folder"):
+        find_cards()
+
+
+def test_near_misses_are_suggested() -> None:
+    with pytest.raises(NotFound) as caught:
+        find_card("xclip-b16-k40")
+    assert "xclip-b16-k400" in str(caught.value.hint)
+    with pytest.raises(NotFound) as caught:
+        find_card("zzzzzz")
+    assert caught.value.hint == "obygaze backbones ls"
+    with pytest.raises(FixUsage, match="no preset 'papr'") as usage:
+        find_card("vivit-b16x2-k400@papr")
+    assert usage.value.hint == "one of default, hub, paper-2024"
+
+
+def test_everything_wrong_is_told_at_once() -> None:
+    text = """
+schema = "obygaze-backbone/2"
+name = 3
+family = "clap"
+title = "x"
+licence = "x"
+frames = -1
+size = 224
+colour = "bgr"
+[tokens]
+unit = "film"
+grid = [1, 2]
+heads = 3
+[levels]
+clip = "frame-mean"
+[preset.default]
+mean = [0.5, 0.5]
+std = [0.5, 0.0, 0.5]
+filter = "lanczos"
+[preset.other]
+antialias = false
+"""
+    with pytest.raises(FixInput) as caught:
+        card_from(read_toml(text, "own.toml"), "own.toml")
+    told = "\n".join(caught.value.details)
+    for part in (
+        "unknown key 'colour'",
+        "schema must be",
+        "name must be str",
+        "frames is out of range",
+        "unknown key tokens.heads",
+        "tokens.unit must be one of frame, clip",
+        "tokens.grid must be three counts",
+        "family must be one of",
+        "preset.default.mean must be three numbers",
+        "preset.default.std must be positive",
+        "preset.default.filter must be one of bilinear, bicubic",
+        "unknown key preset.other.antialias",
+    ):
+        assert part in told, part
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("name = ", "not valid TOML"),
+        ('schema = "obygaze-backbone/1"\nlike = "nothing"', "no known card"),
+        (TEN_LINES.replace('name = "clip-b32"', 'name = "other"'), "is called 'other'"),
+        (TEN_LINES.replace("[tokens]", '[levels]\nclip = "cls"\n[tokens]'), "cannot be used"),
+        (TEN_LINES.replace('like = "clip-b16"', 'like = "bad"'), "in a circle"),
+    ],
+)
+def test_broken_cards_are_told_and_do_not_hide_the_others(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    (tmp_path / "backbones").mkdir()
+    path = tmp_path / "backbones" / "bad.toml"
+    path.write_text(text if "is called" in told else text.replace('"clip-b32"', '"bad"'))
+    workspace = Workspace(tmp_path)
+    with pytest.raises(FixInput, match=told):
+        find_card("bad", workspace)
+    found = find_cards("*", workspace)
+    assert len(found.cards) == len(NAMES)
+    assert len(found.problems) == 1
+    result = call_obygaze("-C", tmp_path, "backbones", "ls").ok()
+    assert "Warning" in result.stderr
+    assert "xclip-b16-k600-zs" in result.stdout
+
+
+def test_a_name_in_two_places_is_no_silent_choice(tmp_path: Path) -> None:
+    (tmp_path / "backbones").mkdir()
+    shipped = (SHIPPED / "clip-b16.toml").read_text()
+    (tmp_path / "backbones" / "clip-b16.toml").write_text(shipped)
+    with pytest.raises(FixInput, match="two cards"):
+        find_card("clip-b16", Workspace(tmp_path))
+
+
+def test_the_hash_is_of_what_the_card_says(own: Workspace) -> None:
+    before = find_card("clip-b32", own)
+    path = own.root / "backbones" / "clip-b32.toml"
+    path.write_text("# a remark\n" + TEN_LINES)
+    assert find_card("clip-b32", own).sha256 == before.sha256
+    path.write_text(TEN_LINES + '[preset.default]\ncrop_offset = "round"\n')
+    assert find_card("clip-b32", own).sha256 != before.sha256
+    assert before.with_preset("default").sha256 == before.sha256
+
+
+def test_ls_and_show(own: Workspace) -> None:
+    rows = call_obygaze("-C", own.root, "backbones", "ls", "xclip-*", "--json").ok().json()
+    assert [row["name"] for row in rows] == [name for name in NAMES if name.startswith("xclip-")]
+    assert rows[0]["levels"]["clip"] == {
+        "dims": ["feature_512"],
+        "shape": [512],
+        "dtype": "float32",
+    }
+    text = call_obygaze("backbones", "ls").ok().stdout
+    for name in NAMES:
+        assert name in text
+    shown = call_obygaze("backbones", "show", "vivit-b16x2-k400@hub").ok().stdout
+    assert "* preset hub" in shown
+    assert "16 x 196 x 768" in shown
+    assert "Arnab" in shown
+    assert call_obygaze("backbones", "show", "vivit-b16x2-k400", "--json").ok().json()["presets"]
+    assert call_obygaze("backbones", "ls", "zzz*").code == 1
+
+
+def test_listing_imports_no_torch() -> None:
+    script = (
+        "import sys, cli; code = cli.run(['backbones', 'ls']) or cli.run(['backbones', 'show',"
+        " 'descriptors']); heavy = {'torch', 'transformers', 'huggingface_hub'} & set(sys.modules);"
+        " sys.exit(code or (3 if heavy else 0))"
+    )
+    import subprocess
+    import sys
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert run_obygaze("backbones", "--help").ok().stdout.count("\n") < 20

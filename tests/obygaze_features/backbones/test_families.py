@@ -1,0 +1,319 @@
+"""Every family against the transformers classes themselves, from checkpoints on disk."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="backbones need the extract extra")
+pytest.importorskip("transformers", reason="backbones need the extract extra")
+
+from support.checkpoints import FORMS, TINY, save_tiny  # noqa: E402
+
+from obygaze_features.backbones.base import TorchBackbone  # noqa: E402
+from obygaze_features.backbones.cards import Card  # noqa: E402
+from obygaze_features.backbones.load import load_backbone  # noqa: E402
+from obygaze_features.backbones.registry import find_card  # noqa: E402
+from obygaze_features.core.errors import FixInput  # noqa: E402
+
+torch.set_num_threads(1)
+
+CARD_OF = {
+    "xclip": "xclip-b32-k400",
+    "clip": "clip-b16",
+    "siglip": "siglip2-b16",
+    "dinov2": "dinov2-b",
+    "dinov3": "dinov3-b16",
+    "vivit": "vivit-b16x2-k400",
+    "videomae": "videomae-b",
+    "timesformer": "timesformer-b-k400",
+    "vjepa2": "vjepa2-l",
+}
+FAMILIES = sorted(CARD_OF)
+
+
+def card_of(family: str) -> Card:
+    """The shipped card, with the tiny model's own number and size of frames."""
+    card = find_card(CARD_OF[family])
+    g = replace(card.geometry, frames=TINY[family].frames, size=TINY[family].size)
+    presets = {
+        name: replace(p, edge=0, edge_from_checkpoint=False) for name, p in card.presets.items()
+    }
+    return replace(card, geometry=g, presets=presets)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    root = tmp_path_factory.mktemp("tiny")
+
+    @cache
+    def folder(family: str, form: str) -> Path:
+        return save_tiny(family, root / family / form, form)
+
+    return folder
+
+
+@pytest.fixture(scope="module")
+def backbones(folders: Any) -> Any:
+    @cache
+    def load(family: str, form: str = "safetensors", attention: str = "eager") -> TorchBackbone:
+        loaded = load_backbone(
+            card_of(family), folders(family, form), attn_implementation=attention
+        )
+        assert isinstance(loaded, TorchBackbone)
+        return loaded
+
+    return load
+
+
+def clips(family: str, n: int, seed: int = 0) -> Any:
+    tiny = TINY[family]
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, tiny.frames, 3, tiny.size, tiny.size, generator=generator)
+
+
+def reference(family: str, folder: Path, x: Any) -> dict[str, Any]:
+    """The levels by the library's own classes, as its documentation uses them."""
+
+    def own(module: str, name: str, **options: Any) -> Any:
+        found = getattr(
+            importlib.import_module(f"transformers.models.{module}.modeling_{module}"), name
+        )
+        return found.from_pretrained(folder, attn_implementation="eager", **options).eval()
+
+    with torch.no_grad():
+        return _REFERENCES[family](own, x)
+
+
+def _xclip(own: Any, x: Any) -> dict[str, Any]:
+    model = own("x_clip", "XCLIPModel")
+    seen: dict[str, Any] = {}
+    model.mit.register_forward_hook(lambda m, args, out: seen.update(before=args[0], after=out[0]))
+    out = model.get_video_features(pixel_values=x)
+    tokens = out.last_hidden_state.reshape(*x.shape[:2], -1, 32)
+    return {
+        "clip": out.pooler_output,
+        "frames": seen["before"],
+        "frames_mit": seen["after"],
+        "tokens": tokens,
+        "pooled": tokens.reshape(len(x), -1, 32).max(dim=1).values,
+    }
+
+
+def _of_frames(vectors: Any, tokens: Any) -> dict[str, Any]:
+    return {
+        "clip": vectors.mean(dim=1),
+        "frames": vectors,
+        "tokens": tokens,
+        "pooled": tokens.flatten(1, 2).max(dim=1).values,
+    }
+
+
+def _clip(own: Any, x: Any) -> dict[str, Any]:
+    whole = own("clip", "CLIPModel")
+    flat = x.flatten(0, 1)
+    # The projected vector from the full model's own parts, not from the class the adapter uses.
+    seen = whole.vision_model(pixel_values=flat)
+    vectors = whole.visual_projection(seen.pooler_output)
+    return _of_frames(
+        vectors.reshape(*x.shape[:2], -1), seen.last_hidden_state.reshape(*x.shape[:2], -1, 32)
+    )
+
+
+def _siglip(own: Any, x: Any) -> dict[str, Any]:
+    seen = own("siglip", "SiglipModel").vision_model(pixel_values=x.flatten(0, 1))
+    shape = x.shape[:2]
+    return _of_frames(
+        seen.pooler_output.reshape(*shape, -1), seen.last_hidden_state.reshape(*shape, -1, 32)
+    )
+
+
+def _dino(module: str, name: str) -> Any:
+    def run(own: Any, x: Any) -> dict[str, Any]:
+        seen = own(module, name)(pixel_values=x.flatten(0, 1))
+        shape = x.shape[:2]
+        return _of_frames(
+            seen.pooler_output.reshape(*shape, -1), seen.last_hidden_state.reshape(*shape, -1, 32)
+        )
+
+    return run
+
+
+def _vivit(own: Any, x: Any) -> dict[str, Any]:
+    sequence = own("vivit", "VivitModel", add_pooling_layer=False)(x).last_hidden_state
+    tokens = sequence[:, 1:].reshape(len(x), 3, 4, 32)
+    return {
+        "clip": sequence[:, 0],
+        "frames": tokens.mean(dim=2),
+        "tokens": tokens,
+        "pooled": sequence.max(dim=1).values,
+    }
+
+
+def _thw(sequence: Any, steps: int) -> dict[str, Any]:
+    tokens = sequence.reshape(len(sequence), steps, 4, 32)
+    return {
+        "clip": sequence.mean(dim=1),
+        "frames": tokens.mean(dim=2),
+        "tokens": tokens,
+        "pooled": sequence.max(dim=1).values,
+    }
+
+
+def _videomae(own: Any, x: Any) -> dict[str, Any]:
+    return _thw(own("videomae", "VideoMAEModel")(x).last_hidden_state, 3)
+
+
+def _vjepa2(own: Any, x: Any) -> dict[str, Any]:
+    return _thw(own("vjepa2", "VJEPA2Model").get_vision_features(x), 2)
+
+
+def _timesformer(own: Any, x: Any) -> dict[str, Any]:
+    sequence = own("timesformer", "TimesformerModel")(x).last_hidden_state
+    # Token 1 + p * T + t, spelled out.
+    tokens = torch.stack(
+        [torch.stack([sequence[:, 1 + p * 3 + t] for p in range(4)], dim=1) for t in range(3)],
+        dim=1,
+    )
+    return {
+        "clip": sequence[:, 0],
+        "frames": tokens.mean(dim=2),
+        "tokens": tokens,
+        "pooled": sequence.max(dim=1).values,
+    }
+
+
+_REFERENCES = {
+    "xclip": _xclip,
+    "clip": _clip,
+    "siglip": _siglip,
+    "dinov2": _dino("dinov2", "Dinov2Model"),
+    "dinov3": _dino("dinov3_vit", "DINOv3ViTModel"),
+    "vivit": _vivit,
+    "videomae": _videomae,
+    "timesformer": _timesformer,
+    "vjepa2": _vjepa2,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_levels_are_the_classes_own_outputs(
+    family: str, form: str, folders: Any, backbones: Any
+) -> None:
+    x = clips(family, 2)
+    ours = backbones(family, form).forward(x)
+    theirs = reference(family, folders(family, form), x)
+    assert ours.keys() == theirs.keys()
+    for name, expected in theirs.items():
+        assert tuple(ours[name].shape) == tuple(expected.shape), name
+        exact = name in ("tokens", "pooled", "frames_mit") or (family == "xclip")
+        tolerance = 0.0 if exact else 1e-5
+        assert (ours[name] - expected).abs().max() <= tolerance, name
+        assert ours[name].std() > 1e-3, f"{name} is nearly constant: the test would see nothing"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sdpa_is_eager_within_float_noise(family: str, backbones: Any) -> None:
+    x = clips(family, 2)
+    fast = backbones(family, "safetensors", "sdpa")
+    eager = backbones(family).forward(x)
+    for name, values in fast.forward(x).items():
+        assert torch.allclose(values, eager[name], atol=1e-5, rtol=1e-4), name
+    expected = "eager" if family == "timesformer" else "sdpa"
+    assert fast.recipe()["compute"]["attention"] == expected
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_clips_of_a_batch_do_not_mix(family: str, attention: str, backbones: Any) -> None:
+    backbone = backbones(family, "safetensors", attention)
+    x, y = clips(family, 3), clips(family, 3)
+    y[1] = clips(family, 1, seed=9)[0]
+    one, two = backbone.forward(x), backbone.forward(y)
+    for name in one:
+        assert torch.equal(one[name][0], two[name][0]), name
+        assert torch.equal(one[name][2], two[name][2]), name
+        assert not torch.equal(one[name][1], two[name][1]), name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_size_of_a_batch_is_only_noise(family: str, backbones: Any) -> None:
+    x = clips(family, 3)
+    together = backbones(family).forward(x)
+    for i in range(3):
+        alone = backbones(family).forward(x[i : i + 1])
+        for name, values in alone.items():
+            scale = values.abs().max()
+            assert (values[0] - together[name][i]).abs().max() <= 1e-5 * scale, name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("change", [-1, 1])
+def test_the_wrong_number_of_frames_is_refused(family: str, change: int, backbones: Any) -> None:
+    backbone = backbones(family)
+    x = clips(family, 2)
+    wrong = x[:, :-1] if change < 0 else torch.cat([x, x[:, :1]], dim=1)
+    with pytest.raises(FixInput, match="takes pixels"):
+        backbone.forward(wrong)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_wrong_size_channels_or_rank_is_refused(family: str, backbones: Any) -> None:
+    x = clips(family, 1)
+    for wrong in (x[..., :-1], x[:, :, :2], x[0], x[:0]):
+        with pytest.raises(FixInput, match="takes pixels"):
+            backbones(family).forward(wrong)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_levels_declare_what_comes_out(family: str, backbones: Any) -> None:
+    backbone = backbones(family)
+    out = backbone.forward(clips(family, 1))
+    assert {n: tuple(v.shape[1:]) for n, v in out.items()} == {
+        n: level.shape for n, level in backbone.levels.items()
+    }
+    only = backbone.forward(clips(family, 1), only=["clip"])
+    assert list(only) == ["clip"]
+    assert torch.equal(only["clip"], out["clip"])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_both_file_forms_have_one_tensor_hash(family: str, backbones: Any) -> None:
+    safe = backbones(family, "safetensors").recipe()["weights"]
+    binary = backbones(family, "bin").recipe()["weights"]
+    assert safe["tensors"] == binary["tensors"]
+    assert set(safe) == {"model.safetensors", "tensors"}
+    assert set(binary) == {"pytorch_model.bin", "tensors"}
+
+
+def test_half_precision_stays_near(backbones: Any, folders: Any) -> None:
+    x = clips("xclip", 2)
+    full = backbones("xclip").forward(x)
+    for dtype, limit in (("bfloat16", 0.1), ("float16", 0.01)):
+        half = load_backbone(card_of("xclip"), folders("xclip", "safetensors"), dtype=dtype)
+        for name, values in half.forward(x).items():
+            assert values.dtype == getattr(torch, dtype)
+            worst = (values.float() - full[name]).abs().max() / full[name].abs().max()
+            assert worst < limit, (dtype, name)
+        assert half.recipe()["compute"]["dtype"] == dtype
+
+
+def test_masks_are_refused_where_nothing_knows_them(backbones: Any) -> None:
+    with pytest.raises(FixInput, match="knows no mask"):
+        backbones("vivit").forward(clips("vivit", 1), np.ones((1, 6)))
+
+
+def test_the_text_tower_is_not_kept(backbones: Any) -> None:
+    names = {name.split(".")[0] for name, _ in backbones("xclip").module.named_parameters()}
+    assert names == {"vision", "projection", "mit"}
+    assert all(
+        not name.startswith("predictor")
+        for name, _ in backbones("vjepa2").module.named_parameters()
+    )

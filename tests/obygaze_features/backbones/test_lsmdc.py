@@ -1,0 +1,349 @@
+"""LSMDC checkpoints of any size: against the original's numbers and against plain torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.checkpoints import lsmdc_tensors, save_lsmdc
+from support.cli import call_obygaze
+from support.data import golden
+
+torch = pytest.importorskip("torch", reason="backbones need the extract extra")
+pytest.importorskip("transformers", reason="backbones need the extract extra")
+
+from obygaze_features.backbones.load import load_backbone  # noqa: E402
+from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError  # noqa: E402
+
+torch.set_num_threads(1)
+
+SMALL = {"width": 128, "out": 64, "patch": 8, "grid": 3, "frames": 5}
+
+
+def attend(x: Any, t: dict[str, Any], stem: str, bias: Any) -> Any:
+    """One block's attention by torch's own module."""
+    width = x.shape[-1]
+    own = torch.nn.MultiheadAttention(width, width // 64, batch_first=True)
+    own.load_state_dict(
+        {
+            key: t[f"{stem}.attn.{key}"].float()
+            for key in ("in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias")
+        }
+    )
+    heads = width // 64
+    mask = None if bias is None else bias.repeat_interleave(heads, dim=0)
+    return own(x, x, x, need_weights=True, attn_mask=mask)[0]
+
+
+def norm(x: Any, t: dict[str, Any], stem: str, eps: float) -> Any:
+    """A layer norm written out."""
+    mean = x.mean(dim=-1, keepdim=True)
+    variance = ((x - mean) ** 2).mean(dim=-1, keepdim=True)
+    weight, bias = t[f"{stem}.weight"].float(), t[f"{stem}.bias"].float()
+    return (x - mean) / torch.sqrt(variance + eps) * weight + bias
+
+
+def block(x: Any, t: dict[str, Any], stem: str, eps: float, bias: Any = None) -> Any:
+    """One residual block written out."""
+    x = x + attend(norm(x, t, f"{stem}.ln_1", eps), t, stem, bias)
+    h = norm(x, t, f"{stem}.ln_2", eps)
+    h = h @ t[f"{stem}.mlp.c_fc.weight"].float().T + t[f"{stem}.mlp.c_fc.bias"].float()
+    h = h / (1 + torch.exp(-1.702 * h))
+    return x + h @ t[f"{stem}.mlp.c_proj.weight"].float().T + t[f"{stem}.mlp.c_proj.bias"].float()
+
+
+def by_hand(t: dict[str, Any], x: Any, mask: Any) -> dict[str, Any]:
+    """What the checkpoint's authors describe, in plain torch and from its own key names."""
+    v = "clip.visual"
+    b, n = x.shape[:2]
+    weight = t[f"{v}.conv1.weight"].float()
+    patches = torch.nn.functional.conv2d(x.flatten(0, 1), weight, stride=weight.shape[-1])
+    patches = patches.flatten(2).transpose(1, 2)
+    first = t[f"{v}.class_embedding"].float().expand(len(patches), 1, -1)
+    h = torch.cat([first, patches], dim=1) + t[f"{v}.positional_embedding"].float()
+    h = norm(h, t, f"{v}.ln_pre", 1e-5)
+    for i in range(sum(key.endswith("ln_1.weight") and key.startswith(v) for key in t)):
+        h = block(h, t, f"{v}.transformer.resblocks.{i}", 1e-5)
+    hidden = h.reshape(b, n, *h.shape[1:])
+    cls = hidden[:, :, 0]
+    vectors = norm(cls, t, f"{v}.ln_post", 1e-5) @ t[f"{v}.proj"].float()
+    mixed = vectors
+    layers = sum(key.endswith("ln_1.weight") and key.startswith("transformerClip") for key in t)
+    if layers:
+        bias = ((1.0 - mask.float()) * -1e6)[:, None, :].expand(-1, n, -1)
+        mixed = vectors + t["frame_position_embeddings.weight"][:n]
+        for i in range(layers):
+            mixed = block(mixed, t, f"transformerClip.resblocks.{i}", 1e-12, bias)
+        mixed = mixed + vectors
+    unit = torch.nn.functional.normalize(mixed, dim=-1)
+    mean = torch.stack([unit[i][mask[i].bool()].mean(dim=0) for i in range(b)])
+    video = torch.nn.functional.normalize(mean, dim=-1)
+    return {
+        "tokens": hidden,
+        "frames_768": cls,
+        "frames": vectors,
+        "frames_norm": unit,
+        "video": video,
+        "clip": video,
+        "pooled": hidden.flatten(1, 2).max(dim=1).values,
+        "pooled_masked": torch.stack(
+            [hidden[i][mask[i].bool()].flatten(0, 1).max(dim=0).values for i in range(b)]
+        ),
+        **({"frames_temporal": mixed} if layers else {}),
+    }
+
+
+def inputs(n_clips: int, frames: int, size: int) -> tuple[Any, Any]:
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(n_clips, frames, 3, size, size, generator=generator)
+    mask = torch.ones(n_clips, frames, dtype=torch.int64)
+    for i in range(1, n_clips):
+        mask[i, max(1, frames - 2 * i) :] = 0
+    return x * mask[..., None, None, None], mask
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        SMALL,
+        {**SMALL, "temporal_layers": 0},
+        {"width": 192, "out": 128, "patch": 4, "grid": 2, "frames": 3, "layers": 3, "positions": 3},
+        {"width": 64, "out": 64, "patch": 16, "grid": 2, "frames": 7, "layers": 1},
+    ],
+    ids=["mixed-over-time", "mean", "two-heads", "one-layer"],
+)
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_any_size_is_what_its_authors_describe(
+    tmp_path: Path, sizes: dict[str, Any], prefix: str
+) -> None:
+    tensors = lsmdc_tensors(**sizes)
+    torch.save({prefix + k: v for k, v in tensors.items()}, tmp_path / "pytorch_model.bin.0")
+    backbone = load_backbone("xclip-lsmdc-b32", tmp_path / "pytorch_model.bin.0")
+    x, mask = inputs(3, sizes["frames"], sizes["patch"] * sizes["grid"])
+    with torch.no_grad():
+        expected = by_hand(tensors, x, mask)
+    ours = backbone.forward(x, mask)
+    assert ours.keys() == expected.keys()
+    for name, values in expected.items():
+        assert tuple(ours[name].shape) == tuple(values.shape), name
+        # A wrong mapping moves these by 1e-3 and more; 5e-6 is what the original differs by.
+        scale = max(1.0, float(values.abs().max()))
+        assert (ours[name] - values).abs().max() <= 5e-6 * scale, name
+
+
+@pytest.mark.parametrize(
+    ("spoil", "level"),
+    [
+        (lambda t: _swap(t, "clip.visual.transformer.resblocks.0", "ln_1", "ln_2"), "tokens"),
+        (lambda t: _roll(t, "clip.visual.transformer.resblocks.0.attn.in_proj_weight"), "tokens"),
+        (lambda t: _shift(t, "clip.visual.positional_embedding"), "tokens"),
+        (lambda t: _shift(t, "frame_position_embeddings.weight"), "frames_norm"),
+        (lambda t: _roll(t, "transformerClip.resblocks.1.attn.in_proj_weight"), "frames_norm"),
+        (lambda t: _swap(t, "transformerClip.resblocks.0", "ln_1", "ln_2"), "frames_norm"),
+    ],
+    ids=["norms", "qkv", "position", "frame-position", "frame-qkv", "frame-norms"],
+)
+def test_the_tolerance_would_catch_a_wrong_mapping(tmp_path: Path, spoil: Any, level: str) -> None:
+    tensors = lsmdc_tensors(**SMALL)
+    x, mask = inputs(2, 5, 24)
+    with torch.no_grad():
+        expected = by_hand(tensors, x, mask)[level]
+    torch.save(spoil(dict(tensors)), tmp_path / "pytorch_model.bin.0")
+    spoiled = load_backbone("xclip-lsmdc-b32", tmp_path).forward(x, mask)[level]
+    assert (spoiled - expected).abs().max() > 1e-3
+
+
+def _swap(t: dict[str, Any], stem: str, one: str, two: str) -> dict[str, Any]:
+    for kind in ("weight", "bias"):
+        a, b = f"{stem}.{one}.{kind}", f"{stem}.{two}.{kind}"
+        t[a], t[b] = t[b], t[a]
+    return t
+
+
+def _roll(t: dict[str, Any], key: str) -> dict[str, Any]:
+    q, k, v = t[key].chunk(3)
+    t[key] = torch.cat([k, q, v]) * 1.5
+    return t
+
+
+def _shift(t: dict[str, Any], key: str) -> dict[str, Any]:
+    t[key] = t[key].roll(1, dims=0)
+    return t
+
+
+def test_the_originals_own_numbers() -> None:
+    folder = golden("lsmdc")
+    with np.load(folder / "reference.npz") as z:
+        expected = {name: z[name] for name in z.files}
+    backbone = load_backbone("xclip-lsmdc-b16", folder)
+    ours = backbone.forward(expected["pixels"], expected["mask"])
+    pairs = {
+        "tokens": "hidden",
+        "frames_768": "cls768",
+        "frames": "visual_output",
+        "frames_norm": "frames_norm",
+        "video": "video",
+        "clip": "video",
+    }
+    for name, key in pairs.items():
+        assert np.abs(ours[name].numpy() - expected[key]).max() <= 5e-6, name
+
+
+def test_a_masked_frame_changes_nothing_but_its_own_tokens(tmp_path: Path) -> None:
+    save_lsmdc(tmp_path, **SMALL)
+    backbone = load_backbone("xclip-lsmdc-b32", tmp_path)
+    x, mask = inputs(2, 5, 24)
+    y = x.clone()
+    y[1, -1] += 3.0
+    assert mask[1, -1] == 0
+    one, two = backbone.forward(x, mask), backbone.forward(y, mask)
+    for name in ("clip", "video", "pooled_masked"):
+        assert torch.equal(one[name], two[name]), name
+    assert not torch.equal(one["tokens"][1, -1], two["tokens"][1, -1])
+    assert not torch.equal(one["pooled"], two["pooled"])
+
+
+def test_clips_do_not_mix_and_batches_do_not_matter(tmp_path: Path) -> None:
+    save_lsmdc(tmp_path, **SMALL)
+    backbone = load_backbone("xclip-lsmdc-b32", tmp_path)
+    x, mask = inputs(3, 5, 24)
+    y = x.clone()
+    y[2] = torch.randn(5, 3, 24, 24, generator=torch.Generator().manual_seed(1))
+    one, two = backbone.forward(x, mask), backbone.forward(y, mask)
+    alone = backbone.forward(x[:1], mask[:1])
+    for name in one:
+        assert torch.equal(one[name][:2], two[name][:2]), name
+        assert not torch.equal(one[name][2], two[name][2]), name
+        assert (one[name][:1] - alone[name]).abs().max() <= 1e-5 * alone[name].abs().max(), name
+
+
+@pytest.mark.parametrize(
+    "mask", [np.zeros((1, 5)), np.full((1, 5), 0.5), np.ones((1, 4)), np.ones((2, 5))]
+)
+def test_masks_that_mean_nothing_are_refused(tmp_path: Path, mask: Any) -> None:
+    save_lsmdc(tmp_path, **SMALL)
+    backbone = load_backbone("xclip-lsmdc-b32", tmp_path)
+    with pytest.raises(FixInput, match="mask must be"):
+        backbone.forward(torch.zeros(1, 5, 3, 24, 24), mask)
+
+
+def test_wrong_number_of_frames_is_refused(tmp_path: Path) -> None:
+    save_lsmdc(tmp_path, **SMALL)
+    backbone = load_backbone("xclip-lsmdc-b32", tmp_path)
+    with pytest.raises(FixInput, match="takes pixels"):
+        backbone.forward(torch.zeros(1, 6, 3, 24, 24))
+
+
+def _without(key: str) -> Any:
+    return lambda t: {k: v for k, v in t.items() if k != key}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda t: {**t, "lstm_visual.weight_ih_l0": torch.zeros(4, 4)}, "another architecture"),
+        (
+            lambda t: {**t, "clip.visual.conv2.weight": torch.zeros(4, 3, 3, 8, 8)},
+            "another architecture",
+        ),
+        (_without("clip.visual.proj"), "no LSMDC X-CLIP"),
+        (_without("clip.visual.ln_post.bias"), "tensors are missing"),
+        (_without("clip.visual.transformer.resblocks.1.attn.in_proj_bias"), "tensors are missing"),
+        (_without("transformerClip.resblocks.1.ln_2.weight"), "tensors are missing"),
+        (_without("frame_position_embeddings.weight"), "cannot be used"),
+        (
+            lambda t: {**t, "clip.visual.transformer.resblocks.0.extra.weight": torch.zeros(2)},
+            "does not",
+        ),
+        (lambda t: {**t, "clip.visual.ln_pre.bias": torch.zeros(7)}, "wrong shape"),
+        (
+            lambda t: {**t, "clip.visual.positional_embedding": torch.zeros(11, 128)},
+            "cannot be used",
+        ),
+        (lambda t: {f"other.{k}": v for k, v in t.items()}, "no LSMDC X-CLIP"),
+    ],
+)
+def test_other_checkpoints_are_refused(tmp_path: Path, change: Any, told: str) -> None:
+    torch.save(change(lsmdc_tensors(**SMALL)), tmp_path / "pytorch_model.bin.0")
+    with pytest.raises(FixInput, match=told):
+        load_backbone("xclip-lsmdc-b32", tmp_path)
+
+
+def test_frames_are_the_cards_where_no_tensor_tells(tmp_path: Path) -> None:
+    tensors = lsmdc_tensors(**{**SMALL, "frames": 12, "positions": 77})
+    kept = {k: v for k, v in tensors.items() if not k.startswith(("frame_logit", "frame_mat"))}
+    torch.save(kept, tmp_path / "pytorch_model.bin")
+    assert load_backbone("xclip-lsmdc-b32", tmp_path).geometry.frames == 12
+
+
+def test_a_checkpoint_cut_short_is_refused(tmp_path: Path) -> None:
+    path = save_lsmdc(tmp_path, **SMALL)
+    whole = path.read_bytes()
+    for keep in (0, 10, len(whole) // 2, len(whole) - 30):
+        path.write_bytes(whole[:keep])
+        with pytest.raises(Corrupt, match="cannot be read as weights"):
+            load_backbone("xclip-lsmdc-b32", path)
+
+
+def test_code_in_a_checkpoint_never_runs(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+
+    class Trap:
+        def __reduce__(self) -> Any:
+            return (Path.touch, (marker,))
+
+    torch.save({"clip.visual.proj": Trap()}, tmp_path / "pytorch_model.bin.0")
+    with pytest.raises(Corrupt):
+        load_backbone("xclip-lsmdc-b32", tmp_path)
+    assert not marker.exists()
+
+
+def test_several_epochs_in_a_folder_must_be_chosen_between(tmp_path: Path) -> None:
+    save_lsmdc(tmp_path, "pytorch_model.bin.1", **SMALL)
+    save_lsmdc(tmp_path, "pytorch_model.bin.2", **SMALL)
+    with pytest.raises(FixInput, match="several checkpoints"):
+        load_backbone("xclip-lsmdc-b32", tmp_path)
+    assert load_backbone("xclip-lsmdc-b32", tmp_path / "pytorch_model.bin.2")
+
+
+def test_a_flipped_bit_is_another_recipe(tmp_path: Path) -> None:
+    tensors = lsmdc_tensors(**SMALL)
+    path = tmp_path / "pytorch_model.bin.0"
+    torch.save(tensors, path)
+    before = load_backbone("xclip-lsmdc-b32", path).recipe()["weights"]
+    raw = tensors["clip.visual.class_embedding"].view(torch.int32)
+    raw[3] ^= 1 << 12
+    torch.save(tensors, path)
+    after = load_backbone("xclip-lsmdc-b32", path).recipe()["weights"]
+    assert before.keys() == after.keys() == {"pytorch_model.bin.0", "tensors"}
+    assert all(before[key] != after[key] for key in before)
+
+
+def test_the_command_writes_every_level(tmp_path: Path) -> None:
+    path = save_lsmdc(tmp_path, **SMALL)
+    x, mask = inputs(3, 5, 24)
+    np.save(tmp_path / "x.npy", x.numpy())
+    np.save(tmp_path / "m.npy", mask.numpy())
+    words = ("--pixels", tmp_path / "x.npy", "--mask", tmp_path / "m.npy", "--batch", "2")
+    for place in (path, tmp_path):
+        out = tmp_path / f"{place.name}.npz"
+        call_obygaze(
+            "backbones", "forward", "xclip-lsmdc-b16", "--weights", place, *words, "-o", out
+        ).ok()
+        with torch.no_grad():
+            expected = by_hand(lsmdc_tensors(**SMALL), x, mask)
+        with np.load(out) as z:
+            assert set(z.files) == set(expected)
+            for name, values in expected.items():
+                assert z[name].dtype == np.float32
+                assert np.abs(z[name] - values.numpy()).max() <= 5e-5, name
+
+
+def test_every_refusal_is_one_a_person_can_act_on(tmp_path: Path) -> None:
+    torch.save(torch.zeros(3), tmp_path / "pytorch_model.bin.0")
+    with pytest.raises(ObygazeError, match="no named tensors") as caught:
+        load_backbone("xclip-lsmdc-b32", tmp_path)
+    assert caught.value.hint
+    assert caught.value.where

@@ -1,0 +1,256 @@
+"""Tiny random checkpoints of every family, saved to disk by the real classes, in both file forms.
+
+Weights are drawn larger than the classes' own initialisation, so that a layer that was left out
+or taken twice changes the numbers by far more than any tolerance.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FORMS = ("safetensors", "bin")
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A tiny model of a family: its class, its configuration, and the pixels it takes."""
+
+    family: str
+    module: str
+    model: str
+    config: Callable[[Any], Any]
+    frames: int
+    size: int
+    options: Mapping[str, Any]
+
+
+def _vit(**more: Any) -> dict[str, Any]:
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    return {**sizes, **more}
+
+
+def _xclip(m: Any) -> Any:
+    text = _vit(intermediate_size=32, vocab_size=40, max_position_embeddings=8)
+    vision = _vit(
+        intermediate_size=48,
+        image_size=32,
+        patch_size=16,
+        num_frames=4,
+        mit_hidden_size=24,
+        mit_intermediate_size=40,
+        mit_num_attention_heads=2,
+    )
+    return m.XCLIPConfig(
+        text_config=text, vision_config=vision, projection_dim=24, prompt_num_attention_heads=2
+    )
+
+
+def _clip(m: Any) -> Any:
+    text = _vit(intermediate_size=32, vocab_size=40, max_position_embeddings=8, projection_dim=24)
+    vision = _vit(intermediate_size=48, image_size=32, patch_size=16, projection_dim=24)
+    return m.CLIPConfig(text_config=text, vision_config=vision, projection_dim=24)
+
+
+def _siglip(m: Any) -> Any:
+    text = _vit(intermediate_size=32, vocab_size=40, max_position_embeddings=8)
+    vision = _vit(intermediate_size=48, image_size=32, patch_size=16)
+    return m.SiglipConfig(text_config=text, vision_config=vision)
+
+
+TINY: dict[str, Tiny] = {
+    tiny.family: tiny
+    for tiny in (
+        Tiny("xclip", "x_clip", "XCLIPModel", _xclip, 4, 32, {}),
+        Tiny("clip", "clip", "CLIPModel", _clip, 3, 32, {}),
+        Tiny("siglip", "siglip", "SiglipModel", _siglip, 3, 32, {}),
+        Tiny(
+            "dinov2",
+            "dinov2",
+            "Dinov2Model",
+            # Positions for 42 x 42, used at 28 x 28: they are interpolated, as the real ones are.
+            lambda m: m.Dinov2Config(**_vit(mlp_ratio=2, image_size=42, patch_size=14)),
+            3,
+            28,
+            {},
+        ),
+        Tiny(
+            "dinov3",
+            "dinov3_vit",
+            "DINOv3ViTModel",
+            lambda m: m.DINOv3ViTConfig(
+                **_vit(intermediate_size=48, patch_size=16, num_register_tokens=4, image_size=32)
+            ),
+            3,
+            32,
+            {},
+        ),
+        Tiny(
+            "vivit",
+            "vivit",
+            "VivitForVideoClassification",
+            lambda m: m.VivitConfig(
+                **_vit(intermediate_size=48, image_size=32, num_frames=6, tubelet_size=[2, 16, 16])
+            ),
+            6,
+            32,
+            {},
+        ),
+        Tiny(
+            "videomae",
+            "videomae",
+            "VideoMAEForPreTraining",
+            lambda m: m.VideoMAEConfig(
+                **_vit(intermediate_size=48, image_size=32, num_frames=6, use_mean_pooling=False),
+                decoder_hidden_size=24,
+                decoder_num_hidden_layers=1,
+                decoder_num_attention_heads=2,
+                decoder_intermediate_size=24,
+            ),
+            6,
+            32,
+            {},
+        ),
+        Tiny(
+            "timesformer",
+            "timesformer",
+            "TimesformerForVideoClassification",
+            lambda m: m.TimesformerConfig(
+                **_vit(intermediate_size=48, image_size=32, num_frames=3), num_labels=3
+            ),
+            3,
+            32,
+            {},
+        ),
+        Tiny(
+            "vjepa2",
+            "vjepa2",
+            "VJEPA2Model",
+            lambda m: m.VJEPA2Config(
+                **_vit(mlp_ratio=2.0, crop_size=32, frames_per_clip=8, patch_size=16),
+                pred_hidden_size=24,
+                pred_num_attention_heads=2,
+                pred_num_hidden_layers=1,
+                pred_num_mask_tokens=2,
+            ),
+            4,
+            32,
+            {},
+        ),
+    )
+}
+
+
+def _modules(tiny: Tiny) -> tuple[Any, Any]:
+    root = f"transformers.models.{tiny.module}"
+    return (
+        importlib.import_module(f"{root}.configuration_{tiny.module}"),
+        importlib.import_module(f"{root}.modeling_{tiny.module}"),
+    )
+
+
+def save_tiny(family: str, folder: Path, form: str = "safetensors", seed: int = 0) -> Path:
+    """A tiny checkpoint of `family`; one seed gives the same numbers in each form."""
+    import torch
+
+    tiny = TINY[family]
+    configuration, modeling = _modules(tiny)
+    model = getattr(modeling, tiny.model)(tiny.config(configuration))
+    stir(model, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    if form == "bin":
+        from safetensors.torch import load_file
+
+        torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+        (folder / "model.safetensors").unlink()
+    return folder
+
+
+def stir(model: Any, seed: int) -> None:
+    """Draw every weight anew, biases and norms too."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in sorted(model.named_parameters()):
+            spread = 0.3 if parameter.ndim > 1 else 0.2
+            drawn = torch.randn(parameter.shape, generator=generator) * spread
+            norm = parameter.ndim == 1 and "norm" in name and name.endswith("weight")
+            parameter.copy_(drawn + 1.0 if norm else drawn)
+
+
+def lsmdc_tensors(
+    *,
+    width: int = 128,
+    out: int = 64,
+    layers: int = 2,
+    temporal_layers: int = 2,
+    patch: int = 8,
+    grid: int = 3,
+    frames: int = 5,
+    positions: int = 9,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """The tensors of an LSMDC X-CLIP checkpoint of any size, half precision mixed, as trained."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int, half: bool = False, at: float = 0.0, spread: float = 0.15) -> Any:
+        drawn = torch.randn(shape, generator=generator) * spread + at
+        return drawn.half() if half else drawn
+
+    def blocks(prefix: str, width: int, n: int, half: bool) -> dict[str, Any]:
+        made = {}
+        for i in range(n):
+            stem = f"{prefix}.resblocks.{i}"
+            made |= {
+                f"{stem}.attn.in_proj_weight": draw(3 * width, width, half=half),
+                f"{stem}.attn.in_proj_bias": draw(3 * width, half=half),
+                f"{stem}.attn.out_proj.weight": draw(width, width, half=half),
+                f"{stem}.attn.out_proj.bias": draw(width, half=half),
+                f"{stem}.ln_1.weight": draw(width, at=1.0),
+                f"{stem}.ln_1.bias": draw(width),
+                f"{stem}.mlp.c_fc.weight": draw(4 * width, width, half=half),
+                f"{stem}.mlp.c_fc.bias": draw(4 * width, half=half),
+                f"{stem}.mlp.c_proj.weight": draw(width, 4 * width, half=half),
+                f"{stem}.mlp.c_proj.bias": draw(width, half=half),
+                f"{stem}.ln_2.weight": draw(width, at=1.0),
+                f"{stem}.ln_2.bias": draw(width),
+            }
+        return made
+
+    visual = "clip.visual"
+    tensors = {
+        f"{visual}.class_embedding": draw(width),
+        f"{visual}.positional_embedding": draw(grid * grid + 1, width),
+        f"{visual}.proj": draw(width, out, half=True),
+        f"{visual}.conv1.weight": draw(width, 3, patch, patch, half=True),
+        f"{visual}.ln_pre.weight": draw(width, at=1.0),
+        f"{visual}.ln_pre.bias": draw(width),
+        f"{visual}.ln_post.weight": draw(width, at=1.0),
+        f"{visual}.ln_post.bias": draw(width),
+        "frame_logit_weight": draw(frames, frames),
+        "frame_mat_weight": draw(frames, frames),
+        "clip.logit_scale": draw(),
+        "clip.token_embedding.weight": draw(20, out),
+        **blocks(f"{visual}.transformer", width, layers, half=True),
+        **blocks("clip.transformer", out, 1, half=True),
+    }
+    if temporal_layers:
+        tensors |= blocks("transformerClip", out, temporal_layers, half=False)
+        tensors["frame_position_embeddings.weight"] = draw(positions, out)
+    return tensors
+
+
+def save_lsmdc(folder: Path, name: str = "pytorch_model.bin.3", **sizes: Any) -> Path:
+    """A checkpoint as training writes it; its path."""
+    import torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.save(lsmdc_tensors(**sizes), folder / name)
+    return folder / name
