@@ -195,16 +195,11 @@ class _Files:
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
         """The files that are this clip: the best kind of fit there is, all that fit so."""
         sought = PurePosixPath(_sought(clip))
-        in_folder, exact, a_part = (
-            f"{clip.movie_id}/{sought}",
-            str(sought),
-            clip.start_s is not None,
-        )
-        if in_folder in self.names:
-            return (in_folder,)
-        if a_part and exact in self.names:
-            return (exact,)
-        fits = [(exact,) if exact in self.names else ()]
+        a_part = clip.start_s is not None
+        in_folder, exact = self._named(f"{clip.movie_id}/{sought}"), self._named(str(sought))
+        if in_folder or (a_part and exact):
+            return in_folder or exact
+        fits: list[tuple[str, ...]] = [exact]
         fits += [self.by_file.get(sought.name, ()), self.by_stem.get(sought.stem, ())]
         # Where times say which part of the named file it is, no other file will do.
         if not (sought.name and a_part):

@@ -69,7 +69,8 @@ def read(
     reader = ClipReader(known, extra, violations)
     words = _Words(chosen, violations)
     clips = tuple(reader.clip(row.line, words.cells(row, plan)) for row in table.rows)
-    violations.raise_if_any("the table cannot be imported", hint="declare words in a --mapping")
+    hint = "declare the words in a --mapping file" if words.unknown else None
+    violations.raise_if_any("the table cannot be imported", hint=hint)
     header = Header(
         chosen.dataset or csv.stem,
         known,
@@ -163,6 +164,7 @@ class _Words:
     def __init__(self, mapping: TableMapping, violations: Violations) -> None:
         self.mapping = mapping
         self.violations = violations
+        self.unknown = False
 
     def cells(self, row: Row, plan: Mapping[str, str]) -> dict[str, str]:
         """The cells of one row under the names of the manifest's columns."""
@@ -178,7 +180,7 @@ class _Words:
         word = word.strip()
         level = self.mapping.levels.get(word) or canonical_level(word)
         if word and level is None:
-            self.violations.add(row.line, "level", f"{word!r} is not a level")
+            self._tell(row, "level", f"{word!r} is not a level")
         return level or ""
 
     def _concepts(self, row: Row, text: str) -> str:
@@ -186,7 +188,7 @@ class _Words:
         for word in text.split(self.mapping.separator) if text.strip() else ():
             name = self._concept(word.strip())
             if name is None:
-                self.violations.add(row.line, "concepts", f"{word!r} is not a known concept")
+                self._tell(row, "concepts", f"{word!r} is not a known concept")
             else:
                 names.append(name)
         return "|".join(names)
@@ -195,3 +197,7 @@ class _Words:
         if word in self.mapping.modalities:
             return word
         return self.mapping.concepts.get(word) or canonical_concept(word)
+
+    def _tell(self, row: Row, column: str, message: str) -> None:
+        self.unknown = True
+        self.violations.add(row.line, column, message)

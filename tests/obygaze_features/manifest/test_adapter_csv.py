@@ -95,6 +95,7 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
         f"{table}:3: column 'tags': 'Look' stands there more than once",
         f"{table}:4: column 'shot': ' a' is not an id (letters, digits, . _ + -)",
     )
+    assert "--mapping" in (caught.value.hint or "")
 
 
 def test_missing_columns_are_named(tmp_path: Path) -> None:
@@ -105,6 +106,7 @@ def test_missing_columns_are_named(tmp_path: Path) -> None:
         f"{table}:1: column 'shots': no such column; is it 'shot'?",
         f"{table}:1: column 'movie_id': no such column",
     )
+    assert caught.value.hint is None
     with pytest.raises(FixInput) as caught:
         read(table, {"clip_id": "shot", "movie_id": "=m"})
     assert caught.value.details == (f"{table}:1: cells are separated by semicolons, not commas",)
