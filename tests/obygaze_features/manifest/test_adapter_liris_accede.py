@@ -62,7 +62,10 @@ def test_everything_joined_by_name(tmp_path: Path) -> None:
     assert manifest.clips[2].extra["valence_rank"] == ""
     assert len(manifest.header.sources) == 9
     assert imported.warnings[0].startswith("the film of 1 of 3 excerpts is not known")
-    assert "1 of 3 excerpts have no valence_rank" in imported.warnings
+    assert imported.warnings[1:] == (
+        "1 of 3 excerpts have no valence_rank, arousal_rank, valence_value, arousal_value, "
+        "valence_variance, arousal_variance, set, start_frame, end_frame",
+    )
 
 
 def test_a_subtask_keeps_its_classes_only(tmp_path: Path) -> None:

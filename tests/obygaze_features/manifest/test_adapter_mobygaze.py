@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.data import real_data
+from support.data import golden, real_data
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.common import Imported
@@ -14,6 +15,7 @@ from obygaze_features.manifest.adapters.mobygaze import read
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.segments import read_segments
 from obygaze_features.manifest.stats import compute_stats
+from obygaze_features.manifest.vocabulary import canonical_concept
 
 HEADER = (
     ";clip_index;movie_id;annotator;label;concepts;comment;start_frame;end_frame;imdb_key;"
@@ -171,3 +173,18 @@ def test_the_released_concepts_but_for_those_named_twice(released: Imported) -> 
     assert counts["Expression of emotion"] == 559 and counts["Look"] == 671
     assert counts["Body"] == 1048 - 2 and counts["Clothing"] == 1109 - 2
     assert counts["Voice"] == 758 - 3 and counts["Type of shot"] == 732 - 2
+
+
+def test_the_released_counts_by_label_as_counted_elsewhere(released: Imported) -> None:
+    expected = json.loads(golden("audits", "mobygaze_counts.json").read_text(encoding="utf-8"))
+    short = {"Easy Negative": "EN", "Hard Negative": "HN", "Not Sure": "NS", "Sure": "S"}
+    for annotator, labels in expected["labels_by_annotator"].items():
+        levels = Counter(c.level for c in released.manifest if c.extra["annotator"] == annotator)
+        assert levels == {short[label]: count for label, count in labels.items()}
+    counted = compute_stats(released.manifest).concepts
+    repeats = Counter({"Voice": 3, "Type of shot": 2, "Body": 2, "Appearance": 2})
+    repeats += Counter({"Clothing": 2, "Posture": 2})
+    for label, concepts in expected["concepts_by_label"].items():
+        named = Counter({canonical_concept(word): count for word, count in concepts.items()})
+        # Counted elsewhere word by word; the words that one segment repeats count once here.
+        assert counted[short[label]] == (named - repeats if label == "Sure" else named)
