@@ -8,8 +8,17 @@ and the ratio of the two variances is the design effect.
 With a dozen films the plain percentile interval is too short, because it treats the spread between
 k films as if it were known (Student against Gauss, k - 1 against k). The default is the percentile
 interval with its quantiles moved outwards by exactly those two factors (Hesterberg's expanded
-percentile): it stays inside [0, 1], follows a skewed distribution, and needs nothing but the
-replicates. BCa and the delete-one-movie jackknife with Student's t are there to compare with.
+percentile): it follows a skewed distribution and stays inside [0, 1].
+
+How often a 95 % interval held the truth in 400 simulated tests of 12 films with the sizes of the
+published ones and a design effect of 11; lowest, mean and highest over five metrics (binary and
+weighted F1, AP, AUC, precision) of a model that knows nothing and of one that knows something:
+
+    expanded .91 .94 .96    percentile .88 .90 .94    bca .86 .90 .94    jackknife .93 .95 .97
+
+BCa is there to compare with: its correction for bias is misled by how AUC behaves under doubled
+films. The delete-one-movie jackknife (Student's t, for shares on the logit scale) covers best and
+draws nothing, but is symmetric by construction.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def swap_test(
         found.append(one - other)
     values = np.concatenate(found)
     observed = float(values[0])
-    p, n_worlds = _tail(values if exact else values[1:], observed, exact)
+    p, n_worlds = _tail(values, observed, exact)
     return PermutationTest(observed, p, names.size, 0, n_worlds, exact)
 
 
@@ -201,8 +201,9 @@ def _worlds(
 
 
 def _tail(values: FloatArray, observed: float, exact: bool) -> tuple[float, int]:
-    """Share of worlds at least as far from 0; sampled worlds count the observed one once more."""
-    defined = values[np.isfinite(values)]
+    """Share of worlds at least as far from 0; the observed one counts beside sampled ones."""
+    drawn = values if exact else values[1:]
+    defined = drawn[np.isfinite(drawn)]
     if not np.isfinite(observed):
         return float("nan"), 0
     extreme = int(np.sum(np.abs(defined) >= abs(observed) - TIE))

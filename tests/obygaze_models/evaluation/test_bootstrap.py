@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+from support.published import split_file
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.evaluation import bootstrap
+from obygaze_models.evaluation.bootstrap import design_effect, estimate, resample, seed_spread
+from obygaze_models.evaluation.metrics import Predictions, evaluate, replicate
+
+SIZES = np.array([110, 132, 192, 169, 148, 120, 169, 135, 223, 182, 112, 222])
+
+
+def mean_of(values: np.ndarray):
+    """The mean of numbers, as a statistic of weighted clips."""
+    return lambda weights: {"mean": weights @ values / weights.sum(axis=1)}
+
+
+def films(seed: int, k: int = 12, effect: float = 0.6, scale: int = 1) -> tuple:
+    """Clips whose truth and whose score both depend on the film, and not on each other."""
+    rng = np.random.default_rng(seed)
+    film = np.repeat(np.arange(k), rng.choice(SIZES // scale, k))
+    of_film = rng.normal(0, effect, (2, k))[:, film]
+    y = rng.random(film.size) < 1 / (1 + np.exp(1.2 - of_film[0]))
+    score = 1 / (1 + np.exp(0.8 - of_film[1] - rng.normal(size=film.size)))
+    return Predictions.of(y, score), film
+
+
+class TestWeights:
+    def test_a_draw_holds_as_many_films_as_there_are(self) -> None:
+        codes = np.array([0, 0, 1, 2, 2, 2])
+        (weights,) = bootstrap.draw_weights(codes, 500, 0)
+        assert weights.shape == (500, 6)
+        np.testing.assert_array_equal(weights[:, 0], weights[:, 1])
+        np.testing.assert_array_equal(weights[:, [0, 2, 3]].sum(axis=1), 3)
+        # Each film is left out of a draw with chance (2/3)^3.
+        assert np.mean(weights[:, 2] == 0) == pytest.approx((2 / 3) ** 3, abs=0.06)
+
+    def test_blocks_are_as_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        predictions, film = films(0, k=4, scale=10)
+        whole = estimate(predictions, film, ["auc"], n_replicates=50)
+        monkeypatch.setattr(bootstrap, "BLOCK", 7 * film.size)
+        assert estimate(predictions, film, ["auc"], n_replicates=50) == whole
+
+    def test_leave_one_out(self) -> None:
+        (weights,) = bootstrap.leave_one_out_weights(np.array([0, 1, 1]))
+        assert weights.tolist() == [[0, 1, 1], [1, 0, 0]]
+
+
+class TestAgainstOthers:
+    def test_percentile_against_scipy_for_independent_clips(self) -> None:
+        values = np.random.default_rng(0).gamma(2.0, size=80)
+        ours, error = resample(
+            mean_of(values), np.arange(80), n_replicates=8000, method="percentile", unit="clip"
+        )["mean"]
+        theirs = stats.bootstrap((values,), np.mean, n_resamples=8000, method="percentile", rng=1)
+        assert ours.low == pytest.approx(theirs.confidence_interval.low, abs=0.02)
+        assert ours.high == pytest.approx(theirs.confidence_interval.high, abs=0.02)
+        assert error == pytest.approx(values.std() / np.sqrt(80), rel=0.05)
+
+    def test_bca_against_scipy(self) -> None:
+        values = np.random.default_rng(3).gamma(1.0, size=60)
+        ours, _ = resample(mean_of(values), np.arange(60), n_replicates=20_000, method="bca")[
+            "mean"
+        ]
+        theirs = stats.bootstrap((values,), np.mean, n_resamples=20_000, method="BCa", rng=1)
+        assert ours.low == pytest.approx(theirs.confidence_interval.low, abs=0.02)
+        assert ours.high == pytest.approx(theirs.confidence_interval.high, abs=0.02)
+
+    def test_the_jackknife_of_a_mean_of_films_is_students_t(self) -> None:
+        of_film = np.array([0.2, 0.5, 0.9, 0.4, 0.3])
+        values, film = np.repeat(of_film, 7), np.repeat(np.arange(5), 7)
+        ours, _ = resample(mean_of(values), film, n_replicates=2, method="jackknife")["mean"]
+        low, high = stats.t.interval(0.95, 4, of_film.mean(), stats.sem(of_film))
+        assert (ours.low, ours.high) == (pytest.approx(low), pytest.approx(high))
+
+    def test_the_expanded_tail(self) -> None:
+        # t(11) at .025 is -2.201; times sqrt(12/11) that is -2.2988, whose Gauss tail is .01076.
+        assert bootstrap.expanded_tail(12) == pytest.approx(0.01076, abs=1e-5)
+        assert bootstrap.expanded_tail(100_000) == pytest.approx(0.025, abs=1e-4)
+
+    def test_the_expanded_interval_of_a_mean_of_films_is_nearly_students_t(self) -> None:
+        of_film = np.random.default_rng(1).normal(size=12)
+        ours, _ = resample(mean_of(of_film), np.arange(12), n_replicates=40_000)["mean"]
+        low, high = stats.t.interval(0.95, 11, of_film.mean(), stats.sem(of_film))
+        assert ours.high - ours.low == pytest.approx(high - low, rel=0.06)
+
+    def test_replicates_against_sklearn_on_repeated_clips(self) -> None:
+        predictions, film = films(5, k=5, scale=8)
+        rng = np.random.default_rng((9, 0))
+        drawn = rng.integers(0, 5, size=(20, 5))
+        (weights,) = bootstrap.draw_weights(film, 20, (9, 0))
+        ours = replicate(predictions, weights, ["f1_binary", "ap", "auc"])
+        for i, names in enumerate(drawn):
+            rows = np.concatenate([np.flatnonzero(film == name) for name in names])
+            taken = predictions.take(rows)
+            assert ours["f1_binary"][i] == pytest.approx(f1_score(taken.y, taken.decision))
+            assert ours["ap"][i] == pytest.approx(average_precision_score(taken.y, taken.score))
+            assert ours["auc"][i] == pytest.approx(roc_auc_score(taken.y, taken.score))
+
+
+class TestDesignEffect:
+    def test_copies(self) -> None:
+        """Four copies of each clip are worth a quarter of them."""
+        values = np.random.default_rng(0).random(400)
+        film = np.repeat(np.arange(400), 4)
+        assert design_effect(np.repeat(values, 4), film) == pytest.approx(4, rel=0.01)
+
+    def test_independent(self) -> None:
+        rng = np.random.default_rng(1)
+        found = [design_effect(rng.random(600), np.arange(600) % 30) for _ in range(200)]
+        assert np.mean(found) == pytest.approx(1, abs=0.06)
+
+    def test_kish(self) -> None:
+        """1 + (m - 1) rho for films of m clips whose correlation is rho."""
+        rng = np.random.default_rng(2)
+        film = np.repeat(np.arange(4000), 10)
+        values = rng.normal(0, np.sqrt(0.3), 4000)[film] + rng.normal(0, np.sqrt(0.7), 40_000)
+        assert design_effect(values, film) == pytest.approx(1 + 9 * 0.3, rel=0.06)
+
+    def test_of_a_metric(self) -> None:
+        predictions, film = films(0)
+        accuracy = estimate(predictions, film, ["accuracy"])["accuracy"]
+        right = predictions.y == predictions.decision
+        # The bootstrap divides by k, the estimator by k - 1.
+        assert accuracy.design_effect == pytest.approx(
+            11 / 12 * design_effect(right, film), rel=0.2
+        )
+        assert accuracy.n_effective == pytest.approx(len(predictions) / accuracy.design_effect)
+
+    def test_one_film_or_one_value(self) -> None:
+        assert np.isnan(design_effect([1, 0], ["a", "a"]))
+        assert np.isnan(design_effect([1, 1], ["a", "b"]))
+
+
+class TestCoverage:
+    """Made-up films in which the scores know nothing: AUC .5, AP and precision the prevalence."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def hits(cls) -> dict[str, dict[str, float]]:
+        names = ["auc", "f1_binary", "precision"]
+        truth = evaluate(films(99, k=4000)[0], names)
+        methods = ("expanded", "percentile", "jackknife")
+        hits = {method: dict.fromkeys(names, 0.0) for method in methods}
+        for seed in range(150):
+            predictions, film = films(1000 + seed, scale=4)
+            for method in methods:
+                found = resample(
+                    lambda weights, p=predictions: replicate(p, weights, names),
+                    film,
+                    method=method,
+                    n_replicates=300,
+                    seed=seed,
+                    within_unit=True,
+                )
+                for name in names:
+                    hits[method][name] += found[name][0].covers(truth[name]) / 150
+        return hits
+
+    def test_of_the_default(self, hits: dict[str, dict[str, float]]) -> None:
+        assert min(hits["expanded"].values()) >= 0.89
+        assert np.mean(list(hits["expanded"].values())) >= 0.92
+
+    def test_of_the_jackknife(self, hits: dict[str, dict[str, float]]) -> None:
+        assert min(hits["jackknife"].values()) >= 0.9
+
+    def test_the_plain_percentile_falls_short(self, hits: dict[str, dict[str, float]]) -> None:
+        assert np.mean(list(hits["percentile"].values())) < np.mean(list(hits["expanded"].values()))
+
+    def test_independent_clips_promise_too_much(self) -> None:
+        covered = []
+        for seed in range(60):
+            predictions, film = films(seed, effect=1.0)
+            found = estimate(predictions, film, ["prevalence"], n_replicates=200)["prevalence"]
+            # E[1 / (1 + exp(1.2 - N(0, 1)))] by quadrature is .2721.
+            covered.append((found.by_movie.covers(0.2721), found.by_clip.covers(0.2721)))
+        by_movie, by_clip = np.mean(covered, axis=0)
+        assert by_movie > 0.85
+        assert by_clip < 0.5
+
+
+class TestEstimate:
+    def test_value_and_both_intervals(self) -> None:
+        predictions, film = films(3)
+        found = estimate(predictions, film)
+        assert {k: e.value for k, e in found.items()} == pytest.approx(evaluate(predictions))
+        auc = found["auc"]
+        assert (auc.by_movie.unit, auc.by_movie.n_units) == ("movie", 12)
+        assert (auc.by_clip.unit, auc.by_clip.n_units) == ("clip", len(predictions))
+        assert auc.by_movie.low < auc.by_clip.low < auc.value < auc.by_clip.high < auc.by_movie.high
+
+    def test_reproducible_whatever_else_is_asked(self) -> None:
+        predictions, film = films(4, scale=5)
+        alone = estimate(predictions, film, ["ap"], seed=7)["ap"]
+        among = estimate(predictions, film, ["f1_binary", "ap", "auc"], seed=7)["ap"]
+        assert alone == among
+        assert alone != estimate(predictions, film, ["ap"], seed=8)["ap"]
+
+    def test_the_names_of_films_do_not_matter(self) -> None:
+        predictions, film = films(4, scale=5)
+        named = np.array([f"tt{code:07d}" for code in film])
+        assert estimate(predictions, named, ["ap"]) == estimate(predictions, film, ["ap"])
+
+    def test_replicates_without_positives_are_counted(self) -> None:
+        # Only film 0 has positives, and only them: a draw of 3 is without it with chance (2/3)^3,
+        # and of nothing else with chance (1/3)^3, together 1/3.
+        predictions = Predictions.of([1, 1, 0, 0, 0, 0], [0.9, 0.8, 0.1, 0.2, 0.3, 0.4])
+        found = estimate(predictions, [0, 0, 1, 1, 2, 2], ["auc"], n_replicates=1000)["auc"]
+        assert found.by_movie.n_undefined == pytest.approx(1000 / 3, abs=45)
+
+    def test_one_film_has_no_interval(self) -> None:
+        predictions = Predictions.of([1, 0, 1], [0.9, 0.2, 0.4])
+        found = estimate(predictions, ["a"] * 3, ["f1_binary"], n_replicates=50)["f1_binary"]
+        assert np.isnan(found.by_movie.low) and np.isnan(found.by_movie.high)
+        assert np.isnan(found.design_effect)
+        assert found.by_clip.low <= found.value <= found.by_clip.high
+
+    @pytest.mark.parametrize("method", bootstrap.METHODS)
+    def test_every_method_stays_within_zero_and_one(self, method: str) -> None:
+        predictions = Predictions.of([1, 0, 1, 0, 0, 0], [0.9, 0.2, 0.8, 0.1, 0.3, 0.6])
+        found = estimate(predictions, ["a", "a", "b", "b", "c", "c"], ["f1_binary"], method=method)[
+            "f1_binary"
+        ]
+        assert 0 <= found.by_movie.low <= found.by_movie.high <= 1
+
+    def test_an_undefined_value_has_no_interval(self) -> None:
+        found = estimate(Predictions.of([0, 0], [0.1, 0.2]), ["a", "b"], ["auc"])["auc"]
+        assert np.isnan([found.value, found.by_movie.low, found.by_clip.high]).all()
+        assert found.by_movie.n_undefined == 2000
+
+    def test_a_higher_level_is_wider(self) -> None:
+        predictions, film = films(6, scale=4)
+        wide = estimate(predictions, film, ["ap"], level=0.99)["ap"].by_movie
+        narrow = estimate(predictions, film, ["ap"], level=0.8)["ap"].by_movie
+        assert wide.low < narrow.low < narrow.high < wide.high
+
+
+class TestRefusals:
+    def test_method(self) -> None:
+        with pytest.raises(FixInput, match="no interval method 'magic'"):
+            resample(mean_of(np.ones(3)), [0, 1, 2], method="magic")
+
+    @pytest.mark.parametrize("options", [{"level": 1.0}, {"n_replicates": 1}])
+    def test_level_and_replicates(self, options: dict) -> None:
+        with pytest.raises(FixInput, match="level"):
+            resample(mean_of(np.ones(3)), [0, 1, 2], **options)
+
+    def test_groups_of_another_length(self) -> None:
+        with pytest.raises(FixInput):
+            estimate(Predictions.of([1, 0], [0.1, 0.2]), ["a"], ["ap"])
+
+
+def test_spread_between_seeds() -> None:
+    spread = seed_spread([0.7, 0.8, 0.9])
+    assert (spread.mean, spread.sd, spread.n) == (pytest.approx(0.8), pytest.approx(0.1), 3)
+    assert np.isnan(seed_spread([0.5]).sd)
+    with pytest.raises(FixInput):
+        seed_spread([])
+
+
+@pytest.fixture
+def collection() -> Iterator[tuple[np.ndarray, list[str]]]:
+    """The 1622 clips of the visual view without "not sure": is a clip "sure"?"""
+    import ast
+    import csv
+
+    from support.data import real_data
+    from support.published import VISUAL
+
+    path = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
+    with path.open(newline="", encoding="utf-8") as stream:
+        rows = [row for row in csv.DictReader(stream, delimiter=";") if row["id"]]
+    kept = []
+    for row in rows:
+        visual = {c.strip() for c in ast.literal_eval(row["concepts"])} & set(VISUAL)
+        level = row["label"] if visual else "Easy Neg"
+        if level != "Not Sure":
+            kept.append((level == "Sure", row["movie"]))
+    yield np.array([y for y, _ in kept]), [movie for _, movie in kept]
+
+
+def test_what_the_collection_is_worth(collection: tuple[np.ndarray, list[str]]) -> None:
+    y, movies = collection
+    assert y.size == 1622
+    assert y.mean() == pytest.approx(0.191, abs=0.0005)
+    effect = design_effect(y, movies)
+    assert effect == pytest.approx(12, abs=1)
+    assert y.size / effect == pytest.approx(137, abs=12)
+
+
+def test_an_interval_on_a_published_file() -> None:
+    """Prevalence by film is known: the interval over films is that of a ratio of sums."""
+    table = split_file("02_HN_S.csv")
+    predictions = Predictions.of(table.y, np.full(table.y.size, 0.9))
+    found = estimate(predictions, table.movies, ["prevalence"])["prevalence"]
+    names = np.unique(table.movies)
+    sums = np.array([table.y[np.array(table.movies) == n].sum() for n in names])
+    sizes = np.array([(np.array(table.movies) == n).sum() for n in names])
+    residual = sums - table.y.mean() * sizes
+    linear = np.sqrt((residual**2).sum()) / table.y.size
+    assert found.se_movie == pytest.approx(linear, rel=0.08)
+    assert found.by_movie.high - found.by_movie.low > found.by_clip.high - found.by_clip.low

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.metrics import f1_score, roc_auc_score
+from statsmodels.stats.multitest import multipletests
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.evaluation import compare
+from obygaze_models.evaluation.compare import (
+    holm,
+    movie_differences,
+    nadeau_bengio,
+    paired_bootstrap,
+    sign_flip,
+    swap_test,
+)
+from obygaze_models.evaluation.metrics import Predictions
+
+
+def two_models(seed: int, k: int = 6, gain: float = 0.0) -> tuple:
+    """Two models on the same clips; the first is better by `gain`."""
+    rng = np.random.default_rng(seed)
+    film = np.repeat(np.arange(k), 15)
+    y = rng.random(film.size) < 0.4
+    first = np.clip(rng.random(film.size) + gain * y, 0, 1)
+    second = rng.random(film.size)
+    return Predictions.of(y, first), Predictions.of(y, second), film
+
+
+class TestNadeauBengio:
+    def test_by_hand(self) -> None:
+        # Both differences are .01 from their mean: a sample variance of 2 x .0001.
+        found = nadeau_bengio([0.01, 0.03], n_train=90, n_test=10)
+        error = np.sqrt((0.5 + 1 / 9) * 0.0002)
+        assert found.mean == pytest.approx(0.02)
+        assert found.t == pytest.approx(0.02 / error)
+        assert found.df == 1
+        # With one degree of freedom Student's t is Cauchy's distribution.
+        assert found.p == pytest.approx(1 - 2 / np.pi * np.arctan(found.t))
+        assert found.high - found.mean == pytest.approx(np.tan(0.475 * np.pi) * error)
+
+    def test_without_overlap_it_is_the_plain_test(self) -> None:
+        d = np.random.default_rng(0).normal(0.1, 1, 10)
+        found = nadeau_bengio(d, n_train=1e12, n_test=1)
+        plain = stats.ttest_1samp(d, 0)
+        assert (found.t, found.p) == (pytest.approx(plain.statistic), pytest.approx(plain.pvalue))
+        interval = plain.confidence_interval()
+        assert (found.low, found.high) == (
+            pytest.approx(interval.low),
+            pytest.approx(interval.high),
+        )
+
+    def test_ten_folds_more_than_double_the_variance(self) -> None:
+        d = np.random.default_rng(0).normal(0.1, 1, 10)
+        plain, corrected = (nadeau_bengio(d, n_train=n, n_test=1) for n in (1e12, 9))
+        assert (plain.t / corrected.t) ** 2 == pytest.approx((1 / 10 + 1 / 9) * 10)
+
+    def test_no_spread(self) -> None:
+        assert nadeau_bengio([0, 0, 0], n_train=9, n_test=1).p == 1
+        assert nadeau_bengio([0.5, 0.5], n_train=9, n_test=1).p == 0
+
+    @pytest.mark.parametrize("bad", [[0.1], [0.1, np.nan], [[0.1, 0.2]]])
+    def test_refusals(self, bad: list) -> None:
+        with pytest.raises(FixInput, match="at least 2"):
+            nadeau_bengio(bad, n_train=9, n_test=1)
+
+    def test_sizes(self) -> None:
+        with pytest.raises(FixInput, match="how many clips"):
+            nadeau_bengio([0.1, 0.2], n_train=0, n_test=1)
+
+
+class TestSignFlip:
+    def test_by_hand(self) -> None:
+        # Of the 8 sums of +-1 +-2 +-4, only 7 and -7 are as far out as 7; 5, -5, 7 and -7 as 5.
+        assert sign_flip([1, 2, 4]).p == 2 / 8
+        assert sign_flip([-1, 2, 4]).p == 4 / 8
+        assert sign_flip([1, 2, 4]).n_worlds == 8
+
+    def test_ties_are_counted_though_sums_are_inexact(self) -> None:
+        assert sign_flip([0.1, 0.2, 0.3]).p == 2 / 8
+        assert sign_flip([0.3, 0.2, -0.1, 0.1, 0.1]).p == self.enumerated([3, 2, -1, 1, 1])
+
+    @staticmethod
+    def enumerated(d: list[int]) -> float:
+        sums = [abs(sum(s * x for s, x in zip(signs, d, strict=True)))
+                for signs in itertools.product([1, -1], repeat=len(d))]  # fmt: skip
+        return sum(s >= abs(sum(d)) for s in sums) / len(sums)
+
+    def test_against_scipy(self) -> None:
+        d = np.random.default_rng(2).normal(0.3, 1, 12)
+        theirs = stats.permutation_test(
+            (d,), np.mean, permutation_type="samples", n_resamples=np.inf
+        )
+        ours = sign_flip(d)
+        assert ours.exact
+        assert ours.n_worlds == 4096
+        assert ours.p == pytest.approx(theirs.pvalue)
+
+    def test_a_movie_without_a_value_is_left_out(self) -> None:
+        found = sign_flip([1, np.nan, 2, 4])
+        assert (found.p, found.n_movies, found.n_left_out) == (0.25, 3, 1)
+
+    def test_many_movies_are_sampled_and_say_so(self) -> None:
+        d = np.random.default_rng(3).normal(0.2, 1, 40)
+        found = sign_flip(d, n_sampled=20_000)
+        assert not found.exact
+        assert found.n_worlds == 20_000
+        # With 40 movies the flipped mean is nearly Gaussian with variance sum(d^2) / 40^2.
+        z = d.mean() / np.sqrt((d**2).sum()) * 40
+        assert found.p == pytest.approx(2 * stats.norm.sf(abs(z)), abs=0.015)
+        assert found == sign_flip(d, n_sampled=20_000)
+        assert found.p != sign_flip(d, n_sampled=20_000, seed=1).p
+
+    def test_a_sampled_p_is_never_zero(self) -> None:
+        assert sign_flip(np.ones(30), n_sampled=100).p == pytest.approx(1 / 101)
+
+    def test_refusals(self) -> None:
+        with pytest.raises(FixInput):
+            sign_flip([np.nan])
+        with pytest.raises(FixInput):
+            sign_flip([np.inf, 1])
+
+
+class TestSwap:
+    @pytest.mark.parametrize("metric", ["f1_binary", "auc"])
+    def test_against_swapping_by_hand(self, metric: str) -> None:
+        first, second, film = two_models(1, k=4, gain=0.2)
+
+        def score(p: np.ndarray, y: np.ndarray) -> float:
+            return roc_auc_score(y, p) if metric == "auc" else f1_score(y, p > 0.5)
+
+        y, a, b = first.y, first.score, second.score
+        found = []
+        for flips in itertools.product([False, True], repeat=4):
+            swapped = np.array(flips)[film]
+            x, z = np.where(swapped, b, a), np.where(swapped, a, b)
+            found.append(score(x, y) - score(z, y))
+        ours = swap_test(first, second, film, metric)
+        assert ours.difference == pytest.approx(found[0])
+        assert ours.p == np.mean(np.abs(found) >= abs(found[0]) - 1e-12)
+        assert (ours.exact, ours.n_worlds, ours.n_movies) == (True, 16, 4)
+
+    def test_blocks_are_as_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        first, second, film = two_models(2)
+        whole = swap_test(first, second, film, "ap")
+        monkeypatch.setattr(compare, "BLOCK", 2 * film.size * 5)
+        assert swap_test(first, second, film, "ap") == whole
+
+    def test_the_same_model_twice(self) -> None:
+        first, _, film = two_models(3)
+        found = swap_test(first, first, film, "f1_weighted")
+        assert (found.difference, found.p) == (0, 1)
+
+    def test_sampled(self) -> None:
+        first, second, film = two_models(4, k=20, gain=0.2)
+        found = swap_test(first, second, film, "auc", n_sampled=300)
+        assert not found.exact
+        assert found.n_worlds == 300
+        assert found.p <= 0.02
+        assert found == swap_test(first, second, film, "auc", n_sampled=300)
+
+    def test_p_values_of_equal_models_are_uniform(self) -> None:
+        p = [swap_test(*two_models(seed, k=8), "auc").p for seed in range(150)]
+        assert stats.kstest(p, "uniform").pvalue > 0.01
+
+    def test_other_clips(self) -> None:
+        first, _, film = two_models(1)
+        _, second, _ = two_models(2)
+        with pytest.raises(FixInput, match="same clips"):
+            swap_test(first, second, film, "auc")
+
+
+class TestPairedBootstrap:
+    def test_a_difference_of_accuracies_is_a_mean(self) -> None:
+        first, second, film = two_models(1, k=12, gain=0.3)
+        found = paired_bootstrap(first, second, film, ["accuracy", "auc"])
+        right = (first.decision == first.y).astype(float) - (second.decision == second.y)
+        of_film = np.array([right[film == k].mean() for k in range(12)])
+        low, high = stats.t.interval(0.95, 11, of_film.mean(), stats.sem(of_film))
+        accuracy = found["accuracy"]
+        assert accuracy.value == pytest.approx(right.mean())
+        assert accuracy.interval.low == pytest.approx(low, abs=0.04)
+        assert accuracy.interval.high == pytest.approx(high, abs=0.04)
+        assert found["auc"].first == pytest.approx(roc_auc_score(first.y, first.score))
+        assert found["auc"].second == pytest.approx(roc_auc_score(second.y, second.score))
+
+    def test_pairing_takes_out_what_both_share(self) -> None:
+        first, _, film = two_models(1, k=12, gain=0.3)
+        nearly = Predictions.of(first.y, np.clip(first.score + 0.001, 0, 1))
+        found = paired_bootstrap(first, nearly, film, ["auc"])["auc"]
+        assert found.interval.high - found.interval.low < 0.01
+
+    def test_the_jackknife_may_be_negative(self) -> None:
+        first, second, film = two_models(1, gain=0.3)
+        found = paired_bootstrap(second, first, film, ["auc"], method="jackknife")["auc"]
+        assert found.interval.low < found.value < 0
+
+
+class TestMovieDifferences:
+    def test_by_hand(self) -> None:
+        y = [1, 0, 1, 0, 0, 0]
+        first = Predictions.of(y, [0.9, 0.1, 0.1, 0.1, 0.9, 0.1])
+        second = Predictions.of(y, [0.1, 0.1, 0.9, 0.9, 0.1, 0.1])
+        movies = ["a", "a", "b", "b", "c", "c"]
+        found = movie_differences(first, second, movies, "f1_binary")
+        assert found["a"] == 1
+        assert found["b"] == pytest.approx(-2 / 3)
+        assert np.isnan(found["c"]), "a movie without positives has no F1"
+        assert movie_differences(first, second, movies, "accuracy")["c"] == -0.5
+
+    def test_it_feeds_the_sign_flip(self) -> None:
+        first, second, film = two_models(5, gain=0.4)
+        found = sign_flip(list(movie_differences(first, second, film, "auc").values()))
+        assert found.p == 2 / 64, "better in each of six movies"
+
+
+class TestHolm:
+    def test_by_hand(self) -> None:
+        # .01 x 4, .02 x 3, .03 x 2 raised to .06, .9.
+        np.testing.assert_allclose(holm([0.03, 0.01, 0.9, 0.02]), [0.06, 0.04, 0.9, 0.06])
+
+    def test_against_statsmodels(self) -> None:
+        p = np.random.default_rng(0).random(20) ** 3
+        np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1])
+
+    @pytest.mark.parametrize("bad", [[], [1.2], [np.nan]])
+    def test_refusals(self, bad: list) -> None:
+        with pytest.raises(FixInput):
+            holm(bad)

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from support.published import VISUAL, split_file
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.evaluation.error_analysis import (
+    analyse,
+    analyse_success,
+    independent_factors,
+    paper_factors,
+)
+
+
+def clips(seed: int = 0, n: int = 600) -> tuple:
+    rng = np.random.default_rng(seed)
+    movies = np.array([f"tt{i}" for i in rng.integers(0, 6, n)])
+    factors = {
+        "Look": rng.random(n) < 0.4,
+        "Body": rng.random(n) < 0.2,
+        "length": rng.normal(size=n),
+    }
+    margin = 0.5 + 1.2 * factors["Look"] - 0.8 * factors["Body"]
+    return rng.random(n) < 1 / (1 + np.exp(-margin)), factors, movies
+
+
+def test_all_films_and_each() -> None:
+    success, factors, movies = clips()
+    pooled, *alone = analyse_success(success, factors, movies)
+    assert (pooled.film, pooled.n, pooled.errors) == ("all films", 600, "movies")
+    assert [a.film for a in alone] == [f"tt{i}" for i in range(6)]
+    assert sum(a.n for a in alone) == 600
+    assert sum(a.n_success for a in alone) == pooled.n_success == success.sum()
+    assert {a.errors for a in alone} == {"independent"}
+
+
+def test_against_statsmodels() -> None:
+    success, factors, movies = clips()
+    pooled, first, *_ = analyse_success(success, factors, movies)
+    design = sm.add_constant(np.column_stack([np.asarray(c, float) for c in factors.values()]))
+    theirs = sm.Logit(success, design).fit(
+        disp=0, cov_type="cluster", cov_kwds={"groups": np.unique(movies, return_inverse=True)[1]}
+    )
+    assert [f.log_odds for f in pooled.factors] == pytest.approx(list(theirs.params[1:]))
+    assert [f.se for f in pooled.factors] == pytest.approx(list(theirs.bse[1:]))
+    assert pooled.intercept == pytest.approx(theirs.params[0])
+    film = movies == "tt0"
+    alone = sm.Logit(success[film], design[film]).fit(disp=0)
+    assert [f.p for f in first.factors] == pytest.approx(list(alone.pvalues[1:]), rel=1e-4)
+
+
+def test_what_was_planted_is_found() -> None:
+    success, factors, movies = clips(n=6000)
+    look, body, length = analyse_success(success, factors, movies)[0].factors
+    assert look.low < 1.2 < look.high
+    assert body.low < -0.8 < body.high
+    assert length.low < 0 < length.high
+    ratio, low, high = look.odds_ratio
+    assert (ratio, low, high) == pytest.approx(tuple(np.exp([look.log_odds, look.low, look.high])))
+
+
+class TestWhatCannotBeTold:
+    def test_constant_and_dependent_factors_are_named(self) -> None:
+        a = np.array([0, 1, 0, 1, 1, 0])
+        b = np.array([0, 0, 1, 1, 0, 1])
+        kept, left_out = independent_factors(
+            {"a": a, "always": np.ones(6), "b": b, "number": a + b, "not a": 1 - a, "c": a * b}, 6
+        )
+        assert list(kept) == ["a", "b", "c"]
+        assert left_out == {
+            "always": "never varies",
+            "number": "follows from the factors before it",
+            "not a": "follows from the factors before it",
+        }
+
+    def test_the_rank_agrees_with_numpy(self) -> None:
+        rng = np.random.default_rng(0)
+        X = rng.integers(0, 2, (9, 14)).astype(float)
+        kept, _ = independent_factors({str(i): X[:, i] for i in range(14)}, 9)
+        assert len(kept) + 1 == np.linalg.matrix_rank(np.hstack([np.ones((9, 1)), X]))
+
+    def test_collinearity_is_stated(self) -> None:
+        success, factors, movies = clips()
+        nearly = factors["length"] + np.random.default_rng(1).normal(0, 0.05, success.size)
+        found = analyse_success(success, {**factors, "nearly": nearly}, movies)[0]
+        inflation = {f.name: f.inflation for f in found.factors}
+        assert found.is_collinear
+        # R^2 of x + noise on x is 1 / (1 + .05^2) for a variance of 1: inflation about 401.
+        assert inflation["nearly"] == pytest.approx(401, rel=0.15)
+        assert inflation["Look"] < 1.1
+        assert not analyse_success(success, factors, movies)[0].is_collinear
+
+    @pytest.mark.parametrize(("success", "note"), [(1, "every clip is right"), (0, "is wrong")])
+    def test_no_failure_or_no_success(self, success: int, note: str) -> None:
+        found = analyse([success] * 5, {"a": [0, 1, 0, 1, 1]})
+        assert note in found.note
+        assert found.factors == () and np.isnan(found.condition)
+
+    def test_too_few_clips(self) -> None:
+        found = analyse([1, 0, 1], {"a": [0, 1, 1], "b": [1, 1, 0]})
+        assert found.note == "3 clips are too few for 2 factors"
+
+    def test_a_factor_that_foretells_success(self) -> None:
+        found = analyse([1, 1, 1, 1, 0, 0, 1, 0], {"a": [1, 1, 1, 1, 0, 0, 0, 0]})
+        assert found.method == "firth" and "Firth" in found.note
+        # Firth adds one half to each cell of the table 4, 0, 1, 3.
+        assert found.factors[0].log_odds == pytest.approx(np.log(4.5 * 3.5 / (0.5 * 1.5)))
+
+    def test_one_film_has_independent_errors(self) -> None:
+        success, factors, _ = clips()
+        assert analyse_success(success, factors, ["x"] * 600)[0].errors == "independent"
+
+
+class TestPaperFactors:
+    def test_eleven(self) -> None:
+        concepts = {name: [0, 1, 0] for name in VISUAL}
+        found = paper_factors(concepts, ["EN", "HN", "S"], [1.0, 2.0, 8.0])
+        assert len(found) == 11
+        assert found["level HN"].tolist() == [0, 1, 0]
+        assert found["level S"].tolist() == [0, 0, 1]
+        assert found["length (doubling)"].tolist() == [0, 1, 3]
+
+    def test_on_a_published_file_their_collinearity_shows(self) -> None:
+        """An easy negative has no concept, so the two levels all but follow from the eight."""
+        table = split_file("02_EN_HN_S.csv")
+        any_concept = table.concepts.any(axis=1)
+        level = np.where(~any_concept, "EN", np.where(table.y, "S", "HN"))
+        concepts = {name: table.concepts[:, i] for i, name in enumerate(VISUAL)}
+        rng = np.random.default_rng(0)
+        factors = paper_factors(concepts, list(level), rng.uniform(20, 200, level.size))
+        found = analyse_success(rng.random(level.size) < 0.7, factors, table.movies)
+        assert len(found) == 13
+        inflation = {f.name: f.inflation for f in found[0].factors}
+        assert inflation["level S"] > 3 > inflation["length (doubling)"]
+        covered = [f.low < 0 < f.high for f in found[0].factors]
+        assert sum(covered) >= 9, "success is drawn by lot here"
+
+    @pytest.mark.parametrize("length", [[1.0], [0.0, 1.0], [np.nan, 1.0]])
+    def test_lengths(self, length: list[float]) -> None:
+        with pytest.raises(FixInput, match="length"):
+            paper_factors({}, ["EN", "S"], length)
+
+    def test_a_factor_of_another_length(self) -> None:
+        with pytest.raises(FixInput, match="'a'"):
+            analyse([1, 0, 1], {"a": [1, 0]})

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.published import split_file
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.evaluation.leakage import (
+    LeakedTest,
+    check_leaks,
+    count_leak,
+    describe,
+    leaks_by_task,
+)
+
+PLACES = {"a1": ("a", 1), "a2": ("a", 2), "a4": ("a", 4), "a9": ("a", 9), "b2": ("b", 2)}
+
+
+def test_by_hand() -> None:
+    leak = count_leak(
+        ["a1", "b2"], ["a4"], ["a1", "a4", "a2", "a9"], places=PLACES, cell="x", task="t"
+    )
+    assert (leak.n_train, leak.n_validation, leak.n_test) == (2, 1, 4)
+    assert (leak.in_train, leak.in_validation, leak.leaked) == (1, 1, 2)
+    assert leak.clips == ("a1", "a4")
+    assert leak.neighbours == 1, "a2 stands beside a1; b2 is another film"
+    assert leak.same_movie == 2, "a2 and a9"
+    assert leak.share == 0.5
+
+
+def test_a_wider_reach() -> None:
+    places = {"a1": ("a", 1), "a3": ("a", 3)}
+    near = [count_leak(["a1"], [], ["a3"], places=places, reach=r).neighbours for r in (1, 2)]
+    assert near == [0, 1]
+
+
+def test_a_clip_in_train_and_validation_leaks_once() -> None:
+    leak = count_leak(["x"], ["x"], ["x", "y"])
+    assert (leak.in_train, leak.in_validation, leak.leaked) == (1, 1, 1)
+    assert leak.neighbours is None and leak.same_movie is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(*[st.sets(st.integers(0, 25)) for _ in range(3)])
+def test_against_a_loop(train: set[int], validation: set[int], test: set[int]) -> None:
+    places = {str(i): (f"m{i % 2}", i // 2) for i in range(26)}
+    leak = count_leak(*[map(str, part) for part in (train, validation, test)], places=places)
+    seen = train | validation
+    fresh = [t for t in test if t not in seen]
+    beside = [t for t in fresh if any(s % 2 == t % 2 and abs(s // 2 - t // 2) == 1 for s in seen)]
+    assert leak.leaked == len(test) - len(fresh)
+    assert leak.neighbours == len(beside)
+
+
+class TestCheck:
+    clean = count_leak(["a1"], [], ["a2"], cell="clean", task="t")
+    bad = count_leak(["a1", "a2"], [], ["a2", "a4"], cell="bad", task="t")
+    worse = count_leak(["a1", "a2"], [], ["a2"], cell="worse", task="u")
+
+    def test_clean(self) -> None:
+        assert check_leaks([self.clean]) == [self.clean]
+
+    def test_a_leak_is_an_error(self) -> None:
+        with pytest.raises(LeakedTest) as error:
+            check_leaks([self.clean, self.bad, self.worse])
+        assert isinstance(error.value, FixInput)
+        assert "2 of 3 cells" in error.value.what
+        assert "worse, 1 of 1" in str(error.value)
+        assert [line.split(":")[0] for line in error.value.details] == ["bad", "worse"]
+        assert len(str(error.value).splitlines()) == 3
+
+    def test_unless_allowed(self) -> None:
+        assert len(check_leaks([self.bad], allowed=True)) == 1
+
+    def test_by_task(self) -> None:
+        table = leaks_by_task([self.clean, self.bad, self.worse])
+        assert table["t"] == {
+            "cells": 2, "leaking_cells": 1, "tested": 3, "leaked": 1, "neighbours": 0,
+        }  # fmt: skip
+        assert table["u"]["leaked"] == 1
+
+    def test_a_line_for_the_report(self) -> None:
+        leak = count_leak(["a1"], ["a4"], ["a2", "a4"], places=PLACES, cell="fold 3")
+        assert describe(leak) == (
+            "fold 3: 1 of 2 test clips leaked (0 in train, 1 in validation), "
+            "1 more beside a training scene"
+        )
+
+
+class TestRefusals:
+    def test_a_clip_twice(self) -> None:
+        with pytest.raises(FixInput, match="twice in test"):
+            count_leak(["a"], [], ["b", "b"])
+
+    def test_a_clip_without_a_place(self) -> None:
+        with pytest.raises(FixInput, match="for one zz"):
+            count_leak(["a1"], [], ["zz"], places=PLACES)
+
+
+class TestPublished:
+    """Each published file has folds of its own, so the cells between two files leak."""
+
+    @pytest.mark.parametrize(("trained_on", "leaked"), [("HN_S", 54), ("EN_S", 67), ("ENHN_S", 0)])
+    def test_the_105_test_clips_of_enhn_s(self, trained_on: str, leaked: int) -> None:
+        test = split_file("02_ENHN_S.csv").in_folds(9)
+        table = split_file(f"02_{trained_on}.csv")
+        leak = count_leak(table.in_folds(*range(1, 9)), table.in_folds(0), test)
+        assert (leak.leaked, leak.n_test) == (leaked, 105)
+        assert leak.in_train + leak.in_validation == leaked
+
+    def test_random_folds_have_their_neighbours_in_training(self) -> None:
+        table = split_file("02_ENHN_S.csv")
+        places = dict(zip(table.ids, zip(table.movies, table.scenes, strict=True), strict=True))
+        leak = count_leak(
+            table.in_folds(*range(9)), [], table.in_folds(9), places=places, cell="ENHN_S"
+        )
+        seen = {places[clip] for clip in table.in_folds(*range(9))}
+        beside = sum(
+            (movie, scene - 1) in seen or (movie, scene + 1) in seen
+            for movie, scene in (places[clip] for clip in table.in_folds(9))
+        )
+        assert leak.neighbours == beside > 60
+        assert leak.same_movie == 105, "all twelve films are on both sides"

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, stats
+from statsmodels.stats.outliers_influence import variance_inflation_factor
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.evaluation.logistic import (
+    condition_number,
+    fit_logistic,
+    is_separated,
+    variance_inflation,
+    with_intercept,
+)
+
+
+def clips(seed: int = 0, n: int = 300, k: int = 12) -> tuple:
+    rng = np.random.default_rng(seed)
+    film = rng.integers(0, k, n)
+    X = np.column_stack([rng.random(n) < 0.3, rng.random(n) < 0.5, rng.normal(size=n)])
+    margin = X @ [1.0, -0.7, 0.4] + rng.normal(0, 0.7, k)[film]
+    return X.astype(float), rng.random(n) < 1 / (1 + np.exp(-margin)), film
+
+
+def table(a: int, b: int, c: int, d: int) -> tuple:
+    """A two-by-two table: successes and failures with (a, b) and without (c, d) the factor."""
+    x = np.repeat([1.0, 1.0, 0.0, 0.0], [a, b, c, d])
+    return x[:, None], np.repeat([1, 0, 1, 0], [a, b, c, d])
+
+
+class TestMaximumLikelihood:
+    def test_a_two_by_two_table(self) -> None:
+        fit = fit_logistic(*table(30, 10, 12, 24))
+        assert fit.beta[1] == pytest.approx(np.log(30 * 24 / (10 * 12)))
+        # Woolf: the variance of a log odds ratio is the sum of the reciprocals.
+        assert fit.se[1] == pytest.approx(np.sqrt(1 / 30 + 1 / 10 + 1 / 12 + 1 / 24))
+        assert fit.high[1] - fit.beta[1] == pytest.approx(1.959964 * fit.se[1])
+        assert (fit.method, fit.errors) == ("ml", "independent")
+
+    def test_against_statsmodels(self) -> None:
+        X, y, _ = clips()
+        ours, theirs = fit_logistic(X, y), sm.Logit(y, sm.add_constant(X)).fit(disp=0)
+        np.testing.assert_allclose(ours.beta, theirs.params, rtol=1e-6)
+        np.testing.assert_allclose(ours.se, theirs.bse, rtol=1e-6)
+        np.testing.assert_allclose(ours.p, theirs.pvalues, rtol=1e-5)
+        np.testing.assert_allclose(np.column_stack([ours.low, ours.high]), theirs.conf_int())
+
+    def test_errors_by_film_against_statsmodels(self) -> None:
+        X, y, film = clips()
+        ours = fit_logistic(X, y, clusters=film)
+        theirs = sm.Logit(y, sm.add_constant(X)).fit(
+            disp=0, cov_type="cluster", cov_kwds={"groups": film}, use_t=True
+        )
+        np.testing.assert_allclose(ours.se, theirs.bse, rtol=1e-6)
+        assert (ours.errors, ours.n_clusters) == ("movies", 12)
+        # Eleven degrees of freedom: films less one.
+        reach = stats.t.ppf(0.975, 11) * theirs.bse
+        np.testing.assert_allclose(ours.high - ours.beta, reach, rtol=1e-6)
+        np.testing.assert_allclose(ours.p, 2 * stats.t.sf(abs(theirs.params / theirs.bse), 11))
+
+    def test_a_factor_found_in_one_film_has_no_error_by_film(self) -> None:
+        X, y, film = clips(n=600)
+        X[:, 0] *= film == 3
+        fit = fit_logistic(X, y, clusters=film)
+        assert np.isnan([fit.se[1], fit.low[1], fit.p[1]]).all()
+        assert np.isfinite(fit.se[[0, 2, 3]]).all() and np.isfinite(fit.beta).all()
+        assert np.isfinite(fit_logistic(X, y).se).all()
+
+    def test_large_factors_settle(self) -> None:
+        X, y, _ = clips()
+        scaled = fit_logistic(X * [1e4, 1e-4, 1], y)
+        np.testing.assert_allclose(
+            scaled.beta[1:] * [1e4, 1e-4, 1], fit_logistic(X, y).beta[1:], rtol=1e-5
+        )
+
+
+class TestFirth:
+    @pytest.mark.parametrize("cells", [(30, 10, 12, 24), (7, 0, 3, 9), (5, 0, 0, 8)])
+    def test_of_a_table_it_adds_a_half_to_each_cell(self, cells: tuple) -> None:
+        a, b, c, d = (cell + 0.5 for cell in cells)
+        fit = fit_logistic(*table(*cells), method="firth")
+        assert fit.beta[1] == pytest.approx(np.log(a * d / (b * c)), rel=1e-6)
+        assert fit.beta[0] == pytest.approx(np.log(c / d), rel=1e-6)
+
+    def test_against_a_search_for_the_penalised_maximum(self) -> None:
+        X, y, _ = clips(n=40)
+        design = np.hstack([np.ones((40, 1)), X])
+
+        def loss(beta: np.ndarray) -> float:
+            p = 1 / (1 + np.exp(-design @ beta))
+            information = design.T @ np.diag(p * (1 - p)) @ design
+            likelihood = np.log(np.where(y, p, 1 - p)).sum()
+            return -likelihood - 0.5 * np.log(np.linalg.det(information))
+
+        fine = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 20_000}
+        best = optimize.minimize(loss, np.zeros(4), method="Nelder-Mead", options=fine)
+        np.testing.assert_allclose(
+            fit_logistic(X, y, method="firth").beta, best.x, rtol=1e-5, atol=1e-6
+        )
+
+    def test_chosen_only_if_it_must_be(self) -> None:
+        assert fit_logistic(*table(7, 0, 3, 9)).method == "firth"
+        assert fit_logistic(*table(7, 1, 3, 9)).method == "ml"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6))
+def test_every_table_of_clips_settles_where_the_score_is_zero(seed: int) -> None:
+    """Few clips, rare factors, factors of any scale, success foretold: the score is zero there."""
+    rng = np.random.default_rng(seed)
+    n, width = int(rng.integers(8, 90)), int(rng.integers(1, 6))
+    X = (rng.random((n, width)) < rng.uniform(0.05, 0.95, width)).astype(float)
+    X[:, 0] = rng.normal(0, 10 ** rng.uniform(-3, 3), n)
+    y = X[:, -1] > 0 if rng.random() < 0.3 else rng.random(n) < 0.6
+    design = np.hstack([np.ones((n, 1)), X])
+    if y.all() or not y.any() or np.linalg.matrix_rank(design) <= width:
+        return
+    fit = fit_logistic(X, y)
+    p = 1 / (1 + np.exp(-np.clip(design @ fit.beta, -700, 700)))
+    score = y - p
+    if fit.method == "firth":
+        root = design * np.sqrt(p * (1 - p))[:, None]
+        base, _ = np.linalg.qr(root)
+        score = score + (base**2).sum(axis=1) * (0.5 - p)
+    np.testing.assert_allclose(score @ (design / np.abs(design).max(axis=0)), 0, atol=1e-4)
+    assert np.isfinite(fit.se).all()
+
+
+class TestSeparation:
+    def test_quasi_and_complete(self) -> None:
+        for cells, expected in [
+            ((5, 0, 0, 8), True), ((7, 0, 3, 9), True), ((7, 1, 3, 9), False), ((7, 2, 0, 9), True),
+        ]:  # fmt: skip
+            x, y = table(*cells)
+            assert is_separated(with_intercept(x, len(y)), y == 1) is expected
+
+    def test_by_a_mix_of_columns_only(self) -> None:
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(60, 2))
+        y = X[:, 0] - 2 * X[:, 1] > 0.3
+        assert is_separated(with_intercept(X, 60), y)
+        y[np.argmax(X[:, 0] - 2 * X[:, 1])] = False
+        assert not is_separated(with_intercept(X, 60), y)
+
+    def test_whatever_the_scale(self) -> None:
+        x, y = table(5, 0, 0, 8)
+        assert is_separated(with_intercept(x * 1e-6, 13), y == 1)
+
+
+class TestCollinearity:
+    def test_inflation_against_statsmodels(self) -> None:
+        X, _, _ = clips()
+        X[:, 2] += 2 * X[:, 0]
+        design = sm.add_constant(X)
+        expected = [variance_inflation_factor(design, i) for i in (1, 2, 3)]
+        np.testing.assert_allclose(variance_inflation(X), expected)
+
+    def test_inflation_of_two_is_one_over_one_less_r_squared(self) -> None:
+        X, _, _ = clips()
+        X[:, 2] += 2 * X[:, 0]
+        r = np.corrcoef(X[:, 0], X[:, 2])[0, 1]
+        np.testing.assert_allclose(variance_inflation(X[:, [0, 2]]), 1 / (1 - r**2))
+
+    def test_condition_number(self) -> None:
+        # An orthogonal design has 1; two columns at cosine c have sqrt((1 + c) / (1 - c)).
+        assert condition_number([[1.0], [-1.0], [1.0], [-1.0]]) == pytest.approx(1)
+        assert condition_number([[1.0], [0.0]]) == pytest.approx(
+            np.sqrt((1 + np.sqrt(0.5)) / (1 - np.sqrt(0.5)))
+        )
+
+
+class TestRefusals:
+    def test_columns_that_determine_one_another(self) -> None:
+        X, y, _ = clips()
+        with pytest.raises(FixInput, match="determine one another"):
+            fit_logistic(np.column_stack([X, X[:, 0]]), y)
+
+    def test_numbers(self) -> None:
+        X, y, _ = clips()
+        X[3, 1] = np.nan
+        with pytest.raises(FixInput, match="finite"):
+            fit_logistic(X, y)
+
+    def test_one_film(self) -> None:
+        X, y, _ = clips()
+        with pytest.raises(FixInput, match="two movies"):
+            fit_logistic(X, y, clusters=np.zeros(y.size))
+
+    def test_method(self) -> None:
+        X, y, _ = clips()
+        with pytest.raises(FixInput, match="auto, ml or firth"):
+            fit_logistic(X, y, method="bayes")
+
+    def test_maximum_likelihood_where_there_is_none(self) -> None:
+        with pytest.raises(FixInput, match="no maximum"):
+            fit_logistic(*table(5, 0, 0, 8), method="ml")
