@@ -17,13 +17,21 @@ from obygaze_features.core.workspace import Workspace
 
 COMMANDS = {
     "doctor": ("obygaze_features.core.doctor:doctor", "Versions, codecs, caches, what is missing."),
-    "demo": ("obygaze_features.demo.tour:demo", "Take the tour on made-up films, offline."),
+    "demo": (
+        "obygaze_features.demo.tour:demo",
+        "Take the tour on made-up films, offline, in under a minute.",
+    ),
     "manifest": ("obygaze_features.manifest.commands:manifest", "Clips, labels, concepts, splits."),
+    "video": ("obygaze_features.video.commands:video", "What a file holds, frame by frame."),
     "backbones": (
         "obygaze_features.backbones.commands:backbones",
         "Video and image models, and what is known of each.",
     ),
     "store": ("obygaze_features.store.commands:store", "Feature stores: look, check, cut, share."),
+    "extract": (
+        "obygaze_features.extraction.commands:extract",
+        "From videos to stores, from many backbones in one pass.",
+    ),
     "bench": ("obygaze_features.core.bench_commands:bench", "The side-by-side measurements."),
 }
 

@@ -69,7 +69,10 @@ def backbones() -> None:
 @json_option
 @pass_session
 def ls(session: Session, pattern: str, as_json: bool) -> None:
-    """List the backbones whose names match PATTERN, in the package and in the workspace."""
+    """List the backbones, their frames, levels and cost.
+
+    Those whose names match PATTERN, in the package and in the workspace.
+    """
     found = find_cards(pattern, session.workspace)
     for problem in found.problems:
         session.console.warn(f"{problem.where}: {problem.what}")
@@ -132,7 +135,10 @@ def _summary(card: Card) -> dict[str, Any]:
 @json_option
 @pass_session
 def show(session: Session, name: str, as_json: bool) -> None:
-    """Show the card NAME, or how NAME@PRESET feeds it."""
+    """Show everything a card says.
+
+    NAME@PRESET shows how that preset feeds the backbone.
+    """
     card = find_card(name, session.workspace)
     if as_json:
         session.console.json({**_summary(card), "preset": card.preset})
@@ -185,9 +191,11 @@ def check(
     attention: str | None,
     as_json: bool,
 ) -> None:
-    """Check the backbone NAME: weights, shapes, that clips do not mix, that batches do not matter.
+    """Check what can be checked: weights, shapes, isolation.
 
-    Never uses the network. Ends with 1 where there are no weights, with 4 where a check failed.
+    Also that numbers do not depend on the batch, and that pixels are prepared as the checkpoint's
+    own processor does. Never uses the network. Ends with 1 where there are no weights, with 4
+    where a check failed.
     """
     from obygaze_features.backbones.check import check_backbone
 
@@ -256,7 +264,10 @@ def forward(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Run prepared pixels through the backbone NAME and write every level, as float32."""
+    """Run prepared pixels through a backbone.
+
+    Every level of the backbone NAME is written, as float32.
+    """
     from obygaze_features.backbones.load import load_backbone
     from obygaze_features.backbones.run import forward_in_batches
 
