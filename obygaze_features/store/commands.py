@@ -17,6 +17,10 @@ COMMANDS = {
         "Make a store of some clips or levels of another.",
     ),
     "merge": (f"{_HERE}.commands_edit:merge_", "Make one store of several of the same recipe."),
+    "import": (
+        f"{_HERE}.commands_interchange:import_",
+        "Make a store from features in another format.",
+    ),
     "card": (f"{_HERE}.commands_look:card", "Print the card of a store, as the hub shows it."),
 }
 

@@ -1,0 +1,174 @@
+"""`obygaze store import` and `export`: features in the formats other people use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from obygaze_features.core.commands import (
+    ExampleCommand,
+    LazyGroup,
+    Session,
+    json_option,
+    pass_session,
+)
+from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
+from obygaze_features.core.workspace import is_url
+from obygaze_features.manifest.io import manifest_sha256, read_manifest
+from obygaze_features.store.edit import Roster
+from obygaze_features.store.interchange.importing import Imported, Told, import_store
+from obygaze_features.store.interchange.source import Source
+
+F = TypeVar("F", bound=Callable[..., Any])
+_HERE = "obygaze_features.store.commands_interchange"
+SOURCES = {
+    "npz": (f"{_HERE}:npz", "An npz file: ids, and arrays with a row for each."),
+}
+SHOWN = 20
+PATHS = click.argument(
+    "sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
+)
+
+
+@click.group("import", cls=LazyGroup, table=SOURCES)
+def import_() -> None:
+    """Make a store from features in another format.
+
+    How they were made cannot be known: the store's recipe is marked unknown, with what you tell.
+    """
+
+
+def _import_options(function: F) -> F:
+    """What all imports share."""
+    for option in reversed(
+        (
+            click.option("-o", "output", required=True, help="The new store: a name or a folder."),
+            click.option(
+                "--level",
+                "levels",
+                multiple=True,
+                metavar="NAME=KEY",
+                help="Store what lies under KEY as the level NAME; repeatable.",
+            ),
+            click.option("--manifest", help="A row for each clip of this manifest."),
+            click.option("--backbone", default="", help="The model that made them, as you know."),
+            click.option(
+                "--told",
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="A fact to keep with the features; repeatable.",
+            ),
+            click.option("--licence", default="", help="The licence of the features."),
+            click.option("--citation", default="", help="What to cite for them."),
+            click.option(
+                "--pool",
+                type=click.Choice(["none", "also", "only"]),
+                help="Keep the maximum over all vectors of a clip: as a further level 'pooled', "
+                "or in place of them.",
+            ),
+            click.option(
+                "--dtype",
+                type=click.Choice(["float16", "float32", "float64"]),
+                help="Store numbers so. [default: float32; several float16 vectors stay float16]",
+            ),
+            json_option,
+            pass_session,
+        )
+    ):
+        function = option(function)
+    return PATHS(function)
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze store import npz features.npz -o imported
+    obygaze store import npz xclip.npz --id-key names --level clip=X --backbone x-clip -o xclip
+    """,
+)
+@click.option("--id-key", help="The array of clip ids. [default: clip_id]")
+@click.option("--movie-key", help="The array of movie ids. [default: movie_id, if there]")
+@_import_options
+def npz(
+    session: Session,
+    sources: tuple[Path, ...],
+    id_key: str | None,
+    movie_key: str | None,
+    levels: tuple[str, ...],
+    **common: Any,
+) -> None:
+    """An npz file: ids, and arrays with a row for each."""
+    from obygaze_features.store.interchange.npz import open_npz
+
+    source = open_npz(sources, _pairs(levels), id_key=id_key, movie_key=movie_key)
+    _import(session, source, **common)
+
+
+def _import(
+    session: Session,
+    source: Source,
+    *,
+    output: str,
+    manifest: str | None,
+    told: Sequence[str],
+    pool: str | None,
+    as_json: bool,
+    **known: Any,
+) -> None:
+    if is_url(output):
+        raise FixUsage("a new store is written to a folder", hint="then obygaze store push")
+    facts = Told(facts=_pairs(told), pool=pool or "none", **known)  # type: ignore[arg-type]
+    roster = _roster(session, manifest) if manifest is not None else None
+    total = len(roster.clip_ids) if roster else len(source.clip_ids)
+    try:
+        with session.console.progress("import", total) as progress:
+            done = import_store(
+                source,
+                session.workspace.store(output),
+                roster=roster,
+                told=facts,
+                progress=progress,
+            )
+    finally:
+        source.close()
+    _tell(session, done, as_json)
+    if done.failed:
+        click.get_current_context().exit(EXIT_SOME_FAILED)
+
+
+def _tell(session: Session, done: Imported, as_json: bool) -> None:
+    console = session.console
+    for warning in done.warnings:
+        console.warn(warning)
+    if as_json:
+        console.json({**asdict(done), "path": str(done.path)})
+        return
+    for clip, reason in list(done.failed.items())[:SHOWN]:
+        console.note(f"{clip}: {reason}")
+    if done.not_in_manifest:
+        console.note(f"{len(done.not_in_manifest)} clips of the files are not in the manifest")
+    shapes = ", ".join(f"{name} {list(shape)}" for name, shape in done.levels.items())
+    console.result(f"{done.path}: {done.n_ok} of {done.n_clips} clips, {shapes}, sealed")
+
+
+def _roster(session: Session, name: str) -> Roster:
+    found = read_manifest(session.workspace.existing_manifest(name))
+    movies = [clip.movie_id for clip in found]
+    return Roster(found.name, manifest_sha256(found), list(found.clip_ids), movies)
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    """NAME=KEY words as a mapping."""
+    pairs = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals and value):
+            raise FixUsage(f"{word!r} is not of the form NAME=KEY")
+        if name in pairs:
+            raise FixUsage(f"{name!r} is given twice")
+        pairs[name] = value
+    return pairs

@@ -1,0 +1,1 @@
+"""Features in the formats other people use: imported into stores, exported from stores."""

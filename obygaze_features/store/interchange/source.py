@@ -1,0 +1,162 @@
+"""What an importer reads from: clips with arrays, whatever file they lie in."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.files import sha256_file
+from obygaze_features.store.limits import check_memory
+from obygaze_features.store.schema import RowStatus
+
+Array = npt.NDArray[Any]
+MOST_DIMENSIONS = 3
+
+
+class Shape(NamedTuple):
+    """The shape and the type of one clip's array."""
+
+    sizes: tuple[int, ...]
+    dtype: str
+
+    @property
+    def n_bytes(self) -> int:
+        """How much memory it takes."""
+        return math.prod(self.sizes) * np.dtype(self.dtype).itemsize
+
+
+class BadRow(Exception):
+    """One clip's array is of no use; the import goes on and the clip becomes a failed row."""
+
+    def status(self) -> RowStatus:
+        """The row's status in the store."""
+        return RowStatus.failed("import", type(self.__cause__ or self).__name__, str(self))
+
+
+class Source(Protocol):
+    """Clips that can be imported. To read another format, write these members."""
+
+    origin: Mapping[str, Any]
+    clip_ids: Sequence[str]
+    movie_ids: Sequence[str] | None
+    levels: Sequence[str]
+    warnings: list[str]
+
+    def shape(self, level: str, index: int) -> Shape:
+        """The shape of one clip's array, or BadRow; cheap where the format allows it."""
+
+    def row(self, level: str, index: int) -> Array:
+        """One clip's array, or BadRow."""
+
+    def close(self) -> None:
+        """Let go of open files."""
+
+
+@dataclass
+class Columns:
+    """Whole arrays of all clips beside a list of ids: npz, npy, one big HDF5 array."""
+
+    origin: Mapping[str, Any]
+    clip_ids: Sequence[str]
+    movie_ids: Sequence[str] | None
+    arrays: Mapping[str, Any]
+    warnings: list[str] = field(default_factory=list)
+    handle: Any = None
+    levels: Sequence[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.levels = tuple(self.arrays)
+        n_clips = len(self.clip_ids)
+        for name, array in self.arrays.items():
+            if not array.ndim or array.shape[0] != n_clips:
+                raise FixInput(
+                    f"{name}: the shape {tuple(array.shape)} does not begin with the number of "
+                    f"ids, {n_clips}"
+                )
+        if self.movie_ids is not None and len(self.movie_ids) != n_clips:
+            raise FixInput(f"{len(self.movie_ids)} movies for {n_clips} clips")
+
+    def shape(self, level: str, index: int) -> Shape:
+        """The same for every clip."""
+        array = self.arrays[level]
+        return Shape(tuple(array.shape[1:]), str(array.dtype))
+
+    def row(self, level: str, index: int) -> Array:
+        """One row of an array."""
+        return np.asarray(self.arrays[level][index])
+
+    def close(self) -> None:
+        """Close the file the arrays are read from."""
+        if self.handle is not None:
+            self.handle.close()
+
+
+def checked_shape(shape: Shape, where: str) -> Shape:
+    """The shape of something that can be a row of features; else BadRow."""
+    if np.dtype(shape.dtype).kind not in "fiu":
+        raise BadRow(f"{where} holds {shape.dtype}, which are not numbers")
+    if not 1 <= len(shape.sizes) <= MOST_DIMENSIONS or not math.prod(shape.sizes):
+        raise BadRow(f"{where} has the shape {shape.sizes}")
+    check_memory(shape.n_bytes, "the array of one clip", where)
+    return shape
+
+
+def texts(values: Any, what: str, where: str) -> list[str]:
+    """Ids as Python strings, from the string types of NumPy and HDF5."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise FixInput(f"{what} has the shape {array.shape}; a list of ids is wanted", where=where)
+    if array.dtype.kind in "iu":
+        return [str(value) for value in array.tolist()]
+    if array.dtype.kind not in "USOT":
+        raise FixInput(f"{what} holds {array.dtype}, not ids", where=where)
+    try:
+        return [one.decode("utf-8") if isinstance(one, bytes) else str(one) for one in array]
+    except UnicodeDecodeError as error:
+        raise FixInput(f"{what} is not UTF-8: {error}", where=where) from error
+
+
+def one_file(paths: Sequence[Path]) -> Path:
+    """The one file a format is made of."""
+    if len(paths) != 1 or not paths[0].is_file():
+        names = ", ".join(map(str, paths))
+        raise FixInput("one file is wanted here", where=names)
+    return paths[0]
+
+
+def one_folder(paths: Sequence[Path]) -> Path:
+    """The one folder a format is made of."""
+    if len(paths) != 1 or not paths[0].is_dir():
+        raise FixInput("one folder is wanted here", where=", ".join(map(str, paths)))
+    return paths[0]
+
+
+def file_origin(kind: str, path: Path) -> dict[str, Any]:
+    """What is recorded of a single file: its name and what is in it."""
+    return {"format": kind, "file": path.name, "sha256": sha256_file(path)}
+
+
+def folder_origin(kind: str, root: Path, files: Sequence[Path]) -> dict[str, Any]:
+    """What is recorded of many files: how many, and one digest over their names and contents."""
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(f"{file.relative_to(root).as_posix()}\0{sha256_file(file)}\n".encode())
+    return {"format": kind, "folder": root.name, "files": len(files), "sha256": digest.hexdigest()}
+
+
+def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
+    """All files of some suffixes below a folder, sorted; links that lead out are refused."""
+    base = root.resolve()
+    found = sorted(path for path in root.rglob("*") if path.suffix.lower() in suffixes)
+    for path in found:
+        if not path.resolve().is_relative_to(base):
+            raise FixInput("this link leads out of the folder", where=str(path))
+    return [path for path in found if path.is_file()]
