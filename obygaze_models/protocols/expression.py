@@ -44,6 +44,16 @@ KEYWORDS = frozenset({"and", "or", "not", "in", "level", "concept"})
 TOKEN = re.compile(
     r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<word>[^\W\d]\w*)|(?P<mark>==|!=|[(){},])|(?P<bad>\S))"""
 )
+REASONS = {
+    "'": "a quote that is not closed",
+    '"': "a quote that is not closed",
+    ".": "attributes cannot be read here",
+    "=": "a single '=', compare with '=='",
+    "&": "'&', write 'and'",
+    "|": "'|', write 'or'",
+    "!": "'!', write 'not'",
+    "[": "'[', write sets with {...}",
+}
 
 
 class BadExpression(FixInput):
@@ -157,7 +167,7 @@ def parse(
 
 
 class _Token(NamedTuple):
-    kind: str  # text, word, mark, end
+    kind: str  # text, word, mark, bad, end
     value: str
     column: int
 
@@ -174,33 +184,19 @@ class _Parser:
     def _tokens(self) -> Iterator[_Token]:
         end = len(self.text.rstrip())
         position = 0
-        while position < end:
-            match = TOKEN.match(self.text, position)
-            if match is None or match.lastgroup is None:
-                break
-            kind = match.lastgroup
-            start = match.start(kind)
+        while position < end and (match := TOKEN.match(self.text, position)):
+            kind = match.lastgroup or "bad"
+            yield _Token(kind, match[kind], match.start(kind))
             if kind == "bad":
-                self._refuse(match[kind], start)
-            yield _Token(kind, match[kind], start)
+                return
             position = match.end()
         yield _Token("end", "", end)
 
-    def _refuse(self, sign: str, column: int) -> None:
-        reasons = {
-            "'": "a quote that is not closed",
-            '"': "a quote that is not closed",
-            ".": "attributes cannot be read here",
-            "=": "a single '=', compare with '=='",
-            "&": "'&', write 'and'",
-            "|": "'|', write 'or'",
-            "!": "'!', write 'not'",
-            "[": "'[', write sets with {...}",
-        }
-        raise self.error(reasons.get(sign, f"{sign!r} means nothing here"), column)
-
     def error(self, what: str, column: int) -> BadExpression:
         """An error with the expression and a caret under the column."""
+        if self.now.kind == "bad":
+            sign = self.now.value
+            what, column = REASONS.get(sign, f"{sign!r} means nothing here"), self.now.column
         return BadExpression(
             f"label expression, column {column + 1}: {what}",
             where=self.where or self.text,
@@ -334,8 +330,13 @@ class _Parser:
         name = read()
         if allowed is None or name in allowed:
             return name
-        near = difflib.get_close_matches(name, allowed, 1, 0.5)
-        meant = f", did you mean {_quote(near[0])}?" if near else f"; known: {', '.join(allowed)}"
+        folded = {known.casefold(): known for known in allowed}
+        near = difflib.get_close_matches(name.casefold(), folded, 1, 0.5)
+        meant = (
+            f", did you mean {_quote(folded[near[0]])}?"
+            if near
+            else f"; known: {', '.join(allowed)}"
+        )
         raise self.error(f"no {what} is called {name!r}{meant}", column)
 
 

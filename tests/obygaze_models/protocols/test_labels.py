@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.protocols.expression import parse
+from obygaze_models.protocols.labels import check_label_map, label_by_expression, label_by_map
+
+LEVEL = ["EN", "HN", "NS", "S", ""]
+CONCEPTS = [(), ("Look",), ("Body",), ("Look",), ()]
+
+
+@pytest.mark.parametrize(
+    ("classes", "expected"),
+    [
+        ({"S": 1, "EN": 0}, [0, -1, -1, 1, -1]),
+        ({"S": 1, "EN": 0, "HN": 0}, [0, 0, -1, 1, -1]),
+        ({"EN": 0, "HN": 1, "NS": 2, "S": 3}, [0, 1, 2, 3, -1]),
+    ],
+)
+def test_label_maps(classes: dict[str, int], expected: list[int]) -> None:
+    assert label_by_map(classes, LEVEL).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("classes", "what"),
+    [
+        ({"Sure": 1, "EN": 0}, "no level is called 'Sure'"),
+        ({"S": 1}, "without a gap"),
+        ({"S": 1, "EN": 1}, "without a gap"),
+        ({"S": 2, "EN": 0}, "without a gap"),
+        ({"S": 1, "EN": -1}, "without a gap"),
+        ({"S": True, "EN": False}, "without a gap"),
+        ({"S": 1.0, "EN": 0}, "without a gap"),
+        ({}, "without a gap"),
+    ],
+)
+def test_maps_that_are_none(classes: dict, what: str) -> None:
+    with pytest.raises(FixInput, match=what):
+        check_label_map(classes, where="protocol.toml")
+
+
+def test_an_expression_against_the_rest() -> None:
+    labels = label_by_expression(parse("Look in concept"), LEVEL, CONCEPTS)
+    assert labels.tolist() == [0, 1, 0, 1, -1], "a clip without a level is in no class"
+
+
+def test_two_expressions() -> None:
+    labels = label_by_expression(
+        parse("level == S"), LEVEL, CONCEPTS, negative=parse("level in {EN, HN} and not concept")
+    )
+    assert labels.tolist() == [0, -1, -1, 1, -1]
+
+
+def test_classes_that_overlap() -> None:
+    with pytest.raises(FixInput, match="1 clips are in both classes") as error:
+        label_by_expression(
+            parse("level == S"), LEVEL, CONCEPTS, negative=parse("Look in concept and level != HN")
+        )
+    assert "level == S / Look in concept" in str(error.value)
