@@ -108,13 +108,12 @@ def movie_pairs(folds: IntArray, has_video: ArrayLike, never: Sequence[int] = ()
 def _columns(
     folds: IntArray, labels: ArrayLike, has_video: ArrayLike
 ) -> tuple[IntArray, BoolArray]:
-    y = np.asarray(labels, dtype=np.intp)
-    usable = np.asarray(has_video, dtype=np.bool_) & (folds != OUTSIDE) & (y >= 0)
-    if not (y.shape == folds.shape == usable.shape):
+    y, video = np.asarray(labels, dtype=np.intp), np.asarray(has_video, dtype=np.bool_)
+    if not y.shape == folds.shape == video.shape:
         raise FixInput(f"{folds.shape} folds, {y.shape} labels: one each a clip is needed")
     if n_folds_of(folds) < 4:
         raise FixInput(f"the published scheme needs four folds, found {n_folds_of(folds)}")
-    return y, usable
+    return y, video & (folds != OUTSIDE) & (y >= 0)
 
 
 def _in_chosen(y: IntArray, folds: IntArray, taken: dict[int, list[int]]) -> BoolArray:

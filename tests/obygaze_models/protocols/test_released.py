@@ -1,0 +1,151 @@
+"""The released fold use, against counts of the published files made apart from the package."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.published import SplitFile, split_file
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.evaluation.leakage import count_leak
+from obygaze_models.protocols.released import authors_splits, movie_pairs, text_splits
+
+
+def authors(table: SplitFile) -> list:
+    return authors_splits(table.folds, table.y, table.has_video)
+
+
+class TestAuthors:
+    @pytest.mark.parametrize(
+        ("name", "sizes"),
+        [
+            ("02_EN_S.csv", [459, 345, 345, 347, 388, 381, 342, 347]),
+            ("02_HN_S.csv", [414, 323, 322, 323, 360, 359, 359, 359]),
+        ],
+    )
+    def test_training_sizes(self, name: str, sizes: list[int]) -> None:
+        """From 322 to 459 clips train in the cells of Table 2."""
+        assert [s.train.size for s in authors(split_file(name))] == sizes
+
+    @pytest.mark.parametrize(
+        ("name", "n", "positive"),
+        [("02_EN_S.csv", 75, 31), ("02_ENHN_S.csv", 103, 31)],
+    )
+    def test_the_test_fold(self, name: str, n: int, positive: int) -> None:
+        table = split_file(name)
+        for split in authors(table):
+            assert (split.test.size, int(table.y[split.test].sum())) == (n, positive)
+
+    def test_eight_runs_validate_on_folds_0_to_7(self) -> None:
+        table = split_file("02_HN_S.csv")
+        splits = authors(table)
+        assert [set(table.folds[s.validation].tolist()) for s in splits] == [{i} for i in range(8)]
+        assert [s.provenance["validation_fold"] for s in splits] == list(range(8))
+        assert all(s.provenance["quirk"] == "authors" for s in splits)
+
+    def test_fold_0_never_trains_and_the_next_is_skipped(self) -> None:
+        table = split_file("02_HN_S.csv")
+        for run, split in enumerate(authors(table)):
+            trained = set(table.folds[split.train].tolist())
+            assert not trained & {0, 9, run, run + 1}
+
+    def test_by_hand_on_made_up_folds(self) -> None:
+        """Thirty negatives and ten positives in each of ten folds; run 2.
+
+        Eight folds may train: 240 and 80 rows, tenths 24 and 8; so 8 folds of positives and
+        round(8 * 8 / 24) = 3 of negatives. Fold 3 is skipped; of 1 2 4 5 6 7 8 9 the negatives take
+        numbers 6, 7 and 8, that is 8, 9 and (from the start) 1; 9 tests. Positives take them all
+        but 2 and 9.
+        """
+        folds = np.repeat(np.arange(10), 40)
+        y = np.tile([0] * 30 + [1] * 10, 10)
+        split = authors_splits(folds, y, np.ones(400))[2]
+        negatives, positives = split.train[y[split.train] == 0], split.train[y[split.train] == 1]
+        assert set(folds[negatives]) == {8, 1}
+        assert set(folds[positives]) == {1, 4, 5, 6, 7, 8}
+        assert (negatives.size, positives.size) == (60, 60)
+
+    def test_rows_without_video_or_class_take_no_part(self) -> None:
+        folds = np.repeat(np.arange(10), 40)
+        y = np.tile([0] * 30 + [1] * 10, 10)
+        y[5] = -1
+        video = np.ones(400)
+        video[390:] = 0
+        for split in authors_splits(folds, y, video):
+            parts = np.concatenate([split.train, split.validation, split.test])
+            assert 5 not in parts and parts.max() < 390
+
+    def test_too_few_rows(self) -> None:
+        folds = np.repeat(np.arange(10), 4)
+        with pytest.raises(FixInput, match="ten training rows"):
+            authors_splits(folds, np.tile([0, 0, 0, 1], 10), np.ones(40))
+
+    def test_one_file_does_not_leak_into_itself(self) -> None:
+        table = split_file("02_ENHN_S.csv")
+        ids = np.array(table.ids)
+        for split in authors(table):
+            assert count_leak(ids[split.train], ids[split.validation], ids[split.test]).leaked == 0
+
+
+class TestText:
+    def test_nine_runs_of_eight_folds(self) -> None:
+        table = split_file("02_HN_S.csv")
+        splits = text_splits(table.folds, table.y, table.has_video)
+        assert len(splits) == 9
+        for run, split in enumerate(splits):
+            trained = set(table.folds[split.train].tolist())
+            assert trained <= set(range(9)) - {run}
+            assert set(table.folds[split.test].tolist()) == {9}
+            positives = split.train[table.y[split.train]]
+            assert set(table.folds[positives].tolist()) == set(range(9)) - {run}
+
+    @pytest.mark.parametrize("name", ["02_EN_S.csv", "02_ENHN_S.csv", "02_HN_S.csv"])
+    def test_classes_balance(self, name: str) -> None:
+        table = split_file(name)
+        for split in text_splits(table.folds, table.y, table.has_video):
+            assert table.y[split.train].mean() == pytest.approx(0.5, abs=0.07)
+
+    def test_the_negatives_rotate(self) -> None:
+        """Over the nine runs every fold of negatives trains, and about equally often."""
+        table = split_file("02_ENHN_S.csv")
+        used = np.zeros(9)
+        for split in text_splits(table.folds, table.y, table.has_video):
+            used[np.unique(table.folds[split.train[~table.y[split.train]]])] += 1
+        assert used.min() >= 1
+        assert used.max() - used.min() <= 3
+
+    def test_few_rows_are_enough(self) -> None:
+        splits = text_splits(np.repeat(np.arange(5), 4), np.tile([0, 0, 0, 1], 5), np.ones(20))
+        assert all(np.sum(s.train % 4 == 3) == 3 for s in splits)
+
+
+class TestMoviePairs:
+    def test_ninety_runs_of_forty_five_training_sets(self) -> None:
+        table = split_file("by_movie/HN_S.csv")
+        splits = movie_pairs(table.folds, table.has_video, never=(3, 7))
+        assert len(splits) == 90
+        sets = {s.provenance["training_set"]: tuple(s.train) for s in splits}
+        assert len(sets) == len(set(sets.values())) == 45
+        for split in splits:
+            assert split.train.size + split.validation.size + split.test.size == 589
+            assert {3, 7} <= set(table.folds[split.train].tolist())
+            assert tuple(split.train) == sets[split.provenance["training_set"]]
+
+    def test_tested_movies(self) -> None:
+        table = split_file("by_movie/HN_S.csv")
+        splits = movie_pairs(table.folds, table.has_video, never=(3, 7))
+        movies = np.array(table.movies)
+        tested = {str(m) for s in splits for m in movies[s.test]}
+        assert len(tested) == 10
+        assert not tested & {"tt0212338", "tt1142988"}
+
+    def test_nothing_to_test(self) -> None:
+        with pytest.raises(FixInput, match="two movies"):
+            movie_pairs(np.array([0, 1, 2]), np.ones(3), never=(0, 1))
+
+
+def test_refusals() -> None:
+    with pytest.raises(FixInput, match="four folds"):
+        text_splits(np.array([0, 1, 2]), [0, 1, 0], [1, 1, 1])
+    with pytest.raises(FixInput, match="one each a clip"):
+        text_splits(np.array([0, 1, 2, 3]), [0, 1, 0], [1, 1, 1])
