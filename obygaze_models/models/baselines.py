@@ -1,0 +1,255 @@
+"""What a model must beat: predictions that never look at the video.
+
+`random`, `all_positive` and `prevalence` know nothing of the clip; their scores are known in closed
+form. `film_prior` knows which film it is, `neighbour` knows where in the film the clip lies: since
+annotation runs on from scene to scene, it does as well as the published models on any split that
+is not grouped by movie. `oracle` is the other end: it is given the true concepts, and is as good as
+a bottleneck over those concepts can be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.models.ground import FixTraining, encode_two_classes
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """What a prediction that ignores the clip scores in the long run."""
+
+    prevalence: float
+    share: float
+    precision: float
+    recall: float
+    f1_binary: float
+    f1_negative: float
+    f1_weighted: float
+    f1_macro: float
+    accuracy: float
+
+
+def closed_form(prevalence: float, share: float) -> ClosedForm:
+    """Scores of calling a random `share` of clips positive: .5 is `random`, 1 `all_positive`."""
+    for name, value in (("prevalence", prevalence), ("share", share)):
+        if not 0 <= value <= 1:
+            raise FixInput(f"a {name} lies between 0 and 1, got {value}")
+    positive = _blind_f1(prevalence, share)
+    negative = _blind_f1(1 - prevalence, 1 - share)
+    return ClosedForm(
+        prevalence,
+        share,
+        precision=prevalence if share > 0 else 0.0,
+        recall=share if prevalence > 0 else 0.0,
+        f1_binary=positive,
+        f1_negative=negative,
+        f1_weighted=prevalence * positive + (1 - prevalence) * negative,
+        f1_macro=(positive + negative) / 2,
+        accuracy=prevalence * share + (1 - prevalence) * (1 - share),
+    )
+
+
+def random_average_precision(n_positive: int, n: int) -> float:
+    """Mean AP of a random order without ties, which lies a little above the prevalence."""
+    if not 0 < n_positive <= n:
+        raise FixInput(f"{n_positive} positives among {n} clips have no average precision")
+    rank = np.arange(1, n + 1)
+    others = (n_positive - 1) / (n - 1) if n > 1 else 0.0
+    return float(np.mean((1 + others * (rank - 1)) / rank))
+
+
+def places(movies: ArrayLike, scenes: ArrayLike) -> Floats:
+    """Film and scene of each clip as the two columns that the place baselines take.
+
+    Films are numbered over the whole table: make it once and then take the rows of a split.
+    """
+    names, codes = np.unique(np.asarray(movies), return_inverse=True)
+    order = np.asarray(scenes, dtype=np.float64)
+    if order.shape != codes.shape or names.size == 0:
+        raise FixInput(f"{codes.shape} films but {order.shape} scenes: one each a clip is needed")
+    return np.column_stack([codes.astype(np.float64), order])
+
+
+class _Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """What the baselines share: two classes, the second is "positive", and checked input."""
+
+    _least_features = 1
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn what little there is to learn."""
+        X, y = validate_data(self, X, y, ensure_min_features=self._least_features)
+        check_classification_targets(y)
+        classes, codes = encode_two_classes(np.asarray(y), type(self).__name__)
+        self.classes_ = classes
+        self.prevalence_ = float(codes.mean())
+        self._learn(np.asarray(X, dtype=np.float64), codes == 1)
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Probability of both classes."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False)
+        positive = self._positive(np.asarray(X, dtype=np.float64))
+        return np.column_stack([1 - positive, positive])
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The positive class where its probability is above one half."""
+        positive = self.predict_proba(X)[:, 1] > 0.5
+        return np.asarray(self.classes_)[positive.astype(np.intp)]
+
+    def _learn(self, X: Floats, y: NDArray[np.bool_]) -> None:
+        """Nothing, unless a baseline says otherwise."""
+
+    def _positive(self, X: Floats) -> Floats:
+        raise NotImplementedError
+
+
+class RandomBaseline(_Baseline):
+    """Calls a random share of clips positive; the order of its scores is random too."""
+
+    def __init__(self, share: float = 0.5, random_state: Any = None) -> None:
+        self.share = share
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+    def _learn(self, X: Floats, y: NDArray[np.bool_]) -> None:
+        if not 0 < self.share < 1:
+            raise FixTraining(f"the share must lie between 0 and 1, got {self.share}")
+
+    def _positive(self, X: Floats) -> Floats:
+        drawn = check_random_state(self.random_state).uniform(size=len(X))
+        above = 1 - 0.5 * drawn / self.share
+        below = 0.5 * (1 - drawn) / (1 - self.share)
+        return np.asarray(np.where(drawn < self.share, above, below))
+
+
+class AllPositive(_Baseline):
+    """Calls every clip positive."""
+
+    def _positive(self, X: Floats) -> Floats:
+        return np.ones(len(X))
+
+
+class Prevalence(_Baseline):
+    """Gives every clip the share of positives in training: the best blind probability."""
+
+    def _positive(self, X: Floats) -> Floats:
+        return np.full(len(X), self.prevalence_)
+
+
+class FilmPrior(_Baseline):
+    """Gives every clip the share of positives among the training clips of its film.
+
+    The first column of X is the film. `strength` clips of the overall prevalence are added to each
+    film, so that a film of one clip is not certain and a film never seen has the overall share.
+    """
+
+    def __init__(self, strength: float = 1.0) -> None:
+        self.strength = strength
+
+    def _learn(self, X: Floats, y: NDArray[np.bool_]) -> None:
+        if not self.strength > 0:
+            raise FixTraining(f"the strength of the prior must be above 0, got {self.strength}")
+        self.films_, codes = np.unique(X[:, 0], return_inverse=True)
+        n = np.bincount(codes)
+        added = self.strength * self.prevalence_
+        self.share_ = (np.bincount(codes, weights=y) + added) / (n + self.strength)
+
+    def _positive(self, X: Floats) -> Floats:
+        at = np.clip(np.searchsorted(self.films_, X[:, 0]), 0, self.films_.size - 1)
+        return np.asarray(np.where(self.films_[at] == X[:, 0], self.share_[at], self.prevalence_))
+
+
+class Neighbour(_Baseline):
+    """Lets the training clips of the same film vote, the nearer the scene the louder.
+
+    X is film and scene (`places`); a vote weighs exp(-|scene distance| / scale). A film without
+    training clips gets the overall prevalence.
+    """
+
+    _least_features = 2
+
+    def __init__(self, scale: float = 2.0) -> None:
+        self.scale = scale
+
+    def _learn(self, X: Floats, y: NDArray[np.bool_]) -> None:
+        if not self.scale > 0:
+            raise FixTraining(f"the scale of the neighbourhood must be above 0, got {self.scale}")
+        self.places_, self.labels_ = X[:, :2], y.astype(np.float64)
+
+    def _positive(self, X: Floats) -> Floats:
+        positive = np.full(len(X), self.prevalence_)
+        for film in np.unique(X[:, 0]):
+            here, there = X[:, 0] == film, self.places_[:, 0] == film
+            if there.any():
+                apart = np.abs(X[here, 1][:, None] - self.places_[there, 1][None, :])
+                positive[here] = self._vote(apart, self.labels_[there])
+        return positive
+
+    def _vote(self, apart: Floats, labels: Floats) -> Floats:
+        # Only ratios of weights matter; from the nearest clip on, none of them can vanish.
+        votes = np.exp(-(apart - apart.min(axis=1, keepdims=True)) / self.scale)
+        return np.asarray(np.clip(votes @ labels / votes.sum(axis=1), 0.0, 1.0))
+
+
+def oracle(strength: float = 1.0) -> LogisticRegression:
+    """Logistic regression for the true concepts (0/1 columns): the ceiling of a bottleneck.
+
+    Classes weigh the same, because F1 at a threshold of one half is what it is the ceiling of.
+    """
+    return LogisticRegression(C=strength, class_weight="balanced", max_iter=1000)
+
+
+def leave_one_out_votes(
+    movies: ArrayLike, scenes: ArrayLike, y: ArrayLike, *, scale: float = 2.0
+) -> Floats:
+    """Vote of all the other clips of the film for each clip: how far annotation runs on.
+
+    A film of one clip gets the share of positives over all clips.
+    """
+    table, labels = places(movies, scenes), np.asarray(y, dtype=np.float64)
+    votes = np.full(labels.size, labels.mean())
+    for film in np.unique(table[:, 0]):
+        rows = np.flatnonzero(table[:, 0] == film)
+        if rows.size > 1:
+            apart = np.abs(table[rows, 1][:, None] - table[rows, 1][None, :])
+            np.fill_diagonal(apart, np.inf)
+            weights = np.exp(-(apart - apart.min(axis=1, keepdims=True)) / scale)
+            votes[rows] = weights @ labels[rows] / weights.sum(axis=1)
+    return votes
+
+
+def _blind_f1(prevalence: float, share: float) -> float:
+    total = prevalence + share
+    return 2 * prevalence * share / total if total > 0 else 0.0
+
+
+BASELINES: dict[str, type[_Baseline]] = {
+    "random": RandomBaseline,
+    "all_positive": AllPositive,
+    "prevalence": Prevalence,
+    "film_prior": FilmPrior,
+    "neighbour": Neighbour,
+}

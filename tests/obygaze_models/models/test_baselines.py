@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, f1_score
+from sklearn.utils.estimator_checks import check_estimator
+from support.published import SplitFile, split_file
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.evaluation.bootstrap import estimate
+from obygaze_models.evaluation.metrics import Predictions, evaluate
+from obygaze_models.models.baselines import (
+    BASELINES,
+    AllPositive,
+    FilmPrior,
+    Neighbour,
+    Prevalence,
+    RandomBaseline,
+    closed_form,
+    leave_one_out_votes,
+    oracle,
+    places,
+    random_average_precision,
+)
+from obygaze_models.models.ground import FixTraining
+from obygaze_models.protocols.folds import grouped_folds
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_scikit_learn_accepts_them(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns of each check that does not apply
+        check_estimator(BASELINES[name]())
+
+
+class TestClosedForm:
+    @pytest.mark.parametrize("f", [0.1, 0.23, 31 / 103, 0.5, 0.9])
+    @pytest.mark.parametrize("q", [0.2, 0.5, 1.0])
+    def test_against_counts(self, f: float, q: float) -> None:
+        """A table of outcomes in exactly the expected shares."""
+        n = 1_000_000
+        cells = {(1, 1): f * q, (1, 0): f * (1 - q), (0, 1): (1 - f) * q, (0, 0): (1 - f) * (1 - q)}
+        y = np.repeat([truth for truth, _ in cells], [round(n * s) for s in cells.values()])
+        d = np.repeat([decided for _, decided in cells], [round(n * s) for s in cells.values()])
+        found = closed_form(f, q)
+        assert found.f1_binary == pytest.approx(f1_score(y, d), abs=1e-5)
+        assert found.f1_weighted == pytest.approx(f1_score(y, d, average="weighted"), abs=1e-5)
+        assert found.f1_macro == pytest.approx(f1_score(y, d, average="macro"), abs=1e-5)
+        counted = evaluate(Predictions.of(y, d), ["precision", "recall", "accuracy"])
+        assert counted == pytest.approx(
+            {"precision": found.precision, "recall": found.recall, "accuracy": found.accuracy},
+            abs=1e-5,
+        )
+
+    @pytest.mark.parametrize(
+        ("share", "preprint", "paper"),
+        [(0.5, (".32", ".28"), (".54", ".55")), (1.0, (".37", ".32"), (".09", ".06"))],
+    )
+    def test_at_the_printed_prevalences(self, share: float, preprint: tuple, paper: tuple) -> None:
+        """The preprint prints binary F1, the paper weighted; .23 for EN_S and .19 for ENHN_S."""
+        forms = [closed_form(f, share) for f in (0.23, 0.19)]
+        assert tuple(f"{form.f1_binary:.2f}"[1:] for form in forms) == preprint
+        assert tuple(f"{form.f1_weighted:.2f}"[1:] for form in forms) == paper
+
+    def test_two_printed_cells_do_not_go_with_the_printed_prevalences(self) -> None:
+        """All-positive is printed .08 (weighted, EN_S) and .33 (binary, ENHN_S).
+
+        In the first column no prevalence gives both .08 and the .32 of random. In the second .33
+        needs one above .194, but the collection's is .191; .194 to .197 would give all four.
+        """
+        assert f"{closed_form(0.23, 1).f1_weighted:.2f}" == "0.09"
+        assert f"{closed_form(0.19, 1).f1_binary:.2f}" == "0.32"
+        grid = np.round(np.arange(0.15, 0.27, 0.0001), 4)
+
+        def giving(share: float, metric: str, printed: float) -> np.ndarray:
+            values = np.array([getattr(closed_form(f, share), metric) for f in grid])
+            return grid[np.abs(values - printed) < 0.005]
+
+        assert giving(1.0, "f1_weighted", 0.08).max() == pytest.approx(0.2285, abs=2e-4)
+        assert giving(0.5, "f1_binary", 0.32).min() == pytest.approx(0.2300, abs=2e-4)
+        binary = giving(1.0, "f1_binary", 0.33)
+        assert (binary.min(), binary.max()) == pytest.approx((0.194, 0.201), abs=3e-4)
+        second = set(binary) & set(giving(0.5, "f1_binary", 0.28))
+        second &= set(giving(0.5, "f1_weighted", 0.55)) & set(giving(1.0, "f1_weighted", 0.06))
+        assert (min(second), max(second)) == pytest.approx((0.194, 0.197), abs=3e-4)
+
+    def test_at_the_prevalences_of_the_published_folds(self) -> None:
+        """41 and 29 %: .45 and .37 for random, .59 and .45 for all-positive."""
+        for name, random, positive in [("02_EN_S.csv", 0.45, 0.59), ("02_ENHN_S.csv", 0.37, 0.45)]:
+            f = split_file(name).y.mean()
+            assert closed_form(f, 0.5).f1_binary == pytest.approx(random, abs=0.005)
+            assert closed_form(f, 1.0).f1_binary == pytest.approx(positive, abs=0.006)
+
+    def test_edges(self) -> None:
+        nothing = closed_form(0.3, 0.0)
+        assert (nothing.precision, nothing.recall, nothing.f1_binary) == (0, 0, 0)
+        assert closed_form(0.0, 0.0).f1_weighted == 1
+        with pytest.raises(FixInput, match="prevalence"):
+            closed_form(23, 0.5)
+        with pytest.raises(FixInput, match="share"):
+            closed_form(0.23, -0.1)
+
+    def test_all_negative_on_the_published_test_fold(self) -> None:
+        """It already scores a weighted .58: seventy-two of a hundred and three are negative."""
+        assert closed_form(31 / 103, 0).f1_weighted == pytest.approx(0.58, abs=0.005)
+
+
+class TestRandomAveragePrecision:
+    def test_over_all_orders_of_a_small_case(self) -> None:
+        from itertools import combinations
+
+        orders = [np.isin(np.arange(6), chosen) for chosen in combinations(range(6), 2)]
+        found = [average_precision_score(y, -np.arange(6)) for y in orders]
+        assert random_average_precision(2, 6) == pytest.approx(np.mean(found))
+
+    def test_edges(self) -> None:
+        assert random_average_precision(5, 5) == 1
+        assert random_average_precision(1, 1) == 1
+        assert random_average_precision(300, 1000) == pytest.approx(0.3, abs=0.006)
+        with pytest.raises(FixInput):
+            random_average_precision(0, 5)
+
+
+class TestBlind:
+    X = np.zeros((4000, 1))
+    y = np.arange(4000) % 4 == 0
+
+    @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+    def test_random_comes_to_its_closed_form(self, share: float) -> None:
+        model = RandomBaseline(share, random_state=0).fit(self.X, self.y)
+        found = evaluate(Predictions.of(self.y, model.predict_proba(self.X)[:, 1]))
+        form = closed_form(0.25, share)
+        assert found["share_positive"] == pytest.approx(share, abs=0.03)
+        for name in ("f1_binary", "f1_weighted", "f1_macro", "precision", "recall", "accuracy"):
+            assert found[name] == pytest.approx(getattr(form, name), abs=0.03)
+        assert found["auc"] == pytest.approx(0.5, abs=0.03)
+        assert found["ap"] == pytest.approx(random_average_precision(1000, 4000), abs=0.03)
+
+    def test_random_is_seeded(self) -> None:
+        one, again, other = (
+            RandomBaseline(random_state=s).fit(self.X, self.y).predict_proba(self.X)[:, 1]
+            for s in (1, 1, 2)
+        )
+        np.testing.assert_array_equal(one, again)
+        assert (one != other).any()
+
+    def test_all_positive(self) -> None:
+        model = AllPositive().fit(self.X, self.y)
+        found = evaluate(Predictions.of(self.y, model.predict_proba(self.X)[:, 1]))
+        form = closed_form(0.25, 1)
+        for name in ("f1_binary", "f1_weighted", "f1_macro", "precision", "recall", "accuracy"):
+            assert found[name] == pytest.approx(getattr(form, name))
+
+    def test_prevalence_is_the_best_blind_probability(self) -> None:
+        model = Prevalence().fit(self.X, self.y)
+        found = evaluate(Predictions.of(self.y, model.predict_proba(self.X)[:, 1]))
+        assert found["brier"] == pytest.approx(0.25 * 0.75)
+        assert found["ece"] == pytest.approx(0)
+        assert not model.predict(self.X).any()
+
+    def test_labels_may_be_words(self) -> None:
+        model = AllPositive().fit([[0], [0]], ["EN", "S"])
+        assert model.predict([[0]]).tolist() == ["S"]
+
+    @pytest.mark.parametrize("share", [0.0, 1.0, 2.0])
+    def test_shares_that_are_none(self, share: float) -> None:
+        with pytest.raises(FixTraining, match="share"):
+            RandomBaseline(share).fit(self.X, self.y)
+
+    def test_one_class(self) -> None:
+        with pytest.raises(FixTraining, match="one class only"):
+            Prevalence().fit([[0], [0]], [1, 1])
+
+
+class TestFilmPrior:
+    X = places(["a", "a", "a", "b"], [1, 2, 3, 1])
+
+    def test_by_hand(self) -> None:
+        # Two of three in a, none of one in b, one clip of the overall half added to each.
+        model = FilmPrior().fit(self.X, [1, 1, 0, 0])
+        asked = np.array([[0, 9], [1, 9], [7, 9]])
+        assert model.predict_proba(asked)[:, 1] == pytest.approx([2.5 / 4, 0.5 / 2, 0.5])
+        assert model.predict(asked).tolist() == [1, 0, 0]
+
+    def test_a_strong_prior_is_the_prevalence(self) -> None:
+        model = FilmPrior(strength=1e9).fit(self.X, [1, 1, 0, 0])
+        assert model.predict_proba(self.X)[:, 1] == pytest.approx([0.5] * 4)
+
+    def test_strength(self) -> None:
+        with pytest.raises(FixTraining, match="strength"):
+            FilmPrior(0).fit(self.X, [1, 1, 0, 0])
+
+
+class TestNeighbour:
+    def test_by_hand(self) -> None:
+        # Scene 3 hears scene 1 (a positive, weight exp(-1)) and scene 4 (a negative, exp(-1/2)).
+        X = places(["a", "a", "a", "b"], [1, 4, 3, 3])
+        model = Neighbour().fit(X[[0, 1, 3]], [1, 0, 1])
+        votes = np.exp([-1.0, -0.5])
+        assert model.predict_proba(X[[2]])[0, 1] == pytest.approx(votes[0] / votes.sum())
+
+    def test_a_film_without_training_clips(self) -> None:
+        X = places(["a", "a", "a", "b"], [1, 2, 3, 1])
+        model = Neighbour().fit(X[:3], [1, 0, 1])
+        assert model.predict_proba(X[3:])[0, 1] == pytest.approx(2 / 3)
+
+    def test_far_scenes_still_vote(self) -> None:
+        X = places(["a", "a", "a"], [1, 2, 100_000])
+        model = Neighbour().fit(X[:2], [1, 0])
+        assert model.predict_proba(X[2:])[0, 1] == pytest.approx(1 / (1 + np.exp(0.5)))
+
+    def test_film_and_scene_are_needed(self) -> None:
+        with pytest.raises(ValueError, match="1 feature"):
+            Neighbour().fit([[1], [2]], [0, 1])
+        with pytest.raises(FixTraining, match="scale"):
+            Neighbour(0).fit([[1, 1], [2, 1]], [0, 1])
+
+
+class TestLeaveOneOut:
+    def test_against_a_loop(self) -> None:
+        rng = np.random.default_rng(0)
+        movies, scenes = rng.integers(0, 3, 30), rng.permutation(30)
+        y = rng.random(30) < 0.4
+        found = leave_one_out_votes(movies, scenes, y)
+        for i in range(30):
+            others = [j for j in range(30) if j != i and movies[j] == movies[i]]
+            weights = [np.exp(-abs(int(scenes[j]) - int(scenes[i])) / 2) for j in others]
+            assert found[i] == pytest.approx(np.average(y[others], weights=weights))
+
+    def test_a_film_of_one_clip(self) -> None:
+        assert leave_one_out_votes(["a", "b", "b"], [1, 1, 2], [1, 0, 1])[0] == pytest.approx(2 / 3)
+
+
+def test_places() -> None:
+    assert places(["b", "a"], [3, 4]).tolist() == [[1, 3], [0, 4]]
+    with pytest.raises(FixInput, match="one each a clip"):
+        places(["a", "b"], [1])
+
+
+def over_folds(table: SplitFile, folds: np.ndarray, X: np.ndarray, model: object) -> Predictions:
+    """Each fold predicted from all the others."""
+    score = np.zeros(table.y.size)
+    for fold in np.unique(folds):
+        test = folds == fold
+        model.fit(X[~test], table.y[~test])
+        score[test] = model.predict_proba(X[test])[:, 1]
+    return Predictions.of(table.y, score)
+
+
+class TestOnThePublishedFiles:
+    @pytest.mark.parametrize(
+        ("name", "metric", "value"),
+        [("02_HN_S.csv", "f1_binary", 0.81), ("02_ENHN_S.csv", "f1_weighted", 0.82)],
+    )
+    def test_a_baseline_that_sees_no_video(self, name: str, metric: str, value: float) -> None:
+        table = split_file(name)
+        X = places(table.movies, table.scenes)
+        found = over_folds(table, table.folds, X, Neighbour())
+        assert evaluate(found, [metric])[metric] == pytest.approx(value, abs=0.005)
+
+    def test_it_is_far_above_chance_there_and_not_on_films_it_has_not_seen(self) -> None:
+        """The interval of AUC excludes chance on the published folds, and holds it by movie."""
+        table = split_file("02_HN_S.csv")
+        X = places(table.movies, table.scenes)
+        published = over_folds(table, table.folds, X, Neighbour())
+        found = estimate(published, table.movies, ["auc"])["auc"]
+        assert found.by_movie.low > 0.65
+        by_movie = grouped_folds(table.movies, table.y, 4, seed=0)
+        honest = over_folds(table, by_movie, X, Neighbour())
+        assert np.unique(honest.score).size == 4, "one prevalence for each fold, nothing more"
+        assert estimate(honest, table.movies, ["auc"])["auc"].by_movie.covers(0.5)
+
+    @pytest.mark.parametrize(
+        ("name", "value"), [("02_HN_S.csv", 0.75), ("02_ENHN_S.csv", 0.78), ("02_EN_S.csv", 0.99)]
+    )
+    def test_the_ceiling_of_a_bottleneck(self, name: str, value: float) -> None:
+        table = split_file(name)
+        found = over_folds(table, table.folds, table.concepts, oracle())
+        assert evaluate(found, ["f1_binary"])["f1_binary"] == pytest.approx(value, abs=0.006)
+
+    def test_noise_holds_chance(self) -> None:
+        """A linear probe on noise, out of fold by movie: each interval over movies has chance."""
+        from sklearn.linear_model import LogisticRegression
+
+        table = split_file("02_ENHN_S.csv")
+        folds = grouped_folds(table.movies, table.y, 4, seed=0)
+        noise = np.random.default_rng(0).normal(size=(table.y.size, 16))
+        found = over_folds(table, folds, noise, LogisticRegression(class_weight="balanced"))
+        by_metric = estimate(found, table.movies, ["auc", "ap", "f1_binary", "f1_weighted"])
+        share = evaluate(found, ["share_positive"])["share_positive"]
+        form = closed_form(table.y.mean(), share)
+        assert by_metric["auc"].by_movie.covers(0.5)
+        assert by_metric["ap"].by_movie.covers(table.y.mean())
+        assert by_metric["f1_binary"].by_movie.covers(form.f1_binary)
+        assert by_metric["f1_weighted"].by_movie.covers(form.f1_weighted)
