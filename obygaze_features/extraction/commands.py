@@ -1,0 +1,20 @@
+"""`obygaze extract`: from videos to stores, restartable at any instant."""
+
+from __future__ import annotations
+
+import click
+
+from obygaze_features.core.commands import LazyGroup
+
+_HERE = "obygaze_features.extraction"
+COMMANDS = {
+    "plan": (f"{_HERE}.commands_plan:plan", "Say what a run would make, take and miss."),
+    "run": (f"{_HERE}.commands_run:run", "Extract what is missing; the same command resumes."),
+    "retry": (f"{_HERE}.commands_run:retry", "Try the clips again that failed or had no video."),
+    "status": (f"{_HERE}.commands_status:status", "How far a store is, and what held it up."),
+}
+
+
+@click.group(cls=LazyGroup, table=COMMANDS)
+def extract() -> None:
+    """From videos to stores, from many backbones in one pass."""

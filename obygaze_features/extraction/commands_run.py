@@ -1,0 +1,197 @@
+"""`obygaze extract run` and `retry`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
+from obygaze_features.core.console import table
+from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
+from obygaze_features.core.machine import usable_cores
+from obygaze_features.extraction.commands_plan import chosen_plan, what_options
+from obygaze_features.extraction.signals import stop_on_signals
+
+if TYPE_CHECKING:
+    from obygaze_features.extraction.status import StoreStatus
+
+F = TypeVar("F", bound=Callable[..., Any])
+SHOWN = 20
+SHARED = ("wait", "decode")
+
+
+def _how_options(function: F) -> F:
+    """The options that say on what to run; none of them decides the numbers."""
+    options = [
+        click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:1."),
+        click.option(
+            "--workers", type=click.IntRange(1), help="Decode processes. [default: cores]"
+        ),
+        click.option("--batch", type=click.IntRange(1), help="Clips in a batch. [default: fits]"),
+        click.option("--exact", is_flag=True, help="Batches of one: the same bytes on any batch."),
+        click.option("--memory", type=click.IntRange(1), metavar="MB", help="For one batch."),
+        click.option("--strict", is_flag=True, help="Stop at the first clip that fails."),
+        click.option("--seal/--no-seal", default=None, help="[default: if no clip failed]"),
+        click.option(
+            "--events", type=click.File("w"), help="A JSON line for each clip; - is stdout."
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze extract run obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400 --device cuda
+    obygaze extract run obygaze12 -b descriptors --workers 4
+    obygaze extract run plan.json --worker 0/8
+    """,
+)
+@click.argument("manifest")
+@what_options
+@_how_options
+@click.option("--worker", metavar="I/K", help="Take each K-th unit of the plan, from I.")
+@json_option
+@pass_session
+def run(
+    session: Session, /, manifest: str, worker: str | None, as_json: bool, **options: Any
+) -> None:
+    """Extract what is missing; the same command resumes.
+
+    MANIFEST is a manifest's name, or the file of a plan. All backbones share one decode of each
+    clip. A clip that fails is a row with its reason; the run goes on and ends with exit code 3.
+    """
+    _extract(session, manifest, options, as_json, worker=worker)
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze extract retry obygaze12 -b xclip-b16-k600-zs
+    obygaze extract retry obygaze12 -b xclip-b16-k600-zs --timeout 900
+    """,
+)
+@click.argument("manifest")
+@what_options
+@_how_options
+@json_option
+@pass_session
+def retry(session: Session, /, manifest: str, as_json: bool, **options: Any) -> None:
+    """Try the clips again that failed or had no video.
+
+    Takes the options of the run. Rows that are there are not touched.
+    """
+    _extract(session, manifest, options, as_json, redo=True)
+
+
+def _extract(
+    session: Session,
+    manifest: str,
+    options: Mapping[str, Any],
+    as_json: bool,
+    *,
+    worker: str | None = None,
+    redo: bool = False,
+) -> None:
+    # Signals are caught before torch is imported: a job may be taken away while it starts.
+    with stop_on_signals() as stop:
+        from obygaze_features.extraction.run import Machine, extract, seal_complete
+
+        plan = chosen_plan(session, manifest, options)
+        machine = Machine(
+            device=options["device"],
+            workers=options["workers"] or usable_cores(),
+            batch=1 if options["exact"] else options["batch"],
+            memory=options["memory"] * 1_000_000 if options["memory"] else None,
+        )
+        with _progress(session, "extract") as progress:
+            states = extract(
+                plan,
+                machine,
+                stop,
+                rows=_rows_of(plan, worker),
+                redo=redo,
+                strict=options["strict"],
+                progress=progress,
+                tell=_teller(options["events"]),
+            )
+        states = seal_complete(states, options["seal"])
+    _report(session, states, as_json)
+    done = sum(state.blocks_done for state in states)
+    stop.raise_if_asked(f"{done} of {sum(state.blocks for state in states)} blocks are committed")
+    if any(state.failed for state in states):
+        click.get_current_context().exit(EXIT_SOME_FAILED)
+
+
+def _rows_of(plan: Any, worker: str | None) -> list[int] | None:
+    from obygaze_features.extraction.plan import units_of
+
+    if worker is None:
+        return None
+    index, _, workers = worker.partition("/")
+    if not (index.isdigit() and workers.isdigit()):
+        raise FixUsage(f"--worker {worker!r} is not of the form 0/8")
+    return [
+        row for unit in units_of(int(index), int(workers), plan) for row in plan.unit_range(unit)
+    ]
+
+
+@contextmanager
+def _progress(session: Session, label: str) -> Iterator[Callable[[int], Any]]:
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+        yield lambda total: stack.enter_context(session.console.progress(label, total))
+
+
+def _teller(stream: Any) -> Callable[[Mapping[str, Any]], None] | None:
+    if stream is None:
+        return None
+
+    def tell(event: Mapping[str, Any]) -> None:
+        stream.write(json.dumps(dict(event), ensure_ascii=False) + "\n")
+        stream.flush()
+
+    return tell
+
+
+def _report(session: Session, states: Sequence[StoreStatus], as_json: bool) -> None:
+    if as_json:
+        documents = [state.to_json() for state in states]
+        first = documents[0] if len(documents) == 1 else _together(states)
+        session.console.json({**first, "stores": documents})
+        return
+    headers = ("store", "clips", "ok", "failed", "missing", "blocks", "of")
+    rows = [
+        (Path(s.store).name, s.clips, s.ok, s.failed, s.missing, s.blocks_done, s.blocks)
+        for s in states
+    ]
+    session.console.result(table(headers, rows))
+    for state in states:
+        session.console.note(f"{Path(state.store).name}: {state.who_waits}")
+    failures = {clip: why for state in states for clip, why in state.failures.items()}
+    for clip, why in list(failures.items())[:SHOWN]:
+        session.console.note(f"  {clip}: {why}")
+    if len(failures) > SHOWN:
+        session.console.note(f"  and {len(failures) - SHOWN} more: obygaze extract status STORE")
+
+
+def _together(states: Sequence[StoreStatus]) -> dict[str, Any]:
+    names = ("clips", "ok", "failed", "missing")
+    counts = {name: sum(getattr(state, name) for state in states) for name in names}
+    stages = dict.fromkeys(stage for state in states for stage in state.seconds)
+    # Stores share one decode and wait for it together; the rest each does for itself.
+    seconds = {
+        stage: round(
+            (max if stage in SHARED else sum)(s.seconds.get(stage, 0.0) for s in states), 3
+        )
+        for stage in stages
+    }
+    return {"store": [state.store for state in states], **counts, "seconds": seconds}

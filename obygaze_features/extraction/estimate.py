@@ -1,0 +1,215 @@
+"""What a plan would cost and what stands in its way, before anything runs."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.backbones.cards import Card
+from obygaze_features.backbones.hub import is_cached
+from obygaze_features.backbones.registry import find_card
+from obygaze_features.core.console import human, table
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.plan import ExtractPlan, Row, Target
+from obygaze_features.extraction.recipes import HEAVY
+from obygaze_features.store.create import BLOCK_ROWS, BLOCK_ROWS_LARGE, LARGE_ROW_BYTES
+from obygaze_features.video.decode import View, decode_views
+
+N_PROBED = 3
+# Pixels of a clip in main memory, where it is not known from a probe: 32 frames of 1280 x 544.
+TYPICAL_CLIP_BYTES = 32 * 1280 * 544 * 3
+
+
+@dataclass(frozen=True)
+class StoreEstimate:
+    """What one store of a plan would hold, and whether its backbone could be loaded."""
+
+    store: str
+    backbone: str
+    levels: Mapping[str, int]
+    blocks: int
+    blocks_done: int
+    files: int
+    n_bytes: int
+    gflop_a_clip: float
+    weights: str
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A plan in numbers; `decode_s` is what a few real clips took, if any could be read."""
+
+    clips: int
+    with_video: int
+    not_found: Sequence[str]
+    stores: Sequence[StoreEstimate]
+    decode_s: float | None
+    unreadable: Mapping[str, str]
+    peak_bytes: int
+    free_bytes: int
+    workers: int
+
+    @property
+    def decode_hours(self) -> float | None:
+        """Decoding every clip once, with the workers of the plan."""
+        left = max((1 - s.blocks_done / s.blocks for s in self.stores), default=0.0)
+        if self.decode_s is None:
+            return None
+        return self.decode_s * self.with_video * left / self.workers / 3600
+
+    @property
+    def obstacles(self) -> list[str]:
+        """What would go wrong, in words."""
+        found = []
+        if len(self.not_found):
+            found.append(f"{len(self.not_found)} videos are named but not there")
+        if self.with_video < self.clips:
+            found.append(
+                f"{self.clips - self.with_video} clips have no video: their rows stay missing"
+            )
+        needed = sum(s.n_bytes for s in self.stores)
+        if needed > self.free_bytes:
+            found.append(f"{human(needed)} are needed, {human(self.free_bytes)} are free")
+        missing = ("not cached", "not found")
+        found += [f"{s.backbone}: weights {s.weights}" for s in self.stores if s.weights in missing]
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """The estimate as one JSON document."""
+        values = {**vars(self), "stores": [dict(vars(store)) for store in self.stores]}
+        more = {"decode_hours": self.decode_hours, "obstacles": self.obstacles}
+        return {**values, "not_found": list(self.not_found), **more}
+
+    def as_text(self) -> str:
+        """The estimate for a person."""
+        headers = ("store", "backbone", "levels", "blocks", "done", "files", "size", "weights")
+        rows = [
+            (
+                Path(s.store).name,
+                s.backbone,
+                " ".join(s.levels),
+                s.blocks,
+                s.blocks_done,
+                s.files,
+                human(s.n_bytes),
+                s.weights,
+            )
+            for s in self.stores
+        ]
+        hours = self.decode_hours
+        pace = "no clip could be probed"
+        if hours is not None and self.decode_s is not None:
+            pace = (
+                f"decoding takes about {self.decode_s:.2f} s a clip,"
+                f" {hours:.2f} hours with {self.workers} workers"
+            )
+        return "\n".join(
+            [
+                f"{self.clips} clips, {self.with_video} with video; {pace}",
+                f"peak memory about {human(self.peak_bytes)},"
+                f" {human(self.free_bytes)} of disk free",
+                "",
+                table(headers, rows),
+                *(f"  ! {text}" for text in self.obstacles),
+            ]
+        )
+
+
+def block_rows_of(card: Card, levels: Sequence[str]) -> int:
+    """How many rows a block of this backbone's store holds."""
+    sizes = [level.n_bytes for name, level in card.levels.items() if name in levels]
+    return BLOCK_ROWS_LARGE if max(sizes, default=0) > LARGE_ROW_BYTES else BLOCK_ROWS
+
+
+def estimate(plan: ExtractPlan, *, workers: int, n_probed: int = N_PROBED) -> Estimate:
+    """Look at everything a run would need; decodes a few clips, writes nothing."""
+    workspace = Workspace(Path(plan.workspace))
+    cards = [find_card(target.backbone, workspace) for target in plan.targets]
+    pairs = list(zip(plan.targets, cards, strict=True))
+    with_video = [row for row in plan.rows if row.video]
+    there = [row for row in with_video if Path(row.video).is_file()]
+    seconds, unreadable, clip_bytes = _probe(there, pairs, n_probed)
+    folder = _existing(Path(plan.targets[0].store))
+    return Estimate(
+        clips=len(plan.rows),
+        with_video=len(with_video),
+        not_found=[row.clip_id for row in with_video if not Path(row.video).is_file()],
+        stores=[_store(plan, target, card) for target, card in pairs],
+        decode_s=seconds,
+        unreadable=unreadable,
+        peak_bytes=_peak(pairs, clip_bytes, workers),
+        free_bytes=shutil.disk_usage(folder).free,
+        workers=workers,
+    )
+
+
+def _store(plan: ExtractPlan, target: Target, card: Card) -> StoreEstimate:
+    names = target.levels or tuple(name for name in card.levels if name not in HEAVY)
+    levels = {name: card.levels[name].n_bytes for name in names if name in card.levels}
+    block_rows = min(target.block_rows or BLOCK_ROWS, len(plan.rows))
+    blocks = -(-len(plan.rows) // block_rows)
+    times = 2 * 8 * card.geometry.frames
+    return StoreEstimate(
+        store=target.store,
+        backbone=card.label,
+        levels=levels,
+        blocks=blocks,
+        blocks_done=_committed(Path(target.store)),
+        # Each block is a file for each level and each of the two time arrays, and a marker.
+        files=blocks * (len(levels) + 3) + len(levels) + 8,
+        n_bytes=len(plan.rows) * (sum(levels.values()) + times),
+        gflop_a_clip=card.gflop,
+        weights=_weights(target, card),
+    )
+
+
+def _committed(store: Path) -> int:
+    return sum(1 for _ in (store / "commits").glob("block-*.json"))
+
+
+def _weights(target: Target, card: Card) -> str:
+    if card.family == "descriptors":
+        return "none needed"
+    if target.weights is not None:
+        return "local" if Path(target.weights).exists() else "not found"
+    return "cached" if is_cached(card) else "not cached"
+
+
+def _probe(
+    rows: Sequence[Row], pairs: Sequence[tuple[Target, Card]], n_probed: int
+) -> tuple[float | None, dict[str, str], int]:
+    """Decode a few clips spread over the manifest: seconds a clip, what failed, bytes of frames."""
+    step = max(1, len(rows) // max(n_probed, 1))
+    views = [View(count=card.geometry.frames) for _, card in pairs]
+    seconds, unreadable, clip_bytes = [], {}, TYPICAL_CLIP_BYTES
+    for row in rows[::step][:n_probed]:
+        started = time.process_time()
+        try:
+            clips = decode_views(row.video, views, start_s=row.start_s, end_s=row.end_s)
+        except FixInput as error:
+            unreadable[row.clip_id] = error.what
+            continue
+        seconds.append(time.process_time() - started)
+        clip_bytes = max(clip_bytes, sum(clip.frames.nbytes for clip in clips.values()))
+    mean = sum(seconds) / len(seconds) if seconds else None
+    return mean, unreadable, clip_bytes
+
+
+def _peak(pairs: Sequence[tuple[Target, Card]], clip_bytes: int, workers: int) -> int:
+    """Frames decoded ahead, two blocks of each store, and the floor of Python and its libraries."""
+    blocks = sum(
+        2 * (target.block_rows or BLOCK_ROWS) * sum(level.n_bytes for level in card.levels.values())
+        for target, card in pairs
+    )
+    return (2 * workers + 2) * clip_bytes + blocks + 500_000_000
+
+
+def _existing(path: Path) -> Path:
+    while not path.exists():
+        path = path.parent
+    return path

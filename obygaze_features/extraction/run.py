@@ -1,0 +1,205 @@
+"""A run from its plan to its summary: the same for every engine, whatever part of it they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.backbones.base import Backbone
+from obygaze_features.backbones.load import load_backbone
+from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.blocks import BlockMaker
+from obygaze_features.extraction.decoding import DecodeSettings, decode_rows, decoder_versions
+from obygaze_features.extraction.pipeline import Decoded, run_rows
+from obygaze_features.extraction.plan import ExtractPlan, Target
+from obygaze_features.extraction.recipes import arrays_of, chosen_levels, recipe_of, view_of
+from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.extraction.status import StoreStatus, store_status
+from obygaze_features.store.create import create_store
+from obygaze_features.store.schema import RowStatus
+from obygaze_features.store.writer import StoreWriter
+from obygaze_features.video.decode import View
+
+# Batches are as large as fits into this much memory, and no larger than helps.
+BATCH_BYTES = 1_000_000_000
+MAX_BATCH = 32
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a run may use of the machine it is on; none of it decides the numbers."""
+
+    device: str = "cpu"
+    workers: int = 1
+    batch: int | None = None
+    memory: int | None = None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A backbone that is ready, the store it fills, and the frames it wants."""
+
+    target: Target
+    backbone: Backbone
+    writer: StoreWriter
+    view: View
+
+    def batch(self, machine: Machine) -> int:
+        """Clips in a batch: as asked, or what fits."""
+        if machine.batch is not None:
+            return machine.batch
+        fits = (machine.memory or BATCH_BYTES) // max(self.backbone.activation_bytes, 1)
+        return int(min(max(fits, 1), MAX_BATCH))
+
+
+def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[Loaded]:
+    """Load every backbone of a plan, then make or find every store; any mismatch ends it here."""
+    workspace = Workspace(Path(plan.workspace))
+    backbones = [
+        load_backbone(
+            target.backbone,
+            target.weights,
+            device=device,
+            dtype=target.dtype,
+            attn_implementation=target.attention,
+            tf32=target.tf32,
+            workspace=workspace,
+        )
+        for target in plan.targets
+    ]
+    # Only when all of them are good is anything written.
+    pairs = zip(plan.targets, backbones, strict=True)
+    return [_with_store(plan, target, backbone) for target, backbone in pairs]
+
+
+def _with_store(plan: ExtractPlan, target: Target, backbone: Backbone) -> Loaded:
+    view, levels = view_of(backbone, target), chosen_levels(backbone, target.levels)
+    recipe = recipe_of(backbone, view, levels)
+    create_store(
+        target.store,
+        recipe=recipe,
+        manifest_name=plan.manifest,
+        manifest_sha256=plan.clips_sha256,
+        clip_ids=[row.clip_id for row in plan.rows],
+        movie_ids=[row.movie_id for row in plan.rows],
+        arrays=arrays_of(backbone, levels),
+        licence=plan.licence,
+        citation=plan.citation,
+        block_rows=target.block_rows,
+        compressor=target.compressor,
+    )
+    return Loaded(target, backbone, StoreWriter(target.store, recipe=recipe), view)
+
+
+def pending_rows(loaded: Loaded, rows: Iterable[int] | None) -> dict[int, list[int]]:
+    """The blocks nobody has committed, with their rows; only those wholly among `rows`."""
+    plan = loaded.writer.plan
+    among = None if rows is None else set(rows)
+    blocks = {
+        block: list(range(*plan.block_range(block))) for block in loaded.writer.pending_blocks()
+    }
+    return {b: those for b, those in blocks.items() if among is None or among.issuperset(those)}
+
+
+def extract(
+    plan: ExtractPlan,
+    machine: Machine,
+    stop: StopFlag,
+    *,
+    rows: Iterable[int] | None = None,
+    redo: bool = False,
+    strict: bool = False,
+    progress: Callable[[int], Progress] | None = None,
+    tell: Callable[[Event], None] | None = None,
+) -> list[StoreStatus]:
+    """Make what is missing of a plan's stores (or, with `redo`, their failed rows), and say how
+    things stand. Returns early, with all committed blocks kept, when asked to stop."""
+    targets = load_targets(plan, machine.device)
+    wanted = list(rows) if rows is not None else None
+    for loaded in targets:
+        loaded.writer.clean_litter()
+    makers = [_maker(loaded, wanted, machine, redo) for loaded in targets]
+    makers = [maker for maker in makers if maker.rows]
+    if makers:
+        n_rows = len(set().union(*(maker.rows for maker in makers)))
+        shown = progress(n_rows) if progress else Quiet()
+        watch = _Watch(plan, shown, tell or _silent, stop, strict)
+        # A batch's worth beside what the workers hold, so that they work on while it is computed.
+        ahead = 2 * machine.workers + max(maker.batch for maker in makers)
+        settings = DecodeSettings(machine.workers, plan.timeout_s, plan.max_substituted, ahead)
+        run_rows(makers, lambda jobs: decode_rows(plan.rows, jobs, settings), stop, watch)
+        watch.raise_if_strict()
+    return [store_status(loaded.target.store) for loaded in targets]
+
+
+def seal_complete(states: Sequence[StoreStatus], seal: bool | None) -> list[StoreStatus]:
+    """Seal stores whose blocks are all there: by default those in which no clip failed or lacks."""
+    after = []
+    for state in states:
+        whole = state.done and not state.failed and not state.missing
+        if not state.sealed and state.done and (whole if seal is None else seal):
+            StoreWriter(state.store).seal()
+            state = replace(state, sealed=True)
+        after.append(state)
+    return after
+
+
+def _maker(loaded: Loaded, rows: Sequence[int] | None, machine: Machine, redo: bool) -> BlockMaker:
+    wanted = loaded.writer.rows_to_redo() if redo else pending_rows(loaded, rows)
+    return BlockMaker(
+        loaded.backbone,
+        loaded.writer,
+        loaded.view,
+        wanted,
+        batch=loaded.batch(machine),
+        redo=redo,
+        versions=decoder_versions(),
+    )
+
+
+class _Watch:
+    """Sees every row pass: moves the bar, tells events, and stops a strict run."""
+
+    def __init__(
+        self,
+        plan: ExtractPlan,
+        progress: Progress,
+        tell: Callable[[Event], None],
+        stop: StopFlag,
+        strict: bool,
+    ) -> None:
+        self.plan, self.progress, self.tell = plan, progress, tell
+        self.stop, self.strict = stop, strict
+        self.failed = 0
+        self.first: tuple[str, RowStatus] | None = None
+
+    def __call__(self, decoded: Decoded) -> None:
+        clip_id = self.plan.rows[decoded.row].clip_id
+        bad = [clip for clip in decoded.clips.values() if isinstance(clip, RowStatus)]
+        failed = [status for status in bad if status.state == "failed"]
+        event = {"event": "clip", "clip_id": clip_id, "seconds": round(decoded.seconds, 4)}
+        self.tell({**event, "status": str(bad[0]) if bad else "ok"})
+        self.progress.advance()
+        if failed:
+            self.failed += 1
+            self.progress.say(f"{self.failed} failed")
+            if self.first is None:
+                self.first = clip_id, failed[0]
+            if self.strict:
+                self.stop.signal_name = self.stop.signal_name or "STRICT"
+
+    def raise_if_strict(self) -> None:
+        """End a strict run at its first bad clip."""
+        from obygaze_features.core.errors import FixInput
+
+        if self.strict and self.first is not None:
+            clip_id, status = self.first
+            raise FixInput(f"{clip_id}: {status}", hint="without --strict, to go on past bad clips")
+
+
+def _silent(event: Event) -> None:
+    pass

@@ -1,0 +1,85 @@
+"""How far an extraction is, read from the commits of its store: no engine needs to be alive."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.extraction.clock import STAGES, who_waits
+from obygaze_features.store.reader import open_store
+
+
+@dataclass(frozen=True)
+class StoreStatus:
+    """Counts of a store's rows, why some failed, and where the time went."""
+
+    store: str
+    backbone: str
+    clips: int
+    ok: int
+    failed: int
+    missing: int
+    blocks: int
+    blocks_done: int
+    reasons: Mapping[str, int]
+    failures: Mapping[str, str]
+    seconds: Mapping[str, float]
+    sealed: bool
+
+    @property
+    def done(self) -> bool:
+        """Whether every block is committed."""
+        return self.blocks_done == self.blocks
+
+    @property
+    def seconds_to_go(self) -> float | None:
+        """At the pace of what is committed, by one worker."""
+        spent = sum(self.seconds.get(stage, 0.0) for stage in STAGES)
+        if not self.blocks_done or not spent:
+            return None
+        return spent / self.blocks_done * (self.blocks - self.blocks_done)
+
+    @property
+    def who_waits(self) -> str:
+        """What held the work up."""
+        return who_waits(self.seconds)
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as one JSON document."""
+        values = {**vars(self), "reasons": dict(self.reasons), "failures": dict(self.failures)}
+        rounded = {stage: round(value, 3) for stage, value in self.seconds.items()}
+        extra = {"seconds_to_go": self.seconds_to_go, "who_waits": self.who_waits}
+        return {**values, "seconds": rounded, **extra}
+
+
+def store_status(location: str | Path) -> StoreStatus:
+    """The state of one store. Rows without a video, and rows not reached yet, are missing."""
+    store = open_store(location)
+    status = store.status()
+    seconds: dict[str, float] = {}
+    done = 0
+    for block in range(store.plan.n_blocks):
+        marker = None if store.sealed else store.commits.marker(block)
+        done += store.sealed or marker is not None
+        for stage, value in (marker.seconds if marker else {}).items():
+            seconds[stage] = seconds.get(stage, 0.0) + value
+    failed = {row: noted for row, noted in status.noted.items() if noted.state == "failed"}
+    clip_ids = store.clip_ids
+    reasons = Counter(f"{noted.stage}: {noted.error}" for noted in failed.values())
+    return StoreStatus(
+        store=str(location),
+        backbone=store.recipe.title,
+        clips=store.n_clips,
+        ok=status.counts.get("ok", 0),
+        failed=len(failed),
+        missing=store.n_clips - status.counts.get("ok", 0) - len(failed),
+        blocks=store.plan.n_blocks,
+        blocks_done=done,
+        reasons=dict(reasons.most_common()),
+        failures={str(clip_ids[row]): str(noted) for row, noted in sorted(failed.items())},
+        seconds=seconds,
+        sealed=store.sealed,
+    )
