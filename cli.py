@@ -22,7 +22,10 @@ COMMANDS = {
         "Take the tour on made-up films, offline, in under a minute.",
     ),
     "manifest": ("obygaze_features.manifest.commands:manifest", "Clips, labels, concepts, splits."),
-    "video": ("obygaze_features.video.commands:video", "What a file holds, frame by frame."),
+    "video": (
+        "obygaze_features.video.commands:video",
+        "What a video file holds, and what a model would see of it.",
+    ),
     "backbones": (
         "obygaze_features.backbones.commands:backbones",
         "Video and image models, and what is known of each.",
