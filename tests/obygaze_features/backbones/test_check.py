@@ -1,0 +1,218 @@
+"""`backbones check` and `backbones forward` as a person uses them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.checkpoints import save_lsmdc, save_tiny
+from support.cli import call_obygaze, run_obygaze
+
+torch = pytest.importorskip("torch", reason="backbones need the extract extra")
+pytest.importorskip("transformers", reason="backbones need the extract extra")
+
+from obygaze_features.backbones import check as checking  # noqa: E402
+from obygaze_features.backbones.families import FAMILIES  # noqa: E402
+
+torch.set_num_threads(1)
+
+VIDEOMAE = {
+    "image_processor_type": "VideoMAEImageProcessor",
+    "size": {"shortest_edge": 32},
+    "crop_size": {"height": 32, "width": 32},
+    "image_mean": [0.485, 0.456, 0.406],
+    "image_std": [0.229, 0.224, 0.225],
+}
+
+
+def states(report: dict[str, Any]) -> dict[str, str]:
+    return {line["name"]: line["state"] for line in report["checks"]}
+
+
+def check(*words: Any, code: int = 0) -> Any:
+    result = call_obygaze("backbones", "check", *words, "--json")
+    assert result.code == code, result.stderr
+    return result.json()
+
+
+def test_a_whole_checkpoint_passes(tmp_path: Path) -> None:
+    save_tiny("xclip", tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(VIDEOMAE))
+    report = check("xclip-b32-k400", "--weights", tmp_path)
+    assert report["ok"]
+    assert states(report) == {
+        "cache": "skipped",
+        "weights": "ok",
+        "sha256": "skipped",
+        "complete": "ok",
+        "shapes": "ok",
+        "finite": "ok",
+        "clip isolation": "ok",
+        "batch invariance": "ok",
+        "wrong number of frames": "ok",
+        "own processor": "ok",
+    }
+    told = {line["name"]: line["found"] for line in report["checks"]}
+    assert told["own processor"] == "the same bits"
+    text = call_obygaze("backbones", "check", "xclip-b32-k400", "--weights", tmp_path).ok()
+    assert "clips do not mix" in text.stdout
+
+
+def test_another_mean_is_found(tmp_path: Path) -> None:
+    save_tiny("xclip", tmp_path)
+    other = {**VIDEOMAE, "image_mean": [0.5, 0.5, 0.5]}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(other))
+    report = check("xclip-b32-k400", "--weights", tmp_path, code=4)
+    assert states(report)["own processor"] == "failed"
+
+
+def test_vivits_own_processor_is_its_hub_preset(tmp_path: Path) -> None:
+    save_tiny("vivit", tmp_path)
+    settings = {
+        **VIDEOMAE,
+        "image_processor_type": "VivitImageProcessor",
+        "size": {"shortest_edge": 40},
+        "image_mean": [0.5] * 3,
+        "image_std": [0.5] * 3,
+    }
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    report = check("vivit-b16x2-k400", "--weights", tmp_path)
+    assert states(report)["own processor"] == "ok"
+
+
+def test_no_weights_is_1_and_a_failure_4(tmp_path: Path) -> None:
+    report = check("clip-b16", "--weights", tmp_path / "none", code=1)
+    assert not report["ok"]
+    assert not report["weights"]
+    check("clip-b16", code=1)
+    save_tiny("clip", tmp_path)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    report = check("clip-b16", "--weights", tmp_path, code=4)
+    assert states(report)["complete"] == "failed"
+    assert report["weights"]
+    shown = call_obygaze("backbones", "check", "clip-b16", "--weights", tmp_path)
+    assert shown.stderr.startswith("Error: clip-b16 failed: complete")
+
+
+def test_mixed_clips_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check sees what it is there to see: a model that reaches across clips."""
+    save_tiny("xclip", tmp_path)
+    family = FAMILIES["xclip"]
+
+    def mixing(module: Any, pixels: Any, g: Any) -> Any:
+        taps = family.taps(module, pixels, g)
+        return {**taps, "mit-mean": taps["mit-mean"].flip(0)}
+
+    import dataclasses
+
+    monkeypatch.setitem(FAMILIES, "xclip", dataclasses.replace(family, taps=mixing))
+    report = check("xclip-b32-k400", "--weights", tmp_path, code=4)
+    found = states(report)
+    assert found["clip isolation"] == "failed"
+    assert found["batch invariance"] == "failed"
+    assert found["shapes"] == "ok"
+
+
+def test_a_damaged_cache_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from obygaze_features.core.files import sha256_file
+
+    folder = save_tiny("clip", tmp_path / "files")
+    snapshot = tmp_path / "hub" / "models--openai--clip-vit-base-patch16" / "snapshots" / "main"
+    snapshot.mkdir(parents=True)
+    shutil.copy(folder / "config.json", snapshot)
+    blob = tmp_path / "hub" / sha256_file(folder / "model.safetensors")
+    shutil.copy(folder / "model.safetensors", blob)
+    (snapshot / "model.safetensors").symlink_to(blob)
+    environment = {"HF_HUB_CACHE": str(tmp_path / "hub")}
+
+    def run() -> dict[str, str]:
+        result = call_obygaze("backbones", "check", "clip-b16", "--json", env=environment)
+        assert result.code == 4
+        return states(result.json())
+
+    # A tiny model is not what the card says, so that is a failure; its bytes are the hub's.
+    assert run() == {"cache": "skipped", "weights": "ok", "sha256": "ok", "complete": "failed"}
+    raw = bytearray(blob.read_bytes())
+    raw[-5] ^= 4
+    blob.write_bytes(raw)
+    assert run()["sha256"] == "failed"
+    listed = call_obygaze("backbones", "ls", "clip-b16", "--json", env=environment).ok().json()
+    assert listed[0]["weights"] == "cached"
+
+
+def test_descriptors_need_nothing() -> None:
+    report = check("descriptors")
+    assert report["ok"]
+    assert states(report)["clip isolation"] == "ok"
+
+
+def test_lsmdc_is_checked_too(tmp_path: Path) -> None:
+    save_lsmdc(tmp_path)
+    assert check("xclip-lsmdc-b32", "--weights", tmp_path)["ok"]
+
+
+def test_tolerances_name_every_dtype() -> None:
+    from obygaze_features.backbones.load import DTYPES
+
+    assert set(checking.TOLERANCE) == set(DTYPES)
+
+
+def test_forward_gives_the_numbers_of_the_api(tmp_path: Path) -> None:
+    from obygaze_features.backbones.load import load_backbone
+
+    save_tiny("vivit", tmp_path / "w")
+    x = np.random.default_rng(0).normal(size=(3, 6, 3, 32, 32)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    words = ("--weights", tmp_path / "w", "--pixels", tmp_path / "x.npy", "-o", tmp_path / "o.npz")
+    done = run_obygaze("backbones", "forward", "vivit-b16x2-k400", *words, "--batch", "2", "--json")
+    told = done.ok().json()
+    assert told["levels"]["tokens"] == [3, 3, 4, 32]
+    expected = load_backbone("vivit-b16x2-k400", tmp_path / "w").forward(x)
+    with np.load(tmp_path / "o.npz") as z:
+        assert set(z.files) == {"clip", "pooled", "frames", "tokens"}
+        for name in z.files:
+            assert np.allclose(z[name], expected[name].numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "code", "told"),
+    [
+        (lambda p: None, 1, "no such file"),
+        (lambda p: p.write_bytes(b"\x93NUMPY"), 1, "not a .npy"),
+        (lambda p: np.save(p, np.array([object()]), allow_pickle=True), 1, "not a .npy"),
+        (lambda p: np.save(p, np.array(["a"])), 1, "not a .npy"),
+        (lambda p: np.save(p, np.zeros((1, 15, 3, 64, 64), np.float32)), 1, "takes pixels"),
+        (lambda p: np.save(p, np.zeros((0, 16, 3, 64, 64), np.float32)), 1, "takes pixels"),
+    ],
+)
+def test_forward_of_what_is_no_pixels(tmp_path: Path, make: Any, code: int, told: str) -> None:
+    make(tmp_path / "x.npy")
+    words = ("--pixels", tmp_path / "x.npy", "-o", tmp_path / "o.npz")
+    done = call_obygaze("backbones", "forward", "descriptors", *words)
+    assert done.code == code
+    assert told in done.stderr
+    assert done.stderr.count("\n") <= 3
+    assert not (tmp_path / "o.npz").exists()
+
+
+def test_forward_replaces_nothing_unasked(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1, 16, 3, 64, 64), np.float32))
+    (tmp_path / "o.npz").write_bytes(b"mine")
+    words = ("--pixels", tmp_path / "x.npy", "-o", tmp_path / "o.npz")
+    assert call_obygaze("backbones", "forward", "descriptors", *words).code == 1
+    assert (tmp_path / "o.npz").read_bytes() == b"mine"
+    call_obygaze("backbones", "forward", "descriptors", *words, "--force").ok()
+
+
+def test_half_precision_of_padding_is_blanked() -> None:
+    from obygaze_features.backbones.run import blank_padding
+
+    pixels = np.ones((2, 3, 3, 4, 4), np.float32)
+    mask = np.array([[1, 1, 1], [1, 0, 0]])
+    blank = blank_padding(pixels, mask)
+    assert blank.sum(axis=(2, 3, 4)).tolist() == [[48, 48, 48], [48, 0, 0]]

@@ -1,0 +1,365 @@
+"""What bites when a checkpoint is loaded: each of it ends in a clear error, none in numbers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.checkpoints import FORMS, TINY, save_lsmdc, save_tiny
+
+torch = pytest.importorskip("torch", reason="backbones need the extract extra")
+pytest.importorskip("transformers", reason="backbones need the extract extra")
+
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+from obygaze_features.backbones.cards import Card  # noqa: E402
+from obygaze_features.backbones.hub import find_weights, is_cached  # noqa: E402
+from obygaze_features.backbones.load import load_backbone  # noqa: E402
+from obygaze_features.backbones.registry import find_card  # noqa: E402
+from obygaze_features.core.errors import (  # noqa: E402
+    Corrupt,
+    FixInput,
+    FixUsage,
+    NotFound,
+    ObygazeError,
+)
+
+torch.set_num_threads(1)
+
+# A tensor that the levels need, family by family.
+NEEDED = {
+    "xclip": ("xclip-b32-k400", "mit.position_embedding"),
+    "clip": ("clip-b16", "vision_model.post_layernorm.weight"),
+    "siglip": ("siglip2-b16", "vision_model.head.probe"),
+    "dinov2": ("dinov2-b", "encoder.layer.1.layer_scale1.lambda1"),
+    "dinov3": ("dinov3-b16", "embeddings.register_tokens"),
+    "vivit": ("vivit-b16x2-k400", "vivit.embeddings.position_embeddings"),
+    "videomae": ("videomae-b", "videomae.layernorm.weight"),
+    "timesformer": ("timesformer-b-k400", "timesformer.embeddings.time_embeddings"),
+    "vjepa2": ("vjepa2-l", "encoder.layernorm.bias"),
+}
+
+
+def card_of(family: str) -> Card:
+    card = find_card(NEEDED[family][0])
+    g = replace(card.geometry, frames=TINY[family].frames, size=TINY[family].size)
+    presets = {n: replace(p, edge=0) for n, p in card.presets.items()}
+    return replace(card, geometry=g, presets=presets)
+
+
+def change(folder: Path, form: str, edit: Callable[[dict[str, Any]], None]) -> None:
+    """Edit the tensors of a checkpoint on disk."""
+    if form == "bin":
+        tensors = torch.load(folder / "pytorch_model.bin", weights_only=True)
+        edit(tensors)
+        torch.save(tensors, folder / "pytorch_model.bin")
+    else:
+        tensors = load_file(folder / "model.safetensors")
+        tensors = {key: value.clone() for key, value in tensors.items()}
+        edit(tensors)
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("family", sorted(NEEDED))
+def test_a_missing_tensor_is_fatal(family: str, form: str, tmp_path: Path) -> None:
+    save_tiny(family, tmp_path, form)
+    key = NEEDED[family][1]
+
+    def edit(tensors: dict[str, Any]) -> None:
+        del tensors[next(name for name in tensors if name.endswith(key))]
+
+    change(tmp_path, form, edit)
+    with pytest.raises(FixInput, match="1 tensors are missing") as caught:
+        load_backbone(card_of(family), tmp_path)
+    assert any(key.split(".")[-1] in line for line in caught.value.details)
+
+
+@pytest.mark.parametrize("family", sorted(NEEDED))
+def test_tensors_nobody_knows_are_fatal(family: str, tmp_path: Path) -> None:
+    """A third layer where the configuration says two is another model."""
+    save_tiny(family, tmp_path)
+
+    def edit(tensors: dict[str, Any]) -> None:
+        for name in [n for n in tensors if ".1." in n and "mit" not in n and "text" not in n]:
+            if "predictor" not in name and "decoder" not in name and "prompt" not in name:
+                tensors[name.replace(".1.", ".2.", 1)] = tensors[name].clone()
+
+    change(tmp_path, "safetensors", edit)
+    with pytest.raises(FixInput, match="tensors that nothing here uses"):
+        load_backbone(card_of(family), tmp_path)
+
+
+@pytest.mark.parametrize("family", sorted(NEEDED))
+def test_tensors_of_another_shape_are_fatal(family: str, tmp_path: Path) -> None:
+    save_tiny(family, tmp_path)
+
+    def edit(tensors: dict[str, Any]) -> None:
+        name = next(n for n in tensors if n.endswith(NEEDED[family][1]))
+        tensors[name] = torch.zeros(3, *tensors[name].shape)
+
+    change(tmp_path, "safetensors", edit)
+    with pytest.raises(FixInput):
+        load_backbone(card_of(family), tmp_path)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("keep", [0.0, 0.001, 0.5, 0.99])
+def test_a_file_cut_short_is_told_as_such(form: str, keep: float, tmp_path: Path) -> None:
+    save_tiny("dinov2", tmp_path, form)
+    name = "pytorch_model.bin" if form == "bin" else "model.safetensors"
+    whole = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(whole[: int(len(whole) * keep)])
+    with pytest.raises(Corrupt, match="cannot be read as weights") as caught:
+        load_backbone(card_of("dinov2"), tmp_path)
+    assert name in str(caught.value.where)
+
+
+@pytest.mark.parametrize("family", sorted(NEEDED))
+def test_a_checkpoint_of_another_family_is_refused(family: str, tmp_path: Path) -> None:
+    other = "clip" if family != "clip" else "xclip"
+    save_tiny(other, tmp_path)
+    with pytest.raises(FixInput, match="another family"):
+        load_backbone(card_of(family), tmp_path)
+
+
+def test_an_lsmdc_file_is_no_hub_checkpoint_and_the_other_way_round(tmp_path: Path) -> None:
+    save_lsmdc(tmp_path / "lsmdc")
+    with pytest.raises(NotFound, match=r"no config\.json"):
+        load_backbone(card_of("xclip"), tmp_path / "lsmdc")
+    save_tiny("xclip", tmp_path / "hub")
+    with pytest.raises(FixInput, match="no LSMDC X-CLIP"):
+        load_backbone("xclip-lsmdc-b32", tmp_path / "hub")
+
+
+def test_the_tower_alone_is_not_enough(tmp_path: Path) -> None:
+    """Loading an X-CLIP tower by its own class from a full checkpoint gives random numbers."""
+    save_tiny("xclip", tmp_path)
+
+    def edit(tensors: dict[str, Any]) -> None:
+        for name in [n for n in tensors if not n.startswith("vision_model.")]:
+            del tensors[name]
+
+    change(tmp_path, "safetensors", edit)
+    with pytest.raises(FixInput, match="tensors are missing"):
+        load_backbone(card_of("xclip"), tmp_path)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_flipped_bit_is_another_recipe(form: str, tmp_path: Path) -> None:
+    save_tiny("xclip", tmp_path, form)
+    before = load_backbone(card_of("xclip"), tmp_path).recipe()
+
+    def edit(tensors: dict[str, Any]) -> None:
+        name = "visual_projection.weight"
+        raw = tensors[name].view(torch.int32)
+        raw[0, 0] ^= 1
+
+    change(tmp_path, form, edit)
+    after = load_backbone(card_of("xclip"), tmp_path).recipe()
+    assert before["weights"] != after["weights"]
+    assert before["weights"]["tensors"] != after["weights"]["tensors"]
+    assert {**before, "weights": 0} == {**after, "weights": 0}
+
+
+def test_recipes_are_json_and_tell_what_decides(tmp_path: Path) -> None:
+    save_tiny("xclip", tmp_path)
+    card = card_of("xclip")
+    plain = load_backbone(card, tmp_path).recipe()
+    assert json.loads(json.dumps(plain)) == plain
+    assert set(plain) == {"backbone", "weights", "preprocessing", "compute", "levels"}
+    others = [
+        load_backbone(card, tmp_path, dtype="bfloat16"),
+        load_backbone(card, tmp_path, attn_implementation="eager"),
+        load_backbone(card.with_preset("paper-2024"), tmp_path),
+        load_backbone(card, tmp_path, tf32=True),
+    ]
+    told = [json.dumps(other.recipe(), sort_keys=True) for other in others]
+    assert len({json.dumps(plain, sort_keys=True), *told}) == 5
+
+
+def test_a_named_file_is_the_one_that_is_read(tmp_path: Path) -> None:
+    save_tiny("dinov2", tmp_path / "other", "bin", seed=1)
+    save_tiny("dinov2", tmp_path / "both", "safetensors", seed=0)
+    moved = tmp_path / "both" / "pytorch_model.bin"
+    shutil.copy(tmp_path / "other" / "pytorch_model.bin", moved)
+    odd = tmp_path / "both" / "epoch-3.bin"
+    shutil.copy(moved, odd)
+    card = card_of("dinov2")
+    chosen = load_backbone(card, tmp_path / "both").recipe()["weights"]
+    assert "model.safetensors" in chosen
+    for path in (moved, odd):
+        named = load_backbone(card, path).recipe()["weights"]
+        assert path.name in named
+        other = load_backbone(card, tmp_path / "other").recipe()["weights"]
+        assert named["tensors"] == other["tensors"] != chosen["tensors"]
+
+
+def test_weights_in_several_files(tmp_path: Path) -> None:
+    save_tiny("dinov2", tmp_path / "one")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    tensors = load_file(tmp_path / "two" / "model.safetensors")
+    (tmp_path / "two" / "model.safetensors").unlink()
+    names = sorted(tensors)
+    halves = {"model-00001-of-00002": names[::2], "model-00002-of-00002": names[1::2]}
+    index = {}
+    for stem, some in halves.items():
+        chosen = {n: tensors[n].clone() for n in some}
+        save_file(chosen, tmp_path / "two" / f"{stem}.safetensors", metadata={"format": "pt"})
+        index |= dict.fromkeys(some, f"{stem}.safetensors")
+    (tmp_path / "two" / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {"total_size": 1}, "weight_map": index})
+    )
+    card = card_of("dinov2")
+    one, two = (load_backbone(card, tmp_path / name) for name in ("one", "two"))
+    x = torch.randn(1, 3, 3, 28, 28)
+    assert torch.equal(one.forward(x)["tokens"], two.forward(x)["tokens"])
+    assert one.recipe()["weights"]["tensors"] == two.recipe()["weights"]["tensors"]
+    (tmp_path / "two" / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(NotFound, match="1 of 2 weight files are missing"):
+        load_backbone(card, tmp_path / "two")
+
+
+def hub_cache(card: Card, home: Path, folder: Path, commit: str = "c0ffee") -> Path:
+    """A checkpoint in the layout of the hub's cache, large files under their sha256."""
+    from obygaze_features.core.files import sha256_file
+
+    repository = home / ("models--" + card.checkpoint.replace("/", "--"))
+    snapshot = repository / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    (repository / "blobs").mkdir()
+    (repository / "refs").mkdir()
+    (repository / "refs" / card.revision).write_text(commit)
+    for path in folder.iterdir():
+        blob = repository / "blobs" / sha256_file(path)
+        shutil.copy(path, blob)
+        (snapshot / path.name).symlink_to(blob)
+    return snapshot
+
+
+def test_the_hub_cache_is_found_without_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = card_of("dinov2")
+    card = replace(card, geometry=replace(card.geometry, grid=(3, 2, 2), width=32, out=32))
+    folder = save_tiny("dinov2", tmp_path / "files")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert not is_cached(card)
+    with pytest.raises(NotFound, match="stay offline") as caught:
+        load_backbone(card)
+    assert str(tmp_path / "hub") in str(caught.value.where)
+    hub_cache(card, tmp_path / "hub", folder)
+    assert is_cached(card)
+    cached, local = load_backbone(card), load_backbone(card, folder)
+    x = torch.randn(1, 3, 3, 28, 28)
+    for name, values in cached.forward(x).items():
+        assert torch.equal(values, local.forward(x)[name])
+    weights = cached.recipe()["weights"]
+    blob = find_weights(card).files[0].resolve().name
+    assert weights["model.safetensors"] == blob
+
+
+def test_the_hubs_checkpoint_must_be_what_the_card_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = card_of("dinov2")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    hub_cache(card, tmp_path / "hub", save_tiny("dinov2", tmp_path / "files"))
+    with pytest.raises(FixInput, match="not what the card") as caught:
+        load_backbone(card)
+    assert "width: 32 and 768" in caught.value.details
+
+
+@pytest.mark.parametrize("names", [["config.json", "model.safetensors", "pytorch_model.bin"]])
+def test_one_form_is_downloaded(
+    names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub
+
+    card = card_of("dinov2")
+    card = replace(card, geometry=replace(card.geometry, grid=(3, 2, 2), width=32, out=32))
+    folder = save_tiny("dinov2", tmp_path / "files")
+    asked: list[list[str]] = []
+
+    def download(checkpoint: str, *, revision: str, allow_patterns: list[str]) -> None:
+        asked.append(allow_patterns)
+        hub_cache(card, tmp_path / "hub", folder)
+
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", lambda self, *a, **k: names)
+    assert load_backbone(card).geometry.width == 32
+    assert "model.safetensors" in asked[0]
+    assert "pytorch_model.bin" not in asked[0]
+
+
+def test_a_failed_download_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    def fail(*a: Any, **k: Any) -> None:
+        raise OSError("no route to host")
+
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", fail)
+    with pytest.raises(NotFound, match="could not be downloaded: no route to host"):
+        load_backbone("clip-b16")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"dtype": "float8"},
+        {"device": "abacus"},
+        {"device": "cuda"} if not torch.cuda.is_available() else {"device": "x"},
+        {"attn_implementation": "magic"},
+    ],
+)
+def test_words_that_mean_nothing(words: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(FixUsage):
+        load_backbone("clip-b16", tmp_path, **words)  # type: ignore[arg-type]
+
+
+def test_folders_without_weights(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="holds no weights"):
+        load_backbone("clip-b16", tmp_path)
+    with pytest.raises(NotFound, match="no weights for clip-b16"):
+        load_backbone("clip-b16", tmp_path / "nowhere")
+    with pytest.raises(NotFound, match="no weights for xclip-lsmdc-b32"):
+        load_backbone("xclip-lsmdc-b32")
+    (tmp_path / "model.safetensors").write_bytes(b"x")
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(Corrupt, match="not valid JSON"):
+        load_backbone("clip-b16", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("family", "edit"),
+    [
+        ("timesformer", {"attention_type": "space_only"}),
+        ("dinov2", {"hidden_size": "many"}),
+        ("siglip", {}),
+    ],
+)
+def test_configurations_that_do_not_fit(family: str, edit: dict[str, Any], tmp_path: Path) -> None:
+    save_tiny(family, tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    if family == "siglip":
+        config["vision_config"]["vision_use_head"] = False
+    path.write_text(json.dumps({**config, **edit}))
+    with pytest.raises(ObygazeError):
+        load_backbone(card_of(family), tmp_path)
+
+
+def test_a_size_the_patches_do_not_fit(tmp_path: Path) -> None:
+    save_tiny("dinov2", tmp_path)
+    card = card_of("dinov2")
+    with pytest.raises(FixInput, match="cannot be cut"):
+        load_backbone(replace(card, geometry=replace(card.geometry, size=30)), tmp_path)

@@ -1,0 +1,283 @@
+"""Pixels: Pillow's, OpenCV's and the checkpoints' own processors' numbers, to the bit."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from support.checkpoints import save_tiny
+
+torch = pytest.importorskip("torch", reason="preprocessing needs the extract extra")
+
+from obygaze_features.backbones.cards import Preset  # noqa: E402
+from obygaze_features.backbones.load import load_backbone  # noqa: E402
+from obygaze_features.backbones.pixels import Pixels, as_frames  # noqa: E402
+from obygaze_features.backbones.registry import find_card, find_cards  # noqa: E402
+from obygaze_features.backbones.resample import (  # noqa: E402
+    pillow_taps,
+    resize_crop,
+    squash_like_opencv,
+)
+from obygaze_features.core.errors import FixInput  # noqa: E402
+
+torch.set_num_threads(1)
+
+SHAPES = [(544, 1280), (360, 640), (100, 333), (301, 200), (224, 300), (300, 224), (7, 5), (1, 3)]
+PILLOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+
+
+def frames(height: int, width: int, n: int = 2, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 256, (n, height, width, 3), dtype=np.uint8)
+
+
+def by_pillow(x: Any, size: tuple[int, int], kernel: str) -> Any:
+    """Across, then down, in two steps: newer Pillows choose the order of a single one by cost."""
+    height, width = size
+    images = [Image.fromarray(f).resize((width, x.shape[1]), PILLOW[kernel]) for f in x]
+    return np.stack([np.asarray(im.resize((width, height), PILLOW[kernel])) for im in images])
+
+
+def ours(x: Any, size: tuple[int, int], box: tuple[int, int, int, int], kernel: str) -> Any:
+    return resize_crop(torch.from_numpy(x), size, box, kernel).permute(0, 2, 3, 1).numpy()
+
+
+@pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
+@pytest.mark.parametrize(("height", "width"), SHAPES)
+def test_resize_and_crop_are_pillows(height: int, width: int, kernel: str) -> None:
+    x = frames(height, width)
+    short = min(height, width)
+    size = (64 * height // short, 64 * width // short)
+    top, left = (size[0] - 64) // 2, (size[1] - 64) // 2
+    expected = by_pillow(x, size, kernel)[:, top : top + 64, left : left + 64]
+    assert np.array_equal(ours(x, size, (top, left, 64, 64), kernel), expected)
+
+
+@given(
+    height=st.integers(1, 90),
+    width=st.integers(1, 90),
+    size=st.tuples(st.integers(1, 70), st.integers(1, 70)),
+    kernel=st.sampled_from(["bilinear", "bicubic"]),
+    seed=st.integers(0, 9),
+)
+def test_any_size_to_any_size_is_pillows(
+    height: int, width: int, size: tuple[int, int], kernel: str, seed: int
+) -> None:
+    x = frames(height, width, 1, seed)
+    assert np.array_equal(ours(x, size, (0, 0, *size), kernel), by_pillow(x, size, kernel))
+
+
+def test_extremes_do_not_overflow() -> None:
+    # Negative lobes of the bicubic kernel beside full white: the largest sums there are.
+    x = np.zeros((1, 64, 64, 3), np.uint8)
+    x[:, ::2, ::2] = 255
+    x[:, 20:40, 20:40] = 255
+    for size in ((200, 200), (31, 31), (64, 9)):
+        assert np.array_equal(
+            ours(x, size, (0, 0, *size), "bicubic"), by_pillow(x, size, "bicubic")
+        )
+
+
+def test_taps_add_up_to_one() -> None:
+    for kernel in ("bilinear", "bicubic"):
+        for n_in, n_out in ((1280, 527), (7, 224), (224, 224)):
+            total = pillow_taps(n_in, n_out, kernel).weight.sum(axis=1) / 2**22
+            assert np.abs(total - 1).max() < 1e-5
+
+
+# Worked out by hand from the fixed-point rule: 2 x 2 to 3 x 3, weights 2048 times 0, 1/2, 1.
+def test_opencv_by_hand() -> None:
+    x = np.array([[[0], [100]], [[50], [250]]], np.uint8).repeat(3, axis=2)[None]
+    expected = np.array([[0, 50, 100], [25, 100, 175], [50, 150, 250]])
+    got = squash_like_opencv(torch.from_numpy(x), 3).numpy()
+    assert np.array_equal(got[0, :, :, 0], expected)
+    assert np.array_equal(got[0, :, :, 2], expected)
+
+
+@pytest.mark.parametrize(("height", "width"), [*SHAPES, (448, 448), (64, 64)])
+def test_squash_is_opencvs(height: int, width: int) -> None:
+    cv2 = pytest.importorskip("cv2", reason="opencv is not installed")
+    x = frames(height, width)
+    expected = np.stack([cv2.resize(frame, (64, 64)) for frame in x])
+    assert np.array_equal(squash_like_opencv(torch.from_numpy(x), 64).numpy(), expected)
+
+
+def test_the_crop_is_floored_or_rounded() -> None:
+    # 4 x 9 to shortest edge 4 leaves 5 columns: an offset of 2 floored, of 2 rounded (half to
+    # even); 4 x 11 leaves 7: 3 floored, 4 rounded.
+    x = np.arange(11, dtype=np.uint8)[None, None, :, None].repeat(4, axis=1).repeat(3, axis=3)
+    plain = Preset(mean=(0, 0, 0), std=(1, 1, 1))
+    for width, floored, rounded in ((9, 2, 2), (11, 3, 4)):
+        for offset, first in (("floor", floored), ("round", rounded)):
+            pixels = Pixels.of(replace(plain, crop_offset=offset), 4)
+            got = pixels(torch.from_numpy(x[:, :, :width])) * 255
+            assert got.shape == (1, 3, 4, 4)
+            assert torch.allclose(got[0, 0, 0], torch.arange(first, first + 4.0))
+
+
+def test_values_by_hand() -> None:
+    x = np.array([[[[0, 127, 255]]]], np.uint8)
+    symmetric = Pixels.of(find_card("vivit-b16x2-k400").input, 1)
+    assert symmetric(torch.from_numpy(x)).flatten().tolist() == pytest.approx(
+        [-1, 127 / 127.5 - 1, 1], abs=1e-6
+    )
+    hub = Pixels.of(find_card("vivit-b16x2-k400@hub").input, 1)
+    assert hub(torch.from_numpy(x)).flatten().tolist() == pytest.approx(
+        [-3, (127 / 127.5 - 1.5) / 0.5, 1], abs=1e-6
+    )
+    imagenet = Pixels.of(find_card("xclip-b32-k400").input, 1)
+    assert imagenet(torch.from_numpy(x)).flatten().tolist() == pytest.approx(
+        [-0.485 / 0.229, (127 / 255 - 0.456) / 0.224, (1 - 0.406) / 0.225], abs=1e-6
+    )
+
+
+def processor(module: str, name: str, **settings: Any) -> Any:
+    """A processor in its Pillow form, by whichever name this release has."""
+    root = f"transformers.models.{module}.image_processing"
+    for path, attribute in ((f"{root}_pil_{module}", f"{name}Pil"), (f"{root}_{module}", name)):
+        try:
+            found = importlib.import_module(path)
+        except ImportError:
+            continue
+        if hasattr(found, attribute):
+            return getattr(found, attribute)(**settings)
+    pytest.skip(f"{name} cannot be imported here")
+
+
+IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+PROCESSORS = {
+    "xclip-b32-k400": ("videomae", "VideoMAEImageProcessor", IMAGENET),
+    "videomae-b": ("videomae", "VideoMAEImageProcessor", IMAGENET),
+    "timesformer-b-k400": (
+        "videomae",
+        "VideoMAEImageProcessor",
+        {"image_mean": [0.45] * 3, "image_std": [0.225] * 3},
+    ),
+    "clip-b16": ("clip", "CLIPImageProcessor", {}),
+    "siglip2-b16": (
+        "siglip",
+        "SiglipImageProcessor",
+        {"image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 2},
+    ),
+    "dinov2-b": (
+        "bit",
+        "BitImageProcessor",
+        {
+            "size": {"shortest_edge": 256},
+            "crop_size": {"height": 224, "width": 224},
+            **IMAGENET,
+            "resample": 3,
+        },
+    ),
+    "vivit-b16x2-k400@hub": (
+        "vivit",
+        "VivitImageProcessor",
+        {"image_mean": [0.5] * 3, "image_std": [0.5] * 3},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(PROCESSORS))
+@pytest.mark.parametrize(("height", "width"), [(270, 480), (480, 301), (224, 224), (100, 90)])
+def test_pixels_are_the_processors_own_bits(name: str, height: int, width: int) -> None:
+    pytest.importorskip("transformers", reason="the processors are in transformers")
+    module, kind, settings = PROCESSORS[name]
+    x = frames(height, width)
+    theirs = np.asarray(
+        processor(module, kind, **settings)(list(x), return_tensors="np")["pixel_values"]
+    )
+    theirs = theirs.reshape(2, 3, 224, 224)
+    mine = Pixels.of(find_card(name).input, 224)(torch.from_numpy(x)).numpy()
+    assert mine.dtype == np.float32
+    if height <= width:
+        assert np.array_equal(mine, theirs)
+    # Newer Pillows shrink tall pictures down first: a level here and there, see by_pillow.
+    std = np.array(find_card(name).input.std)[:, None, None]
+    assert (np.abs(mine - theirs) * std).max() <= 1.001 / (127.5 if "hub" in name else 255)
+
+
+def test_paper_2024_is_the_released_extractor_to_the_bit(tmp_path: Path) -> None:
+    """Squash by OpenCV, the processor, get_video_features: with eager attention the same bits."""
+    cv2 = pytest.importorskip("cv2", reason="opencv is not installed")
+    modeling = pytest.importorskip("transformers.models.x_clip.modeling_x_clip")
+    save_tiny("xclip", tmp_path)
+    x = frames(180, 320, 4)
+    small = np.stack([cv2.resize(frame, (32, 32)) for frame in x])
+    sizes = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
+    run = processor("videomae", "VideoMAEImageProcessor", **sizes, **IMAGENET)
+    theirs = torch.as_tensor(
+        np.asarray(run(list(small), return_tensors="np")["pixel_values"]), dtype=torch.float32
+    )
+    model = modeling.XCLIPModel.from_pretrained(tmp_path, attn_implementation="eager").eval()
+    with torch.no_grad():
+        expected = model.get_video_features(pixel_values=theirs).pooler_output
+
+    card = find_card("xclip-b32-k400@paper-2024")
+    preset = replace(card.input, squash_first=32)
+    card = replace(card, presets={**card.presets, "paper-2024": preset})
+    backbone = load_backbone(card, tmp_path)
+    pixels = backbone.preprocess(x)
+    assert torch.equal(pixels[None], theirs)
+    assert torch.equal(backbone.forward(pixels[None])["clip"], expected)
+    assert backbone.recipe()["compute"]["attention"] == "eager"
+
+
+def test_the_checkpoints_own_edge_has_the_say() -> None:
+    preset = find_card("vivit-b16x2-k400").input
+    assert Pixels.of(preset, 224).edge == 256
+    assert Pixels.of(preset, 224, checkpoint_edge=224).edge == 224
+    assert Pixels.of(find_card("clip-b16").input, 224, checkpoint_edge=300).edge == 224
+    with pytest.raises(FixInput, match="cannot be cropped"):
+        Pixels.of(preset, 224, checkpoint_edge=200)
+
+
+def test_the_recipe_tells_pixels_apart_by_what_they_are() -> None:
+    seen: dict[str, str] = {}
+    for card in find_cards().cards:
+        if card.family == "descriptors":
+            continue
+        for name, preset in card.presets.items():
+            recipe = Pixels.of(preset, card.geometry.size).recipe()
+            assert recipe["antialias"] is True
+            key = repr({k: v for k, v in recipe.items() if k != "behaviour_sha256"})
+            assert seen.setdefault(recipe["behaviour_sha256"], key) == key, (card.name, name)
+    assert len(seen) >= 9
+    floor = Pixels.of(find_card("xclip-lsmdc-b32").input, 224)
+    same = Pixels.of(find_card("xclip-lsmdc-b32@paper-2024").input, 224)
+    assert floor.recipe() == same.recipe()
+
+
+def test_pixels_never_change_under_our_feet() -> None:
+    """The behaviour that released stores were made with: these hashes must stay."""
+    known = {
+        "xclip-b16-k600-zs": "6bb2dd6667891d38",
+        "xclip-b16-k600-zs@paper-2024": "e0cc5644f4f158f6",
+        "vivit-b16x2-k400@hub": "0f91809c11c0602d",
+        "xclip-lsmdc-b32": "9f131bcec56cbff9",
+    }
+    for name, expected in known.items():
+        card = find_card(name)
+        got = Pixels.of(card.input, card.geometry.size).recipe()["behaviour_sha256"]
+        assert got[:16] == expected, name
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.zeros((2, 8, 8, 3), np.float32),
+        np.zeros((8, 8, 3), np.uint8),
+        np.zeros((2, 3, 8, 8), np.uint8),
+        np.zeros((0, 8, 8, 3), np.uint8),
+        [[1, 2]],
+    ],
+)
+def test_what_is_no_frames_is_refused(wrong: Any) -> None:
+    with pytest.raises(FixInput, match="frames must be uint8"):
+        as_frames(wrong, "cpu")
