@@ -55,7 +55,7 @@ clean: ## remove the environment and all caches; never what is in the workspace
 	@touch $@
 
 .venv/.laptop: .venv/.made pyproject.toml constraints.txt
-	$(PIP_INSTALL) -e .
+	$(PIP_INSTALL) -e '.[video]'
 	@touch $@
 
 .venv/.test: .venv/.made pyproject.toml constraints.txt

@@ -12,8 +12,10 @@ from obygaze_features.core.commands import ExampleCommand, Session, pass_session
 from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import write_atomic
 from obygaze_features.demo.films import make_films, write_tables
+from obygaze_features.demo.footage import break_on_purpose, render
 
 MARK = ".obygaze-demo"
+BROKEN = 30
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,8 @@ class Step:
 
 STEPS = (
     Step(
-        "Two experts marked stretches of four films. What does that make of each clip?",
-        "manifest project {folder}/segments.csv --clips {folder}/clips.csv"
+        "Two experts marked stretches of six films. What does that make of each clip?",
+        "manifest project {folder}/segments.csv --clips {folder}/clips.csv --sweep 0.1,0.2,0.4"
         " --figure {folder}/figures/timeline --movie tt9000002 -o {folder}/labels.csv",
     ),
     Step(
@@ -36,17 +38,32 @@ STEPS = (
     ),
     Step(
         "Labels and clips become a manifest: the table everything else is keyed by.",
-        "manifest import csv {folder}/labels.csv --mapping {folder}/mapping.toml -o demo",
+        "manifest import csv {folder}/labels.csv --mapping {folder}/mapping.toml -o films",
     ),
     Step(
-        "Folds of whole films, so that no test clip has a neighbour in training.",
-        "manifest folds demo --kind leave-one-movie-out --as by-film",
+        "The videos are found by their names.",
+        "manifest link films {folder}/videos",
     ),
     Step(
         "What is in it, in numbers and as a picture.",
-        "manifest stats demo --figure {folder}/figures/concepts",
+        "manifest stats films --figure {folder}/figures/concepts",
     ),
-    Step("One film's most certain clips.", "manifest show demo --movie tt9000002 --level S"),
+    Step(
+        "What would an extraction make, take and miss?",
+        "extract plan films -b descriptors",
+    ),
+    Step(
+        "Extract. One video is broken on purpose: a row with its reason, not a crash.",
+        "extract run films -b descriptors --seal",
+    ),
+    Step(
+        "How were these features made, and are they whole?",
+        "store info films.descriptors",
+    ),
+    Step(
+        "Every byte is checked against its hash.",
+        "store verify films.descriptors --hash",
+    ),
 )
 MAPPING = """\
 # Where each column of a manifest comes from.
@@ -81,7 +98,11 @@ concepts = "concepts"
 def demo(ctx: click.Context, session: Session, folder: Path) -> None:
     """Take the tour on made-up films, offline, in under a minute."""
     _claim(folder)
-    write_tables(make_films(), folder)
+    scenes = make_films()
+    write_tables(scenes, folder)
+    session.console.note(f"making {len(scenes)} clips of six films ...")
+    videos = render(scenes, folder / "videos")
+    break_on_purpose(videos[BROKEN])
     write_atomic(folder / "mapping.toml", MAPPING.encode("utf-8"))
     root = ctx.find_root().command
     for step in STEPS:

@@ -158,6 +158,12 @@ def _plan(asked: Mapping[str, str], columns: tuple[str, ...]) -> dict[str, str]:
     return {**asked, **kept}
 
 
+def _scene_in(clip_id: str, movie_id: str) -> str:
+    """The scene that an id of MovieGraphs' form names: film, a hyphen, its number."""
+    film, _, number = clip_id.rpartition("-")
+    return str(int(number)) if film == movie_id and number.isascii() and number.isdigit() else ""
+
+
 class _Words:
     """Translates the cells of a row into those of a manifest."""
 
@@ -172,6 +178,8 @@ class _Words:
             target: source.removeprefix(CONSTANT) if source.startswith(CONSTANT) else row[source]
             for target, source in plan.items()
         }
+        if "scene" not in plan:
+            cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
         cells["level"] = self._level(row, cells.get("level", ""))
         cells["concepts"] = self._concepts(row, cells.get("concepts", ""))
         return cells

@@ -157,3 +157,9 @@ def test_a_mapping_that_is_no_toml(tmp_path: Path) -> None:
         read_mapping(tmp_path / "none.toml")
     path.write_text("", encoding="utf-8")
     assert read_mapping(path) == TableMapping()
+
+
+def test_an_id_of_moviegraphs_form_names_its_scene(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("clip_id,movie_id\ntt1-007,tt1\ntt1-x,tt1\nother-3,tt1\n", encoding="utf-8")
+    assert [clip.scene for clip in read(path).manifest] == [7, None, None]
