@@ -24,7 +24,8 @@ PINS = dict(
 )
 EXTRAS = {
     "mlp": {"torch"},
-    "extract": {"torch", "transformers", "av"},
+    "video": {"av"},
+    "extract": {"obygaze", "torch", "transformers"},
     "cluster": {"distributed"},
     "remote": {"obstore", "huggingface_hub"},
 }
@@ -79,11 +80,13 @@ def test_extras_bring_what_is_promised():
     for name, packages in EXTRAS.items():
         assert {bare(requirement) for requirement in extras[name]} == packages
     assert extras["all"] == ["obygaze[mlp,extract,cluster,remote]"]
+    assert "obygaze[video]" in extras["extract"]
 
 
-def test_a_laptop_gets_no_torch_however_far_one_follows_the_requirements():
+@pytest.mark.parametrize("extra", [set(), {"av"}], ids=["laptop", "demo"])
+def test_a_laptop_gets_no_torch_however_far_one_follows_the_requirements(extra):
     seen: set[str] = set()
-    waiting = {normal(name) for name in laptop()}
+    waiting = {normal(name) for name in laptop() | extra}
     while waiting:
         name = waiting.pop()
         seen.add(name)
@@ -93,7 +96,8 @@ def test_a_laptop_gets_no_torch_however_far_one_follows_the_requirements():
             continue  # needed on other systems only
         waiting |= {normal(bare(r)) for r in requirements if "extra ==" not in r} - seen
     assert "numpy" in seen
-    assert seen.isdisjoint({"torch", "transformers", "av", "distributed", "obstore"})
+    assert seen.isdisjoint({"torch", "transformers", "distributed", "obstore"})
+    assert ("av" in seen) is bool(extra)
 
 
 def test_constraints_pin_everything_and_are_good_on_any_machine():
@@ -186,7 +190,7 @@ def test_the_demo_installs_the_laptop_set_and_the_tests_the_rest():
         ).stdout
 
     demo, test = planned("demo"), planned("test")
-    assert "-c constraints.txt -e ." in demo
+    assert "-c constraints.txt -e '.[video]'" in demo
     assert "[test]" not in demo
     assert "-c constraints.txt -e '.[test]'" in test
     for tool in ("ruff check", "ruff format --check", "mypy", "lint-imports", "pytest"):

@@ -134,6 +134,12 @@ def check_up(workspace: Workspace) -> Checkup:
     )
 
 
+REQUIREMENT = re.compile(
+    r"(?P<name>[\w.-]+)(\[(?P<inner>[\w,]+)\])?(?P<needs>[^;]*)"
+    r"(;\s*extra == ['\"](?P<extra>\w+)['\"])?"
+)
+
+
 def _packages() -> tuple[Package, ...]:
     """The packages that the installed metadata names; pyproject.toml is the only list."""
     try:
@@ -141,15 +147,18 @@ def _packages() -> tuple[Package, ...]:
     except metadata.PackageNotFoundError:
         return ()
     extras: dict[tuple[str, str], list[str]] = {}
-    for requirement in requirements:
-        parsed = re.fullmatch(
-            r"(?P<name>[\w.-]+)(?P<needs>[^;\[]*)(; extra == ['\"](?P<extra>\w+)['\"])?",
-            requirement,
-        )
-        if parsed is None or parsed["extra"] in NOT_FOR_USERS:
+    includes: list[tuple[str, str]] = []
+    for parsed in filter(None, map(REQUIREMENT.fullmatch, requirements)):
+        extra = parsed["extra"]
+        if extra in NOT_FOR_USERS:
+            continue
+        if parsed["name"] == "obygaze":  # an extra that takes in another one
+            includes += [(inner, extra) for inner in parsed["inner"].split(",")]
             continue
         used = extras.setdefault((parsed["name"], parsed["needs"].strip()), [])
-        used += [parsed["extra"]] if parsed["extra"] else []
+        used += [extra] if extra else []
+    for used in extras.values():
+        used += [outer for inner, outer in includes if inner in used and outer not in used]
     return tuple(
         Package(name, needs, package_version(name), tuple(used))
         for (name, needs), used in extras.items()

@@ -103,7 +103,7 @@ def _named(package: Package) -> str:
 
 def _video(found: Checkup) -> Lines:
     if found.video is None:
-        return [("FFmpeg", "none: PyAV is not installed ([extract] brings it)")]
+        return [("FFmpeg", "none: PyAV is not installed ([video] brings it)")]
     known = found.video.libraries
     libraries = [f"{name} {known[name]}" for name in LIBRARIES if name in known]
     return [

@@ -35,13 +35,24 @@ def test_all_that_is_required_is_found_where_the_tests_run(workspace):
     ]
 
 
-def test_packages_and_their_extras_are_those_of_the_metadata(found):
-    extras = {package.name: package.extras for package in found.packages}
-    assert extras["click"] == ()
-    assert extras["torch"] == ("mlp", "extract")
-    assert extras["av"] == ("extract",)
-    assert "pytest" not in extras
-    assert "obygaze" not in extras
+def test_packages_and_their_extras_are_those_of_the_metadata(workspace, monkeypatch):
+    requires = [
+        "click>=8.2",
+        'torch>=2.6; extra == "mlp"',
+        "av>=14; extra == 'video'",
+        'obygaze[video]; extra == "extract"',
+        'torch>=2.6; extra == "extract"',
+        'obygaze[mlp,extract,video]; extra == "all"',
+        'moto[server]>=5; extra == "test"',
+        "pytest>=8; extra == 'test'",
+    ]
+    monkeypatch.setattr(metadata, "requires", lambda name: requires)
+    found = check_up(Workspace(workspace)).packages
+    assert {package.name: (package.needs, package.extras) for package in found} == {
+        "click": (">=8.2", ()),
+        "torch": (">=2.6", ("mlp", "extract")),
+        "av": (">=14", ("video", "extract")),
+    }
 
 
 @pytest.mark.parametrize(
@@ -118,7 +129,7 @@ def test_without_av_and_torch_nothing_is_imported_and_the_extra_is_named(workspa
     assert bare.video is None
     assert bare.devices == checkup.Devices(torch=False)
     text = as_text(bare)
-    assert "PyAV is not installed ([extract] brings it)" in text
+    assert "PyAV is not installed ([video] brings it)" in text
     assert "unknown without torch" in text
 
 
