@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from obygaze_features.video.probe import probe
 def test_scenes_tile_their_films() -> None:
     scenes = make_films()
     assert len(scenes) == 72
-    for before, after in zip(scenes, scenes[1:], strict=False):
+    for before, after in itertools.pairwise(scenes):
         if before.movie_id == after.movie_id:
             assert after.start_frame == before.end_frame + 1
     assert all(bool(scene.concepts) == (scene.level != "EN") for scene in scenes)
@@ -44,7 +45,7 @@ def test_videos_have_the_length_of_their_scenes(tmp_path: Path) -> None:
     scenes = make_films()[:2]
     paths = render(scenes, tmp_path)
     for scene, path in zip(scenes, paths, strict=True):
-        assert probe(path).frames == scene.end_frame - scene.start_frame + 1
+        assert probe(path).as_json()["frames"] == scene.end_frame - scene.start_frame + 1
     size = paths[0].stat().st_size
     break_on_purpose(paths[0])
     assert paths[0].stat().st_size == size // 3
