@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from itertools import pairwise
 from typing import Any
@@ -13,11 +12,11 @@ import numpy.typing as npt
 import zarr
 from zarr.core.buffer import cpu
 
-from obygaze_features.core.console import human
-from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
+from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.store.bridge import Bridge
 from obygaze_features.store.commits import Commits
 from obygaze_features.store.files import Files, read_or_none
+from obygaze_features.store.limits import check_memory
 from obygaze_features.store.records import Plan
 from obygaze_features.store.schema import ArraySpec
 
@@ -45,7 +44,12 @@ class Arrays:
 
     def read(self, spec: ArraySpec, rows: Rows) -> npt.NDArray[Any]:
         """The values of some rows, in the order of the rows."""
-        _check_memory(spec, len(rows))
+        check_memory(
+            len(rows) * spec.row_bytes,
+            f"{len(rows)} clips of {spec.name}",
+            self.files.location,
+            "store.stream(...), which reads block by block, or fewer clips",
+        )
         if not len(rows):
             return np.empty((0, *spec.tail_shape), dtype=spec.dtype)
         steps = np.diff(rows)
@@ -143,13 +147,3 @@ def _json_or_none(data: bytes) -> Any:
         return json.loads(data)
     except ValueError:
         return None
-
-
-def _check_memory(spec: ArraySpec, n_rows: int) -> None:
-    n_bytes = n_rows * spec.row_bytes
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if n_bytes > there:
-        raise FixInput(
-            f"{human(n_bytes)} of {spec.name} do not fit into this machine's {human(there)}",
-            hint="store.stream(...), which reads block by block, or fewer clips",
-        )

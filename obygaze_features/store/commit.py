@@ -30,7 +30,7 @@ STAGING = "staging"
 # An attempt of another machine is taken for dead after this long; a live one would try again.
 STALE_AFTER_S = 24 * 3600.0
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 _ATTEMPT = re.compile(r"block-(?P<block>\d{5,})\.(?P<host>.*)\.(?P<pid>\d+)\.[0-9a-f]{12}")
 _CLAIM = re.compile(r"block-(?P<block>\d{5,})")
 
@@ -75,8 +75,8 @@ def prepare(root: Path, marker: Marker, data: Mapping[str, bytes | memoryview]) 
     try:
         attempt.folder.mkdir()
         for index, name in enumerate(sorted(data)):
-            _write_synced(attempt.folder / f"{index}.{tag}", data[name])
-        _write_synced(attempt.folder / f"marker.{tag}", marker.to_bytes())
+            write_synced(attempt.folder / f"{index}.{tag}", data[name])
+        write_synced(attempt.folder / f"marker.{tag}", marker.to_bytes())
         sync_dir(attempt.folder)
     except FileNotFoundError as error:
         raise AttemptGone from error
@@ -162,12 +162,13 @@ def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in NO_LINKS:
             raise
         source.rename(target)  # safe without links too: only the claim's marker comes this way
 
 
-def _write_synced(path: Path, data: bytes | memoryview) -> None:
+def write_synced(path: Path, data: bytes | memoryview) -> None:
+    """A new file whose bytes are on the disk when this returns."""
     with path.open("xb") as stream:
         stream.write(data)
         stream.flush()

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import zarr
-from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
-from zarr.storage import LocalStore
 
 from obygaze_features import __version__
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
-from obygaze_features.core.files import sha256_file, sync_dir
+from obygaze_features.core.files import sha256_bytes, sync_dir
 from obygaze_features.store.card import card_text
+from obygaze_features.store.commit import write_synced
+from obygaze_features.store.layout import COMPRESSORS, planned_arrays
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import CLIPS_FILE, README_FILE, STORE_FILE, Plan
 from obygaze_features.store.schema import ID_ARRAYS, ROW_DIM, ArraySpec, FileMark
@@ -29,10 +27,6 @@ BLOCK_ROWS = 64
 # With tokens a clip is 1 to 10 MB: 16 of them are 155 MB at most, and a block must fit in memory.
 BLOCK_ROWS_LARGE = 16
 LARGE_ROW_BYTES = 512_000
-ONE_CHUNK_BYTES = 8_000_000
-INNER_CHUNK_BYTES = 4_000_000
-ID_CHUNK_ROWS = 65_536
-COMPRESSORS = ("zstd", "blosc")
 
 
 def create_store(
@@ -146,71 +140,24 @@ def _write_draft(
 ) -> None:
     (draft / "commits").mkdir()
     (draft / "staging").mkdir()
-    documents = _write_arrays(draft / "data.zarr", plan, clip_ids, movie_ids)
-    (draft / CLIPS_FILE).write_bytes(clips_csv(clip_ids, movie_ids))
-    files = {
-        str(file.relative_to(draft)): FileMark(file.stat().st_size, sha256_file(file))
-        for file in sorted(draft.rglob("*"))
-        if file.is_file()
+    content = {
+        **{f"data.zarr/{key}": data for key, data in planned_arrays(plan, clip_ids, movie_ids)},
+        CLIPS_FILE: clips_csv(clip_ids, movie_ids),
     }
-    whole = Plan(**{**vars(plan), "zarr": documents, "files": files})
-    (draft / STORE_FILE).write_bytes(whole.to_bytes())
-    (draft / README_FILE).write_bytes(card_text(whole, {}).encode("utf-8"))
-    _sync_tree(draft)
-
-
-def _write_arrays(
-    root: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]
-) -> dict[str, Any]:
-    group = zarr.create_group(
-        LocalStore(root), zarr_format=3, attributes={"coordinates": " ".join(ID_ARRAYS)}
-    )
-    for name, ids in zip(ID_ARRAYS, (clip_ids, movie_ids), strict=True):
-        array = group.create_array(
-            name,
-            shape=(plan.n_clips,),
-            chunks=(min(plan.n_clips, ID_CHUNK_ROWS),),
-            dtype="string",
-            compressors=[Crc32cCodec()],
-            fill_value="",
-            chunk_key_encoding={"name": "default", "separator": "."},
-            dimension_names=[ROW_DIM],
-        )
-        array[:] = np.array(ids, dtype=object)
-    for spec in plan.arrays:
-        _create_array(group, spec, plan)
-    names = ["", *ID_ARRAYS, *(spec.name for spec in plan.arrays)]
-    keys = [f"{name}/zarr.json" if name else "zarr.json" for name in names]
-    return {key: json_file(root / key) for key in keys}
-
-
-def _create_array(group: zarr.Group, spec: ArraySpec, plan: Plan) -> None:
-    inner, shard = _chunks(spec, plan.block_rows)
-    group.create_array(
-        spec.name,
-        shape=(plan.n_clips, *spec.tail_shape),
-        chunks=(inner, *spec.tail_shape),
-        shards=None if shard is None else (shard, *spec.tail_shape),
-        dtype=spec.dtype,
-        compressors=[*_compressor(plan.compressor), Crc32cCodec()],
-        fill_value=np.nan if spec.is_float else 0,
-        chunk_key_encoding={"name": "default", "separator": "."},
-        dimension_names=[ROW_DIM, *spec.dims],
-    )
-
-
-def _chunks(spec: ArraySpec, block_rows: int) -> tuple[int, int | None]:
-    if block_rows * spec.row_bytes <= ONE_CHUNK_BYTES:
-        return block_rows, None
-    fitting = max(1, INNER_CHUNK_BYTES // spec.row_bytes)
-    inner = max(k for k in range(1, min(fitting, block_rows) + 1) if block_rows % k == 0)
-    return inner, block_rows
-
-
-def _compressor(name: str | None) -> list[Any]:
-    if name == "zstd":
-        return [ZstdCodec(level=3)]
-    return [BloscCodec(cname="zstd", clevel=3, shuffle="shuffle")] if name == "blosc" else []
+    documents = {
+        name.removeprefix("data.zarr/"): json.loads(data)
+        for name, data in content.items()
+        if name.endswith("zarr.json")
+    }
+    files = {name: FileMark(len(data), sha256_bytes(data)) for name, data in content.items()}
+    whole = replace(plan, zarr=documents, files=files)
+    content[STORE_FILE] = whole.to_bytes()
+    content[README_FILE] = card_text(whole, {}).encode("utf-8")
+    for name, data in content.items():
+        (draft / name).parent.mkdir(parents=True, exist_ok=True)
+        write_synced(draft / name, data)
+    for folder, _, _ in os.walk(draft):
+        sync_dir(Path(folder))
 
 
 def _choose_block_rows(arrays: Sequence[ArraySpec]) -> int:
@@ -247,18 +194,3 @@ def _check_arrays(arrays: Sequence[ArraySpec]) -> None:
                 raise FixInput(
                     f"the dimension {dim!r} has two sizes or a taken name", where=spec.name
                 )
-
-
-def json_file(path: Path) -> Any:
-    """A small JSON file, parsed."""
-    import json
-
-    return json.loads(path.read_bytes())
-
-
-def _sync_tree(root: Path) -> None:
-    for folder, _, files in os.walk(root):
-        for name in files:
-            with (Path(folder) / name).open("rb") as stream:
-                os.fsync(stream.fileno())
-        sync_dir(Path(folder))

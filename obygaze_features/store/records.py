@@ -290,7 +290,9 @@ class _reading:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        if kind is not None and issubclass(kind, KeyError | TypeError | ValueError):
+        if kind is not None and issubclass(
+            kind, KeyError | TypeError | ValueError | AttributeError
+        ):
             words = f"{kind.__name__}: {error}"
             raise Corrupt(f"it lacks what format {VERSION} promises ({words})", where=self.where)
 

@@ -44,10 +44,19 @@ def seal_store(writer: StoreWriter) -> Seal:
         _close(writer.path)
         seal = _seal(writer)
         if seal is not None:
-            write_exclusive(path, seal.to_bytes())
+            _write_seal(path, seal.to_bytes())
     seal = Seal.from_bytes(path.read_bytes(), str(path))
     _tidy(writer.path, writer.plan)
     return seal
+
+
+def _write_seal(path: Path, data: bytes) -> None:
+    try:
+        write_exclusive(path, data)
+    except OSError as error:
+        if error.errno not in commit.NO_LINKS:
+            raise
+        write_atomic(path, data)  # all who seal at the same time write the same
 
 
 def _close(root: Path) -> None:

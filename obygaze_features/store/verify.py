@@ -88,8 +88,8 @@ def verify(
     report = Report(files.location, "hashes" if hashes else "markers and lengths")
     seal = _seal(files, report)
     plan = _plan(files, seal, report)
-    if plan is None:
-        return report
+    if plan is None or report.problems:
+        return report  # without the file that says what to expect, nothing can be told
     report.sealed = seal is not None
     commits = Commits(files, plan)
     promised = (

@@ -280,9 +280,10 @@ class _Encoder:
         }
         store = MemoryStore(self.memory)
         self.lock = threading.Lock()
+        # Without this zarr would leave out the files of blocks in which every row failed.
         self.arrays = {
-            spec.name: zarr.open_array(
-                store, path=spec.name, mode="r+", zarr_format=3, config={"write_empty_chunks": True}
+            spec.name: zarr.open_array(store, path=spec.name, mode="r+", zarr_format=3).with_config(
+                {"write_empty_chunks": True}
             )
             for spec in plan.arrays
         }

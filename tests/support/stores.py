@@ -10,6 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.store import ArraySpec, Recipe, RowStatus, StoreWriter, create_store
+from obygaze_features.store.files import FolderFiles, Piece
+from obygaze_features.store.records import Plan
+from obygaze_features.store.schema import FileMark
 
 ARRAYS = (
     ArraySpec("clip", (4,)),
@@ -102,3 +105,39 @@ def sealed_store(path: Path, n_clips: int = 23, block_rows: int = 4, **changes: 
     values = some_values(n_clips, plan.arrays)
     fill_store(path, values).seal()
     return values
+
+
+class CountedFiles(FolderFiles):
+    """A folder that writes down what is asked of it."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.reads: list[str] = []
+        self.listings: list[str] = []
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
+        self.reads.append(name)
+        return super().read(name, start, stop)
+
+    def names(self, folder: str) -> list[str] | None:
+        self.listings.append(folder)
+        return super().names(folder)
+
+
+def a_million_planned() -> Plan:
+    """The plan of a store of a million clips, without its files."""
+    return Plan(
+        n_clips=1_000_000,
+        block_rows=64,
+        recipe=a_recipe(),
+        manifest_name="all of cinema",
+        manifest_sha256="34" * 32,
+        arrays=ARRAYS,
+        licence="",
+        citation="",
+        compressor=None,
+        created="2026-01-01T00:00:00Z",
+        created_by="a test",
+        zarr={},
+        files={f"data.zarr/clip_id/c.{i}": FileMark(1_000_000, "ab" * 32) for i in range(16)},
+    )
