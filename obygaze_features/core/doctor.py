@@ -11,6 +11,7 @@ from obygaze_features.core.commands import ExampleCommand, Session, json_option,
 from obygaze_features.core.console import human
 
 WIDTH = 96
+GLUE = "\u00a0"  # a blank at which no line is broken
 LIBRARIES = ("libavformat", "libavcodec", "libswscale", "libavutil")
 Lines = list[tuple[str, str]]
 
@@ -61,7 +62,7 @@ def as_text(found: Checkup) -> str:
 
 
 def _hanging(head: str, text: str) -> str:
-    return textwrap.fill(
+    filled = textwrap.fill(
         text,
         WIDTH,
         initial_indent=head,
@@ -69,6 +70,12 @@ def _hanging(head: str, text: str) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return filled.replace(GLUE, " ")
+
+
+def _glued(text: str) -> str:
+    """What must stay on one line, such as a name and its version."""
+    return text.replace(" ", GLUE)
 
 
 def _verdict(found: Checkup) -> str:
@@ -89,23 +96,23 @@ def _packages(found: Checkup) -> Lines:
         members = [package for package in found.packages if extra in package.extras]
         text = ", ".join(map(_named, members))
         if not all(package.good for package in members):
-            text += click.style(f"  ->  pip install 'obygaze[{extra}]'", fg="yellow")
+            text += _glued(click.style(f"  ->  pip install 'obygaze[{extra}]'", fg="yellow"))
         lines.append((f"[{extra}]", text))
     return lines
 
 
 def _named(package: Package) -> str:
     if package.version is None:
-        return click.style(f"{package.name} absent", fg="yellow")
+        return _glued(click.style(f"{package.name} absent", fg="yellow"))
     old = "" if package.good else click.style(f" (needs {package.needs})", fg="yellow")
-    return f"{package.name} {package.version}{old}"
+    return _glued(f"{package.name} {package.version}{old}")
 
 
 def _video(found: Checkup) -> Lines:
     if found.video is None:
         return [("FFmpeg", "none: PyAV is not installed ([video] brings it)")]
     known = found.video.libraries
-    libraries = [f"{name} {known[name]}" for name in LIBRARIES if name in known]
+    libraries = [_glued(f"{name} {known[name]}") for name in LIBRARIES if name in known]
     return [
         ("FFmpeg", ", ".join(libraries)),
         ("reads", ", ".join(found.video.reads)),

@@ -168,3 +168,13 @@ def test_no_line_is_longer_than_a_window(workspace):
     title = f"Workspace {workspace}"
     assert all(len(line) <= 96 for line in result.stdout.splitlines() if line != title)
     assert result.stdout.endswith("All that is required is here.\n")
+
+
+def test_what_is_to_be_typed_stays_on_one_line(found):
+    names = ("first-long-package", "second-long-package", "third-long-package")
+    packages = tuple(Package(name, ">=1", None, ("extract",)) for name in names)
+    text = click.unstyle(as_text(dataclasses.replace(found, packages=packages)))
+    assert "->  pip install 'obygaze[extract]'" in text
+    assert all(f"{name} absent" in text for name in names)
+    assert max(len(line) for line in text.splitlines() if "absent" in line) <= 96
+    assert "\u00a0" not in text
