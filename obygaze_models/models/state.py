@@ -23,7 +23,6 @@ KINDS = {
     "LogisticProbe": "linear",
     "RidgeProbe": "linear",
     "SVMProbe": "linear",
-    "ConceptVector": "concepts",
     "ConceptBank": "concepts",
     "LogisticHead": "heads",
     "TreeHead": "heads",
@@ -55,6 +54,10 @@ class Savable:
         for name in ("n_features_in_", *self.fitted):
             setattr(self, name, self._take(arrays, name))
 
+    def part(self, name: str) -> Any:
+        """The unfitted estimator that a fitted part came from."""
+        return getattr(self, name, None)
+
     def _take(self, arrays: Mapping[str, NDArray[Any]], name: str) -> Any:
         if name in arrays:
             value = arrays[name]
@@ -71,7 +74,7 @@ class Savable:
         return self._take_inside(name, inside)
 
     def _take_inside(self, name: str, inside: Mapping[str, NDArray[Any]]) -> Any:
-        part = getattr(self, name.removesuffix("_"), None)
+        part = self.part(name.removesuffix("_"))
         if isinstance(part, Savable):
             fresh = build(describe(part))
             fresh.from_arrays(inside)

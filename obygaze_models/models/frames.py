@@ -1,0 +1,229 @@
+"""Probes on one vector a frame: pooled by maximum or mean, or with attention that is learned.
+
+Frames come as blocks [clips, frames, width], each with its labels, and one block at a time is all
+that is ever held. What is summed over blocks does not depend on where they are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils import check_consistent_length
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from obygaze_models.models.ground import FixTraining, Floats, Ints, encode_classes, one_thread
+from obygaze_models.models.linear import LogisticProbe
+from obygaze_models.models.network import softmax
+from obygaze_models.models.state import Savable
+
+Block = tuple[NDArray[Any], NDArray[Any]]
+BlockSource = Callable[[], Iterable[Block]]
+Pooling = Literal["max", "mean", "attention"]
+
+CLIPS_A_BLOCK = 128
+
+
+class FrameProbe(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier of clips from their frames; a clip of one frame may come as a plain row.
+
+    `max` (the paper) and `mean` pool the frames and train `probe` (a `LogisticProbe()`) on the
+    result. `attention` learns which frames matter, by one query vector, together with a linear
+    layer of inverse strength C on the frames' weighted mean; with a query of 0 it is `mean`.
+    """
+
+    def __init__(
+        self,
+        pooling: Pooling = "max",
+        *,
+        probe: Any = None,
+        C: float = 1.0,
+        max_passes: int = 60,
+    ) -> None:
+        self.pooling = pooling
+        self.probe = probe
+        self.C = C
+        self.max_passes = max_passes
+
+    @property
+    def fitted(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The fitted attributes: a probe's for pooled frames, weights for attention."""
+        if self.pooling != "attention":
+            return ("classes_", "probe_")
+        return ("classes_", "mean_", "scale_", "query_", "coef_", "intercept_")
+
+    def part(self, name: str) -> Any:
+        """The unfitted probe on pooled frames."""
+        part = super().part(name)
+        return LogisticProbe() if part is None and name == "probe" else part
+
+    def fit(self, X: Any, y: Any) -> FrameProbe:
+        """Learn from an array [clips, frames, width] that is in memory or mapped from a file."""
+        if getattr(X, "ndim", 2) != 3:
+            X, y = validate_data(self, X, y, ensure_min_samples=2)
+            X = X[:, None]
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
+        return self.fit_blocks(lambda: _cut(X, y))
+
+    def fit_blocks(self, source: BlockSource) -> FrameProbe:
+        """Learn from blocks of (frames, labels); `source()` starts a pass over them.
+
+        Pooling takes one pass; attention takes as many as its optimiser asks for.
+        """
+        if self.pooling not in ("max", "mean", "attention"):
+            raise FixTraining(f"no pooling is called {self.pooling!r}", hint="max, mean, attention")
+        if hasattr(self, "n_features_in_"):
+            del self.n_features_in_
+        if self.pooling == "attention":
+            with one_thread():
+                self._fit_attention(source)
+            return self
+        pooled, labels = zip(*((self._pool(f), y) for f, y in self._pass(source)), strict=True)
+        y = np.concatenate(labels)
+        check_classification_targets(y)
+        self.classes_, _ = encode_classes(y)
+        self.probe_ = clone(self.part("probe")).fit(np.concatenate(pooled), y)
+        return self
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of each class for each clip of an array."""
+        check_is_fitted(self)
+        if getattr(X, "ndim", 2) != 3:
+            X = validate_data(self, X, reset=False)[:, None]
+        starts = range(0, max(len(X), 1), CLIPS_A_BLOCK)
+        return np.concatenate(
+            list(self.stream_proba(X[start : start + CLIPS_A_BLOCK] for start in starts))
+        )
+
+    def stream_proba(self, blocks: Iterable[NDArray[Any]]) -> Iterator[Floats]:
+        """The same for blocks of frames, one answer a block."""
+        check_is_fitted(self)
+        for block in blocks:
+            frames = self._check(block)
+            if self.pooling == "attention":
+                z = (frames - self.mean_) / self.scale_
+                yield softmax(attend(z, self.query_)[1] @ self.coef_ + self.intercept_)
+            else:
+                yield self.probe_.predict_proba(self._pool(frames))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable class of each clip."""
+        best = self.predict_proba(X).argmax(axis=1)
+        chosen: NDArray[Any] = self.classes_[best]
+        return chosen
+
+    def attention(self, X: Any) -> Floats:
+        """How much each frame of each clip counts; a clip's weights sum to 1."""
+        check_is_fitted(self)
+        if self.pooling != "attention":
+            raise FixTraining(f"a probe with {self.pooling} pooling has no attention")
+        return attend((self._check(X) - self.mean_) / self.scale_, self.query_)[0]
+
+    def _pool(self, frames: Floats) -> Floats:
+        pooled: Floats = frames.max(axis=1) if self.pooling == "max" else frames.mean(axis=1)
+        return pooled
+
+    def _check(self, block: Any) -> Floats:
+        """A block of frames whose numbers and width are in order."""
+        if np.ndim(block) != 3:
+            raise FixTraining(f"frames are [clips, frames, width], not {np.shape(block)}")
+        n_clips, n_frames, width = np.shape(block)
+        flat = np.asarray(block).reshape(n_clips * n_frames, width)
+        first = not hasattr(self, "n_features_in_")
+        flat = validate_data(self, flat, reset=first, dtype=np.float64)
+        checked: Floats = flat.reshape(n_clips, n_frames, width)
+        return checked
+
+    def _pass(self, source: BlockSource) -> Iterator[tuple[Floats, NDArray[Any]]]:
+        n_blocks = 0
+        for frames, labels in source():
+            n_blocks += 1
+            if len(frames) != len(labels):
+                raise FixTraining(f"a block has {len(frames)} clips and {len(labels)} labels")
+            yield self._check(frames), np.asarray(labels)
+        if not n_blocks:
+            raise FixTraining(
+                "there are no blocks to learn from",
+                hint="a function that starts a new pass each time, not an iterator that is used up",
+            )
+
+    def _fit_attention(self, source: BlockSource) -> None:
+        labels = self._moments(source)
+        check_classification_targets(labels)
+        self.classes_, _ = encode_classes(labels)
+        shape = (len(self.mean_), len(self.classes_))
+        found = minimize(
+            self._attention_loss,
+            np.zeros(shape[0] * (shape[1] + 1) + shape[1]),
+            args=(source, shape),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxfun": self.max_passes, "gtol": 1e-4},
+        )
+        self.query_, self.coef_, self.intercept_ = _unpack(found.x, shape)
+
+    def _moments(self, source: BlockSource) -> NDArray[Any]:
+        """Mean and spread of the frames, in one pass; the labels on the way."""
+        labels, total, squares, n_frames = [], 0.0, 0.0, 0
+        for frames, y in self._pass(source):
+            labels.append(y)
+            total = total + frames.sum(axis=(0, 1))
+            squares = squares + (frames**2).sum(axis=(0, 1))
+            n_frames += frames.shape[0] * frames.shape[1]
+        self.mean_ = np.asarray(total / n_frames)
+        spread = np.sqrt(np.maximum(squares / n_frames - self.mean_**2, 0))
+        self.scale_ = np.where(spread > 1e-7 * np.abs(self.mean_).max(initial=0), spread, 1.0)
+        return np.concatenate(labels)
+
+    def _attention_loss(
+        self, free: Floats, source: BlockSource, shape: tuple[int, int]
+    ) -> tuple[float, Floats]:
+        query, coef, intercept = _unpack(free, shape)
+        value = float((query @ query + (coef**2).sum()) / (2 * self.C))
+        slopes = [query / self.C, coef / self.C, np.zeros(shape[1])]
+        for frames, y in self._pass(source):
+            z = (frames - self.mean_) / self.scale_
+            codes = np.searchsorted(self.classes_, y)
+            loss, parts = _block_loss(z, codes, query, coef, intercept)
+            value += loss
+            slopes = [slope + part for slope, part in zip(slopes, parts, strict=True)]
+        return value, np.concatenate([slope.ravel() for slope in slopes])
+
+
+def attend(z: Floats, query: Floats) -> tuple[Floats, Floats]:
+    """Each frame's weight, and each clip's weighted mean of frames."""
+    weights = softmax(z @ query / np.sqrt(len(query)))
+    return weights, np.einsum("nt,ntd->nd", weights, z)
+
+
+def _block_loss(
+    z: Floats, codes: Ints, query: Floats, coef: Floats, intercept: Floats
+) -> tuple[float, tuple[Floats, Floats, Floats]]:
+    """Summed cross-entropy of a block, and its slopes in query, coefficients and intercepts."""
+    weights, pooled = attend(z, query)
+    p = softmax(pooled @ coef + intercept)
+    rows = np.arange(len(codes))
+    loss = -float(np.log(np.maximum(p[rows, codes], 1e-300)).sum())
+    p[rows, codes] -= 1
+    by_frame = np.einsum("ntd,nd->nt", z, p @ coef.T)
+    by_score = weights * (by_frame - (weights * by_frame).sum(axis=1, keepdims=True))
+    by_query = np.einsum("nt,ntd->d", by_score, z) / np.sqrt(len(query))
+    return loss, (by_query, pooled.T @ p, p.sum(axis=0))
+
+
+def _unpack(free: Floats, shape: tuple[int, int]) -> tuple[Floats, Floats, Floats]:
+    width, n_classes = shape
+    query, rest = free[:width], free[width:]
+    return query, rest[: width * n_classes].reshape(shape), rest[width * n_classes :]
+
+
+def _cut(X: NDArray[Any], y: NDArray[Any]) -> Iterator[Block]:
+    for start in range(0, len(y), CLIPS_A_BLOCK):
+        part = slice(start, start + CLIPS_A_BLOCK)
+        yield X[part], y[part]

@@ -1,0 +1,163 @@
+"""What if a person corrected concepts: margins replaced by true values, one concept at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score, f1_score
+
+from obygaze_models.models.ground import Bools, FixTraining, Floats, Ints
+
+Order = Literal["random", "uncertainty", "greedy"]
+
+
+@dataclass(frozen=True)
+class TrueValues:
+    """The margin that stands for "has it" and for "lacks it", one of each for every concept."""
+
+    present: Floats
+    absent: Floats
+
+    @classmethod
+    def from_training(cls, margins: Any, has: Any, quantile: float = 0.5) -> TrueValues:
+        """Quantiles of the training margins of clips that have the concept, and that lack it.
+
+        `quantile` counts towards the outside: .5 is a typical clip, .95 a very clear one.
+        """
+        rows, truth = np.asarray(margins, dtype=np.float64), np.asarray(has, dtype=bool)
+        if not 0 <= quantile <= 1:
+            raise FixTraining("a quantile lies between 0 and 1")
+        empty = np.flatnonzero(truth.all(axis=0) | ~truth.any(axis=0))
+        if len(empty):
+            raise FixTraining(
+                f"concept {empty[0]} has no training rows with it, or none without",
+                hint="leave that concept out",
+            )
+        columns = list(zip(rows.T, truth.T, strict=True))
+        present = [np.quantile(column[there], quantile) for column, there in columns]
+        absent = [np.quantile(column[~there], 1 - quantile) for column, there in columns]
+        return cls(np.array(present), np.array(absent))
+
+    def of(self, has: Bools) -> Floats:
+        """The margins of clips whose every concept is corrected."""
+        return np.where(has, self.present, self.absent)
+
+
+@dataclass(frozen=True)
+class InterventionCurve:
+    """Quality after 0, 1, ... corrected concepts a clip; greedy also says which came when.
+
+    For random order the curves are means over draws, and `f1_sd` and `ap_sd` their spread.
+    """
+
+    order: Order
+    f1: Floats
+    ap: Floats
+    f1_sd: Floats
+    ap_sd: Floats
+    sequence: tuple[int, ...] = ()
+
+    @property
+    def corrections(self) -> Ints:
+        """How many concepts of each clip are corrected at each point."""
+        return np.arange(len(self.f1))
+
+
+def intervene(
+    head: Any,
+    margins: Any,
+    has: Any,
+    y: Any,
+    values: TrueValues,
+    *,
+    order: Order = "uncertainty",
+    fitting: tuple[Any, Any, Any] | None = None,
+    n_draws: int = 10,
+    seed: int = 0,
+) -> InterventionCurve:
+    """Correct concepts of every clip in an order, and score the head after each.
+
+    `random` draws an order for each clip; `uncertainty` corrects first what the margins are least
+    sure of, measured against the distance between the two true values; `greedy` corrects for all
+    clips the concept that helps most, chosen on `fitting` (margins, has, y of training rows), never
+    on the rows that are scored.
+    """
+    case = _Case.of(head, margins, has, y, values)
+    n_rows, n_concepts = case.margins.shape
+    if order == "greedy":
+        if fitting is None:
+            raise FixTraining(
+                "a greedy order is chosen on training rows, and none are given",
+                hint="fitting=(margins, has, y) of the training rows",
+            )
+        sequence = _greedy(_Case.of(head, *fitting, values))
+        places = np.tile(np.argsort(sequence), (n_rows, 1))
+        return _curve(order, [case.scores(places)], sequence)
+    if order == "uncertainty":
+        places = np.argsort(np.argsort(case.certainty(), axis=1, kind="stable"), axis=1)
+        return _curve(order, [case.scores(places)])
+    if order != "random":
+        raise FixTraining(f"no order is called {order!r}", hint="random, uncertainty or greedy")
+    rng = np.random.default_rng(seed)
+    draws = [
+        rng.permuted(np.tile(np.arange(n_concepts), (n_rows, 1)), axis=1) for _ in range(n_draws)
+    ]
+    return _curve(order, [case.scores(places) for places in draws])
+
+
+@dataclass(frozen=True)
+class _Case:
+    head: Any
+    margins: Floats
+    true: Floats
+    positive: Bools
+    values: TrueValues
+
+    @classmethod
+    def of(cls, head: Any, margins: Any, has: Any, y: Any, values: TrueValues) -> _Case:
+        rows, truth = np.asarray(margins, dtype=np.float64), np.asarray(has, dtype=bool)
+        if rows.shape != truth.shape or len(rows) != len(np.asarray(y)):
+            raise FixTraining("margins, true concepts and labels are not of the same rows")
+        if len(head.classes_) != 2:
+            raise FixTraining(f"interventions need two classes, the head has {len(head.classes_)}")
+        return cls(head, rows, values.of(truth), np.asarray(y) == head.classes_[1], values)
+
+    def certainty(self) -> Floats:
+        """How far each margin is from the middle of the true values, in units of their distance."""
+        present, absent = self.values.present, self.values.absent
+        distance = np.maximum(np.abs(present - absent), 1e-12)
+        return np.abs(self.margins - (present + absent) / 2) / distance
+
+    def score(self, corrected: Bools | NDArray[Any]) -> tuple[float, float]:
+        """Binary F1 and average precision with some margins corrected."""
+        mixed = np.where(corrected, self.true, self.margins)
+        p = self.head.predict_proba(mixed)
+        f1 = f1_score(self.positive, p[:, 1] > p[:, 0], zero_division=0.0)
+        return float(f1), float(average_precision_score(self.positive, p[:, 1]))
+
+    def scores(self, places: Ints) -> Floats:
+        """Both after each number of corrections, when concept j of row i is the places[i, j]-th."""
+        return np.array([self.score(places < step) for step in range(self.margins.shape[1] + 1)])
+
+
+def _greedy(case: _Case) -> tuple[int, ...]:
+    """The concept that lifts average precision most comes first; a tie goes to the earlier one."""
+    n_concepts = case.margins.shape[1]
+    chosen: list[int] = []
+    for _ in range(n_concepts):
+        left = [j for j in range(n_concepts) if j not in chosen]
+        gains = [case.score(np.isin(np.arange(n_concepts), [*chosen, j]))[1] for j in left]
+        chosen.append(left[int(np.argmax(gains))])
+    return tuple(chosen)
+
+
+def _curve(
+    order: Order, runs: Sequence[Floats], sequence: tuple[int, ...] = ()
+) -> InterventionCurve:
+    table = np.stack(runs)
+    mean, sd = table.mean(axis=0), table.std(axis=0, ddof=1 if len(runs) > 1 else 0)
+    return InterventionCurve(order, mean[:, 0], mean[:, 1], sd[:, 0], sd[:, 1], sequence)

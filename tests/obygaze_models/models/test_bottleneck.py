@@ -1,0 +1,135 @@
+"""The whole bottleneck: features to margins to the task."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import logit
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.svm import SVC
+
+from obygaze_models.models.bottleneck import Bottleneck, cross_fit_folds
+from obygaze_models.models.concepts import ConceptBank, cross_fitted_margins
+from obygaze_models.models.ground import FixTraining
+from obygaze_models.models.heads import LogisticHead, TreeHead
+from obygaze_models.models.ordinal import OrdinalHead
+from obygaze_models.models.residual import ResidualHead
+from obygaze_models.models.sparse_head import SparseHead
+from obygaze_models.models.state import load_state, save_state
+
+
+def clips(n: int = 300) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Three concepts on three axes, two of them count; something unnamed on the 4th counts too."""
+    rng = np.random.default_rng(0)
+    has = rng.random((n, 3)) < (0.4, 0.4, 0.2)
+    unnamed = rng.random(n) < 0.4
+    X = rng.normal(size=(n, 20))
+    X[:, :3] += 2.5 * has
+    X[:, 3] += 2.5 * unnamed
+    sure = 2.0 * has[:, 0] + 1.5 * has[:, 1] + 2.0 * unnamed + rng.logistic(size=n) > 2
+    return X, np.where(sure, "S", "HN"), has.astype(int), rng.integers(0, 9, n)
+
+
+BANK = ConceptBank(("Body", "Look", "Clothing"), C=0.05)
+
+
+def test_the_released_pipeline_step_by_step() -> None:
+    X, y, has, _ = clips()
+    ours = Bottleneck(ConceptBank(C=0.05, unit_norm=False), LogisticHead(0.1), cross_fit=0)
+    ours.fit(X[:200], y[:200], concepts=has[:200])
+    svms = [
+        SVC(C=0.05, kernel="linear", class_weight="balanced").fit(X[:200], has[:200, i])
+        for i in range(3)
+    ]
+    M = np.stack([svm.decision_function(X) for svm in svms], axis=1)
+    head = LogisticRegression(C=0.1, solver="liblinear", random_state=42).fit(M[:200], y[:200])
+    np.testing.assert_allclose(ours.predict_proba(X), head.predict_proba(M), atol=1e-8)
+
+
+def test_the_head_learns_from_margins_that_saw_nothing() -> None:
+    X, y, has, films = clips()
+    ours = Bottleneck(BANK, LogisticHead(), cross_fit=4).fit(X, y, concepts=has, groups=films)
+    folds = cross_fit_folds(y, films, 4)
+    assert folds is not None
+    assert all(len(set(folds[films == film])) == 1 for film in range(9))
+    M = cross_fitted_margins(BANK, X, has, folds, films)
+    np.testing.assert_allclose(ours.head_.coef_, LogisticHead().fit(M, y).coef_, atol=1e-12)
+    np.testing.assert_allclose(ours.margins(X), BANK.fit(X, has).transform(X), atol=1e-12)
+
+
+def test_concepts_that_mean_nothing_do_not_become_a_task_by_being_fitted() -> None:
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(150, 400)), np.tile(["HN", "S"], 75)
+    has = (y == "S")[:, None].astype(int)  # the concept is the task, the features know neither
+    careful, released = (
+        Bottleneck(ConceptBank(C=1.0), LogisticHead(10.0), cross_fit=k).fit(X, y, concepts=has)
+        for k in (5, 0)
+    )
+    assert abs(careful.head_.coef_[0]) < abs(released.head_.coef_[0]) / 5
+
+
+def test_the_task_may_be_learned_on_some_rows_only() -> None:
+    X, y, has, _ = clips()
+    y = y.copy()
+    y[:100] = "EN"
+    ours = Bottleneck(BANK, LogisticHead(), cross_fit=0).fit(X, y, concepts=has, rows=y != "EN")
+    assert ours.classes_.tolist() == ["HN", "S"]
+    M = BANK.fit(X, has).transform(X)
+    expected = LogisticHead().fit(M[100:], y[100:])
+    np.testing.assert_allclose(ours.head_.coef_, expected.coef_, atol=1e-12)
+
+
+def test_a_residual_finds_what_no_concept_names() -> None:
+    X, y, has, _ = clips(1200)
+    plain = Bottleneck(BANK, LogisticHead(1.0)).fit(X[:600], y[:600], concepts=has[:600])
+    hybrid = Bottleneck(BANK, LogisticHead(1.0), residual=ResidualHead(0.05))
+    hybrid.fit(X[:600], y[:600], concepts=has[:600])
+    aucs = [roc_auc_score(y[600:], m.predict_proba(X[600:])[:, 1]) for m in (plain, hybrid)]
+    assert aucs[1] > aucs[0] + 0.05
+    assert int(np.argmax(np.abs(hybrid.residual_.coef_))) == 3
+    assert 0.1 < hybrid.residual_.share_ < 0.9
+    base, parts = hybrid.contributions(X)
+    assert parts.shape == (1200, 4)
+    np.testing.assert_allclose(
+        base + parts.sum(axis=1), logit(hybrid.predict_proba(X)[:, 1]), atol=1e-6
+    )
+
+
+def test_a_residual_needs_a_logit_to_add_to() -> None:
+    X, y, has, _ = clips()
+    with pytest.raises(FixTraining, match="TreeHead has none"):
+        Bottleneck(BANK, TreeHead(), residual=ResidualHead()).fit(X, y, concepts=has)
+
+
+def test_four_levels_in_their_order() -> None:
+    X, _, has, _ = clips()
+    y = np.array(["EN", "HN", "NS", "S"])[has.sum(axis=1)]
+    ours = Bottleneck(BANK, OrdinalHead()).fit(X, y, concepts=has)
+    assert ours.predict_proba(X).shape == (300, 4)
+    assert np.corrcoef(ours.head_.severity(ours.margins(X)), has.sum(axis=1))[0, 1] > 0.6
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Bottleneck(BANK, TreeHead(3)),
+        Bottleneck(BANK, LogisticHead(), residual=ResidualHead()),
+        Bottleneck(BANK, SparseHead(n_strengths=4)),
+        Bottleneck(),
+    ],
+    ids=["tree", "hybrid", "sparse", "plain"],
+)
+def test_saved_as_arrays_it_answers_the_same(model: Bottleneck) -> None:
+    X, y, has, _ = clips()
+    model.fit(X, y, concepts=has)
+    description, arrays = save_state(model)
+    assert all(array.dtype.kind in "fiub" for array in arrays.values())
+    again: Any = load_state(json.loads(json.dumps(description)), arrays)
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(again.contributions(X)[1], model.contributions(X)[1])
+    assert again.bank_.concepts_.tolist() == model.bank_.concepts_.tolist()

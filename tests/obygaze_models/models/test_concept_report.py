@@ -1,0 +1,104 @@
+"""The judgement of concept vectors: metrics, chance, stability, likeness."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+
+from obygaze_models.models.concept_report import (
+    concept_quality,
+    cosines,
+    shift_test,
+    stability,
+)
+from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.ground import FixTraining
+
+
+def test_metrics_are_those_of_sklearn_on_known_clips() -> None:
+    rng = np.random.default_rng(0)
+    targets = rng.integers(-1, 2, (300, 2))
+    margins = rng.normal(size=(300, 2)) + targets * np.array([1.5, 0.0])
+    judged = concept_quality(
+        margins,
+        targets,
+        np.arange(300) // 30,
+        ["Body", "Look"],
+        n_permutations=199,
+        n_replicates=50,
+    )
+    assert [quality.concept for quality in judged] == ["Body", "Look"]
+    for i, quality in enumerate(judged):
+        known = targets[:, i] >= 0
+        y, m = targets[known, i], margins[known, i]
+        assert quality.n == known.sum()
+        assert quality.prevalence == pytest.approx(y.mean())
+        values = {name: found.value for name, found in quality.metrics.items()}
+        assert values["ap"] == pytest.approx(average_precision_score(y, m))
+        assert values["auc"] == pytest.approx(roc_auc_score(y, m))
+        assert values["f1_binary"] == pytest.approx(f1_score(y, m > 0))
+        assert quality.metrics["ap"].by_movie.covers(values["ap"])
+    planted, nothing = judged
+    assert planted.p == 1 / 200
+    assert planted.p_holm == pytest.approx(2 / 200)  # two concepts, the smaller p counts twice
+    assert nothing.p > 0.05
+
+
+def test_the_shift_test_counts_shifts_of_whole_films() -> None:
+    # One film of 4: labels 1100 in a circle give rank sums 7, 5, 3, 5; the observed one is 7.
+    scores, positive = np.array([4.0, 3.0, 2.0, 1.0]), np.array([True, True, False, False])
+    rng = np.random.default_rng(0)
+    p = shift_test(scores, positive, np.zeros(4), rng, 40_000)
+    assert p == pytest.approx(1 / 4, abs=0.01)
+    # Two films alike: both must stay as they are, one in 16; free permutations say 1 in 70.
+    both = np.concatenate([scores, scores]), np.concatenate([positive, positive])
+    p = shift_test(*both, np.repeat([0, 1], 4), rng, 40_000)
+    assert p == pytest.approx(1 / 16, abs=0.01)
+
+
+def test_labels_that_come_in_runs_are_not_taken_for_a_finding() -> None:
+    rng = np.random.default_rng(1)
+    films, p_values = np.repeat(np.arange(4), 60), []
+    for _ in range(120):
+        # Runs of 15 in the labels and, unrelated, in the scores: neighbours are alike in both.
+        labels = np.repeat(rng.random(16) < 0.5, 15)
+        scores = np.repeat(rng.normal(size=16), 15) + 0.1 * rng.normal(size=240)
+        if 0 < labels.mean() < 1:
+            p_values.append(shift_test(scores, labels, films, rng, 99))
+    assert np.mean(np.array(p_values) <= 0.05) < 0.2  # free permutations: .35
+
+
+def test_cosines_by_hand() -> None:
+    found = cosines([[2.0, 0.0], [1.0, 1.0], [0.0, -3.0]])
+    root = 1 / np.sqrt(2)
+    np.testing.assert_allclose(found, [[1, root, 0], [root, 1, -root], [0, -root, 1]], atol=1e-12)
+
+
+def test_the_film_that_carries_a_concept_is_found() -> None:
+    rng = np.random.default_rng(0)
+    films = np.repeat([0, 1, 2, 3], 60)
+    y = np.tile([0, 1], 120)
+    X = rng.normal(size=(240, 12))
+    X[:, 0] += 2 * y
+    X[(films == 2) & (y == 1), 1] += 30  # in one film the concept looks like something else
+    found = stability(ConceptBank(["Look"], method="mean-difference"), X, y, films)
+    part, cosine = found.least["Look"]
+    assert part == "2"
+    others = np.delete(found.cosines[:, 0], 2)
+    assert cosine < others.min()
+
+
+def test_a_concept_of_one_film_has_no_direction_without_it() -> None:
+    rng = np.random.default_rng(0)
+    X, films = rng.normal(size=(60, 5)), np.repeat([0, 1, 2], 20)
+    targets = np.stack([np.tile([0, 1], 30), (films == 1).astype(int)], axis=1)
+    found = stability(ConceptBank(["Look", "Body"], C=0.1), X, targets, films)
+    assert np.isnan(found.cosines[1, 1])
+    assert np.isfinite(np.delete(found.cosines.ravel(), 3)).all()
+
+
+def test_a_concept_without_a_clip_is_named() -> None:
+    with pytest.raises(FixTraining, match="both needed") as refusal:
+        concept_quality(np.zeros((4, 1)), np.zeros((4, 1)), np.zeros(4), ["Voice"])
+    assert refusal.value.where == "Voice"

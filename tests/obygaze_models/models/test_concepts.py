@@ -1,0 +1,229 @@
+"""Concept vectors: the paper's machines, their tolerances, and margins that saw nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import Ridge
+from sklearn.metrics import average_precision_score, roc_auc_score
+from sklearn.model_selection import StratifiedGroupKFold
+from sklearn.svm import SVC, LinearSVC
+
+from obygaze_models.models.concept_targets import concept_targets
+from obygaze_models.models.concepts import ConceptBank, cross_fitted_margins, subsample
+from obygaze_models.models.directions import METHODS
+from obygaze_models.models.ground import FixTraining
+
+NAMES = ("Body", "Look", "Clothing")
+
+
+def clips(
+    n: int = 240, width: int = 30, strength: float = 2.0
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Rows, three concepts planted along the first three axes, and films."""
+    rng = np.random.default_rng(4)
+    has = rng.random((n, 3)) < (0.3, 0.2, 0.15)
+    X = rng.normal(size=(n, width))
+    X[:, :3] += strength * has
+    return X, has.astype(int), rng.integers(0, 8, n)
+
+
+@pytest.mark.parametrize("unit_norm", [True, False])
+def test_the_paper_machines_are_those_of_libsvm(unit_norm: bool) -> None:
+    X, Y, _ = clips()
+    bank = ConceptBank(NAMES, C="paper", unit_norm=unit_norm).fit(X, Y)
+    for i, C in enumerate((0.05, 0.05, 0.01)):
+        svm = SVC(C=C, kernel="linear", class_weight="balanced").fit(X, Y[:, i])
+        length = np.linalg.norm(svm.coef_)
+        expected = svm.decision_function(X) / (length if unit_norm else 1)
+        np.testing.assert_allclose(bank.transform(X)[:, i], expected, rtol=0, atol=1e-8)
+        assert bank.length_[i] == pytest.approx(length, rel=1e-9)
+    assert bank.C_.tolist() == [0.05, 0.05, 0.01]
+    lengths = np.linalg.norm(bank.coef_, axis=1)
+    assert np.allclose(lengths, 1.0) == unit_norm
+
+
+def test_rows_left_out_take_no_part() -> None:
+    X, Y, _ = clips()
+    Y = Y.copy()
+    Y[:100, 1] = -1
+    bank = ConceptBank(NAMES, C=0.05).fit(X, Y)
+    alone = ConceptBank(["Look"], C=0.05).fit(X[100:], Y[100:, 1])
+    np.testing.assert_allclose(bank.coef_[1], alone.coef_[0], rtol=0, atol=1e-12)
+
+
+def test_the_inner_tolerance_is_the_one_with_the_best_precision_on_other_films() -> None:
+    X, Y, films = clips(strength=0.8)
+    grid = (0.0005, 0.01, 1.0)
+    bank = ConceptBank(NAMES, tolerances=grid, inner_folds=4).fit(X, Y, groups=films)
+    for i in range(3):
+        scores = []
+        for C in grid:
+            parts = StratifiedGroupKFold(4).split(X, Y[:, i], films)
+            scores.append(
+                np.mean(
+                    [
+                        average_precision_score(
+                            Y[test, i],
+                            SVC(C=C, kernel="linear", class_weight="balanced")
+                            .fit(X[train], Y[train, i])
+                            .decision_function(X[test]),
+                        )
+                        for train, test in parts
+                    ]
+                )
+            )
+        assert bank.C_[i] == grid[int(np.argmax(scores))]
+
+
+def test_tolerances_by_name_must_name_every_concept() -> None:
+    X, Y, _ = clips()
+    assert ConceptBank(NAMES, C={"Body": 1, "Look": 2, "Clothing": 3}).fit(X, Y).C_.tolist() == [
+        *(1.0, 2.0, 3.0)
+    ]
+    with pytest.raises(FixTraining, match="no tolerance") as refusal:
+        ConceptBank(NAMES, C={"Body": 1, "Look": 2}).fit(X, Y)
+    assert refusal.value.where == "concept Clothing"
+
+
+def test_each_method_is_what_its_name_says() -> None:
+    X, Y, _ = clips()
+    y = Y[:, 0]
+    weight = np.where(y == 1, 240 / (2 * y.sum()), 240 / (2 * (1 - y).sum()))
+    expected = {
+        "liblinear": LinearSVC(C=0.1, loss="hinge", max_iter=20000, random_state=0)
+        .fit(X, y, sample_weight=weight)
+        .coef_[0],
+        "ridge": Ridge(alpha=5.0).fit(X, 2 * y - 1, sample_weight=weight).coef_,
+        "mean-difference": X[y == 1].mean(axis=0) - X[y == 0].mean(axis=0),
+        "lda": LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto", priors=[0.5, 0.5])
+        .fit(X, y)
+        .coef_[0],
+    }
+    for method, normal in expected.items():
+        bank = ConceptBank(method=method, C=0.1, unit_norm=False).fit(X, y)
+        np.testing.assert_allclose(bank.coef_[0], normal, rtol=1e-6, atol=1e-8)
+
+
+def test_liblinear_is_not_the_paper_machine() -> None:
+    X, Y, _ = clips()
+    X = X + 1.0
+    ours, other = (ConceptBank(method=m, C=0.01).fit(X, Y) for m in ("svm", "liblinear"))
+    cosines = np.einsum("ij,ij->i", ours.coef_, other.coef_)
+    assert (cosines < 0.999).all()
+
+
+def test_the_mean_difference_by_hand() -> None:
+    X = np.array([[0.0, 0.0], [2.0, 0.0], [4.0, 3.0], [6.0, 5.0]])
+    bank = ConceptBank(method="mean-difference").fit(X, [0, 0, 1, 1])
+    # Means (1, 0) and (5, 4): direction (4, 4) / sqrt 32, middle (3, 2), so bias -5 / sqrt 2.
+    np.testing.assert_allclose(bank.coef_, [[1 / np.sqrt(2), 1 / np.sqrt(2)]])
+    np.testing.assert_allclose(
+        bank.transform([[3.0, 2.0], [4.0, 3.0]])[:, 0], [0, np.sqrt(2)], atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_finds_the_planted_axis(method: str) -> None:
+    X, Y, _ = clips(n=600, width=10)
+    bank = ConceptBank(NAMES, method=method, C=0.01).fit(X, Y)
+    assert (np.diag(bank.coef_[:, :3]) > 0.93).all()
+    assert bank.get_feature_names_out().tolist() == list(NAMES)
+
+
+def test_a_balanced_draw_keeps_all_of_the_smaller_side() -> None:
+    positive = np.arange(100) < 20
+    kept = subsample(positive, [0, 0])
+    assert positive[kept].sum() == 20
+    assert (~positive[kept]).sum() == 20
+    assert not np.array_equal(kept, subsample(positive, [1, 0]))
+    X, Y, _ = clips()
+    banks = [ConceptBank(C=0.05, balance="subsample", random_state=s).fit(X, Y) for s in (0, 0, 1)]
+    np.testing.assert_array_equal(banks[0].coef_, banks[1].coef_)
+    assert not np.array_equal(banks[0].coef_, banks[2].coef_)
+
+
+def test_cross_fitted_margins_are_those_of_a_bank_without_the_fold() -> None:
+    X, Y, films = clips()
+    folds = films % 4
+    margins = cross_fitted_margins(ConceptBank(C=0.05), X, Y, folds)
+    for fold in range(4):
+        bank = ConceptBank(C=0.05).fit(X[folds != fold], Y[folds != fold])
+        np.testing.assert_allclose(
+            margins[folds == fold], bank.transform(X[folds == fold]), atol=1e-9
+        )
+
+
+def test_on_noise_only_margins_in_sample_look_good() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 300)), (np.arange(200) % 2)
+    bank = ConceptBank(C=0.05)
+    in_sample = roc_auc_score(y, bank.fit(X, y).transform(X)[:, 0])
+    crossed = roc_auc_score(y, cross_fitted_margins(bank, X, y, np.arange(200) // 2 % 5)[:, 0])
+    assert in_sample > 0.99
+    assert abs(crossed - 0.5) < 0.12  # three standard errors of an AUC of .5 on 100 against 100
+
+
+def test_a_concept_that_everyone_has_is_named() -> None:
+    X, Y, _ = clips()
+    Y = Y.copy()
+    Y[:, 2] = 1
+    with pytest.raises(FixTraining, match="both needed") as refusal:
+        ConceptBank(NAMES, C=0.1).fit(X, Y)
+    assert refusal.value.where == "concept Clothing"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"method": "magic"}, "no way to find"),
+        ({"balance": "coin"}, "no balance"),
+        ({"concepts": ["Body"]}, "1 concepts, 3 columns"),
+    ],
+)
+def test_settings_that_do_not_exist_are_refused(wrong: dict[str, Any], message: str) -> None:
+    X, Y, _ = clips()
+    with pytest.raises(FixTraining, match=message):
+        ConceptBank(**{"C": 0.1, **wrong}).fit(X, Y)
+
+
+def test_targets_hold_no_other_number() -> None:
+    X, Y, _ = clips()
+    with pytest.raises(FixTraining, match="they hold 0, 1, 2"):
+        ConceptBank(C=0.1).fit(X, Y + (Y > 0) * (np.arange(240) % 2)[:, None])
+
+
+def test_what_a_concept_is_told_apart_from() -> None:
+    levels = np.array(["EN", "HN", "HN", "NS", "S", "S"])
+    has = np.array([[0], [1], [0], [1], [1], [0]], dtype=bool)
+    expected = {
+        "EN": [0, 1, -1, -1, 1, -1],
+        "absent": [0, 1, 0, -1, 1, 0],
+        "HN+S": [-1, 1, 0, -1, 1, 0],
+    }
+    for against, column in expected.items():
+        assert concept_targets(levels, has, against)[:, 0].tolist() == column  # type: ignore[arg-type]
+
+
+def test_an_unknown_level_or_contrast_is_refused() -> None:
+    has = np.zeros((1, 1), dtype=bool)
+    with pytest.raises(FixTraining, match="'Sure'"):
+        concept_targets(np.array(["Sure"]), has)
+    with pytest.raises(FixTraining, match="told apart from"):
+        concept_targets(np.array(["S"]), has, "NS")  # type: ignore[arg-type]
+
+
+def test_concepts_and_bottlenecks_need_no_torch() -> None:
+    script = (
+        "import sys, numpy as np; from obygaze_models.models.bottleneck import Bottleneck;"
+        "X = np.random.default_rng(0).normal(size=(40, 4));"
+        "Bottleneck().fit(X, X[:, 0] > 0, concepts=X[:, :2] > 0).predict_proba(X);"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'transformers', 'av')))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

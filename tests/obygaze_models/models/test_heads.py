@@ -1,0 +1,222 @@
+"""Heads of a bottleneck against scikit-learn, statsmodels and hand-made cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit, logit
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.tree import DecisionTreeClassifier
+
+from obygaze_models.models.ground import FixTraining
+from obygaze_models.models.heads import PAPER_LOGISTIC, PAPER_TREE, LogisticHead, TreeHead
+from obygaze_models.models.ordinal import OrdinalHead
+from obygaze_models.models.residual import ResidualHead
+from obygaze_models.models.scorecard import ScorecardHead, best_cut
+from obygaze_models.models.sparse_head import SparseHead
+
+
+def margins(n: int = 400) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Eight margins that lean on each other; the first three make the level."""
+    rng = np.random.default_rng(2)
+    M = rng.normal(size=(n, 8)) @ (np.eye(8) + 0.3 * rng.normal(size=(8, 8)))
+    z = 1.5 * M[:, 0] - M[:, 1] + 0.8 * M[:, 2] - 0.5
+    return M, np.where(rng.random(n) < expit(z), "S", "HN")
+
+
+@pytest.mark.parametrize("task", PAPER_TREE)
+def test_the_tree_kept_as_arrays_is_the_tree_of_sklearn(task: str) -> None:
+    M, y = margins()
+    depth, leaf = PAPER_TREE[task]
+    ours = TreeHead(depth, min_samples_leaf=leaf, random_state=42).fit(M[:300], y[:300])
+    theirs = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=leaf, random_state=42)
+    theirs.fit(M[:300], y[:300])
+    np.testing.assert_allclose(ours.predict_proba(M), theirs.predict_proba(M), atol=1e-12)
+    np.testing.assert_array_equal(ours.predict(M), theirs.predict(M))
+    np.testing.assert_array_equal(ours.apply(M), theirs.apply(M))
+
+
+def test_the_hyperparameters_are_those_of_the_released_code() -> None:
+    assert PAPER_TREE == {"EN_S": (8, 6), "ENHN_S": (4, 6), "HN_S": (10, 10)}
+    assert PAPER_LOGISTIC == {"EN_S": ("l2", 0.1), "ENHN_S": ("l1", 0.01), "HN_S": ("l2", 0.1)}
+
+
+@pytest.mark.parametrize("task", PAPER_LOGISTIC)
+def test_the_logistic_head_is_liblinear(task: str) -> None:
+    M, y = margins()
+    penalty, C = PAPER_LOGISTIC[task]
+    ours = LogisticHead(C, penalty=penalty).fit(M, y)
+    ratio = {"l1": 1.0, "l2": 0.0}[penalty]
+    theirs = LogisticRegression(l1_ratio=ratio, C=C, solver="liblinear", random_state=42)
+    np.testing.assert_allclose(ours.predict_proba(M), theirs.fit(M, y).predict_proba(M), atol=1e-12)
+
+
+def test_a_stump_by_hand() -> None:
+    head = TreeHead(1, min_samples_leaf=1).fit([[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1])
+    assert (head.threshold_[0], head.share_.tolist()) == (2.0, [0.5, 0.0, 1.0])
+    base, parts = head.contributions([[0.0], [9.0]])
+    assert (base, parts.ravel().tolist()) == (0.5, [-0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    "head", [LogisticHead(), TreeHead(8), SparseHead(n_strengths=5), ScorecardHead()]
+)
+def test_contributions_add_up_to_the_answer(head: Any) -> None:
+    M, y = margins()
+    head.fit(M, y)
+    base, parts = head.contributions(M)
+    p = head.predict_proba(M)[:, 1]
+    answer = p if isinstance(head, TreeHead) else logit(p)
+    np.testing.assert_allclose(base + parts.sum(axis=1), answer, atol=1e-9)
+    if not isinstance(head, TreeHead):
+        np.testing.assert_allclose(parts.mean(axis=0), 0, atol=1e-9)
+
+
+@pytest.mark.parametrize("head", [LogisticHead(), TreeHead(), SparseHead(), ScorecardHead()])
+def test_three_classes_are_refused(head: Any) -> None:
+    with pytest.raises(FixTraining, match="Only binary classification"):
+        head.fit(np.random.default_rng(0).normal(size=(9, 2)), [0, 1, 2] * 3)
+
+
+def test_every_point_of_the_sparse_path_is_the_optimum() -> None:
+    M, y = margins()
+    head = SparseHead(n_strengths=8).fit(M, y)
+    Z, t = (M - M.mean(axis=0)) / M.std(axis=0), (y == "S").astype(float)
+    for C, coef in zip(head.path_C_, head.path_coef_ * M.std(axis=0), strict=True):
+        free = brentq(lambda b, eta=Z @ coef: (expit(eta + b) - t).sum(), -9, 9)
+        pull = C * Z.T @ (t - expit(Z @ coef + free))
+        used = coef != 0
+        np.testing.assert_allclose(pull[used], np.sign(coef[used]), atol=2e-3)
+        assert (np.abs(pull[~used]) <= 1 + 2e-3).all()
+    assert head.path_n_concepts_[[0, 1, -1]].tolist() == [0, 1, 8]
+
+
+def test_the_strength_chosen_has_the_least_inner_loss() -> None:
+    M, y = margins()
+    films = np.arange(400) % 7
+    head = SparseHead(n_strengths=6).fit(M, y, groups=films)
+    assert head.path_C_[int(head.path_loss_.argmin())] == head.C_
+    knows_nothing = log_loss(y, np.full(400, np.mean(y == "S")))
+    assert head.path_loss_[0] == pytest.approx(knows_nothing, abs=0.02)
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_no_more_concepts_than_asked_for(most: int) -> None:
+    M, y = margins()
+    head = SparseHead(most).fit(M, y)
+    assert head.n_concepts == most
+    assert set(np.flatnonzero(head.coef_)) <= {0, 1, 2}  # those that make the level
+
+
+def test_a_cut_by_hand() -> None:
+    # Between 2 and 5: all of class 1 above, one of three of class 0. No other cut does better.
+    assert best_cut(np.array([1.0, 2.0, 5.0, 6.0, 7.0]), np.array([0, 0, 1, 0, 1])) == 3.5
+    assert best_cut(np.array([3.0, 3.0]), np.array([0, 1])) == 3.0
+
+
+def test_a_scorecard_gives_points_in_whole_numbers() -> None:
+    rng = np.random.default_rng(0)
+    there = rng.random((4000, 3)) < 0.5
+    M = np.where(there, 1.0, -1.0)
+    y = (rng.random(4000) < expit(there @ [2.0, 1.0, -1.0] - 1)).astype(int)
+    head = ScorecardHead(max_points=2).fit(M, y)
+    assert head.points_.tolist() == [2, 1, -1]
+    assert head.cuts_.tolist() == [0.0, 0.0, 0.0]
+    np.testing.assert_array_equal(head.total(M), there @ [2, 1, -1])
+    card = dict(head.card())
+    assert list(card) == [-1, 0, 1, 2, 3]
+    for total, probability in card.items():
+        assert probability == pytest.approx(expit(total - 1), abs=0.04)
+        rows = head.total(M) == total
+        np.testing.assert_allclose(head.predict_proba(M)[rows, 1], probability, atol=1e-12)
+
+
+@pytest.mark.parametrize("most", [1, 3, 7])
+def test_points_stay_within_what_was_asked(most: int) -> None:
+    M, y = margins()
+    head = ScorecardHead(most).fit(M, y)
+    assert head.points_.dtype.kind == "i"
+    assert np.abs(head.points_).max() <= most
+
+
+def levels(n: int = 1500) -> tuple[NDArray[Any], NDArray[Any]]:
+    rng = np.random.default_rng(5)
+    M = rng.normal(size=(n, 3)) + 1
+    severity = M @ [1.0, -0.5, 0.0] + rng.logistic(size=n)
+    return M, np.array(["EN", "HN", "NS", "S"])[np.searchsorted([-0.5, 0.5, 2.0], severity)]
+
+
+def test_proportional_odds_are_those_of_statsmodels() -> None:
+    ordered = pytest.importorskip("statsmodels.miscmodels.ordinal_model")
+    M, y = levels()
+    codes = np.searchsorted(["EN", "HN", "NS", "S"], y)
+    theirs = ordered.OrderedModel(codes, M, distr="logit").fit(method="bfgs", disp=False)
+    ours = OrdinalHead(C=1e9).fit(M, y)
+    np.testing.assert_allclose(ours.coef_, theirs.params[:3], atol=1e-3)
+    np.testing.assert_allclose(ours.predict_proba(M), theirs.predict(M), atol=1e-3)
+    np.testing.assert_allclose(ours.coef_, [1.0, -0.5, 0.0], atol=0.15)
+    assert (np.diff(ours.thresholds_) > 0).all()
+
+
+def test_two_levels_are_logistic_regression() -> None:
+    M, y = levels()
+    y = np.where(y == "S", "S", "EN")
+    theirs = LogisticRegression(C=0.05, tol=1e-8).fit(M, y)
+    np.testing.assert_allclose(
+        OrdinalHead(C=0.05).fit(M, y).predict_proba(M), theirs.predict_proba(M), atol=1e-4
+    )
+
+
+def test_the_order_of_levels_can_be_named() -> None:
+    M, y = levels()
+    words = {"EN": "none", "HN": "low", "NS": "middle", "S": "high"}
+    named = np.array([words[level] for level in y])
+    plain = OrdinalHead().fit(M, y)
+    ours = OrdinalHead(order=list(words.values())).fit(M, named)
+    assert ours.classes_.tolist() == ["high", "low", "middle", "none"]
+    places = [list(words.values()).index(name) for name in ours.classes_]
+    np.testing.assert_allclose(ours.predict_proba(M), plain.predict_proba(M)[:, places], atol=1e-9)
+    with pytest.raises(FixTraining, match="does not place 'low'"):
+        OrdinalHead(order=["none", "middle", "high"]).fit(M, named)
+
+
+def test_without_an_offset_the_rest_is_logistic_regression() -> None:
+    M, y = margins()
+    theirs = LogisticRegression(C=0.01, tol=1e-9, max_iter=1000).fit(M, y)
+    ours = ResidualHead(C=0.01).fit(M, y)
+    np.testing.assert_allclose(ours.decision_function(M), theirs.decision_function(M), atol=1e-5)
+    assert ours.share_ == 1.0
+
+
+def test_with_an_offset_it_is_that_of_statsmodels() -> None:
+    api = pytest.importorskip("statsmodels.api")
+    M, y = margins()
+    offset = 0.7 * M[:, 0] - 0.2
+    theirs = api.GLM(
+        (y == "S").astype(float), api.add_constant(M), family=api.families.Binomial(), offset=offset
+    ).fit(tol=1e-12)
+    ours = ResidualHead(C=1e9).fit(M, y, offset=offset)
+    np.testing.assert_allclose(ours.coef_, theirs.params[1:], atol=1e-4)
+    assert ours.intercept_ == pytest.approx(theirs.params[0], abs=1e-4)
+    rest = (M @ theirs.params[1:]).var()
+    assert ours.share_ == pytest.approx(rest / (rest + offset.var()), abs=1e-4)
+
+
+def test_a_strong_penalty_leaves_the_concepts_alone() -> None:
+    M, y = margins()
+    offset = M @ np.arange(8) / 4
+    head = ResidualHead(C=1e-9).fit(M, y, offset=offset)
+    assert head.share_ < 1e-6
+    spread = head.decision_function(M, offset) - offset
+    np.testing.assert_allclose(spread, spread.mean(), atol=1e-4)
+
+
+def test_an_offset_of_another_length_is_refused() -> None:
+    M, y = margins()
+    with pytest.raises(FixTraining, match="offsets of shape"):
+        ResidualHead().fit(M, y, offset=np.zeros(3))

@@ -1,0 +1,108 @@
+"""Corrected concepts: the true values, the orders, the curves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, f1_score
+
+from obygaze_models.models.ground import FixTraining
+from obygaze_models.models.heads import LogisticHead
+from obygaze_models.models.interventions import TrueValues, intervene
+
+rng = np.random.default_rng(0)
+HAS = rng.random((400, 3)) < 0.4
+Y = np.where(HAS @ [2.0, 6.0, 0.2] + 0.5 * rng.logistic(size=400) > 3, "S", "HN")
+MARGINS = np.where(HAS, 1.0, -1.0) + rng.normal(size=(400, 3)) * [0.3, 2.0, 2.0]
+HEAD = LogisticHead(10.0).fit(np.where(HAS, 1.0, -1.0), Y)
+VALUES = TrueValues(present=np.ones(3), absent=-np.ones(3))
+
+
+def test_true_values_are_quantiles_of_each_side() -> None:
+    margins = np.array([[0.0], [1.0], [2.0], [10.0], [20.0], [30.0]])
+    has = np.array([[0], [0], [0], [1], [1], [1]])
+    middle = TrueValues.from_training(margins, has)
+    assert (middle.present[0], middle.absent[0]) == (20.0, 1.0)
+    clear = TrueValues.from_training(margins, has, quantile=1.0)
+    assert (clear.present[0], clear.absent[0]) == (30.0, 0.0)
+
+
+@pytest.mark.parametrize("order", ["random", "uncertainty", "greedy"])
+def test_every_curve_starts_at_the_margins_and_ends_at_the_truth(order: str) -> None:
+    fitting = (MARGINS[:200], HAS[:200], Y[:200])
+    curve = intervene(
+        HEAD,
+        MARGINS[200:],
+        HAS[200:],
+        Y[200:],
+        VALUES,
+        order=order,
+        fitting=fitting,  # type: ignore[arg-type]
+    )
+    assert curve.corrections.tolist() == [0, 1, 2, 3]
+    true = np.where(HAS[200:], 1.0, -1.0)
+    for point, rows in ((0, MARGINS[200:]), (3, true)):
+        p = HEAD.predict_proba(rows)[:, 1]
+        assert curve.ap[point] == pytest.approx(average_precision_score(Y[200:] == "S", p))
+        assert curve.f1[point] == pytest.approx(f1_score(Y[200:] == "S", p > 0.5))
+    assert curve.ap[-1] > curve.ap[0]
+
+
+def test_greedy_corrects_first_what_helps_most() -> None:
+    # The second concept matters and is noisy, the first is known already, the third hardly matters.
+    curve = intervene(HEAD, MARGINS, HAS, Y, VALUES, order="greedy", fitting=(MARGINS, HAS, Y))
+    assert curve.sequence[0] == 1
+    mixed = MARGINS.copy()
+    mixed[:, 1] = np.where(HAS[:, 1], 1.0, -1.0)
+    expected = average_precision_score(Y == "S", HEAD.predict_proba(mixed)[:, 1])
+    assert curve.ap[1] == pytest.approx(expected)
+
+
+def test_the_least_sure_margin_is_corrected_first() -> None:
+    margins = np.array([[0.9, 0.1, -2.0], [-0.2, 3.0, 1.0]])
+    has = np.array([[1, 0, 0], [1, 1, 1]], dtype=bool)
+    y = np.array(["HN", "S"])
+    asked = []
+
+    class Spy(LogisticHead):
+        def predict_proba(self, X: np.ndarray) -> np.ndarray:
+            asked.append(np.array(X))
+            return super().predict_proba(X)
+
+    spy = Spy(10.0).fit(np.where(HAS, 1.0, -1.0), Y)
+    intervene(spy, margins, has, y, VALUES, order="uncertainty")
+    np.testing.assert_array_equal(asked[1], [[0.9, -1.0, -2.0], [1.0, 3.0, 1.0]])
+    np.testing.assert_array_equal(asked[2], [[1.0, -1.0, -2.0], [1.0, 3.0, 1.0]])
+    np.testing.assert_array_equal(asked[3], [[1.0, -1.0, -1.0], [1.0, 1.0, 1.0]])
+
+
+def test_uncertainty_is_measured_against_the_distance_of_true_values() -> None:
+    # The first margin is nearer to its middle in its own unit, the second in the other's.
+    values = TrueValues(present=np.array([10.0, 1.0]), absent=np.array([-10.0, -1.0]))
+    head = LogisticHead().fit(np.where(HAS[:, :2], 1.0, -1.0), Y)
+    curves = intervene(head, [[3.0, 0.5], [0.0, 0.9]], [[1, 1], [0, 0]], ["S", "HN"], values)
+    assert len(curves.f1) == 3  # .15 against .25: see the corrected margins below
+    from obygaze_models.models.interventions import _Case
+
+    case = _Case.of(head, [[3.0, 0.5], [0.0, 0.9]], [[1, 1], [0, 0]], ["S", "HN"], values)
+    np.testing.assert_allclose(case.certainty(), [[0.15, 0.25], [0.0, 0.45]])
+
+
+def test_random_order_is_a_mean_over_draws_and_repeats_with_its_seed() -> None:
+    one, same, other = (
+        intervene(HEAD, MARGINS, HAS, Y, VALUES, order="random", seed=s) for s in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(one.ap, same.ap)
+    assert not np.array_equal(one.ap, other.ap)
+    assert one.ap_sd[0] == pytest.approx(0, abs=1e-12)
+    assert one.ap_sd[1] > 0
+
+
+def test_greedy_without_training_rows_is_refused() -> None:
+    with pytest.raises(FixTraining, match="training rows"):
+        intervene(HEAD, MARGINS, HAS, Y, VALUES, order="greedy")
+
+
+def test_a_concept_without_training_rows_is_refused() -> None:
+    with pytest.raises(FixTraining, match="concept 1"):
+        TrueValues.from_training(np.zeros((4, 2)), [[0, 1], [1, 1], [0, 1], [1, 1]])

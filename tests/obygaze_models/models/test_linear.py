@@ -1,0 +1,109 @@
+"""Linear probes against scikit-learn and against refitting without each film."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.svm import SVC
+
+from obygaze_models.models.gram import Gram
+from obygaze_models.models.ground import FixTraining
+from obygaze_models.models.linear import LogisticProbe, RidgePath, RidgeProbe, SVMProbe
+
+
+def clips(n: int = 240, width: int = 40, classes: int = 2) -> tuple[NDArray[Any], NDArray[Any]]:
+    rng = np.random.default_rng(1)
+    y = rng.choice(
+        np.array(["EN", "HN", "S"])[:classes],
+        n,
+        p=[0.7, 0.3, 0][:classes] if classes == 2 else None,
+    )
+    X = rng.normal(size=(n, width))
+    X[:, 0] += 1.5 * (y == "HN")
+    X[:, 1] += 1.5 * (y == "S")
+    return X, y
+
+
+@pytest.mark.parametrize("C", [0.001, 0.01, 0.05, 1.0])
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_support_vectors_on_products_are_those_of_libsvm(C: float, class_weight: Any) -> None:
+    X, y = clips()
+    ours = SVMProbe(C, class_weight=class_weight).fit(X, y)
+    theirs = SVC(C=C, kernel="linear", class_weight=class_weight).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=0, atol=1e-8)
+    np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
+
+
+def test_a_machine_on_some_rows_is_the_machine_of_those_rows() -> None:
+    X, y = clips()
+    rows = np.arange(3, 240, 2)
+    normal, bias = Gram(X).machine(rows, (y == "HN")[rows], 0.05)
+    theirs = SVC(C=0.05, kernel="linear").fit(X[rows], y[rows])
+    np.testing.assert_allclose(normal, theirs.coef_[0], rtol=0, atol=1e-12)
+    assert bias == pytest.approx(float(theirs.intercept_[0]), abs=1e-12)
+
+
+def test_a_margin_worked_out_by_hand() -> None:
+    # Two points at -1 and 3 on a line: the widest street is centred at 1 and w = 2 / 4.
+    probe = SVMProbe(C=10.0).fit([[-1.0], [3.0]], [0, 1])
+    np.testing.assert_allclose(probe.coef_, [[0.5]])
+    np.testing.assert_allclose(probe.intercept_, [-0.5])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_logistic_probe_is_that_of_sklearn(classes: int) -> None:
+    X, y = clips(classes=classes)
+    ours = LogisticProbe(C=0.1).fit(X, y)
+    theirs = LogisticRegression(C=0.1, max_iter=5000).fit(X, y)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 3.0, 1000.0])
+def test_the_ridge_path_is_ridge_at_each_strength(alpha: float) -> None:
+    rng = np.random.default_rng(0)
+    for n, width in ((50, 20), (20, 50)):
+        X, targets = rng.normal(size=(n, width)) + 3, rng.normal(size=(n, 2))
+        coef, intercept = RidgePath(X, targets).plane(alpha)
+        theirs = Ridge(alpha=alpha).fit(X, targets)
+        np.testing.assert_allclose(coef, theirs.coef_, atol=1e-10)
+        np.testing.assert_allclose(intercept, theirs.intercept_, atol=1e-10)
+
+
+@pytest.mark.parametrize("by_film", [True, False])
+def test_leaving_out_without_refitting_is_refitting(by_film: bool) -> None:
+    rng = np.random.default_rng(0)
+    X, targets = rng.normal(size=(30, 50)) + 1, rng.normal(size=(30, 1))
+    films = np.repeat(np.arange(5), 6) if by_film else np.arange(30)
+    errors = []
+    for film in np.unique(films):
+        out = films == film
+        model = Ridge(alpha=7.0).fit(X[~out], targets[~out])
+        errors.append((targets[out] - model.predict(X[out]).reshape(-1, 1)) ** 2)
+    expected = float(np.concatenate(errors).mean())
+    path = RidgePath(X, targets)
+    assert path.left_out_error(7.0, films if by_film else None) == pytest.approx(expected, rel=1e-9)
+
+
+def test_ridge_takes_the_strength_with_the_least_left_out_error() -> None:
+    X, y = clips()
+    probe = RidgeProbe(alphas=(1.0, 100.0, 1e6)).fit(X, y, groups=np.arange(240) % 12)
+    assert probe.alpha_ == (1.0, 100.0, 1e6)[int(np.argmin(probe.errors_))]
+    signs = np.where(y == "HN", 1.0, -1.0)
+    np.testing.assert_allclose(probe.coef_[0], Ridge(alpha=probe.alpha_).fit(X, signs).coef_)
+
+
+def test_leaving_out_the_only_film_is_refused() -> None:
+    X, y = clips()
+    with pytest.raises(FixTraining, match="at least two"):
+        RidgeProbe().fit(X, y, groups=np.zeros(240))
+
+
+@pytest.mark.parametrize("probe", [LogisticProbe(), RidgeProbe(), SVMProbe()])
+def test_one_class_is_refused_in_words(probe: Any) -> None:
+    with pytest.raises(FixTraining, match="one class only"):
+        probe.fit(np.eye(4), ["S"] * 4)

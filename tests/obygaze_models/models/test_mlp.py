@@ -1,0 +1,76 @@
+"""The perceptron as a scikit-learn classifier."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from obygaze_models.models.ground import FixTraining
+from obygaze_models.models.mlp import MLPProbe, hold_out
+from obygaze_models.models.mlp_many import Job, MLPSettings, fit_many
+
+
+def clips(n: int = 120) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = np.where(np.arange(n) % 3 == 0, "S", "HN")
+    X = rng.normal(size=(n, 12))
+    X[y == "S", 0] += 2
+    return X, y
+
+
+def test_a_probe_is_the_job_of_the_same_rows_and_seed() -> None:
+    X, y = clips()
+    probe = MLPProbe((8,), random_state=5, max_epochs=20)
+    probe.fit(X[:80], y[:80], validation=(X[80:], y[80:]))
+    job = Job(np.arange(80), (y == "S").astype(int), np.arange(80, 120), seed=5)
+    (fit,) = fit_many(X, [job], MLPSettings(hidden=(8,), max_epochs=20))
+    np.testing.assert_array_equal(probe.predict_proba(X), fit.probabilities(X))
+    assert list(probe.classes_) == ["HN", "S"]
+    adopted = MLPProbe((8,)).adopt(fit, ["HN", "S"])
+    np.testing.assert_array_equal(adopted.predict(X), probe.predict(X))
+
+
+def test_the_paper_network_has_one_hidden_layer_of_128() -> None:
+    X, y = clips()
+    probe = MLPProbe(max_epochs=5).fit(X, y)
+    assert [layer.shape for layer in probe.layers_] == [(13, 128), (129, 2)]
+
+
+def test_it_learns_what_was_planted() -> None:
+    X, y = clips(600)
+    probe = MLPProbe().fit(X[:300], y[:300])
+    # Two classes two deviations apart, one in three: the best rule is right 85.5 % of the time.
+    assert 0.80 < probe.score(X[300:], y[300:]) < 0.92
+
+
+def test_rows_held_out_are_the_same_share_of_each_class() -> None:
+    codes = np.repeat([0, 1], [80, 20])
+    held = hold_out(codes, 0.1, seed=0)
+    assert np.bincount(codes[held]).tolist() == [8, 2]
+    assert not hold_out(np.array([0, 1]), 0.9, seed=0).any()  # the only row of a class stays
+
+
+def test_a_validation_class_that_was_never_trained_is_refused() -> None:
+    X, y = clips()
+    with pytest.raises(FixTraining, match="unknown class 'NS'"):
+        MLPProbe().fit(X, y, validation=(X[:2], ["S", "NS"]))
+
+
+def test_a_whole_number_is_its_own_seed_and_a_generator_draws_one() -> None:
+    X, y = clips()
+    same = [MLPProbe((4,), max_epochs=5, random_state=3).fit(X, y) for _ in range(2)]
+    np.testing.assert_array_equal(same[0].layers_[0], same[1].layers_[0])
+    drawn = MLPProbe((4,), max_epochs=5, random_state=np.random.RandomState(3)).fit(X, y)
+    assert not np.array_equal(same[0].layers_[0], drawn.layers_[0])
+
+
+def test_training_needs_no_torch() -> None:
+    script = (
+        "import sys, numpy as np; from obygaze_models.models.mlp import MLPProbe;"
+        "MLPProbe(max_epochs=5).fit(np.eye(6), [0, 1] * 3);"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'transformers', 'av')))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -1,0 +1,236 @@
+"""Perceptrons trained together, against plain PyTorch step by step."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from obygaze_models.models.ground import FixTraining
+from obygaze_models.models.mlp_many import Job, MLPFit, MLPSettings, fit_many
+from obygaze_models.models.network import Network, with_ones
+
+torch = pytest.importorskip("torch")
+
+
+def planted(
+    n: int = 150, width: int = 24, n_classes: int = 2, seed: int = 0, strength: float = 0.9
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Rows whose first features lean with the class, all classes present early on."""
+    rng = np.random.default_rng(seed)
+    labels = np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, n - n_classes)])
+    X = rng.normal(size=(n, width)).astype(np.float32)
+    X[np.arange(n), labels] += strength
+    return X, labels
+
+
+def plain_loop(X: Any, job: Job, settings: MLPSettings, weight: Any = None) -> dict[str, Any]:
+    """The protocol in plain PyTorch: same first weights, same order of batches, nothing shared."""
+    n_classes = int(job.labels[job.train].max()) + 1
+    rng = np.random.default_rng(job.seed)
+    sizes = [X.shape[1], *settings.hidden, n_classes]
+    modules: list[Any] = []
+    for a, b in pairwise(sizes):
+        layer = torch.nn.Linear(a, b)
+        start = rng.uniform(-1 / np.sqrt(a), 1 / np.sqrt(a), (a + 1, b)).astype(np.float32)
+        layer.weight.data = torch.tensor(start[:-1].T.copy())
+        layer.bias.data = torch.tensor(start[-1])
+        modules += [layer, torch.nn.ReLU()]
+    model = torch.nn.Sequential(*modules[:-1])
+    optimiser = torch.optim.Adam(
+        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+    )
+    criterion = torch.nn.CrossEntropyLoss(weight=weight)
+
+    def loss_of(rows: Any) -> Any:
+        out = model(torch.tensor(X[rows]))
+        out = torch.softmax(out, dim=1) if settings.double_softmax else out
+        return criterion(out, torch.tensor(job.labels[rows]))
+
+    curve: list[float] = []
+    best, waited, kept, kept_epoch = float("inf"), 0, None, 0
+    for epoch in range(1, settings.max_epochs + 1):
+        order = rng.permutation(len(job.train))
+        for i in range(0, len(order), settings.batch_size):
+            optimiser.zero_grad()
+            loss_of(job.train[order[i : i + settings.batch_size]]).backward()
+            optimiser.step()
+        with torch.no_grad():
+            curve.append(float(loss_of(job.validation)))
+        improved = curve[-1] < best
+        best, waited = (curve[-1], 0) if improved else (best, waited + 1)
+        if improved or settings.keep == "last":
+            kept, kept_epoch = copy.deepcopy(model), epoch
+        if waited >= settings.patience and epoch >= settings.min_epochs:
+            break
+    with torch.no_grad():
+        p = torch.softmax(kept(torch.tensor(X)), dim=1).numpy()  # type: ignore[misc]
+    return {"curve": np.array(curve), "kept_epoch": kept_epoch, "p": p}
+
+
+def one(X: Any, job: Job, settings: MLPSettings) -> MLPFit:
+    (fit,) = fit_many(X, [job], settings)
+    return fit
+
+
+VARIANTS = {
+    "as in the paper": {},
+    "as released": {"double_softmax": True, "keep": "last"},
+    "two hidden layers": {"hidden": (16, 8)},
+    "weight decay": {"weight_decay": 0.01},
+    "batches that leave a rest": {"batch_size": 17},
+    "fast": {"learning_rate": 0.01, "patience": 2, "min_epochs": 12},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_learning_curve_is_that_of_plain_pytorch(variant: str, n_classes: int) -> None:
+    X, labels = planted(n_classes=n_classes)
+    settings = MLPSettings(**{"hidden": (32,), "max_epochs": 30, **VARIANTS[variant]})  # type: ignore[arg-type]
+    job = Job(np.arange(100), labels, np.arange(100, 150), seed=3)
+    theirs, ours = plain_loop(X, job, settings), one(X, job, settings)
+    assert ours.n_epochs == len(theirs["curve"])
+    assert ours.kept_epoch == theirs["kept_epoch"]
+    np.testing.assert_allclose(ours.validation_loss, theirs["curve"], atol=2e-5)
+    np.testing.assert_allclose(ours.probabilities(X), theirs["p"], atol=2e-4)
+
+
+def test_class_weights_are_those_of_pytorch() -> None:
+    X, labels = planted(n_classes=3)
+    settings = MLPSettings(hidden=(16,), max_epochs=8, class_weight=(0.5, 1.0, 3.0))
+    job = Job(np.arange(100), labels, np.arange(100, 150))
+    theirs = plain_loop(X, job, settings, weight=torch.tensor([0.5, 1.0, 3.0]))
+    np.testing.assert_allclose(one(X, job, settings).validation_loss, theirs["curve"], atol=2e-5)
+
+
+def test_balanced_weights_are_n_over_classes_times_count() -> None:
+    X, labels = planted()
+    labels = np.where(np.arange(150) % 5 == 0, 1, 0)  # 20 of 100 training rows: weights .625, 2.5
+    job = Job(np.arange(100), labels, np.arange(100, 150))
+    balanced = one(X, job, MLPSettings(hidden=(8,), max_epochs=5, class_weight="balanced"))
+    by_hand = one(X, job, MLPSettings(hidden=(8,), max_epochs=5, class_weight=(0.625, 2.5)))
+    np.testing.assert_array_equal(balanced.validation_loss, by_hand.validation_loss)
+
+
+def test_dropout_slope_is_that_of_autograd_with_the_same_mask() -> None:
+    X, labels = planted(n=16, width=5)
+    network = Network((5, 7, 2), np.random.default_rng(0))
+    inputs = network.forward(with_ones(X), 0.5, np.random.default_rng(1))
+    mask = np.random.default_rng(1).random((16, 7), dtype=np.float32) >= 0.5
+    first, second = (torch.tensor(w, requires_grad=True) for w in network.copy_of_layers())
+    hidden = torch.relu(torch.tensor(with_ones(X)) @ first) * torch.tensor(mask) / 0.5
+    out = torch.cat([hidden, torch.ones(16, 1)], dim=1) @ second
+    np.testing.assert_allclose(inputs[-1], out.detach().numpy(), atol=1e-6)
+    torch.nn.functional.cross_entropy(out, torch.tensor(labels)).backward()
+    p = np.exp(inputs[-1]) / np.exp(inputs[-1]).sum(axis=1, keepdims=True)
+    slope = (p - np.eye(2)[labels]) / 16
+    network.backward(inputs, slope.astype(np.float32), 0.5)
+    for ours, theirs in zip(network.slopes, (first, second), strict=True):
+        np.testing.assert_allclose(ours, theirs.grad.numpy(), atol=1e-6)
+
+
+def test_fits_made_together_are_the_fits_made_alone() -> None:
+    X, labels = planted(n=200)
+    other = 1 - labels
+    folds = np.arange(200) % 5
+    jobs = [
+        Job(np.flatnonzero(folds != i), y, np.flatnonzero(folds == i), seed)
+        for i in range(5)
+        for y in (labels, other)
+        for seed in (0, 1)
+    ]
+    settings = MLPSettings(hidden=(8,), max_epochs=12)
+    together = fit_many(X, jobs, settings)
+    shared = fit_many(X, jobs, settings, n_jobs=2)
+    for job, fit, in_a_pool in zip(jobs, together, shared, strict=True):
+        alone = one(X, job, settings)
+        for a, b, c in zip(fit.layers, alone.layers, in_a_pool.layers, strict=True):
+            np.testing.assert_array_equal(a, b)
+            np.testing.assert_array_equal(a, c)
+        np.testing.assert_array_equal(fit.validation_loss, alone.validation_loss)
+
+
+def test_jobs_with_one_training_set_are_one_trajectory(monkeypatch: pytest.MonkeyPatch) -> None:
+    from obygaze_models.models import mlp_many
+
+    X, labels = planted(n=200)
+    labels[150:] = 1 - labels[150:]  # nothing to learn for the second film: it stops at once
+    train, films = np.arange(100), (np.arange(100, 150), np.arange(150, 200))
+    pair = [Job(train, labels, film) for film in films]
+    settings = MLPSettings(hidden=(8,), max_epochs=60, learning_rate=0.01, patience=2)
+    alone = [one(X, job, settings) for job in pair]
+    assert alone[0].n_epochs != alone[1].n_epochs  # they stop at different times
+    epochs = []
+    real = mlp_many._epoch
+    monkeypatch.setattr(mlp_many, "_epoch", lambda *a: epochs.append(1) or real(*a))
+    both = fit_many(X, pair, settings)
+    assert len(epochs) == max(fit.n_epochs for fit in alone)
+    for ours, single in zip(both, alone, strict=True):
+        np.testing.assert_array_equal(ours.validation_loss, single.validation_loss)
+        np.testing.assert_array_equal(ours.layers[0], single.layers[0])
+
+
+def test_best_and_last_epoch_come_from_the_same_curve() -> None:
+    X, labels = planted(strength=0.3)
+    job = Job(np.arange(100), labels, np.arange(100, 150))
+    settings = MLPSettings(hidden=(64,), learning_rate=0.01)
+    best, last = (one(X, job, replace(settings, keep=keep)) for keep in ("best", "last"))
+    np.testing.assert_array_equal(best.validation_loss, last.validation_loss)
+    assert best.kept_epoch == int(best.validation_loss.argmin()) + 1
+    assert last.kept_epoch == last.n_epochs == best.kept_epoch + settings.patience
+
+
+def test_without_validation_rows_every_epoch_is_trained() -> None:
+    X, labels = planted()
+    fit = one(X, Job(np.arange(150), labels), MLPSettings(hidden=(8,), max_epochs=9))
+    assert (fit.n_epochs, fit.kept_epoch, len(fit.validation_loss)) == (9, 9, 0)
+
+
+def test_the_doubled_softmax_cannot_fall_below_its_floor() -> None:
+    X, labels = planted(strength=6.0)
+    job = Job(np.arange(100), labels, np.arange(100, 150))
+    fit = one(X, job, MLPSettings(double_softmax=True, learning_rate=0.01, keep="last"))
+    assert fit.validation_loss.min() > np.log(1 + np.exp(-1))
+    assert fit.validation_loss[-1] == pytest.approx(np.log(1 + np.exp(-1)), abs=0.02)
+
+
+def test_another_seed_is_another_fit() -> None:
+    X, labels = planted()
+    job = Job(np.arange(100), labels, np.arange(100, 150))
+    a, b = fit_many(X, [job, replace(job, seed=1)], MLPSettings(hidden=(8,), max_epochs=5))
+    assert not np.array_equal(a.layers[0], b.layers[0])
+
+
+def test_a_fold_with_one_class_is_refused_by_number() -> None:
+    X, labels = planted()
+    zeros = np.flatnonzero(labels == 0)
+    with pytest.raises(FixTraining, match=r"hold \[0\]") as refusal:
+        fit_many(X, [Job(np.arange(100), labels), Job(zeros, labels)])
+    assert refusal.value.where == "job 1"
+
+
+def test_rows_outside_the_matrix_are_refused() -> None:
+    X, labels = planted()
+    with pytest.raises(FixTraining, match="do not fit 150 rows"):
+        fit_many(X, [Job(np.arange(149, 152), labels)])
+
+
+def test_features_of_a_wild_scale_end_in_words() -> None:
+    X, labels = planted()
+    X[0, 0] = np.inf
+    with np.errstate(all="ignore"), pytest.raises(FixTraining, match="not a number"):
+        fit_many(X, [Job(np.arange(150), labels)], MLPSettings(hidden=(8,), max_epochs=5))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"hidden": (0,)}, {"dropout": 1.0}, {"min_epochs": 101}, {"keep": "first"}]
+)
+def test_settings_that_cannot_train_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(FixTraining, match="cannot be trained so"):
+        MLPSettings(**wrong)

@@ -1,0 +1,60 @@
+"""Every estimator of the room passes scikit-learn's own checks, and survives being saved."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from obygaze_models.models.bottleneck import Bottleneck
+from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.frames import FrameProbe
+from obygaze_models.models.heads import LogisticHead, TreeHead
+from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
+from obygaze_models.models.mlp import MLPProbe
+from obygaze_models.models.ordinal import OrdinalHead
+from obygaze_models.models.residual import ResidualHead
+from obygaze_models.models.scorecard import ScorecardHead
+from obygaze_models.models.sparse_head import SparseHead
+from obygaze_models.models.state import load_state, save_state
+
+ESTIMATORS: list[Any] = [
+    MLPProbe(),
+    LogisticProbe(),
+    RidgeProbe(),
+    SVMProbe(),
+    LogisticHead(),
+    TreeHead(),
+    SparseHead(n_strengths=4, inner_folds=2),
+    ScorecardHead(),
+    OrdinalHead(),
+    ResidualHead(),
+    FrameProbe(),
+    FrameProbe("attention"),
+    Bottleneck(ConceptBank(C=0.1), cross_fit=3),
+    Bottleneck(ConceptBank(C=0.1), OrdinalHead(), cross_fit=0),
+]
+BANKS: list[Any] = [ConceptBank(), ConceptBank(method="ridge", balance="subsample")]
+
+
+@parametrize_with_checks(ESTIMATORS + BANKS)
+@pytest.mark.filterwarnings("ignore")
+def test_sklearn_contract(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_saved_and_loaded_predicts_the_same(estimator: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 6))
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=80) > 0, "S", "EN")
+    estimator.fit(X, y)
+    description, arrays = save_state(estimator)
+    assert all(array.dtype.kind in "fiub" for array in arrays.values())
+    again: Any = load_state(json.loads(json.dumps(description)), arrays)
+    answer = "predict_proba" if hasattr(estimator, "predict_proba") else "decision_function"
+    np.testing.assert_array_equal(getattr(again, answer)(X), getattr(estimator, answer)(X))
+    np.testing.assert_array_equal(again.predict(X), estimator.predict(X))
