@@ -63,10 +63,27 @@ class Clip:
     damaged: bool
     missing: float
 
+    def as_json(self) -> dict[str, Any]:
+        """The facts for programs, without the pictures."""
+        return {
+            "shape": list(self.frames.shape),
+            "index": self.index.tolist(),
+            "time_s": self.time_s.tolist(),
+            "substituted": int(self.substituted.sum()),
+            "total": self.total,
+            "damaged": self.damaged,
+        }
+
+    def as_line(self) -> str:
+        """The facts in one line."""
+        height, width = self.frames.shape[1:3]
+        line = f"{int(self.mask.sum())} of {self.total} pictures, {width} x {height}"
+        return f"{line}, {int(self.substituted.sum())} damaged" if self.damaged else line
+
     def check(self, max_substituted: float = MAX_SUBSTITUTED) -> Clip:
         """This clip, or an error where damage took more of it than the share allowed."""
         if self.missing > max_substituted:
-            what = f"{self.missing:.0%} of the pictures are missing at the end"
+            what = f"{self.missing:.0%} of the pictures are missing"
             raise BadVideo(what, path=self.path, stage="decode", reason="truncated")
         bad, real = int(self.substituted.sum()), int(self.mask.sum())
         if bad > max_substituted * real:
@@ -150,11 +167,13 @@ class _Job:
         """From key frame to picture, each matched by the position of its packet."""
         canvas, reader = self._canvas(index), self.reader
         for run in index.runs(index.order[canvas.wanted()].tolist()):
-            damage = reader.damage.copy()
-            if not reader.run(run, _in_order(canvas), skip=True):
+            damage, sink = reader.damage.copy(), _OrderedSink(canvas)
+            if not reader.run(run, sink, skip=True):
                 # An error counts only if it is there when nothing is left out.
                 reader.damage = damage
-                reader.run(run, _in_order(canvas))
+                reader.run(run, canvas.offer_at)
+            elif sink.in_disorder:
+                raise _IndexIsWrong
         if missing := canvas.missing():
             for run in index.runs(index.order[missing].tolist(), back=2):
                 reader.run(run, canvas.offer_at)
@@ -217,33 +236,31 @@ class _Job:
 
     def _finish(self, canvas: _Canvas) -> dict[View, Clip]:
         damage = self.reader.damage
-        end_s = self.part_s[1]
-        cut = end_s is None or end_s > canvas.index.times_s[-1]
         return {
             view: canvas.clip(
                 number,
                 path=self.info.path,
                 damage=damage,
                 damaged=bool(len(damage)) or self.info.damaged,
-                missing=self.info.missing if cut else 0.0,
+                missing=self.info.missing(canvas.index, canvas.part, self.part_s[1]),
             )
             for number, view in enumerate(self.views)
         }
 
 
-def _in_order(canvas: _Canvas) -> Callable[[int, Any], None]:
-    """A sink for one run that notices when pictures do not come out in the order of their times."""
-    last = -1
+class _OrderedSink:
+    """Hands the pictures of a run on, and notices when their times are not in the order of them."""
 
-    def sink(position: int, frame: Any) -> None:
-        nonlocal last
-        rank = int(canvas.index.ranks[position])
-        if 0 <= rank <= last:
-            raise _IndexIsWrong
-        last = max(last, rank)
-        canvas.offer(rank, frame)
+    def __init__(self, canvas: _Canvas) -> None:
+        self.canvas = canvas
+        self.last = -1
+        self.in_disorder = False
 
-    return sink
+    def __call__(self, position: int, frame: Any) -> None:
+        rank = int(self.canvas.index.ranks[position])
+        self.in_disorder |= 0 <= rank <= self.last
+        self.last = max(self.last, rank)
+        self.canvas.offer(rank, frame)
 
 
 class _Canvas:
@@ -278,7 +295,7 @@ class _Canvas:
         return [rank for rank in self.wanted() if rank not in self.there]
 
     def offer_at(self, position: int, frame: Any) -> None:
-        """Like `offer`, remembering also the pictures nearest to those that are missing."""
+        """Like `offer`, by position, and keeping pictures that may have to stand in."""
         self.offer(int(self.index.ranks[position]), frame, nearest=True)
 
     def offer(self, rank: int, frame: Any, *, nearest: bool = False) -> None:

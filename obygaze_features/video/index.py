@@ -113,6 +113,21 @@ class FrameIndex:
                 runs.append(Run(start, position, frozenset({position})))
         return runs
 
+    def lost(self, part: tuple[int, int], until_s: float) -> int:
+        """How many pictures a damaged file lacks in a part that should reach to `until_s`.
+
+        Gaps count only where all other pictures are evenly spaced.
+        """
+        times = self.times_s[part[0] : part[1]]
+        steps = np.diff(times)
+        step = float(np.median(steps)) if len(steps) else 1 / self.rate
+        if step <= 0:
+            return 0
+        tail = max(0, round((until_s - times[-1]) / step) - 1)
+        regular = len(steps) and np.mean(np.abs(steps - step) < step / 4) > 0.9
+        gaps = np.rint(steps[steps > 1.5 * step] / step) - 1 if regular else np.zeros(0)
+        return int(tail + gaps.sum())
+
     def with_order(self, order: Ints) -> FrameIndex:
         """The same packets with another list of pictures, learnt by decoding."""
         return replace(self, order=order, counted=True)

@@ -22,9 +22,7 @@ CHECKED = 64
 
 @dataclass(frozen=True)
 class VideoInfo:
-    """A video as its packets tell it. `missing` is the share of pictures that a file cut short
-    has lost, where its table of contents says how many there were.
-    """
+    """A video as its packets tell it."""
 
     path: Path
     container: str
@@ -32,7 +30,20 @@ class VideoInfo:
     geometry: Geometry
     index: FrameIndex
     damaged: bool
-    missing: float
+    broken: bool
+    declared_s: float
+
+    def missing(self, index: FrameIndex, part: tuple[int, int], end_s: float | None) -> float:
+        """The share of the pictures of a part that the file lacks, where it is broken."""
+        if not self.broken:
+            return 0.0
+        until_s = self.declared_s if end_s is None else min(self.declared_s, end_s)
+        lost = index.lost(part, until_s)
+        return lost / (lost + part[1] - part[0])
+
+    def missing_in_all(self) -> float:
+        """The share of all pictures that the file lacks, where it is broken."""
+        return self.missing(self.index, (0, self.index.frames), None)
 
     def as_json(self) -> dict[str, Any]:
         """The facts for programs."""
@@ -49,8 +60,25 @@ class VideoInfo:
             "sar": str(self.geometry.sar),
             "rate": self.index.rate,
             "key_frames": len(self.index.keys),
-            "missing": self.missing,
+            "missing": self.missing_in_all(),
         }
+
+    def as_text(self) -> str:
+        """The facts for people."""
+        index, shape = self.index, self.geometry
+        height, width = shape.upright
+        stored = f"stored {shape.width} x {shape.height}"
+        lines = [
+            ("pictures", f"{index.frames}, {len(index.keys)} key frames"),
+            ("seconds", f"{index.duration_s:.3f}"),
+            ("size", f"{width} x {height} as shown, {stored}, turned {shape.rotation} degrees"),
+            ("codec", f"{self.codec} in {self.container}"),
+            ("times", "exact, from packets" if index.timed else "none to trust: counted"),
+            ("damage", "yes" if self.damaged else "none found"),
+        ]
+        if missing := self.missing_in_all():
+            lines.append(("missing", f"{missing:.0%} of the pictures"))
+        return "\n".join(f"{name:9}{value}" for name, value in lines)
 
 
 def probe(path: Path | str, *, decode: bool = False, threads: int = 1) -> VideoInfo:
@@ -78,16 +106,15 @@ def examine(reader: Reader) -> VideoInfo:
         source.index = _checked_order(reader)
     if not source.index.frames:
         raise _no_frames(source)
-    stored = len(source.index.pts)
-    cut = source.failed and source.declared > stored
     return VideoInfo(
         path=source.path,
         container=source.container.format.name,
         codec=source.stream.codec_context.codec.canonical_name,
         geometry=geometry,
         index=source.index,
-        damaged=source.failed or bool(source.index.broken.any()),
-        missing=1 - stored / source.declared if cut else 0.0,
+        damaged=source.broken,
+        broken=source.broken,
+        declared_s=source.declared_s,
     )
 
 

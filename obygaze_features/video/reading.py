@@ -121,7 +121,8 @@ def recount(index: FrameIndex, out: Sequence[int], damage: Damage) -> FrameIndex
     """The index corrected by the positions of the pictures that came out, in that order."""
     seen = set(out)
     lost = [p for p in np.sort(index.order).tolist() if p not in seen and damage.taints(index, p)]
-    if index.timed and index.agrees_with(out):
+    # Damage can disturb the order in which pictures come out; it says nothing about the times.
+    if index.timed and (len(damage) or index.agrees_with(out)):
         positions = np.array(sorted(seen.union(lost)), dtype=np.int64)
         return index.with_order(positions[np.argsort(index.pts[positions], kind="stable")])
     return index.without_times().with_order(_insert(out, lost))

@@ -12,7 +12,9 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.video.index import Bools, Floats, FrameIndex, Ints
 
 Sampling = Literal["even", "keyframes", "fps"]
-SAMPLINGS: tuple[Sampling, ...] = ("even", "keyframes", "fps")
+
+# Times are products of ticks: what differs by less than this is the same time.
+ROUNDING_S = 1e-6
 
 
 @dataclass(frozen=True)
@@ -45,9 +47,10 @@ def part_of(times_s: Floats, start_s: float | None, end_s: float | None) -> tupl
     end = math.inf if end_s is None else end_s
     if not start < end:
         raise FixUsage(f"a part must end after it starts, not from {start:g} to {end:g} s")
-    # Times are sums of ticks: a picture a rounding error before the start belongs to the part.
-    first, stop = np.searchsorted(times_s, [start - 1e-6, end - 1e-6], side="left").tolist()
-    if first == stop and first > 0 and start <= times_s[-1] + 1e-6:
+    first, stop = np.searchsorted(
+        times_s, [start - ROUNDING_S, end - ROUNDING_S], side="left"
+    ).tolist()
+    if first == stop and first > 0 and start <= times_s[-1] + ROUNDING_S:
         return first - 1, first
     if first == stop == 0 and len(times_s):
         return 0, 1
@@ -93,7 +96,7 @@ def _nearest_key(index: FrameIndex, part: tuple[int, int], asked: Ints) -> Ints:
     before = (after - 1).clip(0)
     gap_after = np.abs(times[ranks[after]] - times[asked])
     gap_before = np.abs(times[ranks[before]] - times[asked])
-    chosen: Ints = np.where(gap_before <= gap_after, ranks[before], ranks[after])
+    chosen: Ints = np.where(gap_before <= gap_after + ROUNDING_S, ranks[before], ranks[after])
     return chosen
 
 

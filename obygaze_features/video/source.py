@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,11 @@ CONTAINERS = (
 # Packets of files up to this size stay in memory after the one pass over them.
 KEEP_BYTES = 256 * 1024 * 1024
 DEFAULT_RATE = 25.0
+# Films whose index is remembered by one process.
+MOST_KNOWN = 4
+
+_LOG_LOCK = threading.Lock()
+_LOGGING: list[int | None] = []
 
 
 def av() -> Any:
@@ -38,6 +45,9 @@ def av() -> Any:
 class Source:
     """An open video: its stream, its index, and its packets, each marked with its position.
 
+    `broken` says that reading the packets met damage or a missing end, `declared_s` how long the
+    file says it is.
+
     A packet is given its position as its time, so that the picture it becomes says where it
     came from, whatever the times in the file were.
     """
@@ -46,8 +56,8 @@ class Source:
     container: Any
     stream: Any
     index: FrameIndex
-    declared: int
-    failed: bool
+    broken: bool
+    declared_s: float
     kept: list[Any] | None = field(default=None, repr=False)
 
     def packets(self, start: int, stop: int) -> Iterator[tuple[int, Any]]:
@@ -86,33 +96,82 @@ class Source:
         return int(found[0]) if len(found) == 1 and found[0] <= start else None
 
 
+_KNOWN: OrderedDict[tuple[str, int, int], Source] = OrderedDict()
+
+
 @contextmanager
-def open_source(path: Path, known: FrameIndex | None = None) -> Iterator[Source]:
+def open_source(path: Path) -> Iterator[Source]:
     """Open a video and read the packets of its stream once, without decoding.
 
-    With `known`, an index of this very file made before, that pass is saved for large files.
+    The index of a large file is remembered while the process lives, so that many clips of one
+    film pay for that pass once.
     """
     with _opened(path) as (container, stream):
         small = path.stat().st_size <= KEEP_BYTES
-        if known is not None and not small:
-            yield Source(path, container, stream, known, 0, bool(known.broken.any()))
+        known = None if small else _KNOWN.get(_identity(path))
+        if known is not None:
+            yield replace(known, container=container, stream=stream)
             return
-        table = _Table()
-        failed = False
-        packets = _demux(container, stream)
-        try:
-            for packet in packets:
-                table.add(packet, stream.codec_context.name)
-                if small:
-                    packet.pts = packet.dts = len(table.pts) - 1
-                    table.packets.append(packet)
-        except av().FFmpegError:
-            failed = True
+        table = _Table(keep=small)
+        declared_s = _declared_s(container, stream)
+        broken = _read_all(container, stream, table)
         if not table.pts:
             raise BadVideo("no picture in it", path=path, stage="open", reason="no-frames")
-        index = known or table.index(container, stream)
+        index = table.index(container, stream)
+        broken = broken or bool(index.broken.any())
         kept = table.packets if small else None
-        yield Source(path, container, stream, index, stream.frames or 0, failed, kept)
+        source = Source(path, container, stream, index, broken, declared_s, kept)
+        if not small:
+            _KNOWN[_identity(path)] = replace(source, container=None, stream=None)
+            while len(_KNOWN) > MOST_KNOWN:
+                _KNOWN.popitem(last=False)
+        yield source
+
+
+def _identity(path: Path) -> tuple[str, int, int]:
+    facts = path.stat()
+    return str(path.absolute()), facts.st_size, facts.st_mtime_ns
+
+
+def _read_all(container: Any, stream: Any, table: _Table) -> bool:
+    """Note every packet of the stream; True where the container is damaged or cut short."""
+    codec = stream.codec_context.name
+    with _complaints(container.format.name) as complaints:
+        try:
+            for packet in _demux(container, stream):
+                table.add(packet, codec)
+        except av().FFmpegError:
+            return True
+    return bool(complaints)
+
+
+def _declared_s(container: Any, stream: Any) -> float:
+    """How long the pictures last by the file's own word; 0 where it does not say."""
+    if stream.frames and stream.average_rate:
+        return float(stream.frames / stream.average_rate)
+    if stream.duration:
+        return float(stream.duration * stream.time_base)
+    return (container.duration or 0) / float(av().time_base)
+
+
+@contextmanager
+def _complaints(container: str) -> Iterator[list[Any]]:
+    """The errors that a reader of containers logs: some damage it tells in no other way."""
+    logging = av().logging
+    found: list[Any] = []
+    with _LOG_LOCK:
+        _LOGGING.append(logging.get_level())
+        logging.set_level(logging.ERROR)
+        logging.set_skip_repeated(False)
+    try:
+        with logging.Capture() as lines:
+            yield found
+    finally:
+        found += [line for line in lines if line[0] <= logging.ERROR and line[1] == container]
+        with _LOG_LOCK:
+            before = _LOGGING.pop()
+            if not _LOGGING:
+                logging.set_level(before)
 
 
 @contextmanager
@@ -184,9 +243,10 @@ def _seek(container: Any, stream: Any, pts: int) -> bool:
 
 
 class _Table:
-    """What one pass over the packets collects."""
+    """What one pass over the packets collects; `keep` keeps the packets, marked."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep: bool) -> None:
+        self.keep = keep
         self.pts: list[int] = []
         self.size: list[int] = []
         self.key: list[bool] = []
@@ -203,6 +263,9 @@ class _Table:
         self.shown.append(not packet.is_discard and not _hidden(packet, codec))
         self.broken.append(packet.is_corrupt)
         self.last_ticks = packet.duration or self.last_ticks
+        if self.keep:
+            packet.pts = packet.dts = len(self.packets)
+            self.packets.append(packet)
 
     def index(self, container: Any, stream: Any) -> FrameIndex:
         """The index of the pictures, timed where container and times allow."""

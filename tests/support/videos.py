@@ -15,7 +15,7 @@ DARK, LIGHT = 48, 208
 
 
 def numbered(number: int, width: int = 160, height: int = 120) -> np.ndarray:
-    """A grey picture [h, w, 3] of 20 blocks: ten bits of its number, then the same inverted."""
+    """A grey picture [h, w] of 20 blocks: ten bits of its number, then the same inverted."""
     bits = [(number >> bit) & 1 for bit in range(BITS)]
     cells = np.array(bits + [1 - bit for bit in bits]).reshape(ROWS, COLUMNS)
     levels = np.where(cells == 1, LIGHT, DARK)
@@ -24,8 +24,7 @@ def numbered(number: int, width: int = 160, height: int = 120) -> np.ndarray:
     picture = levels[rows][:, columns]
     # A drifting texture gives the coder motion to follow; it cancels out within a block.
     texture = 12 * np.sin((np.arange(width) + 3 * number) / 4)
-    grey = np.clip(picture + texture[None, :], 0, 255).astype(np.uint8)
-    return np.repeat(grey[:, :, None], 3, axis=2)
+    return picture.astype(np.uint8) + texture.astype(np.int8).astype(np.uint8)[None, :]
 
 
 def read_number(picture: np.ndarray) -> int:
@@ -87,7 +86,7 @@ def write_video(
         extras = _add_extras(out, cover, audio)
         for order, number in enumerate(numbers):
             picture = np.ascontiguousarray(np.rot90(numbered(number, *size), turn // 90))
-            frame = av.VideoFrame.from_ndarray(picture, format="rgb24").reformat(format=pix_fmt)
+            frame = av.VideoFrame.from_ndarray(picture, format="gray").reformat(format=pix_fmt)
             frame.pts = ticks[order] if ticks is not None else order
             frame.time_base = tick
             _mux(out, stream.encode(frame), each_packet)

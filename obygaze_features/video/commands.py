@@ -1,0 +1,128 @@
+"""`obygaze video`: what a file holds, and the pictures a model would see of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from obygaze_features.core.commands import (
+    ExampleCommand,
+    LazyGroup,
+    Session,
+    force_option,
+    json_option,
+    pass_session,
+)
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.video.decode import MAX_SUBSTITUTED, View, decode_clip
+from obygaze_features.video.probe import probe
+from obygaze_features.video.sampling import Sampling
+from obygaze_features.video.saving import save_clip
+
+COMMANDS = {
+    "probe": (f"{__name__}:probe_", "Count the pictures of a file and find what is wrong with it."),
+    "frames": (f"{__name__}:frames", "Write the pictures a model would see of a file."),
+}
+
+
+@click.group(cls=LazyGroup, table=COMMANDS)
+def video() -> None:
+    """What a video file holds, and what a model would see of it."""
+
+
+@click.command(
+    "probe",
+    cls=ExampleCommand,
+    examples="""
+    obygaze video probe film.mkv
+    obygaze video probe clip.avi --json
+    obygaze video probe film.mkv --quick
+    """,
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--quick", is_flag=True, help="Read the packets only: damage inside is not seen.")
+@json_option
+@pass_session
+def probe_(session: Session, file: Path, quick: bool, as_json: bool) -> None:
+    """Count the pictures of a file and find what is wrong with it.
+
+    Every picture is decoded once, on all cores, so that the count is exact and damage is found.
+    """
+    info = probe(file, decode=not quick, threads=os.cpu_count() or 1)
+    if as_json:
+        session.console.json(info.as_json())
+    else:
+        session.console.result(info.as_text())
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze video frames clip.mp4 -o frames.npz
+    obygaze video frames film.mkv --start 61.5 --end 75 --size 224 -o sheet.png
+    obygaze video frames clip.mp4 --count 8 --sampling keyframes -o frames.npz
+    """,
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--count", type=click.IntRange(1), default=32, show_default=True, help="How many.")
+@click.option("--start", "start_s", type=float, help="Begin at this second.")
+@click.option("--end", "end_s", type=float, help="End before this second.")
+@click.option("--size", type=click.IntRange(1), help="The shorter edge, in pixels.")
+@click.option("--squash", is_flag=True, help="Both edges as long as --size says.")
+@click.option(
+    "--sampling",
+    type=click.Choice(get_args(Sampling)),
+    default="even",
+    show_default=True,
+    help="The rule that chooses the pictures.",
+)
+@click.option(
+    "--max-substituted",
+    type=click.FloatRange(0, 1),
+    default=MAX_SUBSTITUTED,
+    show_default=True,
+    help="The share of pictures that may be damaged.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="An .npz file with arrays, or a .png file with a contact sheet.",
+)
+@force_option
+@json_option
+@pass_session
+def frames(
+    session: Session,
+    file: Path,
+    count: int,
+    start_s: float | None,
+    end_s: float | None,
+    size: int | None,
+    squash: bool,
+    sampling: Sampling,
+    max_substituted: float,
+    output: Path,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write the pictures a model would see of a file.
+
+    Or of the part of it from --start to --end.
+
+    The arrays are frames (uint8, T x h x w x 3), index (the number of each picture in the file),
+    time_s, asked_s, substituted (touched by damage) and mask.
+    """
+    if squash and size is None:
+        raise FixUsage("--squash needs a --size")
+    view = View(count, sampling, size, "squash" if squash else "shortest")
+    clip = decode_clip(file, view, start_s=start_s, end_s=end_s, max_substituted=max_substituted)
+    save_clip(clip, output, force=force)
+    if as_json:
+        session.console.json({"output": str(output), **clip.as_json()})
+    else:
+        session.console.result(f"{output}: {clip.as_line()}")

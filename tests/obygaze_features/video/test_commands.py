@@ -1,0 +1,152 @@
+"""`obygaze video`: its words and files as scripts outside the project use them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.cli import call_obygaze
+from support.videos import read_numbers, write_video
+
+from obygaze_features.video.decode import View, decode_clip
+from obygaze_features.video.sheet import contact_sheet
+
+
+@pytest.fixture(scope="module")
+def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("film") / "film.mp4"
+    return write_video(
+        path, options={"preset": "veryfast", "g": "25", "sc_threshold": "0"}, audio=True
+    )
+
+
+def test_probe_json_keeps_its_contract(film: Path) -> None:
+    found = call_obygaze("video", "probe", film, "--json").ok().json()
+    contract = {
+        "frames": 100,
+        "width": 160,
+        "height": 120,
+        "rotation": 0,
+        "codec": "h264",
+        "container": "mov,mp4,m4a,3gp,3g2,mj2",
+        "duration_s": 4.0,
+        "times": "packets",
+        "damaged": False,
+    }
+    assert contract.items() <= found.items()
+    assert call_obygaze("video", "probe", film, "--json", "--quick").ok().json() == found
+
+
+def test_probe_for_people(film: Path) -> None:
+    words = call_obygaze("video", "probe", film).ok().stdout
+    for part in ("100, 4 key frames", "4.000", "160 x 120", "h264", "none found"):
+        assert part in words
+
+
+def test_probe_of_a_turned_file_without_times(tmp_path: Path) -> None:
+    raw = write_video(tmp_path / "raw.h264", options={"preset": "veryfast"})
+    assert call_obygaze("video", "probe", raw, "--json").ok().json()["times"] == "none"
+    turned = write_video(
+        tmp_path / "turned.mp4",
+        turn=90,
+        setup=lambda stream: stream.set_display_rotation(-90),
+    )
+    found = call_obygaze("video", "probe", turned, "--json").ok().json()
+    assert (found["rotation"], found["width"], found["height"]) == (90, 120, 160)
+
+
+def test_frames_npz_keeps_its_contract(film: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.npz"
+    call_obygaze("video", "frames", film, "--count", "32", "-o", out).ok()
+    with np.load(out, allow_pickle=False) as found:
+        assert found["frames"].shape == (32, 120, 160, 3)
+        assert found["frames"].dtype == np.uint8
+        wanted = [int(i * 100 / 32) for i in range(32)]
+        assert found["index"].tolist() == wanted == read_numbers(found["frames"])
+        assert np.allclose(found["time_s"], np.array(wanted) / 25)
+        assert found["substituted"].tolist() == [False] * 32
+
+
+def test_frames_of_a_part_in_another_size(film: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.npz"
+    words = ["--count", "5", "--start", "1", "--end", "2", "--size", "48", "--json"]
+    said = call_obygaze("video", "frames", film, *words, "-o", out).ok().json()
+    assert said["index"] == [25, 30, 35, 40, 45]
+    with np.load(out, allow_pickle=False) as found:
+        assert found["frames"].shape == (5, 48, 64, 3)
+        assert read_numbers(found["frames"]) == [25, 30, 35, 40, 45]
+    call_obygaze("video", "frames", film, *words, "--squash", "-o", out, "--force").ok()
+    with np.load(out, allow_pickle=False) as found:
+        assert found["frames"].shape == (5, 48, 48, 3)
+
+
+def test_a_contact_sheet_shows_every_picture(film: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sheet.png"
+    call_obygaze("video", "frames", film, "--count", "6", "-o", out).ok()
+    with Image.open(out) as sheet:
+        pixels = np.asarray(sheet.convert("RGB"))
+    # Two rows of three: 160 x 120 pictures, 8 pixels between, a line of 18 under each.
+    assert pixels.shape[:2] == (2 * (120 + 18 + 8) + 8, 3 * (160 + 8) + 8)
+    cells = [
+        pixels[8 + row * 146 :][:120, 8 + column * 168 :][:, :160]
+        for row in range(2)
+        for column in range(3)
+    ]
+    assert read_numbers(np.stack(cells)) == [0, 16, 33, 50, 66, 83]
+
+
+def test_a_contact_sheet_marks_damage_and_emptiness(film: Path) -> None:
+    from dataclasses import replace
+
+    clip = decode_clip(film, View(6, "fps"))
+    assert clip.mask.tolist() == [True] * 4 + [False] * 2
+    plain = contact_sheet(clip)
+    marked = contact_sheet(replace(clip, substituted=np.arange(6) == 1))
+    assert plain != marked
+    with Image.open(io.BytesIO(marked)) as sheet:
+        pixels = np.asarray(sheet.convert("RGB")).astype(int)
+    red = (pixels[..., 0] > 150) & (pixels[..., 1] < 60) & (pixels[..., 2] < 60)
+    assert red[:, 168:336].any() and not red[:, :160].any()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["-o", "frames.npy"], 2, ".npz or .png"),
+        (["--squash", "-o", "x.npz"], 2, "--size"),
+        (["--start", "3", "--end", "1", "-o", "x.npz"], 2, "end after it starts"),
+        (["--start", "9", "-o", "x.npz"], 1, "after the last picture"),
+        (["--count", "0", "-o", "x.npz"], 2, "--count"),
+        (["--count", "400000", "-o", "x.npz"], 1, "memory"),
+    ],
+)
+def test_bad_words(film: Path, tmp_path: Path, words: list[str], code: int, says: str) -> None:
+    result = call_obygaze("video", "frames", film, *words, cwd=tmp_path)
+    assert result.code == code
+    assert says in result.stderr
+    assert len(result.stderr.splitlines()) <= 3
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_replaced_silently(film: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.npz"
+    out.write_bytes(b"precious")
+    result = call_obygaze("video", "frames", film, "-o", out)
+    assert result.code == 1 and out.read_bytes() == b"precious"
+    call_obygaze("video", "frames", film, "-o", out, "--force").ok()
+    # The same once more is no replacement.
+    call_obygaze("video", "frames", film, "-o", out).ok()
+
+
+def test_errors_are_three_lines(tmp_path: Path) -> None:
+    text = tmp_path / "text.mp4"
+    text.write_text("not a film", encoding="utf-8")
+    for path in (text, tmp_path / "none.mp4", tmp_path):
+        for command in (["probe", path], ["frames", path, "-o", tmp_path / "x.npz"]):
+            result = call_obygaze("video", *command)
+            assert result.code == 1 and result.stdout == ""
+            assert len(result.stderr.splitlines()) == 3
+            assert str(path) in result.stderr

@@ -1,0 +1,258 @@
+"""Damaged and broken files: what is wrong is found, counted, named, and touches nothing else."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.videos import read_numbers, remux, write_video
+
+from obygaze_features.video.decode import Clip, View, decode_clip, decode_views
+from obygaze_features.video.errors import BadVideo
+from obygaze_features.video.probe import probe
+
+EVEN_GROUPS = {"preset": "veryfast", "g": "30", "sc_threshold": "0", "bf": "2"}
+
+
+def spoil(source: Path, target: Path, positions: set[int], *, seed: int = 1) -> Path:
+    """Copy a video with flipped bits inside some packets; the container stays whole."""
+    import av
+
+    def damage(number: int, packet: av.Packet) -> av.Packet:
+        if number not in positions:
+            return packet
+        draw, data = random.Random(seed + number), bytearray(bytes(packet))
+        for _ in range(12):
+            data[draw.randrange(len(data) // 8 + 8, len(data))] ^= 1 << draw.randrange(8)
+        spoilt = av.Packet(bytes(data))
+        spoilt.pts, spoilt.dts, spoilt.time_base = packet.pts, packet.dts, packet.time_base
+        spoilt.is_keyframe, spoilt.duration = packet.is_keyframe, packet.duration
+        return spoilt
+
+    return remux(source, target, damage)
+
+
+def all_of(path: Path, count: int) -> Clip:
+    """As many pictures as asked for, whatever their state."""
+    return decode_views(path, [View(count)])[View(count)]
+
+
+def differing(path: Path, clean: Path, count: int) -> list[int]:
+    """Rows whose pixels are not those of the undamaged file."""
+    spoilt, whole = all_of(path, count), all_of(clean, count)
+    gap = np.abs(spoilt.frames.astype(int) - whole.frames.astype(int)).max(axis=(1, 2, 3))
+    return np.flatnonzero(gap > 8).tolist()
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_video(tmp_path_factory.mktemp("clean") / "clean.mp4", options=EVEN_GROUPS)
+
+
+def test_a_spoilt_key_frame_taints_its_group_and_no_other(clean: Path, tmp_path: Path) -> None:
+    path = spoil(clean, tmp_path / "key.mp4", {30})
+    clip = all_of(path, 100)
+    assert clip.damaged
+    assert np.flatnonzero(clip.substituted).tolist() == list(range(30, 60))
+    assert set(differing(path, clean, 100)) <= set(range(30, 60))
+    numbers = np.array(read_numbers(clip.frames))
+    fine = ~clip.substituted
+    assert numbers[fine].tolist() == np.arange(100)[fine].tolist()
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("count", [8, 32, 100])
+def test_no_spoilt_picture_goes_unnoticed(
+    clean: Path, tmp_path: Path, seed: int, count: int
+) -> None:
+    path = spoil(clean, tmp_path / "spoilt.mp4", {33 + 7 * seed, 80}, seed=seed)
+    clip = all_of(path, count)
+    flagged = set(np.flatnonzero(clip.substituted).tolist())
+    assert set(differing(path, clean, count)) <= flagged
+    # Nothing outside the groups that were hit is called damaged.
+    hit = {(33 + 7 * seed) // 30, 80 // 30}
+    assert {i * 100 // count // 30 for i in flagged} <= hit
+
+
+def test_damage_that_is_not_on_the_way_does_no_harm(clean: Path, tmp_path: Path) -> None:
+    path = spoil(clean, tmp_path / "late.mp4", {95})
+    clip = decode_clip(path, View(8), end_s=3.5)
+    assert not clip.damaged and not clip.substituted.any()
+    assert not probe(path).damaged
+    assert probe(path, decode=True).damaged
+
+
+def test_a_b_picture_of_mpeg_spoils_only_itself(tmp_path: Path) -> None:
+    options = {"bf": "2", "b_strategy": "0", "g": "30", "b": "800k"}
+    clean = write_video(tmp_path / "clean.avi", "mpeg4", options=options)
+    # The order of storing is I P B B P B B ...: position 12 holds a B picture.
+    path = spoil(clean, tmp_path / "b.avi", {12}, seed=4)
+    clip = all_of(path, 100)
+    assert np.flatnonzero(clip.substituted).tolist() == differing(path, clean, 100)
+    assert clip.substituted.sum() == 1
+
+
+def test_a_lost_picture_is_replaced_by_its_neighbour(clean: Path, tmp_path: Path) -> None:
+    import av
+
+    def empty(number: int, packet: av.Packet) -> av.Packet:
+        if number != 60:
+            return packet
+        hollow = av.Packet(b"\x00\x00\x00\x05\x65\xff\xff\xff\xff")
+        hollow.pts, hollow.dts, hollow.time_base = packet.pts, packet.dts, packet.time_base
+        hollow.is_keyframe, hollow.duration = True, packet.duration
+        return hollow
+
+    path = remux(clean, tmp_path / "lost.mp4", empty)
+    clip = all_of(path, 100)
+    assert clip.total == 100
+    assert clip.substituted[60:90].all()
+    assert clip.index[60] != 60 and abs(clip.index[60] - 60) <= 2
+    fine = ~clip.substituted
+    assert fine.sum() >= 70
+    assert np.array(read_numbers(clip.frames))[fine].tolist() == clip.index[fine].tolist()
+
+
+def test_more_than_one_in_eight_fails_the_clip(clean: Path, tmp_path: Path) -> None:
+    path = spoil(clean, tmp_path / "key.mp4", {30})
+    with pytest.raises(BadVideo, match=r"10 of 32 pictures are damaged") as caught:
+        decode_clip(path, View(32))
+    assert (caught.value.stage, caught.value.reason) == ("decode", "damaged")
+    assert len(str(caught.value).splitlines()) == 3
+    assert decode_clip(path, View(32), max_substituted=0.32).substituted.sum() == 10
+    # Exactly one in eight is still accepted.
+    assert decode_clip(path, View(16), start_s=0.0, end_s=1.28).substituted.sum() == 1
+
+
+def cut(source: Path, target: Path, share: float) -> Path:
+    """The beginning of a file."""
+    data = source.read_bytes()
+    target.write_bytes(data[: int(len(data) * share)])
+    return target
+
+
+CUT = {
+    ".avi": ("mpeg4", {"g": "12"}),
+    ".webm": ("libvpx", {"g": "12", "deadline": "realtime"}),
+}
+
+
+@pytest.mark.parametrize("suffix", [".mkv", ".mp4", ".webm", ".avi"])
+def test_a_file_cut_short_is_named(tmp_path: Path, suffix: str) -> None:
+    codec, options = CUT.get(suffix, ("libx264", EVEN_GROUPS))
+    front = {"movflags": "faststart"} if suffix == ".mp4" else {}
+    whole = write_video(
+        tmp_path / f"whole{suffix}", codec, options=options, container_options=front
+    )
+    short = cut(whole, tmp_path / f"short{suffix}", 0.61)
+    info = probe(short)
+    assert info.damaged
+    # Every picture of the 100 is there or missing; the file does not say to the last one.
+    assert abs(info.index.frames / (1 - info.missing_in_all()) - 100) <= 2
+    with pytest.raises(BadVideo, match="are missing") as caught:
+        decode_clip(short, View(32))
+    assert caught.value.reason == "truncated"
+    # A part that lies before the cut has lost nothing.
+    clip = decode_clip(short, View(8), start_s=0.4, end_s=1.2)
+    assert read_numbers(clip.frames) == clip.index.tolist()
+    # What is there can be had by asking for it.
+    rest = decode_clip(short, View(8), max_substituted=1.0)
+    fine = ~rest.substituted
+    assert np.array(read_numbers(rest.frames))[fine].tolist() == rest.index[fine].tolist()
+
+
+def test_a_table_of_contents_that_never_came(clean: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadVideo, match="before its table of contents") as caught:
+        probe(cut(clean, tmp_path / "short.mp4", 0.6))
+    assert caught.value.reason == "unreadable"
+
+
+def test_lost_clusters_are_missed(tmp_path: Path) -> None:
+    whole = write_video(tmp_path / "whole.mkv", options=EVEN_GROUPS)
+    data = bytearray(whole.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 150] = random.Random(0).randbytes(150)
+    path = tmp_path / "holed.mkv"
+    path.write_bytes(bytes(data))
+    info = probe(path)
+    assert info.damaged
+    assert info.index.frames < 100
+    assert round(info.index.frames / (1 - info.missing_in_all())) == 100
+
+
+FILES = {
+    "missing.mp4": (None, "missing"),
+    "empty.mp4": (b"", "unreadable"),
+    "text.mp4": (b"this is not a film\n" * 100, "unreadable"),
+    "noise.mkv": (random.Random(0).randbytes(20_000), "unreadable"),
+    "text.txt": (b"\x1b[31m art \x1b[0m\n" * 200, "unreadable"),
+    "list.m3u8": (
+        b"#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\nfile.ts\n#EXT-X-ENDLIST\n",
+        "unreadable",
+    ),
+    "list.ffconcat": (b"ffconcat version 1.0\nfile clean.mp4\n", "unreadable"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_not_a_video(tmp_path: Path, name: str) -> None:
+    content, reason = FILES[name]
+    write_video(tmp_path / "clean.mp4", numbers=range(3))
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadVideo) as caught:
+        decode_clip(tmp_path / name, View(8))
+    assert (caught.value.stage, caught.value.reason) == ("open", reason)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 3 and name in lines[1] and "Try:" in lines[2]
+
+
+def test_a_folder_is_not_a_video(tmp_path: Path) -> None:
+    with pytest.raises(BadVideo, match="not a file"):
+        probe(tmp_path)
+
+
+def test_sound_alone_is_not_a_video(tmp_path: Path) -> None:
+    import av
+
+    path = tmp_path / "sound.mp4"
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("aac", rate=44100)
+        for start in range(0, 44100, 1024):
+            silence = np.zeros((2, 1024), dtype=np.float32)
+            frame = av.AudioFrame.from_ndarray(silence, format="fltp", layout="stereo")
+            frame.sample_rate, frame.pts = 44100, start
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode())
+    with pytest.raises(BadVideo, match="no video stream") as caught:
+        probe(path)
+    assert caught.value.reason == "no-video"
+
+
+def test_a_stream_without_one_picture(clean: Path, tmp_path: Path) -> None:
+    path = remux(
+        clean, tmp_path / "none.ts", lambda number, packet: None if number != 1 else packet
+    )
+    with pytest.raises(BadVideo) as caught:
+        probe(path)
+    assert caught.value.reason in {"no-frames", "no-video"}
+
+
+def test_a_colon_in_a_name_is_not_an_address(clean: Path, tmp_path: Path) -> None:
+    path = tmp_path / "http:film%20d.mp4"
+    path.write_bytes(clean.read_bytes())
+    assert read_numbers(decode_clip(path, View(4)).frames) == [0, 25, 50, 75]
+
+
+def test_a_part_after_the_end(clean: Path) -> None:
+    with pytest.raises(BadVideo, match="after the last picture") as caught:
+        decode_clip(clean, View(8), start_s=4.5)
+    assert caught.value.reason == "outside"
+
+
+def test_memory_is_not_taken_for_nonsense(clean: Path) -> None:
+    with pytest.raises(BadVideo, match="memory") as caught:
+        decode_clip(clean, View(1_000_000))
+    assert caught.value.reason == "too-large"

@@ -1,0 +1,246 @@
+"""Worker processes: the same pictures, and a crash, a hang or the end of the run cost no more."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.videos import read_numbers, write_video
+
+from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.video.decode import View, decode_clip
+from obygaze_features.video.pool import DecodeJob, DecodePool
+
+VIEWS = (View(8), View(4, size=48))
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("films")
+    options = {"preset": "veryfast", "g": "20"}
+    return [
+        write_video(folder / f"{n}.mp4", numbers=range(100 * n, 100 * n + 60), options=options)
+        for n in range(4)
+    ]
+
+
+@pytest.fixture(scope="module")
+def slow_film(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Takes seconds to decode: many large pictures, no key frame after the first."""
+    path = tmp_path_factory.mktemp("slow") / "slow.mp4"
+    options = {"preset": "ultrafast", "g": "1000", "bf": "0", "tune": "zerolatency"}
+    return write_video(path, numbers=range(150), size=(1920, 1080), options=options)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and has not ended; a zombie has."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def is_gone(pid: int, seconds: float = 20.0) -> bool:
+    """Whether a process ends within some time."""
+    until = time.monotonic() + seconds
+    while is_alive(pid) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not is_alive(pid)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_same_clips_as_in_this_process(films: list[Path], workers: int) -> None:
+    parts = [(None, None), (0.5, 1.5)]
+    jobs = [DecodeJob(film, VIEWS, start, end) for film in films for start, end in parts]
+    with DecodePool(workers) as pool:
+        results = list(pool.map(jobs))
+    assert [result.job for result in results] == jobs
+    for result in results:
+        assert result.clips is not None and result.error is None
+        for view in VIEWS:
+            start, end = result.job.start_s, result.job.end_s
+            alone = decode_clip(result.job.path, view, start_s=start, end_s=end)
+            clip = result.clips[view]
+            assert np.array_equal(clip.frames, alone.frames)
+            assert clip.index.tolist() == alone.index.tolist()
+            assert clip.time_s.tolist() == alone.time_s.tolist()
+            assert clip.substituted.tolist() == alone.substituted.tolist()
+            assert (clip.total, clip.damaged) == (alone.total, alone.damaged)
+            assert clip.frames.flags.writeable
+
+
+def test_unordered_yields_every_job_once(films: list[Path]) -> None:
+    jobs = [DecodeJob(films[n % 4], (View(2),), tag=n) for n in range(20)]
+    with DecodePool(2) as pool:
+        tags = [result.job.tag for result in pool.map(jobs, ordered=False)]
+    assert sorted(tags) == list(range(20))
+
+
+def test_no_more_than_asked_is_decoded_ahead(films: list[Path]) -> None:
+    handed_out = []
+
+    def jobs() -> object:
+        for n in range(12):
+            handed_out.append(n)
+            yield DecodeJob(films[0], (View(1),))
+
+    with DecodePool(1) as pool:
+        for taken, _ in enumerate(pool.map(jobs(), ahead=3), start=1):  # type: ignore[arg-type]
+            # Those taken, three under way, and the one at hand.
+            assert len(handed_out) <= taken + 3
+
+
+def test_a_bad_file_is_an_error_of_its_own(films: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "text.mp4").write_text("no film", encoding="utf-8")
+    paths = [films[0], tmp_path / "none.mp4", films[1], tmp_path / "text.mp4", films[2]]
+    with DecodePool(2) as pool:
+        results = list(pool.map(DecodeJob(path, VIEWS) for path in paths))
+    reasons = [result.error and result.error.reason for result in results]
+    assert reasons == [None, "missing", None, "unreadable", None]
+    stages = [result.error.stage for result in results if result.error]
+    assert stages == ["open", "open"]
+
+
+def test_a_crash_costs_one_clip(films: list[Path], slow_film: Path) -> None:
+    with DecodePool(1) as pool:
+        assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
+        (pid,) = pool.worker_ids()
+        future = pool.submit(DecodeJob(slow_film, (View(32),)))
+        time.sleep(0.2)
+        os.kill(pid, signal.SIGSEGV)
+        error = future.result().error
+        assert error is not None
+        assert (error.stage, error.reason) == ("worker", "crashed")
+        assert "signal 11" in error.what
+        after = pool.submit(DecodeJob(films[1], VIEWS)).result()
+        assert after.clips is not None
+        assert read_numbers(after.clips[VIEWS[0]].frames)[0] == 100
+        assert pool.worker_ids() != [pid]
+    assert is_gone(pid)
+
+
+def test_a_hang_costs_one_clip(films: list[Path]) -> None:
+    with DecodePool(1, timeout_s=1.0) as pool:
+        assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
+        (pid,) = pool.worker_ids()
+        os.kill(pid, signal.SIGSTOP)
+        error = pool.submit(DecodeJob(films[0], VIEWS)).result().error
+        assert error is not None
+        assert (error.stage, error.reason) == ("worker", "timeout")
+        assert len(str(error).splitlines()) == 3
+        assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
+    assert is_gone(pid)
+
+
+def test_a_clip_that_is_too_slow(slow_film: Path) -> None:
+    with DecodePool(1, timeout_s=0.05) as pool:
+        error = pool.submit(DecodeJob(slow_film, (View(32),))).result().error
+        assert error is not None and error.reason == "timeout"
+
+
+def test_workers_outlive_signals_meant_for_the_run(films: list[Path]) -> None:
+    with DecodePool(1) as pool:
+        assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
+        (pid,) = pool.worker_ids()
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGINT)
+        assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
+        assert pool.worker_ids() == [pid]
+
+
+def test_closing_leaves_no_worker(films: list[Path], slow_film: Path) -> None:
+    pool = DecodePool(2)
+    futures = [pool.submit(DecodeJob(slow_film, (View(32),))) for _ in range(4)]
+    until = time.monotonic() + 30
+    while len(pool.worker_ids()) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    pids = pool.worker_ids()
+    pool.close()
+    assert len(pids) == 2 and all(is_gone(pid) for pid in pids)
+    for future in futures:
+        assert future.cancelled() or isinstance(future.exception(), ObygazeError) or future.done()
+    with pytest.raises(FixUsage):
+        pool.submit(DecodeJob(films[0], VIEWS))
+    pool.close()
+
+
+RUN = """
+import sys, time
+from obygaze_features.video.pool import DecodeJob, DecodePool
+from obygaze_features.video.decode import View
+pool = DecodePool(2)
+jobs = [pool.submit(DecodeJob(sys.argv[1], (View(32),))) for _ in range(2)]
+while len(pool.worker_ids()) < 2:
+    time.sleep(0.01)
+time.sleep(0.3)
+print(*pool.worker_ids(), flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_the_process_of_the_pool(slow_film: Path, end: signal.Signals) -> None:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, str(slow_film)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+        text=True,
+    ) as run:
+        assert run.stdout is not None
+        pids = [int(word) for word in run.stdout.readline().split()]
+        assert len(pids) == 2 and all(is_alive(pid) for pid in pids)
+        run.send_signal(end)
+        assert run.wait(timeout=30) != 0
+    assert all(is_gone(pid) for pid in pids)
+
+
+def test_pictures_stay_when_the_pool_is_gone(films: list[Path]) -> None:
+    with DecodePool(1) as pool:
+        result = pool.submit(DecodeJob(films[2], (View(60),))).result()
+    assert result.clips is not None
+    assert read_numbers(result.clips[View(60)].frames) == list(range(200, 260))
+
+
+def test_memory_of_clips_is_given_back(films: list[Path]) -> None:
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    with DecodePool(1) as pool:
+        pool.submit(DecodeJob(films[0], VIEWS)).result()
+        before = open_files()
+        for _ in pool.map(DecodeJob(films[0], VIEWS) for _ in range(50)):
+            pass
+        assert open_files() <= before + 2
+
+
+def test_jobs_from_several_threads(films: list[Path]) -> None:
+    found: list[int] = []
+    with DecodePool(2) as pool:
+
+        def work(film: Path) -> None:
+            clips = pool.submit(DecodeJob(film, (View(1),))).result().clips
+            assert clips is not None
+            found.extend(read_numbers(clips[View(1)].frames))
+
+        threads = [threading.Thread(target=work, args=(film,)) for film in films]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(found) == [0, 100, 200, 300]
+
+
+@pytest.mark.parametrize(("workers", "timeout_s"), [(0, 1.0), (1, 0.0)])
+def test_nonsense_is_refused(workers: int, timeout_s: float) -> None:
+    with pytest.raises(FixUsage):
+        DecodePool(workers, timeout_s=timeout_s)

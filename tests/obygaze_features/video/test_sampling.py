@@ -1,0 +1,178 @@
+"""The rules that choose pictures, against their definitions worked out another way."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.video.index import NO_PTS, FrameIndex, presentation_order
+from obygaze_features.video.sampling import choose, part_of, sample_indices, sample_times
+
+
+def index_of(times: list[float], keys: list[int], *, rate: float = 25.0) -> FrameIndex:
+    """An index without reordering, in milliseconds."""
+    pts = np.array([round(1000 * t) for t in times], dtype=np.int64)
+    key = np.isin(np.arange(len(pts)), keys)
+    return FrameIndex(
+        pts=pts,
+        size=np.ones_like(pts),
+        key=key,
+        order=np.arange(len(pts)),
+        timed=True,
+        counted=False,
+        seconds_per_tick=0.001,
+        origin_s=0.0,
+        rate=rate,
+        last_s=1 / rate,
+        broken=np.zeros(len(pts), dtype=np.bool_),
+    )
+
+
+@given(total=st.integers(1, 10_000_000), count=st.integers(1, 300))
+def test_indices_are_exact_fractions(total: int, count: int) -> None:
+    wanted = [int(Fraction(i * total, count)) for i in range(count)]
+    assert sample_indices(total, count).tolist() == wanted
+
+
+@given(total=st.integers(1, 100_000))
+def test_8_and_16_are_among_32(total: int) -> None:
+    of_32 = set(sample_indices(total, 32).tolist())
+    assert set(sample_indices(total, 8).tolist()) <= of_32
+    assert set(sample_indices(total, 16).tolist()) <= of_32
+
+
+def test_fewer_pictures_than_wanted_repeat() -> None:
+    assert sample_indices(3, 8).tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+    assert sample_indices(1, 3).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("total", "count"), [(0, 8), (5, 0), (-1, 1)])
+def test_nothing_to_take(total: int, count: int) -> None:
+    with pytest.raises(FixUsage):
+        sample_indices(total, count)
+
+
+@given(
+    steps=st.lists(st.integers(1, 500), min_size=1, max_size=60),
+    start=st.integers(0, 20_000),
+    length=st.integers(1, 20_000),
+)
+def test_a_part_holds_what_begins_in_it(steps: list[int], start: int, length: int) -> None:
+    times = np.cumsum([0, *steps[1:]]) / 1000
+    first, stop = part_of(times, start / 1000, (start + length) / 1000)
+    inside = [i for i, t in enumerate(times) if start <= round(1000 * t) < start + length]
+    if inside:
+        assert list(range(first, stop)) == inside
+    elif start <= round(1000 * times[-1]):
+        # The picture on the screen at the start.
+        assert stop == first + 1
+        assert first == max(i for i, t in enumerate(times) if round(1000 * t) < start)
+    else:
+        assert first == stop
+
+
+def test_a_part_by_its_bounds() -> None:
+    times = np.arange(100) / 25
+    assert part_of(times, None, None) == (0, 100)
+    assert part_of(times, 1.0, 2.0) == (25, 50)
+    assert part_of(times, -5.0, 0.04) == (0, 1)
+    assert part_of(times, 3.0, 1000.0) == (75, 100)
+    assert part_of(times, 3.96, None) == (99, 100)
+    assert part_of(times, 4.5, None) == (100, 100)
+    # 0.1 + 0.2 is a little more than 0.3; the picture at 0.3 s belongs to the part all the same.
+    assert part_of(np.array([0.0, 0.3, 0.6]), 0.1 + 0.2, 0.6) == (1, 2)
+
+
+@pytest.mark.parametrize(("start", "end"), [(2.0, 2.0), (3.0, 1.0), (float("nan"), None)])
+def test_a_part_must_have_a_length(start: float, end: float | None) -> None:
+    with pytest.raises(FixUsage):
+        part_of(np.arange(100) / 25, start, end)
+
+
+def test_key_frames_snap_to_the_nearest() -> None:
+    index = index_of([i / 25 for i in range(100)], keys=[0, 30, 40, 90])
+    chosen = choose(index, (0, 100), 8, "keyframes")
+    assert chosen.asked.tolist() == [0, 12, 25, 37, 50, 62, 75, 87]
+    assert chosen.index.tolist() == [0, 0, 30, 40, 40, 40, 90, 90]
+    # As near on both sides: the earlier one.
+    assert choose(index, (35, 36), 1, "keyframes").index.tolist() == [35]
+    assert choose(index, (30, 41), 11, "keyframes").index.tolist() == [30] * 6 + [40] * 5
+
+
+def test_key_frames_are_near_in_time_not_in_number() -> None:
+    index = index_of([0.0, 0.1, 0.2, 5.0, 5.1], keys=[0, 4])
+    assert choose(index, (0, 5), 5, "keyframes").index.tolist() == [0, 0, 0, 4, 4]
+
+
+def test_one_picture_a_second() -> None:
+    index = index_of([i / 24 for i in range(100)], keys=[0], rate=23.976)
+    chosen = choose(index, (0, 100), 12, "fps")
+    assert chosen.index[chosen.mask].tolist() == [0, 23, 46, 69, 92]
+    assert chosen.mask.tolist() == [True] * 5 + [False] * 7
+
+
+def test_one_picture_a_second_of_a_long_clip() -> None:
+    index = index_of([i / 25 for i in range(1000)], keys=[0])
+    chosen = choose(index, (0, 1000), 12, "fps")
+    # linspace(0, 39, 12) as whole numbers, 25 pictures apart.
+    wanted = [int(39 * i / 11) * 25 for i in range(12)]
+    assert chosen.index.tolist() == wanted
+    assert chosen.mask.all()
+
+
+def test_times_of_a_choice() -> None:
+    index = index_of([0.0, 0.5, 2.0, 2.5], keys=[0])
+    assert sample_times(index, 2).tolist() == [0.0, 2.0]
+    assert sample_times(index, 2, start_s=0.5, end_s=2.5).tolist() == [0.5, 2.0]
+    empty = sample_times(index, 3, sampling="fps")
+    assert empty[0] == 0.0 and np.isnan(empty[1:]).all()
+
+
+def order(pts: list[int], reorder: int) -> list[int] | None:
+    """presentation_order in plain lists."""
+    found = presentation_order(np.array(pts), np.ones(len(pts), dtype=np.bool_), reorder)
+    return None if found is None else found.tolist()
+
+
+def test_order_of_showing() -> None:
+    # I P B B P B B, with one picture held back.
+    pts = [0, 3, 1, 2, 6, 4, 5]
+    assert order(pts, 1) == [0, 2, 3, 1, 5, 6, 4]
+    assert order(pts, 0) is None
+    assert order([0, 1, 1, 2], 2) is None
+    assert order([0, 1, NO_PTS, 2], 2) is None
+    # A pyramid holds two back: I P B b b.
+    assert order([0, 4, 2, 1, 3], 2) == [0, 3, 2, 4, 1]
+    assert order([0, 4, 2, 1, 3], 1) is None
+
+
+def test_runs_begin_at_key_frames_and_are_shared() -> None:
+    index = index_of([i / 25 for i in range(100)], keys=[0, 30, 60])
+    runs = index.runs([5, 20, 65, 99])
+    assert [(run.start, run.stop) for run in runs] == [(0, 20), (60, 99)]
+    assert [sorted(run.wanted) for run in runs] == [[5, 20], [65, 99]]
+    # Where one ends at the picture before the next key frame, going on costs nothing.
+    assert [(run.start, run.stop) for run in index.runs([29, 31])] == [(0, 31)]
+    assert [(run.start, run.stop) for run in index.runs([65], back=1)] == [(30, 65)]
+    assert [(run.start, run.stop) for run in index.runs([65], back=9)] == [(0, 65)]
+
+
+def test_pictures_shown_before_a_key_frame_hang_on_the_group_before() -> None:
+    index = index_of([0.0, 0.12, 0.04, 0.08, 0.24, 0.16, 0.2], keys=[0, 4])
+    assert index.start_of(4) == 4
+    assert index.start_of(5) == 0
+
+
+def test_lost_pictures_are_counted_in_gaps_and_at_the_end() -> None:
+    times = [i / 25 for i in range(100) if i not in (40, 41, 42)]
+    index = index_of(times, keys=[0])
+    assert index.lost((0, 97), 4.0) == 3
+    assert index.lost((0, 97), 5.0) == 28
+    assert index.lost((0, 20), 0.8) == 0
+    uneven = index_of([0.0, 0.1, 0.3, 0.35, 1.2, 1.3], keys=[0])
+    assert uneven.lost((0, 6), 1.4) == 0
