@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from obygaze_features.store.recipe import Recipe as Recipe
     from obygaze_features.store.schema import ArraySpec as ArraySpec
     from obygaze_features.store.schema import RowStatus as RowStatus
+    from obygaze_features.store.text import TextTable as TextTable
     from obygaze_features.store.writer import StoreWriter as StoreWriter
 
 _HOME = {
@@ -25,6 +26,7 @@ _HOME = {
     "RowStatus": "schema",
     "Store": "reader",
     "StoreWriter": "writer",
+    "TextTable": "text",
     "create_store": "create",
     "open_store": "reader",
 }

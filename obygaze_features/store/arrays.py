@@ -36,9 +36,17 @@ class Arrays:
 
     def ids(self, name: str) -> npt.NDArray[np.str_]:
         """All ids of one kind."""
+        # By way of a list: StringDType cannot be cast to a width NumPy has yet to find.
+        return np.array(self.strings(name), dtype=np.str_)
+
+    def strings(self, name: str) -> list[str]:
+        """A whole array of words, as a list."""
+        return [str(word) for word in self.whole(name).tolist()]
+
+    def whole(self, name: str) -> npt.NDArray[Any]:
+        """A whole small array: ids, or one that goes with the texts."""
         try:
-            # By way of a list: StringDType cannot be cast to a width NumPy has yet to find.
-            return np.array(np.asarray(self._array(name)[:]).tolist(), dtype=np.str_)
+            return np.asarray(self._array(name)[:])
         except DAMAGE as error:
             raise self._damaged(f"data.zarr/{name}", error) from error
 
@@ -116,7 +124,7 @@ class Arrays:
     def _opened(self, name: str) -> zarr.Array[Any]:
         key = f"data.zarr/{name}/zarr.json"
         # Over a network the copy in store.json, which carries a checksum, saves the request.
-        if not self.files.is_remote:
+        if not self.files.is_remote and not name.startswith("text/"):
             data = read_or_none(self.files, key)
             if data is None:
                 raise Corrupt(f"the array {name!r} is missing: no {key}", where=self.files.location)

@@ -55,9 +55,11 @@ class Bridge(Store):
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """Bytes of one file, or an error; None only for metadata that is not there."""
-        if key.endswith("zarr.json"):
-            document = self.documents.get(key)
-            return None if document is None else prototype.buffer.from_bytes(document)
+        document = self.documents.get(key)
+        if document is not None:
+            return prototype.buffer.from_bytes(document)
+        if key.endswith("zarr.json") and not key.startswith("text/"):
+            return None
         n_bytes = self.promised(key, None)
         if self.files.is_remote or n_bytes >= THREAD_FROM_BYTES:
             piece = await asyncio.to_thread(self._read, key, byte_range, n_bytes)

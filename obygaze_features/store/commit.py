@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from obygaze_features.core.errors import Corrupt
-from obygaze_features.core.files import sync_dir
+from obygaze_features.core.files import sync_dir, write_atomic, write_exclusive
 from obygaze_features.store.records import Marker, marker_key
 from obygaze_features.store.stamped import stamp_of
 
@@ -31,7 +31,7 @@ STAGING = "staging"
 STALE_AFTER_S = 24 * 3600.0
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
-_ATTEMPT = re.compile(r"block-(?P<block>\d{5,})\.(?P<host>.*)\.(?P<pid>\d+)\.[0-9a-f]{12}")
+_ATTEMPT = re.compile(r"(?:block-(?P<block>\d{5,})|text)\.(?P<host>.*)\.(?P<pid>\d+)\.[0-9a-f]{12}")
 _CLAIM = re.compile(r"block-(?P<block>\d{5,})")
 
 
@@ -53,6 +53,15 @@ class Attempt:
         return self.root / STAGING / f"block-{self.block:05d}.{self.tag}"
 
 
+def attempt_folder(root: Path, name: str) -> Path:
+    """A folder of this process's own below staging/."""
+    return root / STAGING / f"{name}.{_tag()}"
+
+
+def _tag() -> str:
+    return f"{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:12]}"
+
+
 def claim_folder(root: Path, block: int, staging: str = STAGING) -> Path:
     """Where the one claimed attempt of a block lies."""
     return root / staging / f"block-{block:05d}"
@@ -70,8 +79,7 @@ def read_marker(root: Path, block: int) -> tuple[Marker, str] | None:
 
 def prepare(root: Path, marker: Marker, data: Mapping[str, bytes | memoryview]) -> Attempt:
     """Write a block's files and its marker below staging/, and sync them."""
-    tag = f"{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:12]}"
-    attempt = Attempt(root, marker.block, tag)
+    attempt = Attempt(root, marker.block, tag := _tag())
     try:
         attempt.folder.mkdir()
         for index, name in enumerate(sorted(data)):
@@ -89,13 +97,32 @@ def prepare(root: Path, marker: Marker, data: Mapping[str, bytes | memoryview]) 
 def claim(attempt: Attempt) -> bool:
     """Decide what the block will be; False where another attempt was quicker."""
     try:
-        attempt.folder.rename(claim_folder(attempt.root, attempt.block))
+        return rename_new(attempt.folder, claim_folder(attempt.root, attempt.block))
     except FileNotFoundError as error:
         raise AttemptGone from error
+
+
+def rename_new(folder: Path, target: Path) -> bool:
+    """Give a folder a name that only one can get; False where another has it."""
+    try:
+        folder.rename(target)
     except OSError as error:
         if error.errno not in _TAKEN:
             raise
         return False
+    return True
+
+
+def link_new(path: Path, data: bytes) -> bool:
+    """Create a file in one step, on file systems without links too; False where it exists."""
+    try:
+        return write_exclusive(path, data)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+    if path.exists():
+        return False
+    write_atomic(path, data)  # all who come here at the same time write the same
     return True
 
 
@@ -198,15 +225,17 @@ def discard(folder: Path) -> None:
 def litter(root: Path) -> Iterator[Path]:
     """Attempts whose block is committed, or whose maker is gone, and what a cleaner left."""
     for folder in sorted((root / STAGING).glob("*.*")):
-        match = _ATTEMPT.fullmatch(folder.name)
-        if folder.name.startswith("trash.") or (
-            match
-            and (
-                (root / marker_key(int(match["block"]))).exists()
-                or not _maker_lives(folder, match["host"], int(match["pid"]))
-            )
-        ):
+        if folder.name.startswith("trash.") or _is_dead(root, folder):
             yield folder
+
+
+def _is_dead(root: Path, folder: Path) -> bool:
+    match = _ATTEMPT.fullmatch(folder.name)
+    if match is None:
+        return False
+    if match["block"] and (root / marker_key(int(match["block"]))).exists():
+        return True
+    return not _maker_lives(folder, match["host"], int(match["pid"]))
 
 
 def _maker_lives(folder: Path, host: str, pid: int) -> bool:

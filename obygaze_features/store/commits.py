@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import NoReturn
 
 from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.store.files import Files, read_or_none
 from obygaze_features.store.records import (
     PARTIAL_FILE,
     SEAL_FILE,
+    TEXT_KEY,
     Marker,
     Partial,
     Plan,
     Seal,
+    TextMarker,
     marker_key,
 )
 from obygaze_features.store.schema import MISSING, FileMark, RowStatus
@@ -52,8 +55,7 @@ class Commits:
         seal = Seal.from_bytes(data, where)
         if seal.fingerprint != self.plan.recipe.fingerprint:
             raise Mismatch("the seal is of another recipe than the store", where=where)
-        # Over a network this would be a request for nothing: what is served is whole.
-        part = None if self.files.is_remote else read_or_none(self.files, PARTIAL_FILE)
+        part = read_or_none(self.files, PARTIAL_FILE)
         if part is not None:
             self._partial = Partial.from_bytes(part, f"{self.files.location}/{PARTIAL_FILE}")
         by_block: dict[int, dict[int, RowStatus]] = defaultdict(dict)
@@ -118,11 +120,19 @@ class Commits:
         marker = self.marker(block, fresh=fresh)
         return marker.files if marker else {}
 
+    def text_files(self) -> Mapping[str, FileMark]:
+        """The files of the texts that go with the store; none where there are no texts."""
+        if self.seal is not None:
+            files = self.seal.files
+            return {name: files[name] for name in files if name.startswith("data.zarr/text/")}
+        data = read_or_none(self.files, TEXT_KEY)
+        return TextMarker.from_bytes(data, TEXT_KEY).files if data is not None else {}
+
     def promised_files(self) -> dict[str, FileMark]:
         """Each file that the seal, or store.json and the markers, promise, by its name."""
         if self.seal is not None:
             return held(self.seal.files, self.partial)
-        promised = dict(self.plan.files)
+        promised = {**self.plan.files, **self.text_files()}
         for block in range(self.plan.n_blocks):
             promised.update(self.marks(block))
         return promised
@@ -136,13 +146,18 @@ class Commits:
         name = f"data.zarr/{key}"
         if name in self.plan.files:
             return self.plan.files[name].n_bytes
+        if key.startswith("text/"):
+            mark = self.text_files().get(name)
+            return mark.n_bytes if mark is not None else self._unpromised(name)
         block = int(key.rsplit("/", 1)[1].split(".")[1])
         mark = self.marks(block, fresh=found is not None).get(name)
         if mark is None:
-            raise Corrupt(
-                "no marker and no seal promises this file", where=f"{self.files.location}/{name}"
-            )
+            self._unpromised(name)
         return mark.n_bytes
+
+    def _unpromised(self, name: str) -> NoReturn:
+        where = f"{self.files.location}/{name}"
+        raise Corrupt("no marker and no seal promises this file", where=where)
 
 
 def held(files: Mapping[str, FileMark], partial: Partial | None) -> dict[str, FileMark]:

@@ -155,7 +155,10 @@ def _copy(
         n_copied += origins.copy_block(writer, block)
         if progress is not None:
             progress.advance(len(range(*writer.plan.block_range(block))))
+    text = next((text for text in (store.text() for store in sources) if text is not None), None)
     pending = len(writer.pending_blocks())
+    if text is not None and not writer.sealed:
+        writer.add_text(text)
     if not pending:
         writer.seal()
     return Copied(

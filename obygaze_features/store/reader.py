@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from obygaze_features.store.files import Files, open_files, read_or_none
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import STORE_FILE, Plan
 from obygaze_features.store.schema import NOT_FETCHED, NOT_IN_STORE, ArraySpec, RowStatus
+
+if TYPE_CHECKING:
+    from obygaze_features.store.text import TextTable
 
 Missing = Literal["error", "nan", "drop"]
 Rows = npt.NDArray[np.int64]
@@ -144,6 +147,12 @@ class Store:
     @cached_property
     def _row_of(self) -> dict[str, int]:
         return {clip: row for row, clip in enumerate(self.clip_ids.tolist())}
+
+    def text(self) -> TextTable | None:
+        """The texts that go with the store, if there are any."""
+        from obygaze_features.store.text import read_text
+
+        return read_text(self)
 
     def status(self) -> Status:
         """What became of every row; in a store that is not sealed this reads all markers."""

@@ -27,6 +27,7 @@ SEAL_FILE = "seal.json"
 README_FILE = "README.md"
 CLIPS_FILE = "clips.csv"
 PARTIAL_FILE = "partial.json"
+TEXT_KEY = "commits/text.json"
 
 
 def marker_key(block: int) -> str:
@@ -186,6 +187,24 @@ class Marker:
                 revision=int(value["revision"]),
                 replaces=str(value["replaces"]),
             )
+
+
+@dataclass(frozen=True)
+class TextMarker:
+    """commits/text.json: that the texts of a store are whole, and what their files must be."""
+
+    files: Mapping[str, FileMark]
+
+    def to_bytes(self) -> bytes:
+        """The bytes of the marker."""
+        return stamp({"format": FORMAT, "version": VERSION, "files": files_to_json(self.files)})
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> TextMarker:
+        """The marker as read."""
+        value = unstamp(data, where, check=check_version)
+        with _reading(where):
+            return cls(files_from_json(value["files"]))
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.core.files import sha256_file, sync_dir, write_atomic, write_exclusive
+from obygaze_features.core.files import sha256_file, sync_dir, write_atomic
 from obygaze_features.store import commit
 from obygaze_features.store.card import card_text
 from obygaze_features.store.records import (
     README_FILE,
     SEAL_FILE,
     STORE_FILE,
+    TEXT_KEY,
     Marker,
-    Plan,
     Seal,
-    marker_key,
+    TextMarker,
 )
 from obygaze_features.store.schema import FileMark
 
@@ -44,19 +44,10 @@ def seal_store(writer: StoreWriter) -> Seal:
         _close(writer.path)
         seal = _seal(writer)
         if seal is not None:
-            _write_seal(path, seal.to_bytes())
+            commit.link_new(path, seal.to_bytes())
     seal = Seal.from_bytes(path.read_bytes(), str(path))
-    _tidy(writer.path, writer.plan)
+    _tidy(writer.path)
     return seal
-
-
-def _write_seal(path: Path, data: bytes) -> None:
-    try:
-        write_exclusive(path, data)
-    except OSError as error:
-        if error.errno not in commit.NO_LINKS:
-            raise
-        write_atomic(path, data)  # all who seal at the same time write the same
 
 
 def _close(root: Path) -> None:
@@ -80,6 +71,8 @@ def _seal(writer: StoreWriter) -> Seal | None:
     counts["ok"] = plan.n_clips - counts.total()
     write_atomic(root / README_FILE, card_text(plan, dict(counts)).encode("utf-8"))
     files = {name: mark for marker in there for name, mark in marker.files.items()}
+    if (root / TEXT_KEY).exists():
+        files.update(TextMarker.from_bytes((root / TEXT_KEY).read_bytes(), TEXT_KEY).files)
     _check_lengths(root, files)
     for name in (STORE_FILE, README_FILE, *plan.files):
         files[name] = FileMark((root / name).stat().st_size, sha256_file(root / name))
@@ -119,9 +112,7 @@ def _seconds(markers: Sequence[Marker]) -> dict[str, float]:
     return {stage: round(total[stage], 3) for stage in sorted(total)}
 
 
-def _tidy(root: Path, plan: Plan) -> None:
-    for block in range(plan.n_blocks):
-        (root / marker_key(block)).unlink(missing_ok=True)
+def _tidy(root: Path) -> None:
     for name in (commit.STAGING, SEALING, "commits"):
         if (root / name).is_dir():
             shutil.rmtree(root / name)

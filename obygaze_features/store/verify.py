@@ -161,7 +161,7 @@ def _differs(data: bytes, mark: FileMark | None) -> bool:
 
 
 def _promised_by_markers(plan: Plan, commits: Commits, report: Report) -> dict[str, FileMark]:
-    promised = dict(plan.files)
+    promised = {**plan.files, **commits.text_files()}
     for block in range(plan.n_blocks):
         try:
             promised.update(commits.marks(block))

@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from obygaze_features.store.create import read_plan
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import SEAL_FILE, STORE_FILE, Marker, Plan, Seal, marker_key
 from obygaze_features.store.schema import OK, ArraySpec, FileMark, RowStatus
+
+if TYPE_CHECKING:
+    from obygaze_features.store.text import TextTable
 
 ATTEMPTS = 5
 Values = Mapping[str, npt.NDArray[Any]]
@@ -136,6 +139,12 @@ class StoreWriter:
         for folder in folders:
             commit.discard(folder)
         return len(claimed) + len(folders)
+
+    def add_text(self, table: TextTable) -> bool:
+        """Add the texts that go with the features; False where the same were there already."""
+        from obygaze_features.store.text import add_text
+
+        return add_text(self, table)
 
     def seal(self) -> Seal:
         """Close a complete store: after this it never changes. Again is a no-op."""

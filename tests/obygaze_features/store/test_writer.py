@@ -13,7 +13,7 @@ import pytest
 from support.stores import block_of, fill_store, plan_store, some_values
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
-from obygaze_features.store import ArraySpec, RowStatus, StoreWriter, commit, open_store
+from obygaze_features.store import ArraySpec, RowStatus, StoreWriter, commit, open_store, seal
 from obygaze_features.store.verify import verify
 
 BAD = RowStatus.failed("decode", "InvalidDataError", "moov atom not found")
@@ -353,10 +353,10 @@ def test_a_block_whose_file_vanished_is_not_sealed(tmp_path: Path) -> None:
     assert not writer.sealed
 
 
-@pytest.mark.parametrize("killed_in", ["_seal", "write_exclusive", "_tidy"])
-def test_sealing_can_be_killed_and_repeated(tmp_path, monkeypatch, killed_in) -> None:
-    from obygaze_features.store import seal as sealing
-
+@pytest.mark.parametrize(
+    ("module", "killed_in"), [(seal, "_seal"), (commit, "link_new"), (seal, "_tidy")]
+)
+def test_sealing_can_be_killed_and_repeated(tmp_path, monkeypatch, module, killed_in) -> None:
     plan_store(tmp_path / "s")
     values = some_values(23)
     writer = fill_store(tmp_path / "s", values)
@@ -365,7 +365,7 @@ def test_sealing_can_be_killed_and_repeated(tmp_path, monkeypatch, killed_in) ->
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(sealing, killed_in, killed)
+        patch.setattr(module, killed_in, killed)
         writer.seal()
     np.testing.assert_array_equal(open_store(tmp_path / "s").matrix("clip").values, values["clip"])
     StoreWriter(tmp_path / "s").seal()
