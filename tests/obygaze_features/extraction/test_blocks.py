@@ -1,0 +1,202 @@
+"""Blocks: batches stay within them, memory halves them, what is odd becomes a row with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.extraction import CountingBackbone
+
+from obygaze_features.backbones.load import load_backbone
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.extraction.blocks import BlockMaker
+from obygaze_features.extraction.clock import Clock, who_waits
+from obygaze_features.extraction.pipeline import Decoded, run_rows
+from obygaze_features.extraction.plan import Target
+from obygaze_features.extraction.recipes import arrays_of, chosen_levels, recipe_of, view_of
+from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.store import RowStatus, StoreWriter, create_store, open_store
+from obygaze_features.video.decode import Clip, View
+
+N = 11
+BLOCK = 4
+
+
+def a_clip(row: int) -> Clip:
+    random = np.random.default_rng(row)
+    frames = random.integers(0, 256, (16, 24, 32, 3), dtype=np.uint8)
+    index = np.arange(16)
+    no = np.zeros(16, dtype=bool)
+    times = index / 25
+    return Clip(Path("x"), frames, index, times, times, no, ~no, 16, False, 0.0)
+
+
+class World:
+    """A store of eleven clips in blocks of four, and a decoder that makes clips up."""
+
+    def __init__(self, folder: Path, **backbone: Any) -> None:
+        inner = load_backbone("descriptors")
+        self.backbone = CountingBackbone(inner, **backbone)
+        self.view = view_of(inner, Target("s", "descriptors"))
+        levels = chosen_levels(inner, ())
+        self.path = folder / "store"
+        create_store(
+            self.path,
+            recipe=recipe_of(inner, self.view, levels),
+            manifest_name="m",
+            manifest_sha256="0" * 64,
+            clip_ids=[f"c-{i:02d}" for i in range(N)],
+            movie_ids=["c"] * N,
+            arrays=arrays_of(inner, levels),
+            licence="",
+            citation="",
+            block_rows=BLOCK,
+        )
+        self.writer = StoreWriter(self.path)
+        self.failing: dict[int, RowStatus] = {}
+        self.decoded: list[int] = []
+        self.stop = StopFlag()
+        self.stop_after: int | None = None
+
+    def maker(self, batch: int = 3, **more: Any) -> BlockMaker:
+        plan = self.writer.plan
+        wanted = {b: list(range(*plan.block_range(b))) for b in self.writer.pending_blocks()}
+        return BlockMaker(
+            self.backbone, self.writer, self.view, more.pop("wanted", wanted), batch=batch, **more
+        )
+
+    def decode(self, jobs: Sequence[tuple[int, tuple[View, ...]]]) -> Any:
+        for row, views in jobs:
+            self.decoded.append(row)
+            clip = self.failing.get(row) or a_clip(row)
+            yield Decoded(row, dict.fromkeys(views, clip), 0.5)
+
+    def run(self, *makers: BlockMaker) -> None:
+        def tell(decoded: Decoded) -> None:
+            if self.stop_after is not None and decoded.row >= self.stop_after:
+                self.stop.signal_name = "SIGTERM"
+
+        run_rows(makers, self.decode, self.stop, tell)
+
+
+def test_batches_never_reach_over_the_end_of_a_block(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.run(world.maker(batch=3))
+    assert world.backbone.batches == [3, 1, 3, 1, 3]
+    assert open_store(world.path).status().counts == {"ok": N}
+
+
+def test_features_are_those_of_the_clip_of_the_row(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.run(world.maker())
+    inner = world.backbone.inner
+    matrix = open_store(world.path).matrix("clip")
+    for row in (0, 3, 4, 10):
+        expected = inner.forward(inner.preprocess(a_clip(row).frames)[None])["clip"][0]
+        np.testing.assert_array_equal(matrix.values[row], expected)
+    times = open_store(world.path).matrix("time_s").values
+    np.testing.assert_array_equal(times[7], np.arange(16) / 25)
+
+
+def test_a_bad_clip_leaves_its_neighbours_alone(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.failing = {5: RowStatus.failed("open", "unreadable", "x"), 6: RowStatus.no_video()}
+    world.run(world.maker(batch=2))
+    assert world.backbone.batches == [2, 2, 2, 2, 1]
+    store = open_store(world.path)
+    assert store.status().counts == {"ok": 9, "failed": 1, "no-video": 1}
+    assert str(store.status().noted[5]) == "failed: open unreadable: x"
+    assert np.isnan(store.matrix("clip", missing="nan").values[5:7]).all()
+
+
+def test_numbers_that_are_not_finite_make_a_failed_row(tmp_path: Path) -> None:
+    world = World(tmp_path, odd_rows=[2])
+    world.run(world.maker())
+    noted = open_store(world.path).status().noted
+    assert {row: (s.stage, s.error) for row, s in noted.items()} == {2: ("forward", "NotFinite")}
+
+
+def test_out_of_memory_halves_the_batch_and_remembers(tmp_path: Path) -> None:
+    world = World(tmp_path, most=1)
+    world.run(world.maker(batch=4))
+    assert set(world.backbone.batches) == {1}
+    # The first block was offered three times: with batches of 4, of 2, and of 1.
+    assert [world.decoded.count(row) for row in range(N)] == [3, 3, 1 + 1, 1 + 1] + [1] * 7
+    assert open_store(world.path).status().counts == {"ok": N}
+
+
+def test_one_clip_too_many_is_an_error_that_says_so(tmp_path: Path) -> None:
+    world = World(tmp_path, most=0)
+    with pytest.raises(ObygazeError, match="does not fit into memory"):
+        world.run(world.maker(batch=2))
+    assert world.writer.pending_blocks() == [0, 1, 2]
+
+
+def test_another_error_of_the_model_is_not_swallowed(tmp_path: Path) -> None:
+    world = World(tmp_path)
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("shape mismatch")
+
+    world.backbone.forward = broken  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        world.run(world.maker())
+
+
+def test_stopping_keeps_whole_blocks_only(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.stop_after = 5
+    world.run(world.maker())
+    assert world.writer.pending_blocks() == [1, 2]
+    world.stop, world.stop_after = StopFlag(), None
+    world.run(world.maker())
+    assert world.writer.pending_blocks() == []
+
+
+def test_two_stores_share_each_decode(tmp_path: Path) -> None:
+    one, two = World(tmp_path / "one"), World(tmp_path / "two")
+    two.run(two.maker(wanted={1: [4, 5, 6, 7]}))
+    one.run(one.maker(), two.maker())
+    assert one.decoded == list(range(N))
+    # The second store had its middle block already, so it took eight rows of these.
+    assert sum(two.backbone.batches) == 4 + 7
+
+
+def test_redone_rows_replace_failed_ones_only(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.failing = {5: RowStatus.failed("open", "unreadable", "x")}
+    world.run(world.maker())
+    before = open_store(world.path).matrix("clip", missing="nan").values
+    world.failing, world.decoded = {}, []
+    world.run(world.maker(wanted=world.writer.rows_to_redo(), redo=True))
+    assert world.decoded == [5]
+    after = open_store(world.path).matrix("clip").values
+    np.testing.assert_array_equal(np.delete(after, 5, 0), np.delete(before, 5, 0))
+    assert np.isfinite(after[5]).all()
+
+
+def test_seconds_are_kept_in_the_markers(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.run(world.maker())
+    marker = world.writer.marker(0)
+    assert marker is not None
+    # Four rows, each said to have taken half a second to decode.
+    assert marker.seconds["decode"] == 2.0
+    assert {"wait", "preprocess", "forward"} <= marker.seconds.keys()
+
+
+def test_who_waits_for_whom() -> None:
+    assert "decoding 62 %" in who_waits({"wait": 62, "forward": 30, "preprocess": 8})
+    assert "computed 70 %" in who_waits({"wait": 30, "forward": 60, "preprocess": 10})
+    assert "nothing" in who_waits({})
+
+
+def test_a_clock_starts_again_when_it_is_read() -> None:
+    clock = Clock()
+    clock.add("wait", 1.5)
+    clock.add("wait", 0.5)
+    assert clock.take() == {"wait": 2.0}
+    assert clock.take() == {}

@@ -1,0 +1,97 @@
+"""Plans: the same clips whatever their labels, whole blocks for every worker, strict files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.extraction.plan import (
+    Target,
+    make_plan,
+    read_plan_file,
+    units_of,
+    write_plan,
+)
+from obygaze_features.manifest.model import Clip, Header, Manifest
+
+
+def films(n: int = 10) -> Manifest:
+    clips = (Clip(f"b-{i:02d}", "b", n - i, "b.mkv", i, i + 1.5) for i in range(n))
+    return Manifest("films", Header("Films", {}, video_root="/films"), tuple(clips))
+
+
+def test_rows_are_sorted_by_film_and_scene(tmp_path: Path) -> None:
+    manifest = films(3).with_clips([*films(3), Clip("a-00", "a", 5)])
+    plan = make_plan(manifest, [Target("s", "descriptors")], workspace=tmp_path)
+    assert [row.clip_id for row in plan.rows] == ["a-00", "b-02", "b-01", "b-00"]
+    assert plan.rows[0].video == ""
+    assert (plan.rows[1].video, plan.rows[1].start_s, plan.rows[1].end_s) == (
+        "/films/b.mkv",
+        2,
+        3.5,
+    )
+
+
+def test_labels_and_folds_do_not_make_another_plan(tmp_path: Path) -> None:
+    plan = make_plan(films(), [Target("s", "x")], workspace=tmp_path)
+    relabelled = films().with_clips(replace(clip, level="S") for clip in films())
+    folded = relabelled.with_column("fold:a", {"b-00": "1"})
+    same = make_plan(folded, [Target("s", "x")], workspace=tmp_path)
+    assert same.clips_sha256 == plan.clips_sha256
+    other = make_plan(films(9), [Target("s", "x")], workspace=tmp_path)
+    assert other.clips_sha256 != plan.clips_sha256
+
+
+def test_units_hold_whole_blocks_of_every_store(tmp_path: Path) -> None:
+    targets = [Target("s", "x", block_rows=4), Target("t", "y", block_rows=6)]
+    plan = make_plan(films(40), targets, workspace=tmp_path)
+    assert (plan.unit_rows, plan.n_units) == (12, 4)
+    assert plan.unit_range(3) == range(36, 40)
+    with pytest.raises(FixUsage):
+        plan.unit_range(4)
+
+
+def test_workers_share_the_units_out(tmp_path: Path) -> None:
+    plan = make_plan(films(40), [Target("s", "x", block_rows=4)], workspace=tmp_path)
+    taken = [list(units_of(index, 3, plan)) for index in range(3)]
+    assert taken == [[0, 3, 6, 9], [1, 4, 7], [2, 5, 8]]
+    with pytest.raises(FixUsage):
+        list(units_of(3, 3, plan))
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
+    targets = [Target("s", "x", levels=("clip", "frames"), weights="/w", block_rows=16)]
+    plan = make_plan(films(), targets, workspace=tmp_path, timeout_s=9.0)
+    write_plan(plan, tmp_path / "plan.json")
+    assert read_plan_file(tmp_path / "plan.json") == plan
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("{", FixInput),
+        ("[]", FixInput),
+        ('{"schema": "obygaze-extract-plan/2"}', Mismatch),
+        ('{"schema": "obygaze-extract-plan/1", "rows": []}', FixInput),
+        ('{"schema": "obygaze-extract-plan/1", "rows": [{"x": 1}], "targets": []}', FixInput),
+    ],
+)
+def test_files_that_are_no_plan(tmp_path: Path, text: str, error: type[Exception]) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(error):
+        read_plan_file(path)
+    with pytest.raises(NotFound):
+        read_plan_file(tmp_path / "none.json")
+
+
+def test_what_cannot_be_planned(tmp_path: Path) -> None:
+    with pytest.raises(FixUsage, match="backbone"):
+        make_plan(films(), [], workspace=tmp_path)
+    with pytest.raises(FixUsage, match="one store"):
+        make_plan(films(), [Target("s", "x"), Target("s", "y")], workspace=tmp_path)
+    with pytest.raises(FixInput, match="no clips"):
+        make_plan(films(0), [Target("s", "x")], workspace=tmp_path)

@@ -1,0 +1,290 @@
+"""Extraction as a person runs it: real videos, real processes, signals, kills, bad files."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import environment, obygaze_argv, run_obygaze
+from support.extraction import a_plan, array_bytes, film_folder, keep_manifest, plan_file
+from support.videos import write_video
+
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import open_store
+
+N_CLIPS = 23
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    """Films of which two clips cannot be read and one has no video."""
+    folder = tmp_path_factory.mktemp("films")
+    manifest = film_folder(folder, N_CLIPS, bad={5: b"this is not a video", 6: b""})
+    clips = list(manifest.clips)
+    clips[9] = type(clips[9])(clips[9].clip_id, clips[9].movie_id, 9, "", level="S")
+    return manifest.with_clips(clips)
+
+
+@pytest.fixture
+def world(films: Manifest, tmp_path: Path) -> Path:
+    keep_manifest(films, tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def undisturbed(films: Manifest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    plan = plan_file(a_plan(films, folder, "descriptors"), folder / "plan.json")
+    assert run_obygaze("extract", "run", plan, "--workers", "1").code == 3
+    return array_bytes(folder / "stores" / "descriptors")
+
+
+def test_a_run_ends_with_what_it_did(world: Path) -> None:
+    done = run_obygaze("-C", world, "extract", "run", "films", "-b", "descriptors", "--json")
+    assert done.code == 3
+    document = done.json()
+    assert (document["clips"], document["ok"], document["failed"]) == (N_CLIPS, 20, 2)
+    assert document["missing"] == 1
+    assert document["store"].endswith("films.descriptors")
+    assert document["failures"].keys() == {"tt0-005", "tt0-006"}
+    assert {"wait", "decode", "forward"} <= document["seconds"].keys()
+    store = open_store(document["store"])
+    assert not store.sealed
+    assert store.status().noted[9].state == "no-video"
+
+
+def test_features_are_those_of_the_right_clip(world: Path, films: Manifest) -> None:
+    from obygaze_features.backbones.load import load_backbone
+    from obygaze_features.video.decode import View, decode_clip
+
+    run_obygaze("-C", world, "extract", "run", "films", "-b", "descriptors")
+    store = open_store(world / "stores" / "films.descriptors")
+    backbone = load_backbone("descriptors")
+    for clip_id in ("tt0-003", "tt1-011", "tt2-022"):
+        path = Path(films.header.video_root) / films.by_id[clip_id].video
+        frames = decode_clip(path, View(count=16)).frames
+        expected = backbone.forward(backbone.preprocess(frames)[None])["clip"][0]
+        found = store.matrix("clip", clips=[clip_id]).values[0]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+def test_the_same_bytes_from_four_decoders(
+    films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
+    run_obygaze("extract", "run", plan, "--workers", "4", "--exact")
+    assert array_bytes(tmp_path / "stores" / "descriptors") == undisturbed
+
+
+def test_the_same_bytes_from_workers_that_share_the_units(
+    films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
+    argv = [obygaze_argv("extract", "run", plan, "--worker", f"{i}/2") for i in range(2)]
+    workers = [
+        subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL) for words in argv
+    ]
+    assert sorted(worker.wait(timeout=120) for worker in workers) == [3, 3]
+    assert array_bytes(tmp_path / "stores" / "descriptors") == undisturbed
+
+
+def test_the_same_bytes_after_twenty_kills(
+    films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    """Each run is killed at a random instant after its start; the last one is let through."""
+    plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
+    store = tmp_path / "stores" / "descriptors"
+    draw = random.Random(20)
+    committed = []
+    for _ in range(20):
+        run = _start(plan, "--workers", "1")
+        _wait_for(lambda: _n_blocks(store) > 0)
+        time.sleep(draw.uniform(0, 0.25))
+        run.kill()
+        run.wait()
+        committed.append(_n_blocks(store))
+        if committed[-1] == 6:
+            # Complete already: the next kills would hit nothing.
+            _forget_some_blocks(store, draw)
+    print(f"blocks committed at each kill: {committed}")
+    assert run_obygaze("extract", "run", plan).code == 3
+    assert array_bytes(store) == undisturbed
+
+
+def _start(plan: Path, *more: str) -> subprocess.Popen[bytes]:
+    words = obygaze_argv("-q", "extract", "run", plan, *more)
+    return subprocess.Popen(
+        words, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+
+
+def _n_blocks(store: Path) -> int:
+    return len(list((store / "commits").glob("block-*.json"))) if store.exists() else 0
+
+
+def _wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        if condition():
+            return
+        time.sleep(0.005)
+    raise AssertionError("waited in vain")
+
+
+def _forget_some_blocks(store: Path, draw: random.Random) -> None:
+    for marker in draw.sample(sorted((store / "commits").glob("block-*.json")), 4):
+        marker.unlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("SIGTERM", 75), ("SIGUSR1", 75), ("SIGUSR2", 75), ("SIGINT", 130)]
+)
+def test_a_polite_signal_keeps_what_is_committed(
+    films: Manifest, tmp_path: Path, name: str, code: int
+) -> None:
+    plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
+    store = tmp_path / "stores" / "descriptors"
+    run = _start(plan, "--workers", "1")
+    _wait_for(lambda: _n_blocks(store) > 0)
+    run.send_signal(getattr(signal, name))
+    _, said = run.communicate(timeout=60)
+    if run.returncode != 3:  # it may just have ended
+        assert run.returncode == code, said
+        assert f"stopped by {name}" in said.decode()
+        assert b"the same command again" in said
+    run_obygaze("extract", "run", plan)
+    assert _n_blocks(store) == 6
+
+
+def test_a_signal_during_the_start_is_not_lost(films: Manifest, tmp_path: Path) -> None:
+    """Handlers are there before anything heavy is imported."""
+    plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
+    code = (
+        "import os, signal, sys\n"
+        "from obygaze_features.extraction import signals\n"
+        "caught = signals.stop_on_signals\n"
+        "def at_once():\n"
+        "    manager = caught()\n"
+        "    flag = manager.__enter__()\n"
+        "    assert 'obygaze_features.extraction.run' not in sys.modules\n"
+        "    assert 'av' not in sys.modules and 'torch' not in sys.modules\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    import contextlib\n"
+        "    @contextlib.contextmanager\n"
+        "    def again():\n"
+        "        yield flag\n"
+        "    return again()\n"
+        "import obygaze_features.extraction.commands_run as commands\n"
+        "commands.stop_on_signals = at_once\n"
+        "import cli\n"
+        f"cli.main(['extract', 'run', {str(plan)!r}])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, timeout=60
+    )
+    assert done.returncode == 75, done.stderr
+
+
+def test_retry_makes_only_what_failed(films: Manifest, tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    manifest = film_folder(folder, 9, bad={4: b"broken"})
+    keep_manifest(manifest, tmp_path)
+    command = ("-C", tmp_path, "extract", "run", "films", "-b", "descriptors", "--json")
+    assert run_obygaze(*command).code == 3
+    store = tmp_path / "stores" / "films.descriptors"
+    before = open_store(store).matrix("clip", missing="nan").values
+    write_video(folder / "videos" / "tt0/tt0-004.mp4", numbers=range(4, 22), size=(64, 48))
+    assert run_obygaze(*command).code == 3, "running again does not touch committed rows"
+    done = run_obygaze("-C", tmp_path, "extract", "retry", "films", "-b", "descriptors", "--json")
+    assert (done.code, done.json()["ok"], done.json()["sealed"]) == (0, 9, True)
+    after = open_store(store).matrix("clip").values
+    np.testing.assert_array_equal(np.delete(after, 4, 0), np.delete(before, 4, 0))
+
+
+def test_strict_stops_at_the_first_bad_clip(world: Path) -> None:
+    done = run_obygaze("-C", world, "extract", "run", "films", "-b", "descriptors", "--strict")
+    assert done.code == 1
+    assert "tt0-005" in done.stderr
+    assert "without --strict" in done.stderr
+
+
+def test_an_event_a_clip(world: Path) -> None:
+    events = world / "events.jsonl"
+    run_obygaze("-C", world, "extract", "run", "films", "-b", "descriptors", "--events", events)
+    told = [json.loads(line) for line in events.read_text("utf-8").splitlines()]
+    assert len(told) == N_CLIPS
+    assert {event["status"].split(":")[0] for event in told} == {"ok", "failed", "no-video"}
+
+
+def test_status_needs_no_engine(world: Path) -> None:
+    run_obygaze("-C", world, "extract", "run", "films", "-b", "descriptors")
+    done = run_obygaze("-C", world, "extract", "status", "films.descriptors", "--json")
+    (state,) = done.json()["stores"]
+    assert (state["blocks"], state["blocks_done"]) == (1, 1)
+    assert sum(state["reasons"].values()) == 2
+    assert all(reason.startswith("open: ") for reason in state["reasons"])
+    assert "of the time" in state["who_waits"]
+
+
+def test_a_plan_says_what_is_missing(world: Path) -> None:
+    done = run_obygaze("-C", world, "extract", "plan", "films", "-b", "descriptors", "--json")
+    plan = done.ok().json()
+    assert (plan["clips"], plan["with_video"]) == (N_CLIPS, N_CLIPS - 1)
+    assert plan["stores"][0]["blocks"] == 1
+    # clip 128 and pooled 64 in float32, 16 frames of 64 in float16, 16 times twice in float64.
+    assert plan["stores"][0]["n_bytes"] == N_CLIPS * (192 * 4 + 1024 * 2 + 32 * 8)
+    assert any("no video" in text for text in plan["obstacles"])
+    done = run_obygaze("-C", world, "extract", "plan", "films", "-b", "clip-b16", "--json")
+    assert any("not cached" in text for text in done.json()["obstacles"])
+
+
+def test_parts_of_one_film_file(tmp_path: Path) -> None:
+    """Clips cut from a film by time see the film's own frames, without any file in between."""
+    path = tmp_path / "films" / "tt7.mp4"
+    path.parent.mkdir()
+    write_video(path, numbers=range(250), size=(64, 48))
+    table = tmp_path / "clips.csv"
+    table.write_text(
+        "clip_id,movie_id,start,end,fps\ntt7-001,tt7,0,2,25\ntt7-002,tt7,4,8,25\n", "utf-8"
+    )
+    run_obygaze("-C", tmp_path, "manifest", "import", "moviegraphs", table, "-o", "films").ok()
+    run_obygaze("-C", tmp_path, "manifest", "link", "films", path.parent).ok()
+    run_obygaze("-C", tmp_path, "extract", "run", "films", "-b", "descriptors").ok()
+    times = open_store(tmp_path / "stores" / "films.descriptors").matrix("time_s").values
+    np.testing.assert_allclose(times[0], np.arange(16) * 50 // 16 / 25)
+    np.testing.assert_allclose(times[1], (100 + np.arange(16) * 100 // 16) / 25)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("-b", "nothing"), 1, "no backbone called"),
+        ((), 2, "no backbone was named"),
+        (("-b", "descriptors", "--levels", "clip,none"), 2, "no level none"),
+        (("-b", "descriptors", "--store", "other=x"), 2, "other"),
+        (("-b", "descriptors", "--weights", "x"), 2, "NAME=VALUE"),
+        (("-b", "descriptors", "--worker", "3"), 2, "0/8"),
+    ],
+)
+def test_bad_words(world: Path, words: tuple[str, ...], code: int, said: str) -> None:
+    done = run_obygaze("-C", world, "extract", "run", "films", *words)
+    assert (done.code, said in done.stderr) == (code, True), done.stderr
+    assert not list((world / "stores").glob("*"))
+
+
+def test_another_recipe_is_refused_before_anything_is_decoded(world: Path) -> None:
+    command = ("-C", world, "extract", "run", "films", "-b", "descriptors")
+    run_obygaze(*command)
+    before = array_bytes(world / "stores" / "films.descriptors")
+    done = run_obygaze(*command, "--sampling", "keyframes")
+    assert done.code == 5
+    assert "sampling.rule" in done.stderr
+    assert array_bytes(world / "stores" / "films.descriptors") == before

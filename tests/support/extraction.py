@@ -1,0 +1,98 @@
+"""A small world to extract from: films with numbered clips, a manifest, a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.extraction.plan import ExtractPlan, Target, make_plan, write_plan
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from support.videos import write_video
+
+BLOCK_ROWS = 4
+
+
+def film_folder(folder: Path, n_clips: int, bad: Mapping[int, bytes] | None = None) -> Manifest:
+    """Videos of `n_clips` clips and their manifest; `bad` puts other bytes in place of some."""
+    clips = []
+    for number in range(n_clips):
+        movie = f"tt{number // 10}"
+        name = f"{movie}/{movie}-{number:03d}.mp4"
+        path = folder / "videos" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if bad and number in bad:
+            path.write_bytes(bad[number])
+        else:
+            write_video(path, numbers=range(number, number + 18), size=(64, 48))
+        clips.append(Clip(f"{movie}-{number:03d}", movie, number, name, level="EN"))
+    header = Header("Numbered films", {}, video_root=str(folder / "videos"), licence="CC0-1.0")
+    return Manifest("films", header, tuple(clips))
+
+
+def keep_manifest(manifest: Manifest, workspace: Path) -> None:
+    """Put a manifest where commands find it."""
+    write_manifest(manifest, workspace / "manifests" / "films.toml", force=True)
+
+
+def a_plan(manifest: Manifest, workspace: Path, *backbones: str, **more: Any) -> ExtractPlan:
+    """A plan with small blocks, one store a backbone."""
+    targets = [
+        Target(str(workspace / "stores" / name), name, block_rows=BLOCK_ROWS, **more)
+        for name in backbones
+    ]
+    return make_plan(manifest, targets, workspace=workspace)
+
+
+def plan_file(plan: ExtractPlan, path: Path) -> Path:
+    """The plan as other processes read it."""
+    write_plan(plan, path, force=True)
+    return path
+
+
+def array_bytes(store: Path) -> dict[str, bytes]:
+    """Every file of a store's arrays, by name."""
+    root = store / "data.zarr"
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+class CountingBackbone:
+    """A backbone whose answer is its input, and which notes how it was used."""
+
+    takes_mask = False
+
+    def __init__(self, inner: Any, *, most: int = 10**9, odd_rows: Sequence[int] = ()) -> None:
+        self.card, self.geometry, self.levels = inner.card, inner.geometry, inner.levels
+        self.flops, self.activation_bytes = inner.flops, inner.activation_bytes
+        self.inner, self.most, self.odd_rows = inner, most, set(odd_rows)
+        self.batches: list[int] = []
+        self.seen = 0
+
+    def preprocess(self, frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        """As the inner one."""
+        return np.asarray(self.inner.preprocess(frames))
+
+    def forward(self, pixels: Any, mask: Any = None, only: Any = None) -> dict[str, Any]:
+        """As the inner one; out of memory above `most` clips, NaN for the rows in `odd_rows`."""
+        if len(pixels) > self.most:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        self.batches.append(len(pixels))
+        levels: dict[str, Any] = self.inner.forward(pixels, mask, only)
+        for slot in range(len(pixels)):
+            if self.seen + slot in self.odd_rows:
+                levels["clip"][slot] = np.nan
+        self.seen += len(pixels)
+        return levels
+
+    def recipe(self) -> dict[str, Any]:
+        """As the inner one."""
+        recipe: dict[str, Any] = self.inner.recipe()
+        return recipe
