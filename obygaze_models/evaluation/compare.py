@@ -17,8 +17,10 @@ from scipy import stats
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.arrays import FloatArray, IntArray, as_codes
-from obygaze_models.evaluation.bootstrap import Interval, resample
-from obygaze_models.evaluation.metrics import Predictions, replicate
+from obygaze_models.evaluation.bootstrap import resample, reuse_inflation
+from obygaze_models.evaluation.intervals import Interval
+from obygaze_models.evaluation.metrics import replicate
+from obygaze_models.evaluation.predictions import Predictions
 
 MAX_EXACT = 16
 BLOCK = 4_000_000
@@ -108,7 +110,7 @@ def swap_test(
     """
     names, codes = _paired(first, second, groups)
     exact = names.size <= MAX_EXACT
-    both = _stack(first, second)
+    both = first.beside(second)
     found = []
     for world in _worlds(names.size, n_sampled, seed, max_rows=max(1, BLOCK // (2 * codes.size))):
         side = world[:, codes].astype(np.float64)
@@ -131,8 +133,12 @@ def paired_bootstrap(
     level: float = 0.95,
     method: str = "expanded",
     seed: int = 0,
+    n_folds: int | None = None,
 ) -> dict[str, Difference]:
-    """Difference of two models on the same clips, both read off the same drawn movies."""
+    """Difference of two models on the same clips, both read off the same drawn movies.
+
+    `n_folds` says that both were pooled from that many folds.
+    """
     _paired(first, second, groups)
 
     def statistics(weights: FloatArray) -> dict[str, FloatArray]:
@@ -146,6 +152,7 @@ def paired_bootstrap(
         level=level,
         method=method,
         seed=(seed, 2),
+        inflation=reuse_inflation(n_folds),
     )
     a, b = replicate(first, None, metrics), replicate(second, None, metrics)
     return {
@@ -210,14 +217,6 @@ def _tail(values: FloatArray, observed: float, exact: bool) -> tuple[float, int]
     if exact:
         return extreme / defined.size, defined.size
     return (extreme + 1) / (defined.size + 1), defined.size
-
-
-def _stack(first: Predictions, second: Predictions) -> Predictions:
-    return Predictions(
-        np.concatenate([first.y, second.y]),
-        np.concatenate([first.score, second.score]),
-        np.concatenate([first.decision, second.decision]),
-    )
 
 
 def _paired(

@@ -10,8 +10,16 @@ from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import bootstrap
-from obygaze_models.evaluation.bootstrap import design_effect, estimate, resample, seed_spread
-from obygaze_models.evaluation.metrics import Predictions, evaluate, replicate
+from obygaze_models.evaluation.bootstrap import (
+    design_effect,
+    estimate,
+    resample,
+    reuse_inflation,
+    seed_spread,
+)
+from obygaze_models.evaluation.intervals import METHODS
+from obygaze_models.evaluation.metrics import evaluate, replicate
+from obygaze_models.evaluation.predictions import Predictions
 
 SIZES = np.array([110, 132, 192, 169, 148, 120, 169, 135, 223, 182, 112, 222])
 
@@ -78,11 +86,6 @@ class TestAgainstOthers:
         ours, _ = resample(mean_of(values), film, n_replicates=2, method="jackknife")["mean"]
         low, high = stats.t.interval(0.95, 4, of_film.mean(), stats.sem(of_film))
         assert (ours.low, ours.high) == (pytest.approx(low), pytest.approx(high))
-
-    def test_the_expanded_tail(self) -> None:
-        # t(11) at .025 is -2.201; times sqrt(12/11) that is -2.2988, whose Gauss tail is .01076.
-        assert bootstrap.expanded_tail(12) == pytest.approx(0.01076, abs=1e-5)
-        assert bootstrap.expanded_tail(100_000) == pytest.approx(0.025, abs=1e-4)
 
     def test_the_expanded_interval_of_a_mean_of_films_is_nearly_students_t(self) -> None:
         of_film = np.random.default_rng(1).normal(size=12)
@@ -185,6 +188,58 @@ class TestCoverage:
         assert by_clip < 0.5
 
 
+class TestReuse:
+    """Pooled over folds, each clip also trained what the others tested."""
+
+    @staticmethod
+    def probe(seed: int, n_films: int = 12, k: int = 4) -> tuple[Predictions, np.ndarray]:
+        """A linear probe on noise: the score of a clip is how its noise goes with the others'."""
+        rng = np.random.default_rng(seed)
+        film = np.repeat(np.arange(n_films), 20)
+        y, noise = rng.permutation(np.arange(film.size) % 2 == 0), rng.normal(size=(film.size, 20))
+        score = np.zeros(film.size)
+        for fold in range(k):
+            test = film % k == fold
+            centred = y[~test] - y[~test].mean()
+            score[test] = noise[test] @ (noise[~test].T @ centred)
+        return Predictions.of(y, 1 / (1 + np.exp(-score / 20)), model=film % k), film
+
+    def test_the_factor(self) -> None:
+        # Nadeau and Bengio: 1/k + n_test/n_train over 1/k, with n_test/n_train = 1 / (k - 1).
+        assert reuse_inflation(10) == pytest.approx((1 / 10 + 1 / 9) * 10)
+        assert reuse_inflation(None) == 1
+        with pytest.raises(FixInput, match="no cross-validation"):
+            reuse_inflation(1)
+
+    def test_on_noise_the_variance_is_about_double(self) -> None:
+        found = [self.probe(seed) for seed in range(400)]
+        values = [evaluate(p, ["auc"])["auc"] for p, _ in found]
+        assumed = [estimate(p, f, ["auc"], n_replicates=200)["auc"].se_movie for p, f in found[:60]]
+        assert np.var(values) / np.mean(np.square(assumed)) == pytest.approx(2.1, abs=0.6)
+
+    @pytest.mark.parametrize("method", ["expanded", "jackknife"])
+    def test_the_widened_interval_covers_chance(self, method: str) -> None:
+        covered = []
+        for seed in range(120):
+            predictions, film = self.probe(seed)
+            options = {"n_replicates": 300, "method": method, "seed": seed}
+            plain = estimate(predictions, film, ["auc"], **options)["auc"].by_movie
+            wide = estimate(predictions, film, ["auc"], **options, n_folds=4)["auc"].by_movie
+            covered.append((plain.covers(0.5), wide.covers(0.5)))
+        plain_share, wide_share = np.mean(covered, axis=0)
+        assert wide_share >= 0.91
+        assert plain_share < 0.91
+
+    def test_by_how_much(self) -> None:
+        predictions, film = self.probe(1)
+        plain, wide = (estimate(predictions, film, ["auc"], n_folds=n)["auc"] for n in (None, 4))
+        assert wide.se_movie == pytest.approx(plain.se_movie * np.sqrt(1 + 4 / 3))
+        length, wider = (e.by_movie.high - e.by_movie.low for e in (plain, wide))
+        assert wider / length == pytest.approx(np.sqrt(1 + 4 / 3), rel=0.06)
+        assert wide.design_effect == pytest.approx(plain.design_effect)
+        assert (plain.by_movie.inflation, wide.by_movie.inflation) == (1, pytest.approx(7 / 3))
+
+
 class TestEstimate:
     def test_value_and_both_intervals(self) -> None:
         predictions, film = films(3)
@@ -221,7 +276,7 @@ class TestEstimate:
         assert np.isnan(found.design_effect)
         assert found.by_clip.low <= found.value <= found.by_clip.high
 
-    @pytest.mark.parametrize("method", bootstrap.METHODS)
+    @pytest.mark.parametrize("method", METHODS)
     def test_every_method_stays_within_zero_and_one(self, method: str) -> None:
         predictions = Predictions.of([1, 0, 1, 0, 0, 0], [0.9, 0.2, 0.8, 0.1, 0.3, 0.6])
         found = estimate(predictions, ["a", "a", "b", "b", "c", "c"], ["f1_binary"], method=method)[

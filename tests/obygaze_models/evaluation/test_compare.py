@@ -18,7 +18,7 @@ from obygaze_models.evaluation.compare import (
     sign_flip,
     swap_test,
 )
-from obygaze_models.evaluation.metrics import Predictions
+from obygaze_models.evaluation.predictions import Predictions
 
 
 def two_models(seed: int, k: int = 6, gain: float = 0.0) -> tuple:

@@ -11,7 +11,9 @@ from sklearn import metrics as sk
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import metrics
-from obygaze_models.evaluation.metrics import METRICS, Predictions, evaluate, tune_threshold
+from obygaze_models.evaluation.decisions import confusion
+from obygaze_models.evaluation.metrics import METRICS, evaluate
+from obygaze_models.evaluation.predictions import Predictions
 
 # Four positives among ten clips; the decision is right on three of them and on five negatives.
 Y = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
@@ -42,7 +44,7 @@ def test_by_hand() -> None:
 
 
 def test_confusion_by_hand() -> None:
-    counts = metrics.confusion(Predictions.of(Y, SCORE))
+    counts = confusion(Predictions.of(Y, SCORE))
     assert [float(cell[0]) for cell in counts] == [3, 1, 1, 5]
 
 
@@ -174,69 +176,6 @@ class TestRefusals:
             evaluate(Predictions.of([1, 0, 1], [0.1, 0.2, 0.3]), ["ap"], weights)
 
 
-class TestCalibration:
-    def test_equal_width_against_a_loop(self) -> None:
-        y, score = truth_and_score(3)
-        loss = 0.0
-        for i in range(10):
-            low = -1 if i == 0 else i / 10
-            inside = (score > low) & (score <= (i + 1) / 10)
-            if inside.any():
-                loss += inside.mean() * abs(score[inside].mean() - y[inside].mean())
-        assert evaluate(Predictions.of(y, score), ["ece_width"])["ece_width"] == pytest.approx(loss)
-
-    def test_equal_mass_against_sorted_tenths(self) -> None:
-        rng = np.random.default_rng(0)
-        score = rng.permutation(100) / 100  # without ties a tenth is a tenth
-        y = rng.random(100) < score**2
-        order = np.argsort(score)
-        loss = np.mean([abs((score - y)[part].mean()) for part in np.split(order, 10)])
-        assert evaluate(Predictions.of(y, score), ["ece"])["ece"] == pytest.approx(loss)
-
-    def test_a_calibrated_constant_and_a_wrong_one(self) -> None:
-        for name in ("ece", "ece_width"):
-            assert evaluate(Predictions.of(Y, [0.4] * 10), [name])[name] == pytest.approx(0)
-            assert evaluate(Predictions.of(Y, [0.9] * 10), [name])[name] == pytest.approx(0.5)
-
-
-class TestThreshold:
-    def test_by_hand(self) -> None:
-        # F1 above each cut from the top: 2/5, 4/6, 4/7, 6/8, 6/9, 6/10, 8/11, 8/13 (a tie), 8/14.
-        found = tune_threshold(validation_y=Y, validation_score=SCORE)
-        assert found == 0.5
-
-    def test_the_nearest_of_equal_thresholds(self) -> None:
-        found = tune_threshold(validation_y=[0, 0, 1, 1], validation_score=[0.1, 0.2, 0.3, 0.4])
-        assert found == pytest.approx(0.25)
-
-    @pytest.mark.parametrize("metric", metrics.DECISION_METRICS)
-    def test_against_every_cut(self, metric: str) -> None:
-        y, score = truth_and_score(5, n=50)
-        tuned = tune_threshold(validation_y=y, validation_score=score, metric=metric)
-        reached = evaluate(Predictions.of(y, score, tuned), [metric])[metric]
-        every = [-1.0, *np.unique(score)]
-        best = max(evaluate(Predictions.of(y, score, t), [metric])[metric] for t in every)
-        assert reached == pytest.approx(best)
-
-    @pytest.mark.parametrize("y", [[0, 0, 0], [1, 1, 1]])
-    def test_one_class_says_nothing(self, y: list[int]) -> None:
-        assert tune_threshold(validation_y=y, validation_score=[0.1, 0.2, 0.3]) == 0.5
-
-    def test_neighbouring_floats(self) -> None:
-        low = 0.3
-        high = float(np.nextafter(low, 1))
-        tuned = tune_threshold(validation_y=[0, 1], validation_score=[low, high])
-        assert low <= tuned < high
-
-    def test_ranking_metrics_have_no_threshold(self) -> None:
-        with pytest.raises(FixInput, match="'ap'"):
-            tune_threshold(validation_y=[0, 1], validation_score=[0, 1], metric="ap")
-
-    def test_one_threshold_for_each_row(self) -> None:
-        predictions = Predictions.of([1, 0], [0.3, 0.3], [0.2, 0.4])
-        assert predictions.decision.tolist() == [True, False]
-
-
 def test_values_within_each_movie() -> None:
     movies = ["b", "b", "a", "a"]
     found = metrics.evaluate_groups(
@@ -251,5 +190,5 @@ def test_values_within_each_movie() -> None:
 def test_all_metrics_are_named() -> None:
     assert set(METRICS) == {
         "f1_binary", "f1_weighted", "f1_macro", "precision", "recall", "accuracy", "prevalence",
-        "share_positive", "ap", "auc", "brier", "ece", "ece_width",
+        "share_positive", "ap", "auc", "auc_within", "brier", "ece", "ece_width",
     }  # fmt: skip
