@@ -16,7 +16,7 @@ from obygaze_features.backbones.geometry import (
     flops_of,
     levels_of,
 )
-from obygaze_features.backbones.pixels import Pixels, as_frames
+from obygaze_features.backbones.pixels import Pixels, as_frames, as_tensor
 from obygaze_features.backbones.weights import WeightHashes
 from obygaze_features.core.errors import FixInput
 
@@ -153,7 +153,7 @@ class TorchBackbone:
         import torch
 
         check_pixels(pixels, self.geometry, self.card.label)
-        x = torch.from_numpy(pixels) if isinstance(pixels, np.ndarray) else pixels
+        x = as_tensor(pixels) if isinstance(pixels, np.ndarray) else pixels
         levels = {
             name: level for name, level in self.levels.items() if only is None or name in only
         }

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from obygaze_features.backbones.base import Backbone, Placement
 from obygaze_features.backbones.cards import Card
-from obygaze_features.backbones.hub import WeightFiles, cache_folder, find_weights, offline
+from obygaze_features.backbones.hub import WeightFiles, cache_folder, find_weights
 from obygaze_features.backbones.load import load_from
 from obygaze_features.backbones.run import as_arrays
 from obygaze_features.core.console import human
@@ -104,8 +104,7 @@ def _find(card: Card, weights: str | Path | None, report: Report) -> WeightFiles
     if card.family == "descriptors":
         report.add("weights", OK, "none needed")
         return None
-    network = "offline" if offline() else "online"
-    report.add("cache", SKIPPED, f"{cache_folder()} (the environment says {network})")
+    report.add("cache", SKIPPED, str(cache_folder()))
     try:
         files = find_weights(card, weights)
     except NotFound as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 import numpy as np
 
 from obygaze_features.backbones.cards import Card
+from obygaze_features.backbones.families import FAMILIES
 from obygaze_features.backbones.hub import is_cached
 from obygaze_features.backbones.registry import find_card, find_cards
 from obygaze_features.core.commands import (
@@ -24,6 +26,7 @@ from obygaze_features.core.console import table
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError
 from obygaze_features.core.files import write_new
 
+_MAPPED_FROM = 1 << 26
 _HERE = "obygaze_features.backbones.commands"
 COMMANDS = {
     "ls": (f"{_HERE}:ls", "List the backbones, their frames, levels and cost."),
@@ -81,7 +84,7 @@ def ls(session: Session, pattern: str, as_json: bool) -> None:
     if as_json:
         session.console.json([_summary(card) for card in found.cards])
         return
-    headers = ["name", "T", "size", "clip", "levels", "GFLOP", "licence", "weights"]
+    headers = ["name", "class", "T", "size", "GFLOP", "licence", "weights", "levels of a clip"]
     session.console.result(table(headers, [_row(card) for card in found.cards]))
 
 
@@ -96,17 +99,19 @@ def _weights_state(card: Card) -> str:
         return "incomplete"
 
 
+def _class(card: Card) -> str:
+    """The class that is loaded; LSMDC's checkpoints are mapped onto one of CLIP's."""
+    own = {"lsmdc": "CLIPVisionModelWithProjection", "descriptors": "NumPy"}
+    return own.get(card.family) or FAMILIES[card.family].model
+
+
 def _row(card: Card) -> list[Any]:
     g, shapes = card.geometry, card.levels
-    levels = " ".join(
-        f"{name}[{'x'.join(map(str, level.shape))}]"
-        for name, level in shapes.items()
-        if name != "clip"
-    )
-    clip = shapes["clip"].shape[0]
+    levels = " ".join(f"{n}[{'x'.join(map(str, lv.shape))}]" for n, lv in shapes.items())
     cost = f"{card.gflop:.0f}" if card.gflop else "-"
     licence = card.licence.split(" (")[0]
-    return [card.name, g.frames, g.size or "any", clip, levels, cost, licence, _weights_state(card)]
+    size, weights = g.size or "any", _weights_state(card)
+    return [card.name, _class(card), g.frames, size, cost, licence, weights, levels]
 
 
 def _summary(card: Card) -> dict[str, Any]:
@@ -118,6 +123,7 @@ def _summary(card: Card) -> dict[str, Any]:
         **card.as_dict(),
         "levels": levels,
         "sources": dict(card.sources),
+        "class": _class(card),
         "card_sha256": card.sha256,
         "card_file": card.origin,
         "weights": _weights_state(card),
@@ -147,6 +153,7 @@ def show(session: Session, name: str, as_json: bool) -> None:
     console.result(f"{card.label}: {card.title}")
     facts = {
         "family": card.family,
+        "class": _class(card),
         "checkpoint": f"{card.checkpoint}@{card.revision}" if card.checkpoint else "a local file",
         "weights": _weights_state(card),
         "licence": card.licence,
@@ -197,6 +204,8 @@ def check(
     own processor does. Never uses the network. Ends with 1 where there are no weights, with 4
     where a check failed.
     """
+    # Before anything imports the hub's library, which reads this once.
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from obygaze_features.backbones.check import check_backbone
 
     card = find_card(name, session.workspace)
@@ -271,8 +280,8 @@ def forward(
     from obygaze_features.backbones.load import load_backbone
     from obygaze_features.backbones.run import forward_in_batches
 
-    pixels = _array(pixels_file)
-    mask = _array(mask_file) if mask_file else None
+    pixels = _array(pixels_file, "f")
+    mask = _array(mask_file, "fiub") if mask_file else None
     card = find_card(name, session.workspace)
     backbone = load_backbone(
         card, weights, device=device, dtype=dtype, attn_implementation=attention
@@ -282,6 +291,9 @@ def forward(
     np.savez(buffer, **levels)  # type: ignore[arg-type]
     write_new(out, buffer.getvalue(), force=force)
     shapes = {level: list(values.shape) for level, values in levels.items()}
+    broken = [level for level, values in levels.items() if not np.isfinite(values).all()]
+    if broken:
+        session.console.warn(f"not every number is finite: {', '.join(broken)}")
     if as_json:
         session.console.json({"file": str(out), "levels": shapes, "recipe": backbone.recipe()})
         return
@@ -289,13 +301,16 @@ def forward(
     session.console.note(f"written to {out}")
 
 
-def _array(path: Path) -> Any:
+def _array(path: Path, kinds: str) -> Any:
     if not path.is_file():
         raise NotFound("no such file", where=str(path), hint="a .npy written by numpy.save")
     try:
-        found = np.load(path, allow_pickle=False)
+        large = path.stat().st_size > _MAPPED_FROM
+        found = np.load(path, allow_pickle=False, mmap_mode="r" if large else None)
     except (ValueError, EOFError, OSError) as error:
         raise FixInput(f"not a .npy of numbers: {error}", where=str(path)) from None
-    if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiub":
-        raise FixInput("not a .npy of numbers", where=str(path), hint="numpy.save(file, array)")
+    if not isinstance(found, np.ndarray) or found.dtype.kind not in kinds:
+        kind = getattr(found, "dtype", type(found).__name__)
+        wanted = "floating point numbers, already normalised" if kinds == "f" else "numbers"
+        raise FixInput(f"not a .npy of {wanted}, but of {kind}", where=str(path))
     return found

@@ -37,7 +37,6 @@ class Family:
     ignored: str = r"position_ids$"
     keep: Callable[[Any], Any] = _whole
     options: Mapping[str, Any] = field(default_factory=dict)
-    sdpa: bool = True
 
 
 def _one(value: Any) -> int:
@@ -109,17 +108,18 @@ def _xclip_keep(model: Any) -> torch.nn.Module:
 
 def _xclip_taps(module: Any, pixels: Tensor, g: Geometry) -> Taps:
     b, t = pixels.shape[:2]
+    # By position: what these modules return has a name in some releases and none in others.
     seen = module["vision"](pixel_values=pixels.flatten(0, 1))
-    tokens = seen.last_hidden_state.unflatten(0, (b, t))
-    vectors = module["projection"](seen.pooler_output).unflatten(0, (b, t))
+    tokens = seen[0].unflatten(0, (b, t))
+    vectors = module["projection"](seen[1]).unflatten(0, (b, t))
     mixed = module["mit"](vectors)
     return {
         "tokens": tokens,
         "token-max": tokens.amax(dim=(1, 2)),
         "frame-cls": tokens[:, :, 0],
         "frame-vector": vectors,
-        "mit-output": mixed.last_hidden_state,
-        "mit-mean": mixed.pooler_output,
+        "mit-output": mixed[0],
+        "mit-mean": mixed[1],
     }
 
 
@@ -131,7 +131,7 @@ def _clip_vit_geometry(config: Any, card: Card) -> Geometry:
 
 
 def _siglip_geometry(config: Any, card: Card) -> Geometry:
-    if not config.vision_use_head:
+    if not getattr(config, "vision_use_head", True):
         raise FixInput("this SigLIP has no pooling head, so it gives no vector for a frame")
     return _frame_geometry(config, card, _one(config.image_size), 0, config.hidden_size)
 
@@ -223,7 +223,7 @@ def _split(sequence: Tensor, g: Geometry) -> Taps:
     return {**taps, "cls": prefix[:, 0]} if g.prefix else taps
 
 
-_MODELS = "transformers.models"
+_MODELS = "models"
 _HEADS = r"position_ids$|^(classifier|fc_norm|pooler|vivit\.pooler)\."
 
 FAMILIES: dict[str, Family] = {
@@ -291,7 +291,6 @@ FAMILIES: dict[str, Family] = {
         geometry=_timesformer_geometry,
         taps=_clip_taps,
         ignored=_HEADS,
-        sdpa=False,
     ),
     "vjepa2": Family(
         module=f"{_MODELS}.vjepa2.modeling_vjepa2",

@@ -15,6 +15,7 @@ from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.core.extras import need
 
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
+_TENSORS = (".bin", ".pt", ".pth")
 _EPOCH = re.compile(r"pytorch_model\.bin(\.\d+)?$")
 _SMALL_FILES = ("config.json", "preprocessor_config.json", "video_preprocessor_config.json")
 
@@ -179,6 +180,7 @@ def _choose(folder: Path) -> list[Path]:
             return _shards(folder, folder / f"{name}.index.json")
     candidates = sorted(path for path in folder.iterdir() if _EPOCH.fullmatch(path.name))
     candidates = candidates or sorted(folder.glob("*.safetensors"))
+    candidates = candidates or [p for p in sorted(folder.iterdir()) if p.suffix in _TENSORS]
     if len(candidates) > 1:
         names = ", ".join(path.name for path in candidates)
         raise FixInput(

@@ -12,10 +12,10 @@ from obygaze_features.backbones.base import Placement, TorchBackbone
 from obygaze_features.backbones.cards import Card
 from obygaze_features.backbones.geometry import Depth, Geometry
 from obygaze_features.backbones.hub import WeightFiles
+from obygaze_features.backbones.library import library
 from obygaze_features.backbones.pixels import Pixels
 from obygaze_features.backbones.weights import hash_weights, read_tensors, refuse
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.extras import need
 
 if TYPE_CHECKING:
     import torch
@@ -187,10 +187,8 @@ def temporal_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _vision_module(shapes: Shapes, attention: str) -> torch.nn.Module:
-    configuration = need(
-        "transformers.models.clip.configuration_clip", "extract", "running this backbone"
-    )
-    modeling = need("transformers.models.clip.modeling_clip", "extract", "running this backbone")
+    configuration = library("models.clip.configuration_clip")
+    modeling = library("models.clip.modeling_clip")
     config = configuration.CLIPVisionConfig(
         hidden_size=shapes.width,
         intermediate_size=shapes.hidden,

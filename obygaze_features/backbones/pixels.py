@@ -105,12 +105,20 @@ def _test_picture() -> npt.NDArray[np.uint8]:
     return np.asarray((value + blocks) % 256, dtype=np.uint8)
 
 
+def as_tensor(array: npt.NDArray[Any]) -> Tensor:
+    """An array as a tensor on the CPU, without a copy where its memory may be written to."""
+    import torch
+
+    array = np.ascontiguousarray(array)
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
 def as_frames(frames: Any, device: str) -> Tensor:
     """Checked uint8 frames [T, H, W, 3] on a device."""
     import torch
 
     if isinstance(frames, np.ndarray):
-        frames = torch.from_numpy(np.ascontiguousarray(frames))
+        frames = as_tensor(frames)
     ok = isinstance(frames, torch.Tensor) and frames.dtype == torch.uint8
     if not ok or frames.ndim != 4 or frames.shape[-1] != 3 or not frames.numel():
         told = f"{getattr(frames, 'dtype', type(frames))} {list(getattr(frames, 'shape', []))}"

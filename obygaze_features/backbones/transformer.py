@@ -6,6 +6,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,10 @@ from obygaze_features.backbones.cards import Card
 from obygaze_features.backbones.families import FAMILIES, Family
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.hub import WeightFiles
+from obygaze_features.backbones.library import library, silenced
 from obygaze_features.backbones.pixels import Pixels
 from obygaze_features.backbones.weights import hash_weights, read_tensors, refuse
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.extras import need
 
 if TYPE_CHECKING:
     import torch
@@ -39,9 +40,10 @@ def load_transformer(
     family = FAMILIES[card.family]
     _check_family(card, family, files)
     hashes = hash_weights(files, read_tensors(files.files))
-    attention = placement.attention if family.sdpa else "eager"
-    placement = Placement(placement.device, placement.dtype, attention, placement.tf32)
-    model, info = _from_pretrained(family, files, placement)
+    kind = getattr(library(family.module), family.model)
+    if not getattr(kind, "_supports_sdpa", False):
+        placement = replace(placement, attention="eager")
+    model, info = _from_pretrained(kind, family, files, placement)
     _check_loaded(family, info, files)
     geometry = family.geometry(model.config, card)
     if own and geometry.differences(card.geometry):
@@ -92,28 +94,12 @@ def _staged(files: WeightFiles) -> Iterator[Path]:
         yield folder
 
 
-@contextmanager
-def _silenced() -> Iterator[None]:
-    """The library tells on its own what we turn into errors; once is enough."""
-    logging = need("transformers.utils.logging", "extract", "running this backbone")
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
-
-
 def _from_pretrained(
-    family: Family, files: WeightFiles, placement: Placement
+    kind: Any, family: Family, files: WeightFiles, placement: Placement
 ) -> tuple[torch.nn.Module, dict[str, Any]]:
     import torch
 
-    kind = getattr(need(family.module, "extract", "running this backbone"), family.model)
-    with _staged(files) as folder, _silenced():
+    with _staged(files) as folder, silenced():
         try:
             model, info = kind.from_pretrained(
                 folder,

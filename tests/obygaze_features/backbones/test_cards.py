@@ -136,7 +136,7 @@ def test_presets_of_the_paper() -> None:
 def test_every_family_names_a_class_that_exists() -> None:
     pytest.importorskip("transformers", reason="backbones need the extract extra")
     for family in FAMILIES.values():
-        assert hasattr(importlib.import_module(family.module), family.model)
+        assert hasattr(importlib.import_module(f"transformers.{family.module}"), family.model)
     assert set(FAMILIES) | {"lsmdc", "descriptors"} == set(SOURCES)
 
 

@@ -186,6 +186,7 @@ def test_forward_gives_the_numbers_of_the_api(tmp_path: Path) -> None:
         (lambda p: p.write_bytes(b"\x93NUMPY"), 1, "not a .npy"),
         (lambda p: np.save(p, np.array([object()]), allow_pickle=True), 1, "not a .npy"),
         (lambda p: np.save(p, np.array(["a"])), 1, "not a .npy"),
+        (lambda p: np.save(p, np.zeros((1, 16, 3, 64, 64), np.uint8)), 1, "already normalised"),
         (lambda p: np.save(p, np.zeros((1, 15, 3, 64, 64), np.float32)), 1, "takes pixels"),
         (lambda p: np.save(p, np.zeros((0, 16, 3, 64, 64), np.float32)), 1, "takes pixels"),
     ],

@@ -168,8 +168,8 @@ def test_a_flipped_bit_is_another_recipe(form: str, tmp_path: Path) -> None:
 
 
 def test_recipes_are_json_and_tell_what_decides(tmp_path: Path) -> None:
-    save_tiny("xclip", tmp_path)
-    card = card_of("xclip")
+    save_tiny("vivit", tmp_path)
+    card = card_of("vivit")
     plain = load_backbone(card, tmp_path).recipe()
     assert json.loads(json.dumps(plain)) == plain
     assert set(plain) == {"backbone", "weights", "preprocessing", "compute", "levels"}
@@ -363,3 +363,48 @@ def test_a_size_the_patches_do_not_fit(tmp_path: Path) -> None:
     card = card_of("dinov2")
     with pytest.raises(FixInput, match="cannot be cut"):
         load_backbone(replace(card, geometry=replace(card.geometry, size=30)), tmp_path)
+
+
+def test_an_old_file_with_position_ids_loads(tmp_path: Path) -> None:
+    save_tiny("clip", tmp_path / "new")
+    shutil.copytree(tmp_path / "new", tmp_path / "old")
+    ids = {"vision_model.embeddings.position_ids": torch.arange(5)[None]}
+    change(tmp_path / "old", "safetensors", lambda tensors: tensors.update(ids))
+    x = torch.randn(1, 3, 3, 32, 32)
+    new, old = (load_backbone(card_of("clip"), tmp_path / name) for name in ("new", "old"))
+    assert torch.equal(new.forward(x)["tokens"], old.forward(x)["tokens"])
+
+
+def test_a_library_that_cannot_be_imported_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    from obygaze_features.backbones import library
+    from obygaze_features.core.errors import InstallExtra
+
+    def broken(*words: str) -> None:
+        raise RuntimeError("operator torchvision::nms does not exist")
+
+    monkeypatch.setattr(library, "need", broken)
+    with pytest.raises(InstallExtra, match="torchvision::nms") as caught:
+        library.library("models.clip.modeling_clip")
+    assert "pip uninstall torchvision" in str(caught.value.hint)
+
+
+def test_loading_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    save_tiny("vivit", tmp_path)
+    capfd.readouterr()
+    load_backbone(card_of("vivit"), tmp_path)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_read_only_arrays_are_taken_without_a_word(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    import numpy as np
+
+    save_tiny("dinov2", tmp_path)
+    backbone = load_backbone(card_of("dinov2"), tmp_path)
+    frames = np.zeros((3, 40, 60, 3), np.uint8)
+    frames.setflags(write=False)
+    pixels = backbone.preprocess(frames)[None].numpy()
+    pixels.setflags(write=False)
+    backbone.forward(pixels)
+    assert not [w for w in recwarn if "writ" in str(w.message)]

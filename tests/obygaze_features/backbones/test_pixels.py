@@ -204,7 +204,7 @@ def test_pixels_are_the_processors_own_bits(name: str, height: int, width: int) 
 
 
 def test_paper_2024_is_the_released_extractor_to_the_bit(tmp_path: Path) -> None:
-    """Squash by OpenCV, the processor, get_video_features: with eager attention the same bits."""
+    """Squash by OpenCV, the processor, the whole model: with eager attention the same bits."""
     cv2 = pytest.importorskip("cv2", reason="opencv is not installed")
     modeling = pytest.importorskip("transformers.models.x_clip.modeling_x_clip")
     save_tiny("xclip", tmp_path)
@@ -217,7 +217,9 @@ def test_paper_2024_is_the_released_extractor_to_the_bit(tmp_path: Path) -> None
     )
     model = modeling.XCLIPModel.from_pretrained(tmp_path, attn_implementation="eager").eval()
     with torch.no_grad():
-        expected = model.get_video_features(pixel_values=theirs).pooler_output
+        words = torch.ones(1, 4, dtype=torch.long)
+        whole = model(input_ids=words, attention_mask=words, pixel_values=theirs, return_dict=True)
+        expected = whole.mit_output[1]
 
     card = find_card("xclip-b32-k400@paper-2024")
     preset = replace(card.input, squash_first=32)
