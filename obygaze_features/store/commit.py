@@ -27,6 +27,7 @@ from obygaze_features.store.stamped import stamp_of
 
 # There is a staging/ as long as blocks can change; sealing moves it away first.
 STAGING = "staging"
+SEALING = "staging.sealing"
 # An attempt of another machine is taken for dead after this long; a live one would try again.
 STALE_AFTER_S = 24 * 3600.0
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
@@ -248,6 +249,13 @@ def _maker_lives(folder: Path, host: str, pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def make_room(root: Path) -> None:
+    """Bring back the empty folders that archives and version control leave out."""
+    if not (root / SEALING).exists():
+        (root / STAGING).mkdir(exist_ok=True)
+        (root / "commits").mkdir(exist_ok=True)
 
 
 def claims(root: Path, staging: str = STAGING) -> list[int]:

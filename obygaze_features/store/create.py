@@ -18,6 +18,7 @@ from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
 from obygaze_features.core.files import sha256_bytes, sync_dir
 from obygaze_features.store.card import card_text
 from obygaze_features.store.commit import write_synced
+from obygaze_features.store.disk import disk_errors
 from obygaze_features.store.layout import COMPRESSORS, planned_arrays
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import CLIPS_FILE, README_FILE, STORE_FILE, Plan
@@ -72,7 +73,8 @@ def create_store(
         files={},
     )
     if not (path / STORE_FILE).exists():
-        _publish(path, plan, clip_ids, movie_ids)
+        with disk_errors(path):
+            _publish(path, plan, clip_ids, movie_ids)
     return _same(path, plan, clip_ids, movie_ids)
 
 

@@ -26,9 +26,6 @@ from obygaze_features.store.schema import FileMark
 if TYPE_CHECKING:
     from obygaze_features.store.writer import StoreWriter
 
-# While a store is being sealed its staging/ has this name: nothing can be claimed any more.
-SEALING = "staging.sealing"
-
 
 def seal_store(writer: StoreWriter) -> Seal:
     """Write seal.json; then the markers and what was left of the work may go."""
@@ -54,10 +51,10 @@ def _close(root: Path) -> None:
     for block in commit.claims(root):
         commit.finish_claim(root, block)
     if (root / commit.STAGING).exists():
-        shutil.rmtree(root / SEALING, ignore_errors=True)
-        (root / commit.STAGING).rename(root / SEALING)
-    for block in commit.claims(root, SEALING):
-        commit.finish_claim(root, block, SEALING)
+        shutil.rmtree(root / commit.SEALING, ignore_errors=True)
+        (root / commit.STAGING).rename(root / commit.SEALING)
+    for block in commit.claims(root, commit.SEALING):
+        commit.finish_claim(root, block, commit.SEALING)
 
 
 def _seal(writer: StoreWriter) -> Seal | None:
@@ -113,7 +110,7 @@ def _seconds(markers: Sequence[Marker]) -> dict[str, float]:
 
 
 def _tidy(root: Path) -> None:
-    for name in (commit.STAGING, SEALING, "commits"):
+    for name in (commit.STAGING, commit.SEALING, "commits"):
         if (root / name).is_dir():
             shutil.rmtree(root / name)
     sync_dir(root)

@@ -19,6 +19,7 @@ from zarr.storage import MemoryStore
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
 from obygaze_features.store import commit
 from obygaze_features.store.create import read_plan
+from obygaze_features.store.disk import disk_errors
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import SEAL_FILE, STORE_FILE, Marker, Plan, Seal, marker_key
 from obygaze_features.store.schema import OK, ArraySpec, FileMark, RowStatus
@@ -104,7 +105,7 @@ class StoreWriter:
         """The blocks nobody has committed, in order; claims of killed processes do not count."""
         if self.sealed:
             return []
-        there = {path.name for path in (self.path / "commits").iterdir()}
+        there = {path.name for path in (self.path / "commits").glob("block-*.json")}
         names = ((block, Path(marker_key(block)).name) for block in range(self.plan.n_blocks))
         return [block for block, name in names if name not in there]
 
@@ -133,11 +134,14 @@ class StoreWriter:
     def clean_litter(self) -> int:
         """Finish what killed processes had decided, remove what they had not; how many of both."""
         claimed = commit.claims(self.path)
-        for block in claimed:
-            commit.finish_claim(self.path, block)
         folders = list(commit.litter(self.path))
-        for folder in folders:
-            commit.discard(folder)
+        with disk_errors(self.path):
+            if not self.sealed:
+                commit.make_room(self.path)
+            for block in claimed:
+                commit.finish_claim(self.path, block)
+            for folder in folders:
+                commit.discard(folder)
         return len(claimed) + len(folders)
 
     def add_text(self, table: TextTable) -> bool:
@@ -150,7 +154,8 @@ class StoreWriter:
         """Close a complete store: after this it never changes. Again is a no-op."""
         from obygaze_features.store.seal import seal_store
 
-        return seal_store(self)
+        with disk_errors(self.path):
+            return seal_store(self)
 
     def _encode(
         self,
@@ -184,14 +189,8 @@ class StoreWriter:
         for _ in range(ATTEMPTS):
             if self._is_there(encoded.marker, expected):
                 return False
-            try:
-                attempt = commit.prepare(self.path, encoded.marker, encoded.data)
-                ours = commit.claim(attempt)
-            except commit.AttemptGone:
-                continue
-            commit.finish_claim(self.path, block)
-            if not ours:
-                commit.discard(attempt.folder)
+            with disk_errors(self.path):
+                ours = self._try(encoded)
             found = commit.read_marker(self.path, block)
             if ours and found and found[0] == encoded.marker:
                 return True
@@ -202,6 +201,18 @@ class StoreWriter:
             where=str(self.path),
             hint="the same command again",
         )
+
+    def _try(self, encoded: Encoded) -> bool:
+        """One attempt to commit; whether its content was the one that was claimed."""
+        try:
+            attempt = commit.prepare(self.path, encoded.marker, encoded.data)
+            ours = commit.claim(attempt)
+        except commit.AttemptGone:
+            return False
+        commit.finish_claim(self.path, encoded.marker.block)
+        if not ours:
+            commit.discard(attempt.folder)
+        return ours
 
     def _is_there(self, marker: Marker, expected: str | None) -> bool:
         """Whether the same content is committed; an error where other content is."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -141,3 +144,17 @@ def a_million_planned() -> Plan:
         zarr={},
         files={f"data.zarr/clip_id/c.{i}": FileMark(1_000_000, "ab" * 32) for i in range(16)},
     )
+
+
+@functools.cache
+def _sealed_once() -> tempfile.TemporaryDirectory[str]:
+    # Every commit is synced to the disk: a copy is had sooner than a second store.
+    folder = tempfile.TemporaryDirectory(prefix="obygaze-store-")
+    sealed_store(Path(folder.name) / "s")
+    return folder
+
+
+def copy_of_sealed(path: Path) -> Path:
+    """A copy of the one sealed store of 23 clips, made once for all tests."""
+    shutil.copytree(Path(_sealed_once().name) / "s", path)
+    return path

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.stores import block_of, plan_store, some_ids, some_values
@@ -25,15 +22,6 @@ STATES = [
     RowStatus.no_video("gone"),
 ]
 QUICK = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_waiting_for_the_disk() -> Iterator[None]:
-    """Thousands of small files: that they survive a power cut is not what is tested here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
-        yield
-
 
 dtypes = st.sampled_from(["float16", "float32", "float64"])
 tails = st.lists(st.integers(1, 5), max_size=3).map(tuple)
