@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import zipfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -14,8 +14,11 @@ import numpy.typing as npt
 
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.core.extras import need
+from obygaze_features.core.files import confined
 from obygaze_features.core.workspace import is_url
+from obygaze_features.store.network import network_error, object_store, told
 
+LINK_REFUSED = "a store must not contain symbolic links"
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -53,20 +56,19 @@ class FolderFiles:
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self.location = str(root)
-        for inner in ("data.zarr", "commits"):
-            if (self.root / inner).is_symlink():
-                raise FixInput("a store must not contain symbolic links", where=f"{root}/{inner}")
+        self._folders = {""}
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
         """Read straight from the file, without following a link."""
         path = f"{self.root}/{name}"
+        self._check_folder(name.rpartition("/")[0])
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            if Path(path).is_symlink():
-                raise FixInput("a store must not contain symbolic links", where=path) from error
+            if error.errno == errno.ELOOP:
+                raise FixInput(LINK_REFUSED, where=path) from error
             raise
         with os.fdopen(descriptor, "rb", buffering=0) as stream:
             total = os.fstat(descriptor).st_size
@@ -75,6 +77,16 @@ class FolderFiles:
                 stream.seek(first)
             data: Bytes = np.empty(after - first, np.uint8)
             return Piece(_fill(stream, data), total)
+
+    def _check_folder(self, folder: str) -> None:
+        """Refuse a folder that is a link, or outside; once for each folder."""
+        if folder in self._folders:
+            return
+        parent = folder.rpartition("/")[0]
+        self._check_folder(parent)
+        if confined(self.root, folder).is_symlink():
+            raise FixInput(LINK_REFUSED, where=f"{self.root}/{folder}")
+        self._folders.add(folder)
 
     def names(self, folder: str) -> list[str] | None:
         """The names in a folder."""
@@ -159,9 +171,11 @@ class ObjectFiles:
             options["range"] = {"offset": start}
         try:
             answer = self.obstore.get(self.store, name, options=options)
+            data = np.frombuffer(memoryview(answer.bytes()), np.uint8)
         except FileNotFoundError:
             return None
-        data = np.frombuffer(memoryview(answer.bytes()), np.uint8)
+        except network_error() as error:
+            raise told(error, f"{self.location}/{name}") from error
         return Piece(data, int(answer.meta["size"]))
 
     def names(self, folder: str) -> list[str] | None:
@@ -203,20 +217,14 @@ def open_files(location: str | Path) -> Files:
 
 
 def _open_url(url: str) -> Files:
-    stores = need("obstore.store", "remote", "reading a store over the network")
-    options: dict[str, Any] = {"client_options": {"allow_http": True}} if "http:" in url else {}
-    try:
-        return ObjectFiles(stores.from_url(url, **options), url)
-    except (ValueError, OSError) as error:
-        raise FixInput(f"this address cannot be read: {error}", where=url) from error
+    if url.startswith("hf://"):
+        from obygaze_features.store.hub import open_hub
+
+        return open_hub(url)
+    return ObjectFiles(object_store(url), url)
 
 
 def read_or_none(files: Files, name: str) -> bytes | None:
     """A small file whole, or None where it is not there."""
     piece = files.read(name)
     return None if piece is None else piece.data.tobytes()
-
-
-def joined(parts: Iterable[str]) -> str:
-    """Names as one path inside a store."""
-    return "/".join(part for part in parts if part)

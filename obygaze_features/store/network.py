@@ -1,0 +1,57 @@
+"""Addresses as obstore stores, and what goes wrong on a network in words."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+
+from obygaze_features.core.errors import FixInput, ObygazeError, Stopped
+from obygaze_features.core.extras import need
+
+PURPOSE = "reading a store over the network"
+RETRIES: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+AGAIN = "the same command again; it goes on where it stopped"
+
+
+def object_store(url: str, **client: Any) -> Any:
+    """The obstore store of an http(s) or s3 address; S3 takes its keys from AWS_* variables."""
+    stores = need("obstore.store", "remote", PURPOSE)
+    options = {**_client_options(url), **client}
+    # S3 checks the digest that comes with each upload, and refuses bytes that changed on the way.
+    config = {"config": {"aws_checksum_algorithm": "SHA256"}} if url.startswith("s3:") else {}
+    try:
+        return stores.from_url(url, client_options=options, retry_config=RETRIES, **config)
+    except (ValueError, OSError, network_error()) as error:
+        raise FixInput(f"this address cannot be read: {_first_line(error)}", where=url) from error
+
+
+def _client_options(url: str) -> dict[str, Any]:
+    endpoint = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
+    plain = url.startswith("http:") or (url.startswith("s3:") and endpoint.startswith("http:"))
+    return {"allow_http": True} if plain else {}
+
+
+def network_error() -> type[Exception]:
+    """What obstore raises for everything but a file that is not there."""
+    base: type[Exception] = need("obstore.exceptions", "remote", PURPOSE).BaseError
+    return base
+
+
+def told(error: Exception, where: str) -> ObygazeError:
+    """A network's error as something a person can act on."""
+    kind, line = type(error).__name__, _first_line(error)
+    if kind in ("PermissionDeniedError", "UnauthenticatedError"):
+        return FixInput("access is refused", where=where, hint="keys that may read it")
+    if kind == "NotSupportedError":
+        return FixInput(
+            "this server does not answer requests for parts of files",
+            where=where,
+            hint="another server, or fetch a packed store whole",
+        )
+    return Stopped(f"the connection broke off: {line}", where=where, hint=AGAIN)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

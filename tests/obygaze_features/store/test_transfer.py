@@ -1,0 +1,359 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.store_servers import WebServer, web_server
+from support.stores import (
+    ARRAYS,
+    a_recipe,
+    copy_of_sealed,
+    fill_store,
+    plan_store,
+    sealed_store,
+    some_values,
+)
+
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    Mismatch,
+    NotFound,
+    ObygazeError,
+    Stopped,
+)
+from obygaze_features.store import ArraySpec, RowStatus, open_store
+from obygaze_features.store import transfer as transfer_module
+from obygaze_features.store.transfer import prepare, pull
+from obygaze_features.store.verify import verify
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer_module, "PAUSE_S", 0.0)
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+class Bytes:
+    def __init__(self) -> None:
+        self.total = 0
+
+    def advance(self, amount: int = 1) -> None:
+        self.total += amount
+
+    def say(self, text: str) -> None:
+        pass
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    return copy_of_sealed(tmp_path / "from" / "s")
+
+
+def test_a_pulled_store_is_the_same_byte_for_byte(tmp_path: Path, sealed: Path) -> None:
+    counter = Bytes()
+    with web_server(sealed) as server:
+        done = pull(server.url, tmp_path / "got", progress=counter)
+        assert done.n_bytes_transferred == server.n_bytes
+        assert done.n_requests == len(server.requests)
+    everything = tree(sealed)
+    assert tree(tmp_path / "got") == everything
+    documents = sum(len(everything[name]) for name in ("store.json", "seal.json"))
+    assert counter.total == sum(map(len, everything.values())) - documents
+    assert done.n_bytes_needed == done.n_bytes_transferred == sum(map(len, everything.values()))
+    assert done.n_bytes_rows == 23 * (4 * 4 + 6 * 4 + 12 * 2 + 3 * 8)
+    assert not done.partial
+
+
+def test_a_folder_is_a_place_to_pull_from_too(tmp_path: Path, sealed: Path) -> None:
+    pull(sealed, tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(sealed)
+
+
+def test_one_movie_and_one_level_are_a_partial_copy_that_says_so(
+    tmp_path: Path, sealed: Path
+) -> None:
+    # Movie tt0000101 is rows 5 to 9: blocks 1 and 2 of four rows each.
+    with web_server(sealed) as server:
+        done = pull(server.url, tmp_path / "got", levels=["pooled"], movies=["tt0000101"])
+        blocks = sorted(path for path in server.requests if "/c." in path and "_id" not in path)
+    assert blocks == ["/data.zarr/pooled/c.1.0", "/data.zarr/pooled/c.2.0"]
+    assert done.partial
+    assert done.n_bytes_rows == 5 * 6 * 4
+    store = open_store(tmp_path / "got")
+    whole = open_store(sealed)
+    np.testing.assert_array_equal(
+        store.matrix("pooled", movies=["tt0000101"]).values,
+        whole.matrix("pooled", movies=["tt0000101"]).values,
+    )
+    # The neighbours in the same blocks came along; others are missing, and not numbers.
+    found = store.matrix("pooled", missing="nan")
+    assert np.flatnonzero(found.present).tolist() == list(range(4, 12))
+    assert np.isnan(found.values[~found.present]).all()
+    assert str(found.reasons["tt0000100-001"]).startswith("missing")
+    with pytest.raises(NotFound, match="partial"):
+        store.matrix("pooled")
+    with pytest.raises(NotFound, match="partial"):
+        store.matrix("clip", movies=["tt0000101"])
+    verify(tmp_path / "got", hashes=True).require_whole()
+
+
+def test_a_partial_copy_grows_until_it_is_whole(tmp_path: Path, sealed: Path) -> None:
+    with web_server(sealed) as server:
+        pull(server.url, tmp_path / "got", levels=["pooled"], movies=["tt0000100"])
+        server.requests.clear()
+        pull(server.url, tmp_path / "got", levels=["pooled"])
+        assert "/data.zarr/pooled/c.0.0" not in server.requests
+        assert open_store(tmp_path / "got").matrix("pooled").values.shape == (23, 6)
+        pull(server.url, tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(sealed)
+
+
+def test_the_same_pull_again_fetches_nothing_but_the_documents(
+    tmp_path: Path, sealed: Path
+) -> None:
+    with web_server(sealed) as server:
+        pull(server.url, tmp_path / "got")
+        server.requests.clear()
+        again = pull(server.url, tmp_path / "got")
+        assert sorted(server.requests) == ["/partial.json", "/seal.json", "/store.json"]
+    assert again.n_files_kept == again.n_files - 2
+
+
+def break_off(server: WebServer, after: int) -> None:
+    """Send so many bytes of file contents in all, then nothing."""
+    left = [after]
+    lock = threading.Lock()
+
+    def fault(path: str, body: bytes) -> bytes:
+        if not path.startswith("/data.zarr"):
+            return body
+        with lock:
+            sent = body[: left[0]]
+            left[0] -= len(sent)
+        return sent
+
+    server.fault = fault
+
+
+@pytest.mark.parametrize("after", [0, 1, 90, 500, 3000])
+def test_an_interrupted_pull_goes_on(tmp_path: Path, sealed: Path, after: int) -> None:
+    with web_server(sealed) as server:
+        break_off(server, after)
+        with pytest.raises(Stopped, match="broke off"):
+            pull(server.url, tmp_path / "got")
+        assert not (tmp_path / "got").exists()
+        server.fault = None
+        pull(server.url, tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(sealed)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["from", "got"]
+
+
+def test_half_a_large_file_is_not_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer_module, "PIECE_BYTES", 50_000)
+    monkeypatch.setattr(transfer_module, "LEAST_PIECE_BYTES", 50_000)
+    sealed_store(tmp_path / "s", 8, 8, arrays=[ArraySpec("frames", (100, 512), dtype="float16")])
+    with web_server(tmp_path / "s") as server:
+        break_off(server, 600_000)
+        with pytest.raises(Stopped):
+            pull(server.url, tmp_path / "got")
+        (part,) = (tmp_path / ".got.pull" / "parts").iterdir()
+        arrived = part.stat().st_size
+        assert arrived >= 400_000
+        server.fault, server.n_bytes = None, 0
+        pull(server.url, tmp_path / "got")
+        assert server.n_bytes < 8 * 100 * 512 * 2 - arrived + 50_000
+    assert tree(tmp_path / "got") == tree(tmp_path / "s")
+
+
+def test_a_link_that_breaks_off_now_and_then_is_borne(tmp_path: Path, sealed: Path) -> None:
+    calls: Counter[str] = Counter()
+
+    def fault(path: str, body: bytes) -> bytes:
+        calls[path] += 1
+        return body[: len(body) // 2] if calls[path] < 3 and "data.zarr" in path else body
+
+    with web_server(sealed) as server:
+        server.fault = fault
+        pull(server.url, tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(sealed)
+
+
+def test_a_killed_pull_goes_on_and_is_never_seen_half(tmp_path: Path, sealed: Path) -> None:
+    with web_server(sealed, latency_s=0.05) as server:
+        code = f"from obygaze_features.store.transfer import pull; pull({server.url!r}, 'got')"
+        for delay in (0.15, 0.4, 0.7):
+            before = len(server.requests)
+            process = subprocess.Popen(
+                [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": "."}
+            )
+            while len(server.requests) == before and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(delay)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            if (tmp_path / "got").exists():
+                verify(tmp_path / "got", hashes=True).require_whole()
+        pull(server.url, tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(sealed)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "data.zarr/pooled/c.2.0",
+        "data.zarr/clip_id/c.0",
+        "data.zarr/zarr.json",
+        "clips.csv",
+        "README.md",
+        "seal.json",
+        "store.json",
+    ],
+)
+def test_a_wrong_byte_anywhere_is_found_and_named(tmp_path: Path, sealed: Path, name: str) -> None:
+    data = bytearray((sealed / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (sealed / name).write_bytes(data)
+    with web_server(sealed) as server, pytest.raises((Corrupt, Mismatch)) as found:
+        pull(server.url, tmp_path / "got")
+    assert name in str(found.value)
+    assert not (tmp_path / "got").exists()
+
+
+def test_a_wrong_byte_of_an_earlier_try_is_fetched_again(tmp_path: Path, sealed: Path) -> None:
+    with web_server(sealed) as server:
+        break_off(server, 3000)
+        with pytest.raises(Stopped):
+            pull(server.url, tmp_path / "got")
+        arrived = [path for path in (tmp_path / ".got.pull").rglob("*") if path.is_file()]
+        for path in arrived:
+            path.write_bytes(b"?" * path.stat().st_size)
+        server.fault = None
+        pull(server.url, tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(sealed)
+
+
+@pytest.mark.parametrize("change", [b"", b"short"])
+def test_a_file_that_is_short_or_missing_is_named(
+    tmp_path: Path, sealed: Path, change: bytes
+) -> None:
+    victim = sealed / "data.zarr/frames/c.1.0.0"
+    victim.write_bytes(change) if change else victim.unlink()
+    with web_server(sealed) as server, pytest.raises(Corrupt, match=r"frames/c\.1\.0\.0"):
+        pull(server.url, tmp_path / "got")
+
+
+def test_a_store_that_grows_is_pulled_as_far_as_it_is(tmp_path: Path) -> None:
+    plan_store(tmp_path / "s")
+    fill_store(tmp_path / "s", some_values(23), {4: RowStatus.no_video()}, blocks=[1, 3])
+    with web_server(tmp_path / "s") as server:
+        pull(server.url, tmp_path / "got")
+        with pytest.raises(FixInput, match="sealed"):
+            pull(server.url, tmp_path / "other", levels=["pooled"])
+    found = open_store(tmp_path / "got")
+    assert found.status().counts == {"ok": 7, "missing": 15, "no-video": 1}
+
+
+def test_other_stores_are_never_mixed(tmp_path: Path, sealed: Path) -> None:
+    pull(sealed, tmp_path / "got", levels=["pooled"])
+    before = tree(tmp_path / "got")
+    sealed_store(tmp_path / "other", recipe=a_recipe(sampling={"frames": 4}))
+    with pytest.raises(Mismatch, match=r"sampling\.frames"):
+        pull(tmp_path / "other", tmp_path / "got")
+    sealed_store(tmp_path / "third", manifest_name="another")
+    with pytest.raises(Mismatch, match="another store of this recipe"):
+        pull(tmp_path / "third", tmp_path / "got")
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(AlreadyThere):
+        pull(sealed, tmp_path / "file")
+    assert tree(tmp_path / "got") == before
+
+
+def test_two_pulls_of_one_store_do_not_meet(tmp_path: Path, sealed: Path) -> None:
+    with web_server(sealed, latency_s=0.2) as server:
+        errors: list[ObygazeError] = []
+
+        def work() -> None:
+            try:
+                pull(server.url, tmp_path / "got")
+            except ObygazeError as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert {type(error) for error in errors} <= {AlreadyThere}
+    assert len(errors) < 3
+    assert tree(tmp_path / "got") == tree(sealed)
+
+
+def test_a_seal_that_promises_too_much_is_refused(
+    tmp_path: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    from obygaze_features.store.records import Seal
+    from obygaze_features.store.schema import FileMark
+
+    seal = Seal.from_bytes((sealed / "seal.json").read_bytes(), "")
+    name = "data.zarr/pooled/c.0.0"
+    huge = {**seal.files, name: FileMark(10**15, seal.files[name].sha256)}
+    (sealed / "seal.json").write_bytes(replace(seal, files=huge).to_bytes())
+    with web_server(sealed) as server, pytest.raises(FixInput, match="its rows have 96"):
+        pull(server.url, tmp_path / "got")
+    for bad in ("../evil", "/etc/evil", "data.zarr\\evil"):
+        files = {**seal.files, bad: FileMark(1, "00")}
+        (sealed / "seal.json").write_bytes(replace(seal, files=files).to_bytes())
+        with web_server(sealed) as server, pytest.raises(FixInput, match="names a file"):
+            pull(server.url, tmp_path / "got")
+
+
+def test_a_full_disk_is_said_before_anything_is_fetched(
+    tmp_path: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from obygaze_features.store import limits
+
+    usage = type("Usage", (), {"free": 1000})
+    monkeypatch.setattr(limits.shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(FixInput, match=r"are needed and 1\.0 kB are free"):
+        pull(sealed, tmp_path / "got")
+
+
+def test_what_cannot_be_reached_is_said_in_words(tmp_path: Path, sealed: Path) -> None:
+    with web_server(sealed) as server:
+        pass
+    with pytest.raises(Stopped, match="broke off"):
+        pull(server.url, tmp_path / "got")
+    with web_server(tmp_path) as server, pytest.raises(NotFound, match=r"no store\.json"):
+        pull(f"{server.url}/nothing", tmp_path / "got")
+
+
+def test_the_size_is_known_before(tmp_path: Path, sealed: Path) -> None:
+    order = prepare(sealed, levels=["clip"], movies=["tt0000100"])
+    held = [name for name in order.part.files if name.startswith("data.zarr/clip/c.")]
+    assert held == ["data.zarr/clip/c.0.0", "data.zarr/clip/c.1.0"]
+    with pytest.raises(FixInput, match="no array 'nothing'"):
+        prepare(sealed, levels=["nothing"])
+    with pytest.raises(NotFound, match="no movie"):
+        prepare(sealed, movies=["tt999"])
+    assert [spec.name for spec in ARRAYS] == ["clip", "pooled", "frames", "time_s"]
