@@ -26,6 +26,19 @@ from obygaze_models.evaluation.intervals import METHODS, Interval, Scale, bounds
 from obygaze_models.evaluation.metrics import METRICS, replicate
 from obygaze_models.evaluation.predictions import Predictions
 
+__all__ = [
+    "Estimate",
+    "Interval",
+    "Spread",
+    "design_effect",
+    "draw_weights",
+    "estimate",
+    "leave_one_out_weights",
+    "resample",
+    "reuse_inflation",
+    "seed_spread",
+]
+
 # A block of this many weights at a time keeps a bootstrap of any size within about 100 MB.
 BLOCK = 2_000_000
 

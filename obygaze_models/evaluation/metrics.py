@@ -22,6 +22,22 @@ from obygaze_models.evaluation.calibration import brier, ece_mass, ece_width
 from obygaze_models.evaluation.decisions import DECISION_METRICS, confusion
 from obygaze_models.evaluation.predictions import Predictions, as_weights
 from obygaze_models.evaluation.ranking import average_precision, roc_auc, roc_auc_within
+from obygaze_models.evaluation.thresholds import tune_threshold
+
+__all__ = [
+    "CALIBRATION_METRICS",
+    "DECISION_METRICS",
+    "MARGIN_METRICS",
+    "METRICS",
+    "RANKING_METRICS",
+    "Metric",
+    "Predictions",
+    "confusion",
+    "evaluate",
+    "evaluate_groups",
+    "replicate",
+    "tune_threshold",
+]
 
 Metric = Callable[[Predictions, FloatArray], FloatArray]
 RANKING_METRICS: dict[str, Metric] = {
