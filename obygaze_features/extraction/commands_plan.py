@@ -42,8 +42,20 @@ def what_options(function: F) -> F:
         click.option(
             "--store", "stores", multiple=True, metavar="NAME=STORE", help="Where features go."
         ),
-        click.option("--sampling", type=click.Choice(SAMPLINGS), default="card", show_default=True),
-        click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True),
+        click.option(
+            "--sampling",
+            type=click.Choice(SAMPLINGS),
+            default="card",
+            show_default=True,
+            help="The card's rule, or key frames only: quicker, other frames.",
+        ),
+        click.option(
+            "--dtype",
+            type=click.Choice(DTYPES),
+            default="float32",
+            show_default=True,
+            help="Compute in this precision; recorded in the recipe.",
+        ),
         click.option("--attention", type=click.Choice(["sdpa", "eager"]), help="[default: card's]"),
         click.option("--tf32", is_flag=True, help="Allow TF32 on a GPU; recorded in the recipe."),
         click.option("--compressor", type=click.Choice(["zstd", "blosc"]), help="[default: none]"),
