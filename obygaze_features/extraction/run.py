@@ -106,6 +106,18 @@ def pending_rows(loaded: Loaded, rows: Iterable[int] | None) -> dict[int, list[i
 
 
 def extract(
+    plan: ExtractPlan, machine: Machine, stop: StopFlag, **options: Any
+) -> list[StoreStatus]:
+    """Make what is missing of a plan's stores, and say how things stand.
+
+    The options are those of `extract_into`. Returns early, with all committed blocks kept, when
+    asked to stop.
+    """
+    return extract_into(load_targets(plan, machine.device), plan, machine, stop, **options)
+
+
+def extract_into(
+    targets: Sequence[Loaded],
     plan: ExtractPlan,
     machine: Machine,
     stop: StopFlag,
@@ -116,9 +128,7 @@ def extract(
     progress: Callable[[int], Progress] | None = None,
     tell: Callable[[Event], None] | None = None,
 ) -> list[StoreStatus]:
-    """Make what is missing of a plan's stores (or, with `redo`, their failed rows), and say how
-    things stand. Returns early, with all committed blocks kept, when asked to stop."""
-    targets = load_targets(plan, machine.device)
+    """The same with backbones that are loaded; `redo` makes the rows that failed, no others."""
     wanted = list(rows) if rows is not None else None
     for loaded in targets:
         loaded.writer.clean_litter()
