@@ -11,6 +11,10 @@ COMMANDS = {
         "obygaze_features.core.bench_startup:startup",
         "How soon the command line answers.",
     ),
+    "extract": (
+        "obygaze_features.extraction.bench:bench_extract",
+        "The pipeline against its own stages and against one clip at a time.",
+    ),
 }
 
 
