@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 from threadpoolctl import ThreadpoolController
 
 from obygaze_features.core.errors import FixInput
@@ -42,6 +41,8 @@ def draw_seed(random_state: Any) -> int:
     """A seed from what scikit-learn calls a random state; a whole number is its own seed."""
     if isinstance(random_state, int | np.integer):
         return int(random_state)
+    from sklearn.utils import check_random_state  # late: it costs more than a small fit
+
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
