@@ -17,6 +17,10 @@ COMMANDS = {
         "Make a store of some clips or levels of another.",
     ),
     "merge": (f"{_HERE}.commands_edit:merge_", "Make one store of several of the same recipe."),
+    "pack": (f"{_HERE}.commands_share:pack_", "Put a store into one zip file."),
+    "unpack": (f"{_HERE}.commands_share:unpack_", "Make a store of a packed one."),
+    "push": (f"{_HERE}.commands_share:push_", "Send a store to a bucket, the hub or a folder."),
+    "pull": (f"{_HERE}.commands_share:pull_", "Fetch a store, or a part of it."),
     "import": (
         f"{_HERE}.commands_interchange:import_",
         "Make a store from features in another format.",

@@ -182,7 +182,7 @@ class ObjectFiles:
         """The names in a folder where the place can list; web servers cannot."""
         try:
             found = self.obstore.list_with_delimiter(self.store, f"{folder}/" if folder else None)
-        except NotImplementedError:
+        except (NotImplementedError, network_error()):
             return None
         paths = [entry["path"] for entry in found["objects"]] + list(found["common_prefixes"])
         return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in paths)

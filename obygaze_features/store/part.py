@@ -38,10 +38,14 @@ class Part:
     n_rows: int = 0
 
     @property
+    def n_bytes_files(self) -> int:
+        """The bytes that are still to be fetched once the documents have been read."""
+        return sum(mark.n_bytes for mark in self.files.values())
+
+    @property
     def n_bytes(self) -> int:
-        """The bytes of all its files."""
-        documents = sum(len(data) for data in self.documents.values())
-        return sum(mark.n_bytes for mark in self.files.values()) + documents
+        """The bytes of all its files and documents."""
+        return self.n_bytes_files + sum(len(data) for data in self.documents.values())
 
 
 def part_of(

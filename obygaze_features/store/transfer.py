@@ -77,7 +77,7 @@ def pull(
     """Fetch a store into a folder; the same call again goes on where it was interrupted.
 
     With `levels` or `movies` the copy is partial and says so; a later pull into the same folder
-    adds to it. `progress` counts bytes; `size_of_pull` says how many there will be.
+    adds to it. `progress` counts the bytes of files (`prepare(...).part.n_bytes_files`).
     """
     return fetch(prepare(location, levels, movies), target, progress)
 

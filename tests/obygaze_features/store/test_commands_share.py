@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+from support.store_servers import web_server
+from support.stores import copy_of_sealed
+
+from obygaze_features.store import open_store
+
+
+@pytest.fixture
+def home(workspace: Path) -> Path:
+    copy_of_sealed(workspace / "stores" / "toy")
+    return workspace
+
+
+def test_pack_and_unpack(home: Path, tmp_path: Path) -> None:
+    said = call_obygaze("-C", home, "store", "pack", "toy", cwd=tmp_path).ok()
+    assert "toy.zip: 37 files" in said.stdout
+    packed = call_obygaze(
+        *("-C", home, "store", "pack", "toy", "-o", "again.zip", "--json"), cwd=tmp_path
+    ).ok()
+    assert packed.json()["sha256"] in said.stdout
+    call_obygaze("-C", home, "store", "unpack", "again.zip", cwd=tmp_path).ok()
+    assert open_store(home / "stores" / "again").n_clips == 23
+    refused = call_obygaze("-C", home, "store", "pack", "toy", cwd=tmp_path)
+    assert refused.code == 1
+    assert "--force" in refused.stderr
+    call_obygaze("-C", home, "store", "pack", "toy", "--force", cwd=tmp_path).ok()
+
+
+def test_a_store_that_grows_is_packed_with_a_warning(home: Path, tmp_path: Path) -> None:
+    from support.stores import fill_store, plan_store, some_values
+
+    plan_store(home / "stores" / "new")
+    fill_store(home / "stores" / "new", some_values(23), blocks=[0])
+    said = call_obygaze("-C", home, "store", "pack", "new", cwd=tmp_path).ok()
+    assert "not sealed" in said.stderr
+
+
+def test_pull_says_what_it_needed_and_transferred(home: Path) -> None:
+    with web_server(home / "stores") as server:
+        done = call_obygaze("-C", home, "store", "pull", f"{server.url}/toy", "-o", "copy").ok()
+        assert "37 files" in done.stdout
+        assert "transferred in 38 requests" in done.stdout
+        part = call_obygaze(
+            *("-C", home, "store", "pull", f"{server.url}/toy", "-o", "part", "--json"),
+            *("--level", "pooled", "--movie", "tt0000101"),
+        ).ok()
+    told = part.json()
+    assert told["partial"]
+    assert told["n_bytes_rows"] == 5 * 6 * 4
+    assert told["n_bytes_needed"] == told["n_bytes_transferred"]
+    assert call_obygaze("-C", home, "store", "verify", "part", "--hash").ok()
+
+
+def test_the_name_of_a_pulled_store_is_the_last_word_of_its_address(
+    home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "other" / "stores").mkdir(parents=True)
+    with web_server(home / "stores") as server:
+        call_obygaze("-C", tmp_path / "other", "store", "pull", f"{server.url}/toy/").ok()
+    assert open_store(tmp_path / "other" / "stores" / "toy").n_clips == 23
+
+
+def test_push_to_a_folder(home: Path, tmp_path: Path) -> None:
+    done = call_obygaze("-C", home, "store", "push", "toy", tmp_path / "lab" / "toy").ok()
+    assert "37 files" in done.stdout
+    assert open_store(tmp_path / "lab" / "toy").sealed
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["pull", "nothing-here"], 1, "no store"),
+        (["pull", "toy", "-o", "s3://films/x"], 2, "to a folder"),
+        (["pull", "toy", "-o", "copy", "--level", "none"], 1, "no array 'none'"),
+        (["pull", "toy", "-o", "copy", "--movie", "none"], 1, "no movie 'none'"),
+        (["push", "toy", "https://example.org/x"], 2, "nothing can be pushed"),
+        (["push", "toy", "hf://onlyone"], 2, "hf://OWNER/NAME"),
+        (["unpack", "stores/toy/README.md"], 4, "not a whole zip"),
+    ],
+)
+def test_what_cannot_be_done_is_said(home: Path, words: list[str], code: int, told: str) -> None:
+    done = call_obygaze("store", *words, cwd=home)
+    assert done.code == code
+    assert told in done.stderr
+
+
+def test_without_the_extra_it_says_what_to_install(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    for name in ("obstore", "obstore.store", "obstore.exceptions", "huggingface_hub"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for place in ("s3://films/x", "hf://lab/films", "http://127.0.0.1:1/x"):
+        done = call_obygaze("-C", home, "store", "pull", place, "-o", "x")
+        assert done.code == 2
+        assert "pip install 'obygaze[remote]'" in done.stderr
