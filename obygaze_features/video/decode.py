@@ -166,7 +166,9 @@ class _Job:
     def _by_times(self, index: FrameIndex) -> dict[View, Clip]:
         """From key frame to picture, each matched by the position of its packet."""
         canvas, reader = self._canvas(index), self.reader
-        for run in index.runs(index.order[canvas.wanted()].tolist()):
+        if reader.first is not None:
+            canvas.offer_at(*reader.first)
+        for run in index.runs(index.order[canvas.missing()].tolist()):
             damage, sink = reader.damage.copy(), _OrderedSink(canvas)
             if not reader.run(run, sink, skip=True):
                 # An error counts only if it is there when nothing is left out.

@@ -119,20 +119,21 @@ def examine(reader: Reader) -> VideoInfo:
 
 
 def _first_geometry(reader: Reader) -> Geometry:
-    found: list[Geometry] = []
+    found: list[tuple[int, Any]] = []
 
-    def look(_: int, frame: Any) -> bool:
-        found.append(geometry_of(frame, reader.source.stream))
+    def look(position: int, frame: Any) -> bool:
+        found.append((position, frame))
         return True
 
     last = len(reader.source.index.pts) - 1
     starts = reader.source.index.keys[:TRIES].tolist() or [0]
     for start in starts:
         damage = reader.damage.copy()
-        reader.run(Run(start, min(start + 64, last), frozenset()), look)
+        fine = reader.run(Run(start, min(start + 64, last), frozenset()), look)
         reader.damage = damage
         if found:
-            return found[0]
+            reader.first = found[0] if fine else None
+            return geometry_of(found[0][1], reader.source.stream)
     raise _no_frames(reader.source)
 
 

@@ -50,6 +50,8 @@ class Reader:
         if self.codec.name == "hevc":
             # Without it the HEVC decoder hides its errors in the picture and says nothing.
             self.codec.options = {"err_detect": "explode"}
+        # The picture that was decoded to learn the geometry, with its position.
+        self.first: tuple[int, Any] | None = None
         self.damage = Damage(set(np.flatnonzero(source.index.broken).tolist()))
 
     def run(self, run: Run, sink: Sink, *, skip: bool = False) -> bool:
