@@ -35,6 +35,10 @@ COMMANDS = {
         "obygaze_features.extraction.commands:extract",
         "From videos to stores, from many backbones in one pass.",
     ),
+    "run": (
+        "obygaze_models.commands_run:run",
+        "An experiment that is a file, from features to a table.",
+    ),
     "bench": ("obygaze_features.core.bench_commands:bench", "The side-by-side measurements."),
 }
 

@@ -1,0 +1,139 @@
+"""`obygaze run`: an experiment that is a file, from stores and a manifest to a table."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from obygaze_features.core.commands import (
+    ExampleCommand,
+    Session,
+    force_option,
+    json_option,
+    pass_session,
+)
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.store import Store, open_store
+from obygaze_models.protocols.reading import load_protocol, shipped
+from obygaze_models.protocols.schema import Protocol
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze run --list
+    obygaze run honest --manifest obygaze12 --store xclip=obygaze12-xclip
+    obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
+    obygaze run paper-table2 --store xclip=B --set splits.quirk=text --set fit.seeds=5
+    obygaze run my-protocol.toml --manifest films --store clip=S --json
+    """,
+)
+@click.argument("protocol", default="honest")
+@click.option("--list", "listing", is_flag=True, help="List the protocols that come with obygaze.")
+@click.option(
+    "--store",
+    "stores",
+    multiple=True,
+    metavar="NAME=STORE",
+    help="Features, under the name that tables give them; repeatable.",
+)
+@click.option("--manifest", help="The clips. [default: the protocol's, or the only one there is]")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a key of the protocol, as in splits.quirk=text; repeatable.",
+)
+@click.option("-o", "output", metavar="NAME", help="The name of the run. [default: made of both]")
+@click.option("--jobs", default=0, help="Processes that train. [default: one a core]")
+@force_option
+@json_option
+@pass_session
+def run(
+    session: Session,
+    protocol: str,
+    listing: bool,
+    stores: tuple[str, ...],
+    manifest: str | None,
+    changes: tuple[str, ...],
+    output: str | None,
+    jobs: int,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Run an experiment: train, test and judge every cell of PROTOCOL.
+
+    PROTOCOL is the name of one that comes with obygaze, or a TOML file.
+    """
+    if listing:
+        _list(session, as_json)
+        return
+    from obygaze_models.protocols.runner.run import gather, run_protocol
+    from obygaze_models.protocols.runner.table import result_text
+
+    started = time.perf_counter()
+    chosen = load_protocol(protocol, changes)
+    path = manifest_path(session, manifest or chosen.data.manifest)
+    inputs = gather(chosen, read_manifest(path), str(path), open_stores(session, stores))
+    folder = run_folder(session, output or inputs.default_name)
+    read_s = time.perf_counter() - started
+    with session.console.progress(chosen.name, 0, "fits") as progress:
+        done = run_protocol(
+            inputs, folder, force=force, n_jobs=jobs, progress=progress, read_s=read_s
+        )
+    if as_json:
+        session.console.json(done.as_json())
+    else:
+        session.console.result(result_text(done))
+
+
+def open_stores(session: Session, words: tuple[str, ...]) -> dict[str, Store]:
+    """The stores of NAME=STORE words; a bare STORE is its own name."""
+    found: dict[str, Store] = {}
+    for word in words:
+        name, equals, place = word.partition("=")
+        name, place = (name, place) if equals else (Path(word).stem, word)
+        if not name or not place:
+            raise FixUsage(f"--store {word!r} is not of the form NAME=STORE")
+        if name in found:
+            raise FixUsage(f"two stores are called {name!r}", hint="--store NAME=STORE")
+        found[name] = open_store(session.workspace.store(place))
+    return found
+
+
+def manifest_path(session: Session, name: str) -> Path:
+    """The manifest of a name; without one, the only manifest of the workspace."""
+    if name:
+        return session.workspace.existing_manifest(name)
+    known = session.workspace.names("manifests", "*.toml")
+    if len(known) != 1:
+        shown = f"one of {', '.join(known[:8])}" if known else "obygaze manifest import --help"
+        raise FixUsage("which manifest?", hint=f"--manifest NAME ({shown})")
+    return session.workspace.manifest(known[0])
+
+
+def run_folder(session: Session, name: str) -> Path:
+    """Where a run goes: a bare name into runs/, a path where it says."""
+    return Path(name) if "/" in name else session.workspace.folder("runs") / name
+
+
+def _list(session: Session, as_json: bool) -> None:
+    protocols = {name: load_protocol(name) for name in shipped()}
+    if as_json:
+        session.console.json({name: found.as_json() for name, found in protocols.items()})
+        return
+    from obygaze_features.core.console import table
+
+    rows = [
+        (name, found.splits.kind, _models(found), found.report.title)
+        for name, found in protocols.items()
+    ]
+    session.console.result(table(("protocol", "splits", "models", "what it is"), rows))
+
+
+def _models(protocol: Protocol) -> str:
+    return " ".join(protocol.model_names)

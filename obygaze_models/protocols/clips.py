@@ -1,0 +1,124 @@
+"""The clips of a manifest as columns: what tasks, splits and baselines look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
+from obygaze_features.manifest.views import view
+from obygaze_models.protocols.expression import parse
+from obygaze_models.protocols.folds import IntArray, read_folds
+from obygaze_models.protocols.schema import Data
+
+Words = NDArray[np.str_]
+
+
+@dataclass(frozen=True, eq=False)
+class ClipTable:
+    """Clips in the order of the manifest, under one view."""
+
+    name: str
+    clips: Sequence[Clip]
+    concept_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """The clip ids."""
+        return [clip.clip_id for clip in self.clips]
+
+    @cached_property
+    def movies(self) -> Words:
+        """The film of each clip."""
+        return np.array([clip.movie_id for clip in self.clips], dtype=np.str_)
+
+    @cached_property
+    def levels(self) -> list[str]:
+        """The level of each clip, empty where there is none."""
+        return [clip.level for clip in self.clips]
+
+    @cached_property
+    def concepts(self) -> list[tuple[str, ...]]:
+        """The concepts of each clip."""
+        return [clip.concepts for clip in self.clips]
+
+    @cached_property
+    def has_concept(self) -> NDArray[np.bool_]:
+        """A row for each clip, a column for each of `concept_names`."""
+        rows = [[name in clip.concepts for name in self.concept_names] for clip in self.clips]
+        return np.array(rows, dtype=np.bool_).reshape(len(self), len(self.concept_names))
+
+    @cached_property
+    def places(self) -> Mapping[str, tuple[str, int]] | None:
+        """Film and place in the film of each clip; None where films are not known in order.
+
+        The scene where there is one, else the position of the clip in its film.
+        """
+        if len(set(self.movies.tolist())) < 2:
+            return None
+        if all(clip.scene is not None for clip in self.clips):
+            return {c.clip_id: (c.movie_id, int(c.scene or 0)) for c in self.clips}
+        if all(clip.start_s is not None for clip in self.clips):
+            ordered = sorted(self.clips, key=lambda c: (c.movie_id, c.start_s or 0.0))
+            return {c.clip_id: (c.movie_id, i) for i, c in enumerate(ordered)}
+        return None
+
+    @cached_property
+    def scenes(self) -> IntArray | None:
+        """The place of each clip in its film."""
+        if self.places is None:
+            return None
+        return np.array([self.places[clip][1] for clip in self.ids], dtype=np.intp)
+
+    def column(self, name: str) -> list[str]:
+        """An extra column, or one of the manifest's own, as text."""
+        own: dict[str, list[str]] = {
+            "clip_id": self.ids,
+            "movie_id": self.movies.tolist(),
+            "level": self.levels,
+        }
+        if name in own:
+            return own[name]
+        if not self.clips or name not in self.clips[0].extra:
+            known = [*own, *(self.clips[0].extra if self.clips else ())]
+            raise FixInput(
+                f"the manifest has no column {name!r}",
+                where=self.name,
+                hint=f"one of {', '.join(known)}",
+            )
+        return [clip.extra.get(name, "") for clip in self.clips]
+
+    def fold(self, name: str) -> IntArray:
+        """A published fold column; -1 for clips outside of it."""
+        try:
+            cells = self.column(FOLD_PREFIX + name)
+        except FixInput as error:
+            raise FixInput(
+                f"the manifest has no published folds {name!r}",
+                where=self.name,
+                hint="obygaze manifest import obygaze12 CSV --splits DIR",
+            ) from error
+        return read_folds(cells, where=f"{self.name}, {FOLD_PREFIX}{name}")
+
+
+def clip_table(manifest: Manifest, data: Data) -> ClipTable:
+    """The clips a protocol looks at."""
+    seen = view(manifest, data.view)
+    visual = seen.header.of_modality("visual")
+    table = ClipTable(manifest.name, seen.clips, visual)
+    if data.where:
+        vocabulary = seen.header.concepts or None
+        kept = parse(data.where, vocabulary=vocabulary).evaluate(table.levels, table.concepts)
+        clips = [clip for clip, keep in zip(seen.clips, kept, strict=True) if keep]
+        table = ClipTable(manifest.name, clips, visual)
+    if not len(table):
+        raise FixInput("no clip is left to experiment on", where=manifest.name)
+    return table

@@ -1,0 +1,1 @@
+"""Runs a protocol: joins features to clips, trains every fold of every cell, judges, writes."""

@@ -1,0 +1,172 @@
+"""Concept vectors for bottlenecks: one Gram matrix a store, one bank a fold for all its heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.files import canonical_json
+from obygaze_models.models.ground import FixTraining
+from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.runner.features import Features
+
+if TYPE_CHECKING:
+    from obygaze_models.models.concepts import ConceptBank
+    from obygaze_models.models.gram import Gram
+    from obygaze_models.protocols.runner.models import Case
+
+Floats = NDArray[np.float64]
+BANK_SETTINGS = ("method", "tolerance", "balance", "unit_norm", "against", "cross_fit")
+MIN_ROWS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """Concept margins of the rows a head learns from, and of the rows it is asked about."""
+
+    learn: Floats
+    wanted: Floats
+
+
+class Banks:
+    """The concept vectors of one store; those of a fold are found once for all tasks and heads."""
+
+    def __init__(self, features: Features, table: ClipTable, grouped: bool, seed: int) -> None:
+        self.features, self.table, self.grouped, self.seed = features, table, grouped, seed
+        self.found: dict[bytes, tuple[ConceptBank, Floats]] = {}
+
+    @cached_property
+    def gram(self) -> Gram:
+        """The products of all rows, for every machine of every fold."""
+        from obygaze_models.models.gram import Gram
+
+        return Gram(self.features.X)
+
+    def rows(self, clips: NDArray[np.intp]) -> NDArray[Any]:
+        """The vectors of some clips."""
+        return self.gram.X[self.features.row_of[clips]]
+
+    def margins(self, settings: Mapping[str, Any], case: Case) -> Margins:
+        """Margins by vectors that saw no test clip, cross-fitted for the rows to learn from."""
+        bank, fitted = self._bank(settings, case)
+        row_of = self.features.row_of
+        wanted = self.gram.X[row_of[case.wanted]] @ bank.coef_.T + bank.intercept_
+        return Margins(fitted[row_of[case.learn]], wanted)
+
+    def bank_rows(self, case: Case) -> NDArray[np.intp]:
+        """The clips vectors may be found on: all with a level that the fold does not test.
+
+        Where splits are by film, no clip of a tested film; a fold that chooses takes no part.
+        """
+        table, split = self.table, case.split
+        allowed = self.features.present & (np.array(table.levels) != "")
+        allowed[split.test] = False
+        allowed[split.validation] = False
+        if self.grouped:
+            allowed &= ~np.isin(case.groups, np.unique(case.groups[split.test]))
+        if case.join_validation:
+            allowed[split.validation] = True
+        return np.flatnonzero(allowed)
+
+    def _bank(self, settings: Mapping[str, Any], case: Case) -> tuple[ConceptBank, Floats]:
+        own = {name: settings[name] for name in BANK_SETTINGS}
+        rows = self.bank_rows(case)
+        key = canonical_json(own) + rows.tobytes()
+        if key not in self.found:
+            self.found[key] = self._find(own, rows, case.groups)
+        return self.found[key]
+
+    def _find(
+        self, own: Mapping[str, Any], rows: NDArray[np.intp], groups: NDArray[np.str_]
+    ) -> tuple[ConceptBank, Floats]:
+        """The bank on some clips, and margins for all rows of X: cross-fitted on those clips."""
+        targets = self._targets(own["against"])
+        row_of, by_row = self.features.row_of, groups[self.features.present]
+        inside = row_of[rows]
+        known = [
+            column
+            for column in range(targets.shape[1])
+            if min((targets[inside, column] == value).sum() for value in (0, 1)) >= MIN_ROWS
+        ]
+        if not known:
+            raise FixTraining("no concept has clips enough in training to be found")
+        names = [self.table.concept_names[column] for column in known]
+        films = by_row if self.grouped else None
+        bank = self._empty(own, names, own["tolerance"])
+        bank.fit_rows(self.gram, targets[:, known], inside, films)
+        margins = self.gram.X @ bank.coef_.T + bank.intercept_
+        tolerances = dict(zip(names, bank.C_.tolist(), strict=True))
+        for fold in self._cross_folds(inside, by_row, own["cross_fit"]):
+            rest = np.setdiff1d(inside, fold)
+            lacking = [c for c in known if not {0, 1} <= set(np.unique(targets[rest, c]).tolist())]
+            if not lacking:
+                part = self._empty(own, names, tolerances)
+                part.fit_rows(self.gram, targets[:, known], rest, films)
+                margins[fold] = self.gram.X[fold] @ part.coef_.T + part.intercept_
+        return bank, margins
+
+    def _empty(self, own: Mapping[str, Any], names: list[str], tolerance: Any) -> ConceptBank:
+        from obygaze_models.models.concepts import ConceptBank
+
+        return ConceptBank(
+            names,
+            method=own["method"],
+            C=tolerance,
+            balance=None if own["balance"] == "none" else own["balance"],
+            unit_norm=own["unit_norm"],
+            random_state=self.seed,
+        )
+
+    def _targets(self, against: Any) -> NDArray[np.int64]:
+        from obygaze_models.models.concept_targets import concept_targets
+
+        present = self.features.present
+        levels = np.array(self.table.levels)[present]
+        # Clips without a level take no part, as not-sure clips take none.
+        return concept_targets(
+            np.where(levels == "", "NS", levels), self.table.has_concept[present], against
+        )
+
+    def _cross_folds(
+        self, rows: NDArray[np.intp], groups: NDArray[np.str_], n_folds: int
+    ) -> list[NDArray[np.intp]]:
+        """Parts of the rows, whole films together where splits are by film."""
+        films = np.unique(groups[rows])
+        if n_folds < 2 or (self.grouped and len(films) < 2):
+            return []
+        if self.grouped:
+            number = np.searchsorted(films, groups[rows]) % min(n_folds, len(films))
+        else:
+            number = np.random.default_rng([self.seed, 7]).permutation(len(rows)) % n_folds
+        return [rows[number == fold] for fold in np.unique(number)]
+
+
+def build_head(kind: str, settings: Mapping[str, Any]) -> Any:
+    """The head of a bottleneck, as the kind and its settings say."""
+    from obygaze_models.models.heads import LogisticHead, TreeHead
+    from obygaze_models.models.ordinal import OrdinalHead
+    from obygaze_models.models.scorecard import ScorecardHead
+    from obygaze_models.models.sparse_head import SparseHead
+
+    if kind == "pcbm-dt":
+        depth, leaf = settings["max_depth"], settings["min_samples_leaf"]
+        return TreeHead(depth, min_samples_leaf=leaf)
+    if kind == "pcbm-sparse":
+        return SparseHead(settings["max_concepts"])
+    if kind == "scorecard":
+        return ScorecardHead(settings["max_points"], C=settings["C"])
+    if kind == "ordinal":
+        return OrdinalHead(settings["C"], order=("EN", "HN", "NS", "S"))
+    return LogisticHead(settings["C"], penalty=settings.get("penalty", "l2"))
+
+
+def build_residual(settings: Mapping[str, Any]) -> Any:
+    """The rest of a hybrid bottleneck."""
+    from obygaze_models.models.residual import ResidualHead
+
+    return ResidualHead(settings["residual_C"])

@@ -1,0 +1,145 @@
+"""The further records of a run: what stores lack, several tasks as one, what makes a clip hard."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_models.evaluation.bootstrap import resample
+from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.runner.records import Record
+from obygaze_models.protocols.runner.scoring import Cell
+from obygaze_models.protocols.schedule import Labels
+from obygaze_models.protocols.schema import Protocol
+
+LENGTH = "length (doubling)"
+
+
+def coverage(features: Features, labels: Labels, table: ClipTable) -> Record:
+    """Which clips of the manifest have no vector in a store, and which tasks miss them."""
+    row = {clip: number for number, clip in enumerate(table.ids)}
+    missing = []
+    for clip, reason in features.missing.items():
+        tasks = [name for name, own in labels.items() if own[row[clip]] >= 0]
+        missing.append({"clip_id": clip, "reason": reason, "tasks": tasks})
+    return {
+        "kind": "coverage",
+        "feature": features.name,
+        "n_clips": len(table),
+        "n_present": int(features.present.sum()),
+        "n_missing": len(missing),
+        "n_missing_in_tasks": sum(bool(item["tasks"]) for item in missing),
+        "reasons": dict(Counter(features.missing.values()).most_common()),
+        "missing": missing,
+    }
+
+
+def argmax_records(
+    protocol: Protocol, cells: Sequence[Cell], groups: NDArray[np.str_]
+) -> list[Record]:
+    """One question of several one-against-rest tasks: the class with the highest score."""
+    tasks = protocol.report.argmax
+    records = []
+    for model, feature in dict.fromkeys((cell.model, cell.feature) for cell in cells):
+        own = {c.task: c for c in cells if (c.model, c.feature) == (model, feature)}
+        if len(tasks) > 1 and set(tasks) <= own.keys():
+            records.append(_argmax([own[task] for task in tasks], protocol, groups))
+    return records
+
+
+def _argmax(cells: Sequence[Cell], protocol: Protocol, groups: NDArray[np.str_]) -> Record:
+    universe = cells[0].universe
+    for cell in cells[1:]:
+        universe = np.intersect1d(universe, cell.universe)
+    truth = np.stack([c.y[np.searchsorted(c.universe, universe)] for c in cells], axis=1)
+    kept = truth.sum(axis=1) == 1
+    universe, truth = universe[kept], truth[kept]
+    scores = np.stack([mean_scores(c)[np.searchsorted(c.universe, universe)] for c in cells], 1)
+    true, said = truth.argmax(axis=1), scores.argmax(axis=1)
+    table = np.zeros((len(cells), len(cells)), dtype=int)
+    np.add.at(table, (true, said), 1)
+    right = (true == said).astype(np.float64)
+    drawn = resample(
+        lambda weights: {"accuracy": weights @ right / weights.sum(axis=1)},
+        groups[universe],
+        n_replicates=protocol.report.replicates,
+        level=protocol.report.confidence,
+        within_unit=True,
+    )
+    hits, sizes, calls = np.diag(table), table.sum(axis=1), table.sum(axis=0)
+    return {
+        "kind": "argmax",
+        "model": cells[0].model,
+        "feature": cells[0].feature,
+        "tasks": [cell.task for cell in cells],
+        "n_test": len(universe),
+        "accuracy": float(right.mean()) if len(right) else np.nan,
+        "f1_macro": float(np.mean(2 * hits / np.maximum(sizes + calls, 1))),
+        "ci": [drawn["accuracy"][0].low, drawn["accuracy"][0].high],
+        "majority": float(sizes.max() / max(sizes.sum(), 1)),
+        "confusion": table.tolist(),
+    }
+
+
+def mean_scores(cell: Cell) -> NDArray[np.float64]:
+    """The score of each clip of a cell, averaged over all fits that tested it."""
+    total, times = np.zeros(len(cell.universe)), np.zeros(len(cell.universe))
+    for t in cell.tested:
+        at = np.searchsorted(cell.universe, t.rows)
+        total[at] += t.predictions.score
+        times[at] += 1
+    return np.asarray(total / times)
+
+
+def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> list[Record]:
+    """Success regressed on the factors of the paper, for each cell."""
+    if not protocol.report.error_analysis:
+        return []
+    from obygaze_models.evaluation.error_analysis import analyse_success
+
+    records = []
+    for cell in cells:
+        threshold = 0.5 if cell.tested[0].are_probabilities else 0.0
+        success = (mean_scores(cell) > threshold) == cell.y
+        factors = _factors(table, cell.universe)
+        for found in analyse_success(success, factors, table.movies[cell.universe]):
+            own = asdict(found)
+            own["collinear"] = found.is_collinear
+            record = {"kind": "analysis", "model": cell.model, "feature": cell.feature}
+            records.append({**record, "train": cell.train, "test": cell.test, **own})
+    return records
+
+
+def _factors(table: ClipTable, rows: NDArray[np.intp]) -> dict[str, NDArray[np.float64]]:
+    """Eight concepts, two levels, and the length where the manifest knows it."""
+    from obygaze_models.evaluation.error_analysis import paper_factors
+
+    concepts = {
+        name: table.has_concept[rows, column] for column, name in enumerate(table.concept_names)
+    }
+    lengths = lengths_s(table, rows)
+    levels = [table.levels[row] for row in rows]
+    known = np.isfinite(lengths).all()
+    factors = paper_factors(concepts, levels, lengths if known else np.ones(len(rows)))
+    if not known:
+        del factors[LENGTH]
+    return factors
+
+
+def lengths_s(table: ClipTable, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    """The length of clips in seconds, of film or of shots; NaN where nothing tells it."""
+    found = []
+    for row in rows:
+        clip = table.clips[row]
+        start, end = clip.start_s, clip.end_s
+        if start is None or end is None:
+            cells = [clip.extra.get(name, "") for name in ("film_start_s", "film_end_s")]
+            start, end = (float(cell) if cell else None for cell in cells)
+        known = start is not None and end is not None
+        found.append(end - start if known and end is not None and start is not None else np.nan)
+    return np.array(found, dtype=np.float64)

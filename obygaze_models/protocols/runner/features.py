@@ -1,0 +1,119 @@
+"""Joins a store to the clips of a protocol: rows by clip id, and a list of what is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.errors import FixInput, Mismatch, NotFound
+from obygaze_features.core.files import sha256_bytes
+from obygaze_features.store import Store
+from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.schema import Data, Feature
+
+NOT_FINITE = "failed: holds NaN or infinity"
+ZERO = "failed: a vector of zeros cannot be scaled to length 1"
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """One vector for each clip that has one.
+
+    `row_of` is the row of `X` for each clip of the table, -1 where there is none; `missing` says
+    why, by clip. Nothing is ever put in the place of what is missing.
+    """
+
+    name: str
+    X: NDArray[np.float32]
+    row_of: NDArray[np.intp]
+    missing: Mapping[str, str]
+    facts: Mapping[str, Any]
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """Which clips of the table have a vector."""
+        return self.row_of >= 0
+
+
+def join(
+    name: str, store: Store, table: ClipTable, data: Data, feature: Feature | None = None
+) -> Features:
+    """The vectors of a store for the clips of a table."""
+    feature = feature or Feature()
+    backbone = store.recipe.title
+    if feature.backbone and not fnmatch(backbone.casefold(), feature.backbone.casefold()):
+        raise Mismatch(
+            f"the protocol wants features of {feature.backbone!r} as {name!r}, "
+            f"this store is of {backbone!r}",
+            where=store.location,
+            hint=f"--store {name}=ANOTHER",
+        )
+    level = choose_level(store, (feature.level,) if feature.level else data.level)
+    matrix = store.matrix(level, clips=table.ids, missing="drop")
+    if not len(matrix.values):
+        raise NotFound(
+            f"none of the {len(table)} clips is in this store",
+            where=store.location,
+            hint="a store of the same data set; its clip ids must be those of the manifest",
+        )
+    if matrix.values.ndim != 2:
+        raise FixInput(
+            f"{level} has {matrix.values.ndim - 1} dimensions a clip, a protocol needs one vector",
+            where=store.location,
+            hint=f"another level: {', '.join(store.levels)}",
+        )
+    missing = {clip: str(status) for clip, status in matrix.reasons.items()}
+    return _joined(name, matrix.values, matrix.present, missing, table, data.scale, store, level)
+
+
+def choose_level(store: Store, wanted: Sequence[str]) -> str:
+    """The first of the wanted arrays that the store has."""
+    for level in wanted:
+        if level in store.levels:
+            return level
+    raise NotFound(
+        f"this store has no level {' or '.join(wanted)}",
+        where=store.location,
+        hint=f"--set 'data.level=[\"{store.levels[0]}\"]' (it has {', '.join(store.levels)})",
+    )
+
+
+def _joined(
+    name: str,
+    values: NDArray[Any],
+    present: NDArray[np.bool_],
+    missing: dict[str, str],
+    table: ClipTable,
+    scale: str,
+    store: Store,
+    level: str,
+) -> Features:
+    X = np.asarray(values, dtype=np.float32)
+    clips = np.flatnonzero(present)
+    good = np.isfinite(X).all(axis=1)
+    missing |= {table.ids[row]: NOT_FINITE for row in clips[~good]}
+    if scale == "unit":
+        length = np.linalg.norm(X.astype(np.float64), axis=1)
+        missing |= {table.ids[row]: ZERO for row in clips[good & ~(length > 0)]}
+        good &= length > 0
+        X = np.asarray(X / np.where(good, length, 1.0)[:, None], dtype=np.float32)
+    X, clips = np.ascontiguousarray(X[good]), clips[good]
+    row_of = np.full(len(table), -1, dtype=np.intp)
+    row_of[clips] = np.arange(len(clips))
+    facts = {
+        "location": store.location,
+        "backbone": store.recipe.title,
+        "level": level,
+        "width": int(X.shape[1]),
+        "fingerprint": store.fingerprint,
+        "sealed": store.sealed,
+        "manifest": store.plan.manifest_name,
+        "sha256": sha256_bytes(X.tobytes() + "\n".join(table.ids[row] for row in clips).encode()),
+    }
+    ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
+    return Features(name, X, row_of, ordered, facts)

@@ -1,0 +1,282 @@
+"""Turns cells into records: values with intervals, films, folds, comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_models.evaluation.bootstrap import resample, reuse_inflation
+from obygaze_models.evaluation.compare import nadeau_bengio, sign_flip
+from obygaze_models.protocols.runner.records import Record
+from obygaze_models.protocols.runner.scoring import TUNED, Cell, Tested, Values
+from obygaze_models.protocols.schema import PaperValue, Protocol
+
+Floats = NDArray[np.float64]
+COUNTS = ("prevalence", "share_positive")
+BINS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """What intervals and comparisons are made with."""
+
+    protocol: Protocol
+    groups: NDArray[np.str_]
+
+    def record(self, cell: Cell, kind: str = "cell") -> Record:
+        """Everything about one cell."""
+        value = cell.value
+        names = [name for name in value if name not in COUNTS]
+        record: Record = {
+            "kind": kind,
+            **{key: getattr(cell, key) for key in ("task", "train", "test", "model", "feature")},
+            **_sizes(cell, self.groups),
+            **_leaks(cell),
+        }
+        intervals = self._intervals(cell, names)
+        for name in names:
+            record[name] = {**_over_folds(cell, name), "value": value[name], **intervals[name]}
+        record["tuned"] = _tuned(cell)
+        record["seeds"] = _seeds(cell, names)
+        record["by_movie"] = self._by_movie(cell)
+        record["confusion"] = _confusion(cell)
+        record["calibration"] = _calibration(cell)
+        record["folds"] = [_fold(t, cell) for t in cell.tested]
+        record["skipped"] = [dict(item) for item in cell.skipped]
+        record["paper"] = [_printed(one) for one in self.protocol.paper if _is_about(one, cell)]
+        if kind == "baseline":
+            record["expected"] = cell.expected is not None
+            record["ceiling"] = cell.model == "oracle"
+        return record
+
+    def comparisons(self, cells: Sequence[Cell]) -> list[Record]:
+        """Models and baselines on the same cell, and one model on two stores."""
+        records = []
+        for first, second in combinations(cells, 2):
+            same_cell = (first.train, first.test) == (second.train, second.test)
+            one_model = first.model == second.model and first.feature != second.feature
+            one_store = first.feature == second.feature or not second.feature
+            if same_cell and (one_model or one_store) and first.feature:
+                found = self._compare(first, second)
+                if found is not None:
+                    records.append(found)
+        return records
+
+    def _intervals(self, cell: Cell, names: Sequence[str]) -> dict[str, Record]:
+        report = self.protocol.report
+        statistics = cell.statistics()
+
+        def chosen(weights: Floats) -> Values:
+            found = statistics(weights)
+            return {name: found[name] for name in names}
+
+        n_folds = len({t.fold for t in cell.tested})
+        inflation = reuse_inflation(None if cell.is_repeated or n_folds < 2 else n_folds)
+        both = []
+        for part, unit in enumerate((self.groups[cell.universe], np.arange(len(cell.universe)))):
+            both.append(
+                resample(
+                    chosen,
+                    unit,
+                    n_replicates=report.replicates,
+                    level=report.confidence,
+                    seed=(self.protocol.fit.seed, part),
+                    within_unit=True,
+                    inflation=inflation,
+                )
+            )
+        movies, clips = both
+        found = {}
+        for name in names:
+            (by_movie, se_movie), (by_clip, se_clip) = movies[name], clips[name]
+            found[name] = {
+                "ci": [by_movie.low, by_movie.high],
+                "ci_clips": [by_clip.low, by_clip.high],
+                "design_effect": (se_movie / se_clip) ** 2 if se_clip > 0 else np.nan,
+            }
+        return found
+
+    def _by_movie(self, cell: Cell) -> Record:
+        names, values = cell.by_group(self.groups)
+        movies = self.groups[cell.universe]
+        return {
+            movie: {
+                "n": int((movies == movie).sum()),
+                "n_positive": int(cell.y[movies == movie].sum()),
+                **{name: float(found[i]) for name, found in values.items()},
+            }
+            for i, movie in enumerate(names)
+        }
+
+    def _compare(self, first: Cell, second: Cell) -> Record | None:
+        metric = self.protocol.report.primary
+        if not np.array_equal(first.universe, second.universe) or metric not in second.value:
+            return None
+        if metric not in first.value:
+            return None
+        both = [cell.by_group(self.groups)[1][metric] for cell in (first, second)]
+        by_movie = both[0] - both[1]
+        one, other = first.fold_values(metric), second.fold_values(metric)
+        differences = np.array([one[f] - other[f] for f in one if f in other])
+        differences = differences[np.isfinite(differences)]
+        record: Record = {
+            "kind": "comparison",
+            **{key: getattr(first, key) for key in ("task", "train", "test")},
+            "metric": metric,
+            "first": {"model": first.model, "feature": first.feature},
+            "second": {"model": second.model, "feature": second.feature},
+            "difference": first.value[metric] - second.value[metric],
+            "ci": self._difference_interval(first, second, metric),
+        }
+        defined = by_movie[np.isfinite(by_movie)]
+        flip = sign_flip(defined) if len(defined) else None
+        record["p_sign_flip"] = flip.p if flip else np.nan
+        record["n_movies"], record["exact"] = len(defined), flip.exact if flip else False
+        record["p_corrected_t"], record["n_folds"] = np.nan, len(differences)
+        if len(differences) > 1:
+            train = float(np.mean([t.n_train + t.n_validation for t in first.tested]))
+            test = float(np.mean([len(t.rows) for t in first.tested]))
+            record["p_corrected_t"] = nadeau_bengio(differences, n_train=train, n_test=test).p
+        return record
+
+    def _difference_interval(self, first: Cell, second: Cell, metric: str) -> list[float]:
+        ours, theirs = first.statistics(), second.statistics()
+        n_folds = len({t.fold for t in first.tested})
+        drawn = resample(
+            lambda weights: {metric: ours(weights)[metric] - theirs(weights)[metric]},
+            self.groups[first.universe],
+            n_replicates=self.protocol.report.replicates,
+            level=self.protocol.report.confidence,
+            seed=(self.protocol.fit.seed, 2),
+            inflation=reuse_inflation(None if first.is_repeated or n_folds < 2 else n_folds),
+        )
+        interval = drawn[metric][0]
+        return [interval.low, interval.high]
+
+
+def _sizes(cell: Cell, groups: NDArray[np.str_]) -> Record:
+    return {
+        "n_test": len(cell.universe),
+        "n_positive": int(cell.y.sum()),
+        "n_movies": len(np.unique(groups[cell.universe])),
+        "prevalence": float(cell.y.mean()),
+        "n_runs": len(cell.tested),
+        "repeated": cell.is_repeated,
+    }
+
+
+def _leaks(cell: Cell) -> Record:
+    """A test clip counts as leaked where it leaked in any fold."""
+    leaked = {clip for t in cell.tested for clip in t.leak.clips}
+    near = [t.leak.neighbours for t in cell.tested]
+    same = [t.leak.same_movie for t in cell.tested]
+    total = sum if not cell.is_repeated else max
+    known = all(n is not None for n in near) and cell.seeds
+    one_seed = [t for t in cell.tested if t.seed == cell.seeds[0]]
+    return {
+        "leaked": len(leaked),
+        "neighbours": total([t.leak.neighbours or 0 for t in one_seed]) if known else None,
+        "same_movie": total([t.leak.same_movie or 0 for t in one_seed])
+        if all(n is not None for n in same)
+        else None,
+        "leak_share": len(leaked) / len(cell.universe),
+    }
+
+
+def _over_folds(cell: Cell, name: str) -> Record:
+    values = np.array(list(cell.fold_values(name).values()))
+    defined = values[np.isfinite(values)]
+    return {
+        "mean": float(defined.mean()) if len(defined) else np.nan,
+        "sd": float(defined.std(ddof=1)) if len(defined) > 1 else np.nan,
+    }
+
+
+def _tuned(cell: Cell) -> Record | None:
+    if cell.expected is not None or all(t.tuned is None for t in cell.tested):
+        return None
+    found = cell.statistics(tuned=True)(np.ones((1, len(cell.universe))))
+    return {name: {"value": float(found[name][0])} for name in TUNED}
+
+
+def _seeds(cell: Cell, names: Sequence[str]) -> Record | None:
+    if len(cell.seeds) < 2:
+        return None
+    ones = np.ones((1, len(cell.universe)))
+    runs = [cell.statistics([seed])(ones) for seed in cell.seeds]
+    spread: Record = {"n": len(runs)}
+    for name in names:
+        values = np.array([run[name][0] for run in runs])
+        spread[name] = {"mean": float(values.mean()), "sd": float(values.std(ddof=1))}
+    return spread
+
+
+def _confusion(cell: Cell) -> Record | None:
+    """Counts of the four outcomes over all test clips, averaged over seeds and runs."""
+    if cell.expected is not None:
+        return None
+    y = np.concatenate([t.predictions.y for t in cell.tested])
+    said = np.concatenate([t.predictions.decision for t in cell.tested])
+    times = len(y) / len(cell.universe)
+    outcomes = {"tp": y & said, "fp": ~y & said, "fn": y & ~said, "tn": ~y & ~said}
+    return {name: float(outcome.sum() / times) for name, outcome in outcomes.items()}
+
+
+def _calibration(cell: Cell) -> list[Record] | None:
+    if cell.expected is not None or not all(t.are_probabilities for t in cell.tested):
+        return None
+    y = np.concatenate([t.predictions.y for t in cell.tested])
+    score = np.concatenate([t.predictions.score for t in cell.tested])
+    bins = np.clip(np.ceil(score * BINS).astype(int) - 1, 0, BINS - 1)
+    rows = []
+    for number in range(BINS):
+        own = bins == number
+        rows.append(
+            {
+                "low": number / BINS,
+                "high": (number + 1) / BINS,
+                "n": int(own.sum()),
+                "score": float(score[own].mean()) if own.any() else np.nan,
+                "share": float(y[own].mean()) if own.any() else np.nan,
+            }
+        )
+    return rows
+
+
+def _fold(t: Tested, cell: Cell) -> Record:
+    values: Any = t.values
+    if cell.expected is not None:
+        weights = np.isin(cell.universe, t.rows)[None, :].astype(np.float64)
+        values = {name: float(found[0]) for name, found in cell.expected(weights).items()}
+    return {
+        "fold": t.fold,
+        "seed": t.seed,
+        "n_train": t.n_train,
+        "n_validation": t.n_validation,
+        "n_test": len(t.rows),
+        "n_positive": int(t.predictions.y.sum()),
+        "leaked": t.leak.leaked,
+        **{name: value for name, value in values.items() if name not in COUNTS},
+        "threshold": t.tuned,
+        "chosen": dict(t.facts),
+    }
+
+
+def _is_about(printed: PaperValue, cell: Cell) -> bool:
+    wanted = {key: getattr(printed, key) for key in ("model", "feature", "train", "test")}
+    return all(not value or value == getattr(cell, key) for key, value in wanted.items())
+
+
+def _printed(printed: PaperValue) -> Record:
+    return {
+        "metric": printed.metric,
+        "mean": printed.mean,
+        "sd": printed.sd if printed.sd >= 0 else None,
+        "movie": printed.movie or None,
+        "source": printed.source or None,
+    }

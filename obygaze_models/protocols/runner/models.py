@@ -1,0 +1,186 @@
+"""Trains one fold of one model: scores for every clip of the fold that is tested or chosen with.
+
+Perceptrons are not here: all of them are trained in one call (`perceptrons`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_models.models.baselines import BASELINES, oracle, places
+from obygaze_models.models.ground import FixTraining
+from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.kinds import candidates, for_task
+from obygaze_models.protocols.runner.banks import Banks
+from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.schema import Model
+from obygaze_models.protocols.splits import Split
+
+Floats = NDArray[np.float64]
+INNER_FOLDS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Scores of some clips; `threshold` is what a score must exceed to be positive."""
+
+    values: Floats
+    threshold: float = 0.5
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def are_probabilities(self) -> bool:
+        """Whether calibration can be asked for."""
+        return self.threshold == 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """What one fold of one training task gives to a model: rows are rows of the clip table."""
+
+    task: str
+    split: Split
+    labels: NDArray[np.int8]
+    table: ClipTable
+    groups: NDArray[np.str_]
+    wanted: NDArray[np.intp]
+    seed: int
+    join_validation: bool
+
+    @property
+    def learn(self) -> NDArray[np.intp]:
+        """The rows to learn from; those that would choose join in where nothing is chosen."""
+        if self.join_validation:
+            return np.union1d(self.split.train, self.split.validation)
+        return self.split.train
+
+    @property
+    def y(self) -> NDArray[np.int64]:
+        """The classes of the rows to learn from."""
+        return self.labels[self.learn].astype(np.int64)
+
+
+def train_model(model: Model, case: Case, features: Features, banks: Banks) -> Scores:
+    """Fit one model on one fold, choosing among its candidates on rows that do not test."""
+    options = [for_task(model.kind, s, case.task) for s in candidates(model.settings)]
+    if len(options) == 1:
+        return _train(model.kind, options[0], case, features, banks)
+    scored = [
+        (_inner_score(model.kind, o, case, features, banks), -i) for i, o in enumerate(options)
+    ]
+    best = options[-max(scored)[1]]
+    offered = {k: best[k] for k, v in model.settings.items() if best.get(k) != v}
+    done = _train(model.kind, best, case, features, banks)
+    return Scores(done.values, done.threshold, {**done.chosen, **offered})
+
+
+def train_baseline(name: str, case: Case) -> Scores:
+    """Fit one baseline: it sees film and scene, or the true concepts, never a feature."""
+    table = case.table
+    if name == "oracle":
+        X = table.has_concept.astype(np.float64)
+        if not X.shape[1]:
+            raise FixTraining("an oracle needs visual concepts, and this manifest has none")
+        fitted = oracle().fit(X[case.learn], case.y)
+    else:
+        X = places(table.movies, np.zeros(len(table)) if table.scenes is None else table.scenes)
+        kind: Any = BASELINES[name]
+        fitted = (kind(random_state=case.seed) if name == "random" else kind()).fit(
+            X[case.learn], case.y
+        )
+    return Scores(fitted.predict_proba(X[case.wanted])[:, 1])
+
+
+def build_probe(kind: str, settings: Mapping[str, Any]) -> Any:
+    """The estimator of a linear kind."""
+    from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
+
+    if kind == "ridge":
+        return RidgeProbe()
+    probe: Any = LogisticProbe if kind == "logistic" else SVMProbe
+    weight = None if settings["class_weight"] == "none" else settings["class_weight"]
+    return probe(settings["C"], class_weight=weight)
+
+
+def _train(
+    kind: str, settings: Mapping[str, Any], case: Case, features: Features, banks: Banks
+) -> Scores:
+    if "tolerance" in settings:
+        return _train_bottleneck(kind, settings, case, banks)
+    X, rows = features.X, features.row_of
+    if kind == "svm":
+        from obygaze_models.models.ground import balanced_weights
+
+        codes = case.y
+        weight = (
+            balanced_weights(codes, 2)[codes] if settings["class_weight"] == "balanced" else None
+        )
+        normal, bias = banks.gram.machine(rows[case.learn], codes == 1, settings["C"], weight)
+        return Scores(X[rows[case.wanted]].astype(np.float64) @ normal + bias, 0.0)
+    probe = build_probe(kind, settings)
+    probe.fit(X[rows[case.learn]], case.y, case.groups[case.learn])
+    tested = X[rows[case.wanted]]
+    if kind == "ridge":
+        return Scores(probe.decision_function(tested), 0.0, {"alpha": probe.alpha_})
+    return Scores(probe.predict_proba(tested)[:, 1])
+
+
+def _train_bottleneck(kind: str, settings: Mapping[str, Any], case: Case, banks: Banks) -> Scores:
+    from obygaze_models.protocols.runner.banks import build_head, build_residual
+
+    margins = banks.margins(settings, case)
+    head = build_head(kind, settings)
+    groups = case.groups[case.learn]
+    if kind == "ordinal":
+        levels = np.array(case.table.levels)[case.learn]
+        head.fit(margins.learn, levels, groups=groups)
+        positive = sorted(set(levels[case.y == 1]))
+        share = head.predict_proba(margins.wanted)[:, np.isin(head.classes_, positive)]
+        return Scores(np.clip(share.sum(axis=1), 0.0, 1.0))
+    head.fit(margins.learn, case.y, groups=groups)
+    if kind == "pcbm-h":
+        rest = build_residual(settings)
+        learn, wanted = banks.rows(case.learn), banks.rows(case.wanted)
+        rest.fit(learn, case.y, offset=head.decision_function(margins.learn))
+        offset = head.decision_function(margins.wanted)
+        p = rest.predict_proba(wanted, offset=offset)[:, 1]
+        return Scores(p, 0.5, {"residual_share": rest.share_})
+    return Scores(head.predict_proba(margins.wanted)[:, 1])
+
+
+def _inner_score(
+    kind: str, settings: Mapping[str, Any], case: Case, features: Features, banks: Banks
+) -> float:
+    """Mean average precision over inner folds of whole films, or on the rows that choose."""
+    from sklearn.metrics import average_precision_score
+
+    found = []
+    for train, choose in _inner_splits(case):
+        inner = Case(
+            case.task,
+            Split("inner", train, choose, np.zeros(0, dtype=np.intp)),
+            case.labels,
+            case.table,
+            case.groups,
+            choose,
+            case.seed,
+            False,
+        )
+        scores = _train(kind, settings, inner, features, banks)
+        found.append(float(average_precision_score(case.labels[choose] == 1, scores.values)))
+    return float(np.mean(found)) if found else 0.0
+
+
+def _inner_splits(case: Case) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    from obygaze_models.models.concepts import inner_folds
+
+    if not case.join_validation and len(np.unique(case.labels[case.split.validation])) == 2:
+        return [(case.split.train, case.split.validation)]
+    groups = case.groups[case.learn]
+    folds = inner_folds(case.y == 1, groups if len(set(groups)) > 1 else None, INNER_FOLDS)
+    return [(case.learn[~fold], case.learn[fold]) for fold in folds]

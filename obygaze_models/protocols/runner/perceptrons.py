@@ -1,0 +1,79 @@
+"""Trains every perceptron of a protocol on one store in one go: folds, tasks, seeds, settings.
+
+Jobs that share training rows and seed are one trajectory (`mlp_many`), and trajectories do not
+depend on each other, so two processes that share them give the same bits as one.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.machine import usable_cores
+from obygaze_models.models.mlp_many import Job, MLPFit, MLPSettings, fit_many
+
+MIN_FITS = 8  # below this, starting a process costs more than it saves
+_SHARED: dict[str, Any] = {}
+
+
+def settings_of(settings: dict[str, Any]) -> MLPSettings:
+    """The settings of a protocol as those of the training."""
+    own = dict(settings)
+    own["hidden"] = tuple(own["hidden"])
+    own["class_weight"] = None if own["class_weight"] == "none" else own["class_weight"]
+    return MLPSettings(**own)
+
+
+def fit_all(
+    X: NDArray[np.float32], work: Sequence[tuple[MLPSettings, Job]], n_jobs: int = 0
+) -> list[MLPFit]:
+    """All fits in the order given; `n_jobs` processes (0: one a core)."""
+    n_jobs = n_jobs or usable_cores()
+    parts = _share_out(work, n_jobs)
+    if len(parts) < 2 or not sys.platform.startswith("linux"):
+        return _fit(X, work)
+    _SHARED["X"], _SHARED["parts"] = X, [[work[i] for i in part] for part in parts]
+    try:
+        # A fork sees the features without copying them, and starts at once.
+        context = multiprocessing.get_context("fork")
+        with ProcessPoolExecutor(len(parts) - 1, mp_context=context) as pool:
+            others = [pool.submit(_fit_part, number) for number in range(1, len(parts))]
+            done = [_fit_part(0), *(other.result() for other in others)]
+    finally:
+        _SHARED.clear()
+    fits: dict[int, MLPFit] = {}
+    for part, found in zip(parts, done, strict=True):
+        fits.update(zip(part, found, strict=True))
+    return [fits[i] for i in range(len(work))]
+
+
+def _fit_part(number: int) -> list[MLPFit]:
+    return _fit(_SHARED["X"], _SHARED["parts"][number])
+
+
+def _fit(X: NDArray[np.float32], work: Sequence[tuple[MLPSettings, Job]]) -> list[MLPFit]:
+    fits: dict[int, MLPFit] = {}
+    for settings in dict.fromkeys(own for own, _ in work):
+        own = [i for i, (wanted, _) in enumerate(work) if wanted == settings]
+        fits.update(zip(own, fit_many(X, [work[i][1] for i in own], settings), strict=True))
+    return [fits[i] for i in range(len(work))]
+
+
+def _share_out(work: Sequence[tuple[MLPSettings, Job]], n_jobs: int) -> list[list[int]]:
+    """Numbers of the fits for each process; fits that share a trajectory stay together."""
+    if len(work) < MIN_FITS or n_jobs < 2:
+        return [list(range(len(work)))]
+    together: dict[tuple[Any, ...], list[int]] = {}
+    for number, (settings, job) in enumerate(work):
+        key = (settings, job.seed, job.train.tobytes(), job.labels[job.train].tobytes())
+        together.setdefault(key, []).append(number)
+    parts: list[list[int]] = [[] for _ in range(min(n_jobs, len(together)))]
+    for place, group in enumerate(together.values()):
+        parts[place % len(parts)] += group
+    return parts

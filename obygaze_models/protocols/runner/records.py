@@ -1,0 +1,165 @@
+"""The files of a run, and how to read them.
+
+A run is a folder `runs/NAME/`. `read_run(folder)` gives a `Run`; what follows is the format.
+
+run.json       what was run, the only file that holds times; written last, so it makes a run
+    {"format": "obygaze-run/1", "name": str, "identity": sha256 of what decides the numbers,
+     "protocol": the resolved protocol (schema.Protocol.as_json()), "protocol_sha256": sha256,
+     "manifest": {"name", "path", "sha256", "view", "n_clips", "n_movies"},
+     "stores": {NAME: {"location", "backbone", "level", "width", "fingerprint", "sealed",
+                       "manifest", "sha256", "n_present", "n_missing"}},
+     "splits_sha256": {NAME of a store, or "none": sha256}, "results_sha256", "predictions_sha256",
+     "versions": {package: version}, "seeds": {"splits", "fit", "n_fits"}, "machine": {...},
+     "seconds": {"read", "fit", "judge", "write", "total"}, "created": UTC time,
+     "created_by": "obygaze VERSION"}
+
+results.json   a list of records, each with a "kind"; the same inputs give the same bytes.
+               A number that has no value (AP without a positive) is null.
+  "cell"       one model of one store, trained for one task and tested on one
+    {"kind": "cell", "task": TEST, "train": TASK, "test": TASK, "model": NAME, "feature": STORE,
+     "n_test": clips, "n_positive", "n_movies", "prevalence", "n_runs": fits,
+     "repeated": clips were tested by several runs (the value is a mean over runs, else pooled),
+     "leaked": test clips that trained or chose in some fold, "neighbours": further test clips next
+     to a training scene (null: scenes unknown), "same_movie": further test clips of a film that
+     trained, "leak_share",
+     METRIC: {"mean": over folds, "sd": over folds, "value": of all test clips, "ci": [low, high] by
+              films, "ci_clips": as if clips were independent, "design_effect"}, ...
+       for f1_binary f1_weighted f1_macro precision recall accuracy ap auc, and of models that
+       yield probabilities brier ece ece_width,
+     "tuned": {METRIC: {"mean", "sd", "value"}} with thresholds from validation clips, or null,
+     "seeds": {"n", METRIC: {"mean", "sd"}} spread between seeds, null for one seed,
+     "by_movie": {MOVIE: {"n", "n_positive", METRIC: value}},
+     "confusion": {"tp", "fp", "fn", "tn"} pooled over folds and averaged over seeds and runs,
+     "calibration": [{"low", "high", "n", "score", "share"}] ten bins, or null,
+     "folds": [{"fold", "seed", "n_train", "n_validation", "n_test", "n_positive", "leaked",
+                METRIC: value, "threshold": tuned or null, "chosen": settings}],
+     "skipped": [{"fold", "reason"}] folds that could not be trained or tested,
+     "paper": [{"metric", "mean", "sd", "movie", "source"}] printed numbers for this cell}
+  "baseline"   the same keys; "feature" is "" where it holds for every store, "expected": true where
+               the numbers are closed forms and not draws; "ceiling": true for the oracle
+  "comparison" two models on the same cell, or one on two stores: first minus second
+    {"kind", "task", "train", "test", "metric", "first": {"model", "feature"}, "second": {...},
+     "difference", "ci": by films, "p_sign_flip", "n_movies", "exact",
+     "p_corrected_t": Nadeau-Bengio, "n_folds"}
+  "coverage"   one for each store
+    {"kind", "feature", "n_clips", "n_present", "n_missing", "n_missing_in_tasks",
+     "reasons": {reason: count}, "missing": [{"clip_id", "reason", "tasks": [...]}]}
+  "argmax"     several one-against-rest tasks as one question
+    {"kind", "model", "feature", "tasks", "n_test", "accuracy", "f1_macro", "ci": of the accuracy,
+     "majority": accuracy of the largest class, "confusion": [[true x said]]}
+  "analysis"   success regressed on what is in a clip, one for each film and one for all
+    {"kind", "model", "feature", "train", "test", "film", "n", "n_success", "factors": [{"name",
+     "log_odds", "se", "low", "high", "p", "inflation"}], "intercept", "method", "errors",
+     "condition", "collinear", "left_out": {factor: why}, "note"}
+  "remark"     a sentence where a result misleads: {"kind", "about": NAME, "cells": n, "text"}
+
+predictions.csv   out of fold, one line for each clip, cell and fold
+    clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision
+    score is a probability, or a margin (then "decision" is score > 0); floats in shortest form.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.errors import Corrupt, Mismatch, NotFound
+
+RUN_FORMAT = "obygaze-run/1"
+RUN_FILE, RESULTS_FILE, PREDICTIONS_FILE = "run.json", "results.json", "predictions.csv"
+PREDICTION_COLUMNS = (
+    *("clip_id", "movie_id", "task", "train", "test", "model", "feature"),
+    *("fold", "seed", "y", "score", "decision"),
+)
+HEADLINES = ("f1_binary", "f1_weighted", "ap", "auc")
+IN_CONTRACT = ("task", "train", "test", "model", "n_test", "prevalence", "leaked")
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, read back."""
+
+    folder: Path
+    about: Mapping[str, Any]
+    records: Sequence[Record]
+
+    def of(self, kind: str) -> list[Record]:
+        """The records of one kind, in the order of the file."""
+        return [record for record in self.records if record["kind"] == kind]
+
+    @property
+    def cells(self) -> list[Record]:
+        """The models' cells."""
+        return self.of("cell")
+
+    @property
+    def baselines(self) -> list[Record]:
+        """The baselines' cells."""
+        return self.of("baseline")
+
+    @property
+    def protocol(self) -> Mapping[str, Any]:
+        """The resolved protocol."""
+        found: Mapping[str, Any] = self.about["protocol"]
+        return found
+
+    @cached_property
+    def predictions(self) -> list[dict[str, str]]:
+        """The rows of predictions.csv."""
+        path = self.folder / PREDICTIONS_FILE
+        if not path.is_file():
+            raise NotFound("this run has no predictions", where=str(path))
+        with path.open(newline="", encoding="utf-8") as stream:
+            return list(csv.DictReader(stream))
+
+    def as_json(self) -> Record:
+        """What `obygaze run --json` prints."""
+        return {
+            "run": str(self.folder),
+            "cells": [_shown(record) for record in self.cells],
+            "baselines": [_shown(record) for record in self.baselines],
+            "comparisons": self.of("comparison"),
+            "coverage": self.of("coverage"),
+            "argmax": self.of("argmax"),
+            "remarks": [record["text"] for record in self.of("remark")],
+            "seconds": dict(self.about["seconds"]),
+        }
+
+
+def read_run(folder: Path) -> Run:
+    """The run of a folder."""
+    about = _json(folder / RUN_FILE)
+    if not isinstance(about, dict) or about.get("format") != RUN_FORMAT:
+        raise Mismatch(
+            f"this is not a run of format {RUN_FORMAT!r}",
+            where=str(folder / RUN_FILE),
+            hint="pip install --upgrade obygaze",
+        )
+    records = _json(folder / RESULTS_FILE)
+    if not isinstance(records, list) or not all(
+        isinstance(record, dict) and "kind" in record for record in records
+    ):
+        raise Corrupt("not a list of records", where=str(folder / RESULTS_FILE))
+    return Run(folder, about, records)
+
+
+def _json(path: Path) -> Any:
+    if not path.is_file():
+        raise NotFound("no finished run here", where=str(path), hint="obygaze run PROTOCOL")
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise Corrupt(f"not valid JSON: {error}", where=str(path)) from error
+
+
+def _shown(record: Record) -> Record:
+    """A record without what only files need."""
+    hidden = ("kind", "by_movie", "calibration")
+    return {key: value for key, value in record.items() if key not in hidden}

@@ -1,0 +1,241 @@
+"""From a protocol, a manifest and stores to a run: the one call that does everything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from obygaze_features import __version__
+from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.machine import this_machine
+from obygaze_features.manifest.io import manifest_sha256
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import Store
+from obygaze_models.protocols.clips import ClipTable, clip_table
+from obygaze_models.protocols.runner.execute import Bench, check_cells, run_baselines, run_models
+from obygaze_models.protocols.runner.extras import analyses, argmax_records, coverage
+from obygaze_models.protocols.runner.features import Features, join
+from obygaze_models.protocols.runner.folder import (
+    check_free,
+    plain,
+    predictions_csv,
+    write_run,
+)
+from obygaze_models.protocols.runner.judging import Judge
+from obygaze_models.protocols.runner.records import RUN_FORMAT, Record, Run
+from obygaze_models.protocols.runner.remarks import remarks
+from obygaze_models.protocols.runner.scoring import Cell
+from obygaze_models.protocols.schedule import Labels, schedule
+from obygaze_models.protocols.schema import Protocol
+from obygaze_models.protocols.tasks import task_labels
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "zarr")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a run is made of, read and joined."""
+
+    protocol: Protocol
+    manifest: Manifest
+    manifest_path: str
+    table: ClipTable
+    labels: Labels
+    features: Sequence[Features]
+
+    @property
+    def identity(self) -> str:
+        """The hash of everything that decides the numbers."""
+        return sha256_bytes(
+            canonical_json(
+                {
+                    "protocol": self.protocol.sha256,
+                    "manifest": manifest_sha256(self.manifest),
+                    "stores": {f.name: f.facts["sha256"] for f in self.features},
+                    "obygaze": __version__,
+                }
+            )
+        )
+
+    @property
+    def default_name(self) -> str:
+        """Protocol, stores and the beginning of the identity."""
+        stores = "+".join(f.name for f in self.features)
+        parts = [self.protocol.name, *([stores] if stores else []), self.identity[:8]]
+        return "-".join(parts)[:120]
+
+
+def gather(
+    protocol: Protocol, manifest: Manifest, manifest_path: str, stores: Mapping[str, Store]
+) -> Inputs:
+    """Read and join; nothing is trained yet."""
+    _check_stores(protocol, stores)
+    table = clip_table(manifest, protocol.data)
+    used = {name for pair in protocol.pairs for name in pair}
+    labels = {
+        name: task_labels(name, task, table)
+        for name, task in protocol.tasks.items()
+        if name in used
+    }
+    features = [
+        join(name, store, table, protocol.data, protocol.features.get(name))
+        for name, store in stores.items()
+    ]
+    return Inputs(protocol, manifest, manifest_path, table, labels, features)
+
+
+def run_protocol(
+    inputs: Inputs,
+    folder: Path,
+    *,
+    force: bool = False,
+    n_jobs: int = 0,
+    progress: Progress | None = None,
+    read_s: float = 0.0,
+) -> Run:
+    """Train, test, judge and write; the same inputs give the same results.json."""
+    check_free(folder, inputs.identity, force=force)
+    clock = _Clock(read=read_s)
+    cells, baselines, splits = _train_all(inputs, n_jobs, progress or Quiet(), clock)
+    with clock.part("judge"):
+        records = _judge(inputs, cells, baselines)
+    with clock.part("write"):
+        predictions = predictions_csv([*cells, *baselines], inputs.table)
+    about = _about(inputs, folder.name, splits, len(cells), clock.seconds)
+    about = write_run(folder, about, records, predictions)
+    return Run(folder, plain(about), plain(records))
+
+
+def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
+    wanted = set(protocol.grid.stores)
+    if wanted and wanted != set(stores):
+        raise FixUsage(
+            f"the protocol wants the stores {', '.join(sorted(wanted))}, "
+            f"given are {', '.join(stores) or 'none'}",
+            hint="--store NAME=STORE for each",
+        )
+    if not stores and protocol.model_names:
+        raise FixUsage(
+            "models need features, and no store is given",
+            hint="--store NAME=STORE (obygaze store ls)",
+        )
+
+
+def _train_all(
+    inputs: Inputs, n_jobs: int, progress: Progress, clock: _Clock
+) -> tuple[list[Cell], list[Cell], dict[str, str]]:
+    cells: list[Cell] = []
+    baselines: list[Cell] = []
+    hashes: dict[str, str] = {}
+    done: dict[bytes, bool] = {}
+    every = np.ones(len(inputs.table), dtype=np.bool_)
+    masks = [f.present for f in inputs.features] or [every]
+    alike = len({mask.tobytes() for mask in masks}) == 1
+    stores: list[Features | None] = [*inputs.features] or [None]
+    for features, usable in zip(stores, masks, strict=True):
+        with clock.part("split"):
+            plan = schedule(inputs.protocol, inputs.table, inputs.labels, usable)
+            found = check_cells(inputs.protocol, plan, inputs.table)
+        bench = Bench(
+            inputs.protocol, inputs.table, inputs.labels, plan, features, found, n_jobs, progress
+        )
+        hashes[bench.feature or "none"] = plan.sha256
+        with clock.part("fit"):
+            if features is not None and inputs.protocol.model_names:
+                cells += run_models(bench)
+            if usable.tobytes() not in done:
+                own = run_baselines(bench)
+                baselines += [replace(c, feature="") for c in own] if alike else own
+            done.setdefault(usable.tobytes(), alike)
+    return cells, baselines, hashes
+
+
+def _judge(inputs: Inputs, cells: Sequence[Cell], baselines: Sequence[Cell]) -> list[Record]:
+    protocol = inputs.protocol
+    groups = np.array(inputs.table.column(protocol.splits.group), dtype=np.str_)
+    judge = Judge(protocol, groups)
+    ours = [judge.record(cell) for cell in cells]
+    theirs = [judge.record(cell, "baseline") for cell in baselines]
+    compared = judge.comparisons([*cells, *baselines]) if protocol.report.compare else []
+    grouped = protocol.splits.kind not in ("kfold", "published", "fixed")
+    told = remarks(plain(ours), plain(theirs), protocol.report.primary, grouped=grouped)
+    return [
+        *ours,
+        *theirs,
+        *compared,
+        *argmax_records(protocol, cells, groups),
+        *analyses(protocol, cells, inputs.table),
+        *(coverage(f, inputs.labels, inputs.table) for f in inputs.features),
+        *told,
+    ]
+
+
+def _about(
+    inputs: Inputs, name: str, splits: Mapping[str, str], n_cells: int, seconds: Mapping[str, float]
+) -> dict[str, Any]:
+    protocol, manifest = inputs.protocol, inputs.manifest
+    machine = this_machine(PACKAGES)
+    return {
+        "format": RUN_FORMAT,
+        "name": name,
+        "identity": inputs.identity,
+        "protocol": protocol.as_json(),
+        "protocol_sha256": protocol.sha256,
+        "manifest": {
+            "name": manifest.name,
+            "path": inputs.manifest_path,
+            "sha256": manifest_sha256(manifest),
+            "view": protocol.data.view,
+            "n_clips": len(inputs.table),
+            "n_movies": len(set(inputs.table.movies.tolist())),
+        },
+        "stores": {
+            f.name: {
+                **f.facts,
+                "n_present": int(f.present.sum()),
+                "n_missing": len(f.missing),
+            }
+            for f in inputs.features
+        },
+        "splits_sha256": dict(splits),
+        "versions": {"obygaze": __version__, **machine.packages},
+        "seeds": {
+            "splits": protocol.splits.seed,
+            "fit": protocol.fit.seed,
+            "n": protocol.fit.seeds,
+        },
+        "n_cells": n_cells,
+        "machine": machine.as_json(),
+        "seconds": dict(seconds),
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "created_by": f"obygaze {__version__}",
+    }
+
+
+class _Clock:
+    """How long each part of a run takes."""
+
+    def __init__(self, read: float) -> None:
+        self.parts: dict[str, float] = {"read": read}
+        self.tick: Callable[[], float] = time.perf_counter
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Count the time of a block under a name."""
+        started = self.tick()
+        yield
+        self.parts[name] = self.parts.get(name, 0.0) + self.tick() - started
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Each part and their sum, to the millisecond."""
+        rounded = {name: round(value, 3) for name, value in self.parts.items()}
+        return {**rounded, "total": round(sum(self.parts.values()), 3)}
