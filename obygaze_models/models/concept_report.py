@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from obygaze_models.evaluation.bootstrap import Estimate, estimate
 from obygaze_models.evaluation.compare import holm
-from obygaze_models.evaluation.metrics import Predictions
+from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.concepts import ConceptBank, concept_columns
 from obygaze_models.models.gram import Gram
 from obygaze_models.models.ground import Bools, FixTraining, Floats, Ints

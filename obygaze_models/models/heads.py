@@ -161,14 +161,16 @@ class TreeHead(Head):
         nodes = np.zeros(len(rows), dtype=np.int64)
         parts = np.zeros(rows.shape)
         inner = np.flatnonzero(self.left_[nodes] >= 0)
-        while len(inner):
+        for _ in range(len(self.left_)):  # a way through a tree is shorter than the tree
+            if not len(inner):
+                return nodes, parts
             at = nodes[inner]
             asked = self.feature_[at]
             goes_left = rows[inner, asked] <= self.threshold_[at]
             nodes[inner] = np.where(goes_left, self.left_[at], self.right_[at])
             parts[inner, asked] += self.share_[nodes[inner]] - self.share_[at]
             inner = inner[self.left_[nodes[inner]] >= 0]
-        return nodes, parts
+        raise ValueError("the tree goes in a circle")
 
 
 def liblinear_logistic(C: float, penalty: Penalty) -> LogisticRegression:

@@ -144,6 +144,8 @@ def _groups(jobs: Sequence[Job]) -> list[list[int]]:
 
 def _check(job: Job, number: int, n_rows: int) -> None:
     where = f"job {number}"
+    if any(numbers.dtype.kind not in "iu" for numbers in (job.train, job.validation, job.labels)):
+        raise FixTraining("rows and labels are numbers, not a mask", where=where)
     rows = np.concatenate([job.train, job.validation])
     if len(job.labels) != n_rows or (len(rows) and not 0 <= rows.min() <= rows.max() < n_rows):
         raise FixTraining(f"labels and row numbers do not fit {n_rows} rows", where=where)

@@ -34,6 +34,8 @@ KINDS = {
     "FrameProbe": "frames",
 }
 
+MAX_FEATURES = 1_000_000
+
 _TEXT = "#text"
 
 
@@ -91,9 +93,17 @@ def save_state(model: Savable) -> tuple[Description, Arrays]:
 
 
 def load_state(description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Savable:
-    """The fitted estimator again; only kinds of this package are ever built."""
+    """The fitted estimator again; only kinds of this package are built, and only if they answer."""
     model = build(description)
     model.from_arrays(arrays)
+    kind = type(model).__name__
+    unknown = sorted(set(arrays) - set(model.to_arrays()))
+    if unknown:
+        raise Corrupt(f"the saved {kind} has an array that is not its own: {unknown[0]!r}")
+    try:
+        _answer(model)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise Corrupt(f"the arrays of the saved {kind} do not fit together: {error}") from error
     return model
 
 
@@ -121,6 +131,17 @@ def build(description: Mapping[str, Any]) -> Savable:
     except TypeError as error:
         raise Corrupt(f"the settings of the saved {kind} are not its own: {error}") from error
     return model
+
+
+def _answer(model: Any) -> None:
+    """Ask for one row: arrays of wrong shapes fail here and not in somebody's results."""
+    width = model.n_features_in_
+    if not isinstance(width, int) or not 0 < width <= MAX_FEATURES:
+        raise ValueError(f"n_features_in_ is {width!r}")
+    row = np.zeros((1, width))
+    answer = model.predict(row) if hasattr(model, "predict") else model.transform(row)
+    if len(answer) != 1:
+        raise ValueError(f"one row has {len(answer)} answers")
 
 
 def _put(arrays: Arrays, name: str, value: Any) -> None:

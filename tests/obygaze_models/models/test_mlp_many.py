@@ -221,6 +221,12 @@ def test_rows_outside_the_matrix_are_refused() -> None:
         fit_many(X, [Job(np.arange(149, 152), labels)])
 
 
+def test_a_mask_is_not_taken_for_row_numbers() -> None:
+    X, labels = planted()
+    with pytest.raises(FixTraining, match="not a mask"):
+        fit_many(X, [Job(labels == 0, labels)])
+
+
 def test_features_of_a_wild_scale_end_in_words() -> None:
     X, labels = planted()
     X[0, 0] = np.inf

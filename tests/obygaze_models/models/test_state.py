@@ -1,0 +1,116 @@
+"""Saved estimators: plain data, a closed table of kinds, and nothing broken comes through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_models.models.bottleneck import Bottleneck
+from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.heads import LogisticHead, TreeHead
+from obygaze_models.models.linear import LogisticProbe
+from obygaze_models.models.mlp import MLPProbe
+from obygaze_models.models.state import KINDS, build, load_state, save_state
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(60, 4))
+Y = np.where(X[:, 0] > 0, "S", "EN")
+
+
+def test_every_kind_of_the_table_exists_and_is_savable() -> None:
+    for kind in KINDS:
+        assert type(build({"kind": kind, "params": {}})).__name__ == kind
+
+
+def test_the_description_is_plain_and_nests() -> None:
+    model = Bottleneck(ConceptBank(["Body"], C={"Body": 0.1}), TreeHead(2)).fit(X, Y)
+    description, arrays = save_state(model)
+    assert description["kind"] == "Bottleneck"
+    assert description["params"]["bank"]["params"]["C"] == {"Body": 0.1}
+    assert description["params"]["head"] == {
+        "kind": "TreeHead",
+        "params": {"max_depth": 2, "min_samples_leaf": 6, "random_state": 0},
+    }
+    assert {"bank_/coef_", "head_/threshold_", "classes_#text"} <= set(arrays)
+
+
+def test_words_of_any_script_survive() -> None:
+    names = ["Body", "Tenue été", "衣装", ""]
+    targets = rng.integers(0, 2, (60, 4))
+    model = ConceptBank(names, C=0.1).fit(X, targets)
+    again: Any = load_state(*save_state(model))
+    assert again.concepts_.tolist() == names
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
+
+
+def test_a_kind_from_elsewhere_is_never_built() -> None:
+    for kind in ("os.system", "SVC", None):
+        with pytest.raises(Corrupt, match="no estimator is called"):
+            build({"kind": kind, "params": {}})
+    with pytest.raises(Corrupt, match="not its own"):
+        build({"kind": "LogisticHead", "params": {"command": "rm"}})
+
+
+def test_a_setting_that_is_no_plain_data_is_refused() -> None:
+    model = MLPProbe((2,), max_epochs=5, random_state=np.random.RandomState(0)).fit(X, Y)
+    with pytest.raises(FixInput, match="'random_state' is a RandomState"):
+        save_state(model)
+
+
+def saved() -> tuple[dict[str, Any], dict[str, Any]]:
+    return save_state(Bottleneck(ConceptBank(C=0.1), LogisticHead()).fit(X, Y))
+
+
+@pytest.mark.parametrize("name", ["bank_/coef_", "head_/mean_", "classes_#text", "n_features_in_"])
+def test_a_missing_array_is_named(name: str) -> None:
+    description, arrays = saved()
+    del arrays[name]
+    with pytest.raises(Corrupt, match=name.split("/")[-1].split("#")[0]):
+        load_state(description, arrays)
+
+
+def test_an_array_too_many_is_named() -> None:
+    description, arrays = saved()
+    with pytest.raises(Corrupt, match="'bank_/extra'"):
+        load_state(description, {**arrays, "bank_/extra": np.zeros(3)})
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("bank_/coef_", np.zeros((1, 9))),
+        ("head_/coef_", np.zeros(7)),
+        ("n_features_in_", np.array(10**12)),
+        ("n_features_in_", np.array(2.5)),
+        ("classes_#text", np.full((2, 1), 0xFFFFFFFF, dtype=np.uint32)),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_corrupt(name: str, wrong: Any) -> None:
+    description, arrays = saved()
+    with pytest.raises(Corrupt):
+        load_state(description, {**arrays, name: wrong})
+
+
+def test_a_tree_that_goes_in_a_circle_comes_to_an_end() -> None:
+    description, arrays = save_state(TreeHead(3).fit(X, Y))
+    circle = {**arrays, "left_": np.zeros_like(arrays["left_"]), "right_": arrays["left_"] * 0}
+    with pytest.raises(Corrupt, match="circle"):
+        load_state(description, circle)
+
+
+def test_a_list_with_a_gap_is_corrupt() -> None:
+    description, arrays = save_state(MLPProbe((2,), max_epochs=5).fit(X, Y))
+    arrays["layers_/3"] = arrays.pop("layers_/1")
+    with pytest.raises(Corrupt, match="lacks its item"):
+        load_state(description, arrays)
+
+
+def test_what_was_loaded_can_be_saved_again() -> None:
+    first = save_state(LogisticProbe().fit(X, Y))
+    second = save_state(load_state(*first))
+    assert first[0] == second[0]
+    for name, array in first[1].items():
+        np.testing.assert_array_equal(array, second[1][name])
