@@ -6,7 +6,7 @@ that is ever held. What is summed over blocks does not depend on where they are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -194,6 +194,19 @@ class FrameProbe(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             value += loss
             slopes = [slope + part for slope, part in zip(slopes, parts, strict=True)]
         return value, np.concatenate([slope.ravel() for slope in slopes])
+
+
+def store_blocks(store: Any, level: str, labels: Mapping[str, Any]) -> BlockSource:
+    """Passes over the frames of labelled clips in a store, in the store's order, block by block.
+
+    A clip that the store does not hold is an error that names it, as everywhere.
+    """
+
+    def source() -> Iterator[Block]:
+        for part in store.stream(level, clips=list(labels)):
+            yield part.values, np.array([labels[str(clip)] for clip in part.clip_ids])
+
+    return source
 
 
 def attend(z: Floats, query: Floats) -> tuple[Floats, Floats]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
 from sklearn.metrics import roc_auc_score
 
-from obygaze_models.models.frames import FrameProbe, attend
+from obygaze_models.models.frames import FrameProbe, attend, store_blocks
 from obygaze_models.models.ground import FixTraining
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe
 from obygaze_models.models.state import load_state, save_state
@@ -107,6 +108,28 @@ def test_no_more_than_two_blocks_are_ever_held(pooling: Any) -> None:
 
     FrameProbe(pooling, max_passes=5).fit_blocks(source)
     assert most <= 2
+
+
+def test_frames_stream_from_a_store_with_the_labels_of_their_clips(tmp_path: Path) -> None:
+    from support.stores import sealed_store, some_ids
+
+    from obygaze_features.core.errors import ObygazeError
+    from obygaze_features.store.reader import open_store
+
+    values = sealed_store(tmp_path / "store.zarr")
+    frames = next(name for name, array in values.items() if array.ndim == 3)
+    ids = some_ids(23)[0]
+    rows = [20, 3, 8, 11, 0, 17, 5]  # asked for in another order than the store's
+    labels = {ids[row]: "S" if row % 2 else "EN" for row in rows}
+    source = store_blocks(open_store(tmp_path / "store.zarr"), frames, labels)
+    streamed = FrameProbe().fit_blocks(source)
+    plain = FrameProbe().fit(values[frames][rows], [labels[ids[row]] for row in rows])
+    np.testing.assert_allclose(streamed.probe_.coef_, plain.probe_.coef_, atol=1e-6)
+    with pytest.raises(ObygazeError) as refusal:
+        FrameProbe().fit_blocks(
+            store_blocks(open_store(tmp_path / "store.zarr"), frames, {**labels, "tt9-1": "S"})
+        )
+    assert "tt9-1" in str(refusal.value) + str(refusal.value.details)
 
 
 def test_an_iterator_that_is_used_up_is_told_from_a_source() -> None:
