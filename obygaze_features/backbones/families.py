@@ -136,14 +136,18 @@ def _siglip_geometry(config: Any, card: Card) -> Geometry:
     return _frame_geometry(config, card, _one(config.image_size), 0, config.hidden_size)
 
 
+def _card_size(config: Any, card: Card) -> int:
+    """These find positions for any size, so the card chooses it, up to what they were made for."""
+    return min(card.geometry.size, _one(config.image_size))
+
+
 def _dinov2_geometry(config: Any, card: Card) -> Geometry:
-    # Positions are interpolated, so the card chooses the size, not the configuration.
-    return _frame_geometry(config, card, card.geometry.size, 1, config.hidden_size)
+    return _frame_geometry(config, card, _card_size(config, card), 1, config.hidden_size)
 
 
 def _dinov3_geometry(config: Any, card: Card) -> Geometry:
     prefix = 1 + config.num_register_tokens
-    return _frame_geometry(config, card, card.geometry.size, prefix, config.hidden_size)
+    return _frame_geometry(config, card, _card_size(config, card), prefix, config.hidden_size)
 
 
 def _frame_taps(module: Any, pixels: Tensor, g: Geometry) -> Taps:
@@ -185,9 +189,9 @@ def _timesformer_geometry(config: Any, card: Card) -> Geometry:
 
 
 def _vjepa2_geometry(config: Any, card: Card) -> Geometry:
-    # Rotary positions: any even number of frames will do, so the card chooses it.
+    # Rotary positions: any even number of frames up to its own will do, so the card chooses.
     size, patch = _one(config.crop_size), _one(config.patch_size)
-    frames = card.geometry.frames
+    frames = min(card.geometry.frames, config.frames_per_clip)
     return _clip_geometry(config, frames, size, config.tubelet_size, patch, 0, "thw")
 
 

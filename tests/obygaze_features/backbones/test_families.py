@@ -330,3 +330,11 @@ def test_the_text_tower_is_not_kept(backbones: Any) -> None:
         not name.startswith("predictor")
         for name, _ in backbones("vjepa2").module.named_parameters()
     )
+
+
+@pytest.mark.parametrize(("family", "name"), [("dinov2", "dinov2-b"), ("vjepa2", "vjepa2-l")])
+def test_a_small_checkpoint_is_not_stretched_beyond_its_own(
+    family: str, name: str, folders: Any
+) -> None:
+    g = load_backbone(name, folders(family, "safetensors")).geometry
+    assert (g.frames, g.size) == {"dinov2": (16, 42), "vjepa2": (8, 32)}[family]

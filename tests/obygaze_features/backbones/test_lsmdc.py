@@ -133,6 +133,19 @@ def test_any_size_is_what_its_authors_describe(
         assert (ours[name] - values).abs().max() <= 5e-6 * scale, name
 
 
+def test_the_epsilon_over_time_is_its_own(tmp_path: Path) -> None:
+    """Faint frame vectors, whose variance is no larger than the visual tower's epsilon."""
+    tensors = lsmdc_tensors(**SMALL)
+    for key in ("clip.visual.proj", "frame_position_embeddings.weight"):
+        tensors[key] = tensors[key] * 0.002
+    torch.save(tensors, tmp_path / "pytorch_model.bin.0")
+    x, mask = inputs(2, 5, 24)
+    with torch.no_grad():
+        expected = by_hand(tensors, x, mask)["frames_temporal"]
+    ours = load_backbone("xclip-lsmdc-b32", tmp_path).forward(x, mask)["frames_temporal"]
+    assert (ours - expected).abs().max() <= 5e-6 * expected.abs().max()
+
+
 @pytest.mark.parametrize(
     ("spoil", "level"),
     [
