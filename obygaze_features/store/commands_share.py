@@ -52,9 +52,10 @@ def _part_options(function: F) -> F:
 @json_option
 @pass_session
 def pack_(session: Session, name: str, output: str | None, force: bool, as_json: bool) -> None:
-    """Put a store into one zip file, every byte checked.
+    """Put a store into one zip file.
 
-    The same store always gives the same bytes, and the zip can be read without unpacking it.
+    Every byte is checked on the way. The same store always gives the same bytes, and the zip can
+    be read without unpacking it.
     """
     store = open_named(session, name)
     path = Path(output or f"{Path(name.rstrip('/')).name.removesuffix('.zip')}.zip")
@@ -83,7 +84,10 @@ def pack_(session: Session, name: str, output: str | None, force: bool, as_json:
 @json_option
 @pass_session
 def unpack_(session: Session, packed: Path, output: str | None, as_json: bool) -> None:
-    """Make a store of a packed one; nothing in the zip is believed before it is checked."""
+    """Make a store of a packed one.
+
+    Nothing in the zip is believed before it is checked.
+    """
     target = _target(session, output or packed.stem)
     with session.console.progress("unpack", open_pack(packed).part.n_bytes_files, "B") as progress:
         _tell(session, unpack(packed, target, progress=progress), as_json)
@@ -111,10 +115,11 @@ def pull_(
     movies: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Fetch a store, or a part of it, from a web server, a bucket, the hub or a folder.
+    """Fetch a store, or a part of it.
 
-    What was interrupted goes on with the same command, and every file is checked as it arrives.
-    A part can grow: pull more of the same store into the same folder.
+    From a web server, a bucket, the hub or a folder. What was interrupted goes on with the same
+    command, and every file is checked as it arrives. A part can grow: pull more of the same store
+    into the same folder.
     """
     target = _target(session, output or _last_word(source))
     place = source if is_url(source) else session.workspace.store(source)
@@ -145,10 +150,10 @@ def push_(
     movies: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Send a store, or a part of it, to a bucket, the hub or a folder.
+    """Send a store to a bucket, the hub or a folder.
 
-    What is there already is not sent again. A bucket's keys come from the AWS_* variables, the
-    hub's token from `hf auth login`; a new repository on the hub is private.
+    Or a part of it. What is there already is not sent again. A bucket's keys come from the AWS_*
+    variables, the hub's token from `hf auth login`; a new repository on the hub is private.
     """
     order = prepare(open_named(session, name).files, levels or None, movies or None)
     with session.console.progress("push", order.part.n_bytes, "B") as progress:
