@@ -172,11 +172,11 @@ class TorchBackbone:
         shape = (n_clips, self.geometry.frames)
         if mask is None:
             return torch.ones(shape, device=self.placement.device)
-        if not self.takes_mask:
-            raise FixInput(f"{self.card.label} knows no mask: every clip needs all its frames")
         given = torch.as_tensor(mask).to(self.placement.device, dtype=torch.float32)
         if tuple(given.shape) != shape:
             raise FixInput(f"the mask must be {list(shape)}, not {list(given.shape)}")
+        if not self.takes_mask and not bool((given == 1).all()):
+            raise FixInput(f"{self.card.label} knows no mask: every clip needs all its frames")
         if not bool(((given == 0) | (given == 1)).all()) or not bool(given.any(dim=1).all()):
             raise FixInput("the mask must be 1 for real frames and 0 for padding, with some 1")
         return given

@@ -119,7 +119,11 @@ class Card:
         }
 
 
-_TEXTS = ("name", "family", "title", "checkpoint", "revision", "licence", "citation")
+_TEXTS = {
+    **dict.fromkeys(("name", "family", "title", "checkpoint"), ""),
+    "revision": "main",
+    **dict.fromkeys(("licence", "citation"), ""),
+}
 _NUMBERS = {"frames": int, "size": int, "gflop": float}
 _TOKENS = {"unit": str, "prefix": int, "order": str, "grid": list, "width": int, "out": int}
 _TOP = ("schema", "like", *_TEXTS, *_NUMBERS, "tokens", "levels", "preset")
@@ -151,7 +155,7 @@ def card_from(tree: Mapping[str, Any], origin: str) -> Card:
     problems += [f"missing key {key!r}" for key in _NEEDED if key not in tree]
     if tree.get("schema") != SCHEMA:
         problems.append(f"schema must be {SCHEMA!r}, not {tree.get('schema')!r}")
-    texts = {key: _typed(tree.get(key, ""), str, key, problems, "") for key in _TEXTS}
+    texts = {key: _typed(tree.get(key, _TEXTS[key]), str, key, problems, "") for key in _TEXTS}
     numbers = {
         key: _typed(tree.get(key, 0), kind, key, problems, 0) for key, kind in _NUMBERS.items()
     }

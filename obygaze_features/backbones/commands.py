@@ -289,7 +289,9 @@ def forward(
     levels = forward_in_batches(backbone, pixels, mask, batch)
     buffer = io.BytesIO()
     np.savez(buffer, **levels)  # type: ignore[arg-type]
-    write_new(out, buffer.getvalue(), force=force)
+    # A file that holds nothing is a name that was kept free, not something to lose.
+    empty = out.is_file() and not out.stat().st_size
+    write_new(out, buffer.getvalue(), force=force or empty)
     shapes = {level: list(values.shape) for level, values in levels.items()}
     broken = [level for level, values in levels.items() if not np.isfinite(values).all()]
     if broken:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.backbones.cards import Card
-from obygaze_features.core.errors import Corrupt, FixInput, NotFound
+from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError
 from obygaze_features.core.extras import need
 
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
@@ -103,15 +103,24 @@ def find_weights(card: Card, weights: str | Path | None = None) -> WeightFiles:
 
 def fetch_weights(card: Card) -> WeightFiles:
     """The card's own weights from the cache, downloaded first where they are not and it may be."""
-    if cached_snapshot(card.checkpoint, card.revision) is None and card.checkpoint:
-        if offline():
-            raise NotFound(
-                f"no weights for {card.name}, and the environment says to stay offline",
-                where=_missing_at(card),
-                hint=f"--weights FOLDER, or download {card.checkpoint} where there is a network",
-            )
-        _download(card)
+    if not card.checkpoint or _is_whole(card):
+        return find_weights(card)
+    if offline():
+        raise NotFound(
+            f"no weights for {card.name}, and the environment says to stay offline",
+            where=_missing_at(card),
+            hint=f"--weights FOLDER, or download {card.checkpoint} where there is a network",
+        )
+    _download(card)
     return find_weights(card)
+
+
+def _is_whole(card: Card) -> bool:
+    """Whether the cache holds all of it: other tools leave a configuration there alone."""
+    try:
+        return is_cached(card)
+    except ObygazeError:
+        return False
 
 
 def _download(card: Card) -> None:

@@ -17,6 +17,8 @@ from obygaze_features.core.workspace import Workspace
 ENTRY_POINTS = "obygaze.backbones"
 SHIPPED = Path(__file__).with_name("cards")
 _LIKE_AT_MOST = 8
+# What would be untrue of another checkpoint.
+_NOT_INHERITED = ("name", "title", "checkpoint", "revision", "gflop")
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,4 @@ def _tree(path: Path, paths: dict[str, Path], seen: tuple[Path, ...]) -> dict[st
             f"like = {like!r} is no known card", where=str(path), hint="obygaze backbones ls"
         )
     base = _tree(paths[like], paths, (*seen, path))
-    # What a card does not say itself must not be inherited where it would be untrue.
-    own = {"name": "", "title": "", "gflop": 0, "checkpoint": "", "revision": "main"}
-    return inherit(tree, {**base, **own})
+    return inherit(tree, {key: base[key] for key in base if key not in _NOT_INHERITED})

@@ -171,6 +171,18 @@ def test_a_new_checkpoint_is_ten_lines(own: Workspace) -> None:
         find_card("clip-b32")
 
 
+def test_what_would_be_untrue_is_not_taken_over(own: Workspace) -> None:
+    path = own.root / "backbones" / "clip-b32.toml"
+    path.write_text('schema = "obygaze-backbone/1"\nlike = "clip-l14"\nname = "clip-b32"\n')
+    with pytest.raises(FixInput) as caught:
+        find_card("clip-b32", own)
+    assert [line.partition(": ")[2] for line in caught.value.details] == ["missing key 'title'"]
+    path.write_text(path.read_text() + 'title = "x"\n')
+    card = find_card("clip-b32", own)
+    assert (card.checkpoint, card.gflop, card.revision) == ("", 0, "main")
+    assert card.geometry == find_card("clip-l14").geometry
+
+
 def test_cards_of_installed_packages(own: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = own.root / "backbones"
     monkeypatch.setattr(

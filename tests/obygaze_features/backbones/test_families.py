@@ -319,8 +319,11 @@ def test_half_precision_stays_near(backbones: Any, folders: Any) -> None:
 
 
 def test_masks_are_refused_where_nothing_knows_them(backbones: Any) -> None:
+    x = clips("vivit", 1)
     with pytest.raises(FixInput, match="knows no mask"):
-        backbones("vivit").forward(clips("vivit", 1), np.ones((1, 6)))
+        backbones("vivit").forward(x, np.array([[1, 1, 1, 1, 1, 0]]))
+    whole = backbones("vivit").forward(x, np.ones((1, 6)))
+    assert torch.equal(whole["clip"], backbones("vivit").forward(x)["clip"])
 
 
 def test_the_text_tower_is_not_kept(backbones: Any) -> None:

@@ -286,8 +286,13 @@ def test_one_form_is_downloaded(
     folder = save_tiny("dinov2", tmp_path / "files")
     asked: list[list[str]] = []
 
+    # What another tool left behind: a configuration without weights.
+    stale = hub_cache(card, tmp_path / "hub", folder, commit="0ld")
+    (stale / "model.safetensors").unlink()
+
     def download(checkpoint: str, *, revision: str, allow_patterns: list[str]) -> None:
         asked.append(allow_patterns)
+        shutil.rmtree(tmp_path / "hub")
         hub_cache(card, tmp_path / "hub", folder)
 
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
