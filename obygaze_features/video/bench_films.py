@@ -102,12 +102,13 @@ def _pictures(spec: FilmSpec) -> Iterator[NDArray[np.uint8]]:
     height, width = spec.height, spec.width
     margin = 128
     backs = [_texture(draw, height + margin, width + margin, 32, 150) for _ in range(5)]
-    fronts = [_texture(draw, height + margin, width + margin, 8, 40) for _ in range(5)]
+    fronts = [_texture(draw, height + margin, width + margin, 8, 56) for _ in range(5)]
     grains = [draw.integers(0, 5, (height, width), dtype=np.uint8) for _ in range(5)]
     number = 0
     while number < spec.n_frames:
         back, front = backs[draw.integers(5)], fronts[draw.integers(5)]
-        moves = draw.uniform(-1.2, 1.2, 4)
+        # Slow, as most shots of films are: about a third of a pixel from picture to picture.
+        moves = draw.uniform(-0.6, 0.6, 4)
         for step in range(int(draw.integers(RATE, 8 * RATE))):
             if number == spec.n_frames:
                 return

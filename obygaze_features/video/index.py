@@ -7,7 +7,6 @@ of a frame.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -153,20 +152,23 @@ def presentation_order(pts: Ints, shown: Bools, reorder: int) -> Ints | None:
     times = pts[positions]
     if (times == NO_PTS).any() or len(np.unique(times)) != len(times):
         return None
-    if _most_overtaken(times) > reorder:
+    if _is_overtaken_by_more(times, reorder):
         return None
     return positions[np.argsort(times, kind="stable")]
 
 
-def _most_overtaken(times: Ints) -> int:
-    """Over all pictures, how many stored before one are shown after it."""
-    seen: list[int] = []
-    most = 0
-    for time in times.tolist():
-        at = bisect.bisect(seen, time)
-        most = max(most, len(seen) - at)
-        seen.insert(at, time)
-    return most
+def _is_overtaken_by_more(times: Ints, most: int) -> bool:
+    """Whether any picture is stored after more than `most` pictures that are shown after it."""
+    if len(times) < 2:
+        return False
+    # The largest, second largest ... of the times before each; what a new largest pushes down
+    # is a candidate for the next place.
+    rest = times
+    for _ in range(most + 1):
+        largest = np.maximum.accumulate(rest)
+        pushed = np.minimum(rest[1:], largest[:-1])
+        rest = np.concatenate([[NO_PTS], pushed])
+    return bool((largest[:-1] > times[1:]).any())
 
 
 def clock_of(pts: Ints, shown: Bools) -> Ints | None:
