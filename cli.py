@@ -37,7 +37,15 @@ COMMANDS = {
     ),
     "run": (
         "obygaze_models.commands_run:run",
-        "An experiment that is a file, from features to a table.",
+        "Run an experiment: train, test and judge every cell of a protocol.",
+    ),
+    "models": (
+        "obygaze_models.zoo.commands:models",
+        "Saved models, looked at, checked, asked and shared.",
+    ),
+    "audit": (
+        "obygaze_models.audits.commands:audit",
+        "Does a backbone, a set of captions or a run lean?",
     ),
     "bench": ("obygaze_features.core.bench_commands:bench", "The side-by-side measurements."),
 }

@@ -1,0 +1,121 @@
+"""Saved models: a folder with arrays (safetensors), facts (JSON) and a card, nothing that runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from obygaze_features import __version__
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, NotFound
+from obygaze_features.core.files import pretty_json, sha256_bytes, sha256_file, write_new
+from obygaze_models.models.state import Savable, load_state, save_state
+from obygaze_models.zoo.card import card_text
+from obygaze_models.zoo.info import SCHEMA, ModelInfo, check_schema, info_from_json
+
+MODEL_FILE, ARRAYS_FILE, CARD_FILE = "model.json", "model.safetensors", "README.md"
+MAX_ARRAYS_BYTES = 2_000_000_000
+MAX_JSON_BYTES = 10_000_000
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True, eq=False)
+class SavedModel:
+    """A model that was read: its facts, and the estimator that answers."""
+
+    info: ModelInfo
+    estimator: Any
+    created_by: str
+    folder: Path
+
+
+def save_model(estimator: Savable, info: ModelInfo, folder: Path, *, force: bool = False) -> Path:
+    """Write a fitted estimator as a folder; the JSON comes last, so that half a model is none."""
+    if not _NAME.fullmatch(info.name):
+        raise FixUsage(f"{info.name!r} cannot name a model", hint="letters, digits, . _ -")
+    if folder.exists() and not (folder / MODEL_FILE).exists() and any(folder.iterdir()):
+        raise AlreadyThere("this folder holds something that is not a model", where=str(folder))
+    description, arrays = save_state(estimator)
+    data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+    document = {
+        "schema": SCHEMA,
+        "created_by": f"obygaze {__version__}",
+        **info.to_json(),
+        "estimator": description,
+        "arrays": {"bytes": len(data), "sha256": sha256_bytes(data)},
+    }
+    json_bytes = pretty_json(document)
+    _refuse_silent_change(folder / MODEL_FILE, json_bytes, force)
+    write_new(folder / ARRAYS_FILE, data, force=True)
+    write_new(folder / CARD_FILE, card_text(info).encode("utf-8"), force=True)
+    write_new(folder / MODEL_FILE, json_bytes, force=True)
+    return folder
+
+
+def load_model(folder: Path) -> SavedModel:
+    """Read a model. Sizes and hashes are checked before anything is built from it."""
+    document = read_document(folder)
+    where = str(folder / MODEL_FILE)
+    estimator = load_state(_mapping(document, "estimator", where), _arrays(folder, document))
+    known = {"schema", "created_by", "estimator", "arrays"}
+    info = info_from_json({k: v for k, v in document.items() if k not in known}, where)
+    width = getattr(estimator, "n_features_in_", None)
+    if width != info.features.width:
+        raise Corrupt(
+            f"the estimator reads {width} numbers, not {info.features.width}", where=where
+        )
+    return SavedModel(info, estimator, str(document.get("created_by", "")), folder)
+
+
+def read_document(folder: Path) -> dict[str, Any]:
+    """model.json, checked to be one."""
+    path = folder / MODEL_FILE
+    if not path.is_file():
+        raise NotFound("there is no model here", where=str(folder), hint="obygaze models ls")
+    if path.stat().st_size > MAX_JSON_BYTES:
+        raise Corrupt("model.json is larger than any model's", where=str(path))
+    try:
+        document = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise Corrupt(f"not JSON: {error}", where=str(path)) from error
+    check_schema(document, str(path))
+    found: dict[str, Any] = document
+    return found
+
+
+def _arrays(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
+    path = folder / ARRAYS_FILE
+    promised = _mapping(document, "arrays", str(folder / MODEL_FILE))
+    if not path.is_file() or path.is_symlink():
+        raise Corrupt("the arrays are missing", where=str(path))
+    size = path.stat().st_size
+    if size != promised.get("bytes") or size > MAX_ARRAYS_BYTES:
+        raise Corrupt(f"{size} bytes, {promised.get('bytes')} were promised", where=str(path))
+    if sha256_file(path) != promised.get("sha256"):
+        raise Corrupt("the sha256 is not the promised one", where=str(path))
+    try:
+        arrays: dict[str, Any] = load(path.read_bytes())
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise Corrupt(f"not safetensors: {error}", where=str(path)) from error
+    return arrays
+
+
+def _mapping(document: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
+    value = document.get(key)
+    if not isinstance(value, dict):
+        raise Corrupt(f"{key!r} is missing", where=where)
+    return value
+
+
+def _refuse_silent_change(path: Path, data: bytes, force: bool) -> None:
+    if path.exists() and not force and path.read_bytes() != data:
+        raise AlreadyThere(
+            "another model has this name", where=str(path.parent), hint="another name, or --force"
+        )

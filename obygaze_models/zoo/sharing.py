@@ -1,0 +1,59 @@
+"""Models between labs: sent and fetched as they are, and believed only after they were checked."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from obygaze_features.core.errors import AlreadyThere, NotFound
+from obygaze_features.core.files import sha256_bytes, write_atomic
+from obygaze_features.core.workspace import is_url
+from obygaze_features.store.files import open_files, read_or_none
+from obygaze_features.store.remotes import open_place
+from obygaze_features.store.schema import FileMark
+from obygaze_models.zoo.saving import ARRAYS_FILE, CARD_FILE, MODEL_FILE, SavedModel, load_model
+
+# The file that makes a model comes last.
+FILES = (ARRAYS_FILE, CARD_FILE, MODEL_FILE)
+
+
+def push_model(folder: Path, target: str) -> int:
+    """Check a model and send it to a folder, a bucket or the hub; how many bytes it has."""
+    load_model(folder)
+    contents = {name: (folder / name).read_bytes() for name in FILES}
+    if not is_url(target):
+        for name, data in contents.items():
+            write_atomic(Path(target) / name, data)
+    else:
+        marks = {n: FileMark(len(data), sha256_bytes(data)) for n, data in contents.items()}
+        place = open_place(target)
+        place.prepare(marks)
+        for name, data in contents.items():
+            if not place.has(name, marks[name]):
+                place.put(name, data, marks[name])
+        place.settle(f"model {folder.name}")
+    return sum(len(data) for data in contents.values())
+
+
+def pull_model(location: str, folder: Path, *, force: bool = False) -> SavedModel:
+    """Fetch a model from a folder or an address; it gets its name only when all of it is right."""
+    if folder.exists() and not force:
+        raise AlreadyThere("there is a model of this name", where=str(folder), hint="--force")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    files = open_files(location)
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".draft", dir=folder.parent))
+    try:
+        for name in FILES:
+            data = read_or_none(files, name)
+            if data is None:
+                raise NotFound(f"no model here: no {name}", where=location)
+            write_atomic(draft / name, data)
+        load_model(draft)
+        draft.chmod(0o755)
+        if folder.exists():
+            shutil.rmtree(folder)
+        draft.rename(folder)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return load_model(folder)

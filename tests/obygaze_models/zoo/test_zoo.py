@@ -1,0 +1,270 @@
+"""Saved models: whole or refused, asked only about their own features, and never run as code."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import pickle
+import shutil
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import run_obygaze
+from support.stores import a_recipe
+
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Mismatch, NotFound
+from obygaze_features.store import ArraySpec, RowStatus, StoreWriter, create_store, open_store
+from obygaze_models.models.bottleneck import Bottleneck
+from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.heads import LogisticHead
+from obygaze_models.models.linear import LogisticProbe
+from obygaze_models.zoo.card import card_text
+from obygaze_models.zoo.info import Features, ModelInfo, Training
+from obygaze_models.zoo.predicting import predict
+from obygaze_models.zoo.saving import load_model, save_model
+from obygaze_models.zoo.sharing import pull_model, push_model
+
+N, D = 40, 6
+CONCEPTS = ("Look", "Body")
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features in which two concepts and a class can be seen."""
+    random = np.random.default_rng(3)
+    has = random.random((N, 2)) < 0.5
+    y = (has.sum(axis=1) + random.normal(0, 0.4, N) > 1).astype(int)
+    X = random.normal(0, 0.5, (N, D))
+    X[:, 0] += 2 * has[:, 0]
+    X[:, 1] += 2 * has[:, 1]
+    return X.astype(np.float32), y, has.astype(int)
+
+
+def a_store(folder: Path, X: np.ndarray, failed: int | None = None, **recipe: object) -> Path:
+    path = folder / "store"
+    create_store(
+        path,
+        recipe=a_recipe(**recipe),
+        manifest_name="films",
+        manifest_sha256="0" * 64,
+        clip_ids=[f"c-{i:02d}" for i in range(len(X))],
+        movie_ids=["c"] * len(X),
+        arrays=[ArraySpec("clip", (X.shape[1],))],
+        licence="",
+        citation="",
+    )
+    statuses = [RowStatus() for _ in X]
+    if failed is not None:
+        statuses[failed] = RowStatus.failed("open", "unreadable", "x")
+    StoreWriter(path).commit_block(0, {"clip": X}, statuses)
+    return path
+
+
+def an_info(store: Path, name: str = "toy", **more: object) -> ModelInfo:
+    features = Features("toy", "clip", D, open_store(store).fingerprint, "store")
+    training = Training("films", "0" * 64, "visual", N, 3, ("a", "b", "c"), "Somebody 2026")
+    facts: dict[str, object] = {"kind": "logistic", "task": "HN_S", "classes": ("HN", "S")}
+    metrics = {"ap": {"value": 0.8, "ci": [0.6, float("nan")]}}
+    return ModelInfo(
+        name=name, features=features, training=training, metrics=metrics, **{**facts, **more}
+    )
+
+
+@pytest.fixture
+def saved(tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
+    """A logistic probe beside the store it was trained on."""
+    store = a_store(tmp_path, data[0], failed=7)
+    probe = LogisticProbe().fit(data[0], data[1])
+    return save_model(probe, an_info(store), tmp_path / "models" / "toy")
+
+
+def test_what_is_saved_answers_as_before(saved: Path, data: tuple[np.ndarray, ...]) -> None:
+    probe = LogisticProbe().fit(data[0], data[1])
+    model = load_model(saved)
+    np.testing.assert_array_equal(
+        model.estimator.predict_proba(data[0]), probe.predict_proba(data[0])
+    )
+    assert model.info.classes == ("HN", "S")
+    assert model.info.metrics["ap"] == {"value": 0.8, "ci": [0.6, None]}
+    assert sorted(path.name for path in saved.iterdir()) == [
+        "README.md",
+        "model.json",
+        "model.safetensors",
+    ]
+
+
+def test_predictions_are_keyed_by_clip_and_absent_clips_are_told(
+    saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]
+) -> None:
+    found = predict(load_model(saved), open_store(tmp_path / "store"))
+    assert len(found.clip_ids) == N - 1
+    assert found.absent == {"c-07": "failed: open unreadable: x"}
+    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
+    probe = LogisticProbe().fit(data[0], data[1])
+    expected = probe.predict_proba(data[0][8:9].astype(np.float64))[0, 1]
+    assert rows[7]["clip_id"] == "c-08"
+    assert float(rows[7]["p:S"]) == pytest.approx(expected, abs=1e-12)
+    assert rows[7]["decision"] == ("S" if expected > 0.5 else "HN")
+    asked = predict(load_model(saved), open_store(tmp_path / "store"), ["c-09", "c-02"])
+    assert asked.clip_ids == ["c-09", "c-02"]
+
+
+def test_a_bottleneck_tells_its_margins_and_what_each_adds(
+    tmp_path: Path, data: tuple[np.ndarray, ...]
+) -> None:
+    X, y, has = data
+    store = a_store(tmp_path, X)
+    model = Bottleneck(ConceptBank(), LogisticHead()).fit(X, y, concepts=has)
+    info = an_info(store, "pcbm", kind="pcbm-lr", concepts=CONCEPTS)
+    saved = save_model(model, info, tmp_path / "models" / "pcbm")
+    found = predict(load_model(saved), open_store(store))
+    assert list(found.margins) == list(CONCEPTS)
+    base, parts = model.contributions(X.astype(np.float64))
+    np.testing.assert_allclose(found.contributions["Body"], parts[:, 1], atol=1e-10)
+    logit = base + sum(found.contributions.values())
+    np.testing.assert_allclose(found.scores[:, 1], 1 / (1 + np.exp(-logit)), atol=1e-10)
+    assert "contribution:Look" in found.to_csv().splitlines()[0]
+
+
+def test_a_concept_bank_has_margins_and_decides_nothing(
+    tmp_path: Path, data: tuple[np.ndarray, ...]
+) -> None:
+    X, _, has = data
+    store = a_store(tmp_path, X)
+    bank = ConceptBank().fit(X, has)
+    info = an_info(store, "cav", kind="cav", classes=(), concepts=CONCEPTS)
+    found = predict(load_model(save_model(bank, info, tmp_path / "cav")), open_store(store))
+    assert found.columns() == ["clip_id", "margin:Look", "margin:Body"]
+    np.testing.assert_allclose(found.margins["Look"], bank.transform(X)[:, 0], atol=1e-12)
+
+
+def test_other_features_are_refused(saved: Path, tmp_path: Path, data: tuple) -> None:
+    (tmp_path / "other").mkdir()
+    store = a_store(tmp_path / "other", data[0], sampling={"rule": "other"})
+    with pytest.raises(Mismatch) as caught:
+        predict(load_model(saved), open_store(store))
+    assert caught.value.exit_code == 5
+
+
+def _tamper(saved: Path, change: str) -> None:
+    arrays, facts = saved / "model.safetensors", saved / "model.json"
+    data = arrays.read_bytes()
+    document = json.loads(facts.read_text("utf-8"))
+    if change == "truncated":
+        arrays.write_bytes(data[:-3])
+    elif change == "flipped":
+        arrays.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    elif change == "pickle":
+        arrays.write_bytes(pickle.dumps({"coef_": [1.0]}))
+    elif change == "gone":
+        arrays.unlink()
+    elif change == "link":
+        arrays.rename(saved / "elsewhere")
+        arrays.symlink_to("elsewhere")
+    elif change == "kind":
+        document["estimator"]["kind"] = "os.system"
+    elif change == "settings":
+        document["estimator"]["params"] = {"C": 1.0, "command": "rm"}
+    elif change == "width":
+        document["features"]["width"] = D + 1
+    elif change == "unknown fact":
+        document["features"]["extra"] = 1
+    elif change == "not a model":
+        document = {"hello": 1}
+    if change in {"kind", "settings", "width", "unknown fact", "not a model"}:
+        facts.write_text(json.dumps(document), "utf-8")
+    if change == "not JSON":
+        facts.write_text("{", "utf-8")
+
+
+CHANGES = ["truncated", "flipped", "pickle", "gone", "link", "kind", "settings", "width"]
+CHANGES += ["unknown fact", "not a model", "not JSON"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_model_that_was_touched_is_refused(saved: Path, change: str) -> None:
+    _tamper(saved, change)
+    with pytest.raises(Corrupt) as caught:
+        load_model(saved)
+    assert str(saved) in str(caught.value.where) or caught.value.where is None
+
+
+def test_arrays_that_promise_too_much_are_refused(saved: Path) -> None:
+    """A header that lies about lengths, promised with its right hash."""
+    header = json.dumps({"coef_": {"dtype": "F64", "shape": [10**9], "data_offsets": [0, 8]}})
+    data = struct.pack("<Q", len(header)) + header.encode() + b"\0" * 8
+    (saved / "model.safetensors").write_bytes(data)
+    document = json.loads((saved / "model.json").read_text("utf-8"))
+    document["arrays"] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (saved / "model.json").write_text(json.dumps(document), "utf-8")
+    with pytest.raises(Corrupt, match="safetensors"):
+        load_model(saved)
+
+
+def test_a_later_format_asks_for_an_update(saved: Path) -> None:
+    document = json.loads((saved / "model.json").read_text("utf-8"))
+    (saved / "model.json").write_text(json.dumps({**document, "schema": "obygaze-model/2"}))
+    with pytest.raises(Mismatch, match="obygaze-model/2"):
+        load_model(saved)
+
+
+def test_nothing_is_replaced_silently(saved: Path, tmp_path: Path, data: tuple) -> None:
+    store = tmp_path / "store"
+    again = LogisticProbe().fit(data[0], data[1])
+    save_model(again, an_info(store), saved)
+    other = LogisticProbe().fit(data[0], 1 - data[1])
+    with pytest.raises(AlreadyThere):
+        save_model(other, an_info(store), saved)
+    save_model(other, an_info(store), saved, force=True)
+    load_model(saved)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious.txt").write_text("x", "utf-8")
+    with pytest.raises(AlreadyThere):
+        save_model(other, an_info(store), tmp_path / "mine", force=True)
+    with pytest.raises(FixUsage):
+        save_model(other, an_info(store, "../up"), tmp_path / "up")
+
+
+def test_the_card_says_what_matters(saved: Path, tmp_path: Path) -> None:
+    text = card_text(load_model(saved).info)
+    assert text.startswith("---\nlibrary_name: ")
+    for words in ("HN against S", "3 films", "fingerprint", "0.800", "Somebody 2026", "must not"):
+        assert words in text
+    assert (saved / "README.md").read_text("utf-8") == text
+
+
+def test_a_model_goes_to_another_lab_and_back(saved: Path, tmp_path: Path) -> None:
+    n_bytes = push_model(saved, str(tmp_path / "shared" / "toy"))
+    assert n_bytes == sum(path.stat().st_size for path in saved.iterdir())
+    theirs = pull_model(str(tmp_path / "shared" / "toy"), tmp_path / "models" / "theirs")
+    assert theirs.info == load_model(saved).info
+    with pytest.raises(AlreadyThere):
+        pull_model(str(tmp_path / "shared" / "toy"), tmp_path / "models" / "theirs")
+    _tamper(tmp_path / "shared" / "toy", "flipped")
+    with pytest.raises(Corrupt):
+        pull_model(str(tmp_path / "shared" / "toy"), tmp_path / "models" / "broken")
+    assert not (tmp_path / "models" / "broken").exists()
+    shutil.rmtree(tmp_path / "shared" / "toy")
+    (tmp_path / "shared" / "toy").mkdir()
+    with pytest.raises(NotFound):
+        pull_model(str(tmp_path / "shared" / "toy"), tmp_path / "models" / "none")
+
+
+def test_the_commands(saved: Path, tmp_path: Path) -> None:
+    listed = run_obygaze("-C", tmp_path, "models", "ls", "--json").ok().json()
+    assert [(m["name"], m["ap"]) for m in listed["models"]] == [("toy", 0.8)]
+    assert "whole" in run_obygaze("-C", tmp_path, "models", "verify", "toy").ok().stdout
+    assert "HN against S" in run_obygaze("-C", tmp_path, "models", "show", "toy").ok().stdout
+    store = tmp_path / "store"
+    asked = run_obygaze("-C", tmp_path, "models", "predict", "toy", store, "--json").ok().json()
+    assert len(asked["rows"]) == N - 1
+    assert set(asked["rows"][0]) == {"clip_id", "decision", "p:HN", "p:S"}
+    assert asked["absent"] == {"c-07": "failed: open unreadable: x"}
+    _tamper(saved, "flipped")
+    done = run_obygaze("-C", tmp_path, "models", "verify", "toy")
+    assert done.code == 4
+    assert "model.safetensors" in done.stderr
