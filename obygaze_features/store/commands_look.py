@@ -116,6 +116,7 @@ def store_names(session: Session) -> list[str]:
     """The stores of the workspace by bare name: folders with a store.json, and packed zips."""
     folder = session.workspace.folder("stores")
     found = sorted(folder.iterdir()) if folder.is_dir() else []
+    found = [path for path in found if not path.name.startswith(".")]
     folders = {path.name for path in found if (path / "store.json").is_file()}
     packed = {path.stem for path in found if path.suffix == ".zip" and path.is_file()}
     return sorted(folders | packed)

@@ -32,7 +32,9 @@ SEALING = "staging.sealing"
 STALE_AFTER_S = 24 * 3600.0
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
-_ATTEMPT = re.compile(r"(?:block-(?P<block>\d{5,})|text)\.(?P<host>.*)\.(?P<pid>\d+)\.[0-9a-f]{12}")
+# By its tag an attempt tells whose it is.
+TAG = r"(?P<host>.*)\.(?P<pid>\d+)\.[0-9a-f]{12}"
+_ATTEMPT = re.compile(rf"(?:block-(?P<block>\d{{5,}})|text)\.{TAG}")
 _CLAIM = re.compile(r"block-(?P<block>\d{5,})")
 
 
@@ -56,10 +58,11 @@ class Attempt:
 
 def attempt_folder(root: Path, name: str) -> Path:
     """A folder of this process's own below staging/."""
-    return root / STAGING / f"{name}.{_tag()}"
+    return root / STAGING / f"{name}.{own_tag()}"
 
 
-def _tag() -> str:
+def own_tag() -> str:
+    """What marks a folder as this process's own: host, pid, and something random."""
     return f"{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:12]}"
 
 
@@ -80,7 +83,7 @@ def read_marker(root: Path, block: int) -> tuple[Marker, str] | None:
 
 def prepare(root: Path, marker: Marker, data: Mapping[str, bytes | memoryview]) -> Attempt:
     """Write a block's files and its marker below staging/, and sync them."""
-    attempt = Attempt(root, marker.block, tag := _tag())
+    attempt = Attempt(root, marker.block, tag := own_tag())
     try:
         attempt.folder.mkdir()
         for index, name in enumerate(sorted(data)):
@@ -236,19 +239,20 @@ def _is_dead(root: Path, folder: Path) -> bool:
         return False
     if match["block"] and (root / marker_key(int(match["block"]))).exists():
         return True
-    return not _maker_lives(folder, match["host"], int(match["pid"]))
+    return is_abandoned(folder, match)
 
 
-def _maker_lives(folder: Path, host: str, pid: int) -> bool:
+def is_abandoned(folder: Path, tag: re.Match[str]) -> bool:
+    """Whether the process whose tag a folder bears is gone, as far as can be told from here."""
     try:
-        if host != socket.gethostname():
-            return time.time() - folder.stat().st_mtime < STALE_AFTER_S
-        os.kill(pid, 0)
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    except PermissionError:
+        if tag["host"] != socket.gethostname():
+            return time.time() - folder.stat().st_mtime > STALE_AFTER_S
+        os.kill(int(tag["pid"]), 0)
+    except (FileNotFoundError, ProcessLookupError, OverflowError):
         return True
-    return True
+    except PermissionError:
+        return False  # it lives, and is somebody else's
+    return False
 
 
 def make_room(root: Path) -> None:

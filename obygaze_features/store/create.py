@@ -6,8 +6,8 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ from obygaze_features import __version__
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
 from obygaze_features.core.files import sha256_bytes, sync_dir
 from obygaze_features.store.card import card_text
-from obygaze_features.store.commit import write_synced
+from obygaze_features.store.commit import TAG, is_abandoned, own_tag, write_synced
 from obygaze_features.store.disk import disk_errors
 from obygaze_features.store.layout import COMPRESSORS, planned_arrays
 from obygaze_features.store.recipe import Recipe
@@ -75,6 +75,8 @@ def create_store(
     if not (path / STORE_FILE).exists():
         with disk_errors(path):
             _publish(path, plan, clip_ids, movie_ids)
+    for litter in _abandoned_drafts(path):
+        shutil.rmtree(litter, ignore_errors=True)
     return _same(path, plan, clip_ids, movie_ids)
 
 
@@ -118,9 +120,9 @@ def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[s
 
 def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".draft", dir=path.parent))
+    draft = path.with_name(f".{path.name}.{own_tag()}.draft")
     try:
-        draft.chmod(0o755)
+        draft.mkdir()
         _write_draft(draft, plan, clip_ids, movie_ids)
         draft.rename(path)
     except OSError as error:
@@ -135,6 +137,12 @@ def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequenc
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     sync_dir(path.parent)
+
+
+def _abandoned_drafts(path: Path) -> list[Path]:
+    name = re.compile(re.escape(f".{path.name}.") + TAG + r"\.draft")
+    found = ((one, name.fullmatch(one.name)) for one in path.parent.iterdir())
+    return [one for one, match in found if match and is_abandoned(one, match)]
 
 
 def _write_draft(

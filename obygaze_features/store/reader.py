@@ -101,6 +101,9 @@ class Store:
         self.commits = Commits(files, plan)
         self.arrays = Arrays(files, plan, self.commits)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_store, (self.location,)
+
     def __repr__(self) -> str:
         return f"<Store {self.location!r}: {self.n_clips} clips, {', '.join(self.levels)}>"
 

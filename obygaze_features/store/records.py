@@ -217,7 +217,6 @@ class Seal:
     files: Mapping[str, FileMark]
     versions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
-    hosts: Sequence[str] = ()
 
     def to_bytes(self) -> bytes:
         """The bytes of seal.json."""
@@ -230,7 +229,6 @@ class Seal:
                 "noted": rows_to_json(self.noted),
                 "versions": {key: list(value) for key, value in self.versions.items()},
                 "seconds": dict(self.seconds),
-                "hosts": list(self.hosts),
                 "files": files_to_json(self.files),
             }
         )
@@ -247,7 +245,6 @@ class Seal:
                 files=files_from_json(value["files"]),
                 versions=dict(value["versions"]),
                 seconds=dict(value["seconds"]),
-                hosts=tuple(value["hosts"]),
             )
 
 

@@ -38,13 +38,21 @@ def seal_store(writer: StoreWriter) -> Seal:
                 where=str(writer.path),
                 hint="the run that writes them again; it goes on where it stopped",
             )
-        _close(writer.path)
-        seal = _seal(writer)
-        if seal is not None:
-            commit.link_new(path, seal.to_bytes())
+        try:
+            _close(writer.path)
+            _publish(writer, path)
+        except FileNotFoundError:
+            if not path.exists():  # else another process has sealed it, and tidied up
+                raise
     seal = Seal.from_bytes(path.read_bytes(), str(path))
     _tidy(writer.path)
     return seal
+
+
+def _publish(writer: StoreWriter, path: Path) -> None:
+    seal = _seal(writer)
+    if seal is not None:
+        commit.link_new(path, seal.to_bytes())
 
 
 def _close(root: Path) -> None:
@@ -80,7 +88,6 @@ def _seal(writer: StoreWriter) -> Seal | None:
         files=files,
         versions=_versions(there),
         seconds=_seconds(there),
-        hosts=sorted({marker.host for marker in there}),
     )
 
 
@@ -111,6 +118,9 @@ def _seconds(markers: Sequence[Marker]) -> dict[str, float]:
 
 def _tidy(root: Path) -> None:
     for name in (commit.STAGING, commit.SEALING, "commits"):
-        if (root / name).is_dir():
-            shutil.rmtree(root / name)
+        # Two that seal at once remove the same files: what one misses, the other takes.
+        shutil.rmtree(root / name, ignore_errors=True)
+    for name in (SEAL_FILE, README_FILE):
+        for left in root.glob(f".{name}.*.tmp"):
+            left.unlink(missing_ok=True)
     sync_dir(root)

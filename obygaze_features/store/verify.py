@@ -209,6 +209,11 @@ def _look_around(
             path = f"{folder}/{name}"
             if path not in known and path not in folders:
                 report.warnings.append(f"{path} is not part of the store")
+    for name in files.names("staging") or ():
+        if "." not in name:
+            report.warnings.append(
+                f"the commit of {name} is not finished: the next run that writes here ends it"
+            )
 
 
 def compare_decoded(

@@ -103,9 +103,9 @@ class StoreWriter:
 
     def pending_blocks(self) -> list[int]:
         """The blocks nobody has committed, in order; claims of killed processes do not count."""
-        if self.sealed:
-            return []
         there = {path.name for path in (self.path / "commits").glob("block-*.json")}
+        if self.sealed:  # asked last: a store that is sealed meanwhile loses its markers
+            return []
         names = ((block, Path(marker_key(block)).name) for block in range(self.plan.n_blocks))
         return [block for block, name in names if name not in there]
 

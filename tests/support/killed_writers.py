@@ -6,6 +6,7 @@ forks a writer for each and answers with its pid.
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ ARRAYS = (
 )
 N_CLIPS, BLOCK_ROWS, N_BLOCKS = 94, 4, 24
 OTHER_CONTENT = 3
+WHOLE_LIFE = -1
 
 
 class Zygote:
@@ -86,14 +88,27 @@ def write(path: Path, seed: int, order: int) -> int:
     return OTHER_CONTENT if refused else 0
 
 
+def live(path: Path) -> int:
+    """A whole life: plan a store, fill it, seal it."""
+    from support.stores import plan_store
+
+    plan_store(path, N_CLIPS, BLOCK_ROWS, arrays=ARRAYS)
+    write(path, 0, 0)
+    StoreWriter(path).seal()
+    return 0
+
+
 def main() -> None:
     """Fork a writer for each line."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    importlib.import_module("support.stores")  # once, before there are writers to kill
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
         path, seed, order = line.split()
         pid = os.fork()
         if pid == 0:
-            os._exit(write(Path(path), int(seed), int(order)))
+            whole = int(seed) == WHOLE_LIFE
+            os._exit(live(Path(path)) if whole else write(Path(path), int(seed), int(order)))
         print(pid, flush=True)
 
 

@@ -16,6 +16,7 @@ from support.killed_writers import (
     BLOCK_ROWS,
     N_BLOCKS,
     N_CLIPS,
+    WHOLE_LIFE,
     Zygote,
     is_running,
     values_of,
@@ -54,12 +55,24 @@ def array_bytes(path: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> dict[str, bytes]:
+def whole(tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> tuple[Path, float]:
+    """An undisturbed run, and the seconds it took: kills are drawn over a part of them."""
     path = tmp_path_factory.mktemp("undisturbed") / "s"
     plan(path)
+    started = time.monotonic()
     wait(zygote.start(path))
     assert not StoreWriter(path).pending_blocks()
-    return array_bytes(path)
+    return path, min(time.monotonic() - started, 0.4)
+
+
+@pytest.fixture
+def undisturbed(whole: tuple[Path, float]) -> dict[str, bytes]:
+    return array_bytes(whole[0])
+
+
+@pytest.fixture
+def took(whole: tuple[Path, float]) -> float:
+    return whole[1]
 
 
 def check_what_is_committed(path: Path, values: dict[str, np.ndarray]) -> None:
@@ -86,7 +99,7 @@ def where_it_hit(path: Path) -> str:
 
 
 @pytest.mark.parametrize("n_writers", [1, 2])
-def test_kills_at_random_instants(tmp_path, zygote, undisturbed, n_writers, capsys) -> None:
+def test_kills_at_random_instants(tmp_path, zygote, undisturbed, took, n_writers, capsys) -> None:
     random = np.random.default_rng(SEED + n_writers)
     values, hit, kills, stores = values_of(0), Counter(), 0, 0
     while kills < KILLS // 2:
@@ -98,7 +111,7 @@ def test_kills_at_random_instants(tmp_path, zygote, undisturbed, n_writers, caps
             pids = [zygote.start(path, 0, 2 * order + i) for i in range(n_writers)]
             for pid in pids:
                 # Short, so that most kills come in the middle of the work.
-                time.sleep(random.uniform(0.0, 0.06))
+                time.sleep(random.uniform(0.0, took / 3))
                 if is_running(pid):
                     os.kill(pid, signal.SIGKILL)
                     killed += 1
@@ -118,6 +131,28 @@ def test_kills_at_random_instants(tmp_path, zygote, undisturbed, n_writers, caps
         print(f"\n{kills} kills of {n_writers} writer(s) over {stores} stores hit:")
         for place, count in sorted(hit.items()):
             print(f"  {count:3d} {place}")
+
+
+def test_kills_from_planning_to_sealing(tmp_path, zygote, undisturbed, took) -> None:
+    """Two processes that each plan, fill and seal one store, killed over and over."""
+    random = np.random.default_rng(SEED)
+    path, kills, longest = tmp_path / "s", 0, took / 3
+    while not (path / "seal.json").exists():
+        pids = [zygote.start(path, WHOLE_LIFE) for _ in range(2)]
+        longest *= 1.1  # on a machine that is busy a life must get somewhere in the end
+        for pid in pids:
+            time.sleep(random.uniform(0.0, longest))
+            if is_running(pid):
+                os.kill(pid, signal.SIGKILL)
+                kills += 1
+        wait(*pids)
+    wait(zygote.start(path, WHOLE_LIFE))
+    assert kills > 4
+    assert array_bytes(path) == undisturbed
+    assert [one.name for one in tmp_path.iterdir()] == ["s"]
+    left = {one.name for one in path.iterdir()}
+    assert left == {"README.md", "clips.csv", "data.zarr", "seal.json", "store.json"}
+    check_what_is_committed(path, values_of(0))
 
 
 def test_two_writers_that_disagree_never_mix(tmp_path: Path, zygote: Zygote) -> None:
@@ -143,14 +178,14 @@ def test_two_writers_that_disagree_never_mix(tmp_path: Path, zygote: Zygote) -> 
     assert sum(winners.values()) == 6 * N_BLOCKS
 
 
-def test_a_slow_writer_changes_nothing_after_a_quick_one(tmp_path: Path, zygote: Zygote) -> None:
+def test_a_slow_writer_changes_nothing_after_a_quick_one(tmp_path, zygote, took) -> None:
     """Stopped at any instant and woken after another has finished, it must not overwrite."""
     random = np.random.default_rng(SEED)
     for trial in range(8):
         path = tmp_path / f"s{trial}"
         plan(path)
         slow = zygote.start(path, 1, trial)
-        time.sleep(random.uniform(0.0, 0.1))
+        time.sleep(random.uniform(0.0, took / 2))
         if is_running(slow):
             os.kill(slow, signal.SIGSTOP)
         wait(zygote.start(path, 0, trial))

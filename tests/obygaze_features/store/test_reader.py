@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import multiprocessing
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from support.stores import fill_store, plan_store, sealed_store, some_ids, some_values
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.store import RowStatus, open_store
+from obygaze_features.store import RowStatus, Store, open_store
 
 
 @pytest.fixture
@@ -138,3 +140,27 @@ def test_a_store_being_filled_and_sealed_is_followed(tmp_path: Path) -> None:
     assert not other.sealed
     writer.seal()
     np.testing.assert_array_equal(other.matrix("frames").values, values["frames"])
+
+
+OPENED: dict[str, Store] = {}
+
+
+def sum_of(level: str) -> float:
+    return float(OPENED["store"].matrix(level).values.sum())
+
+
+def test_a_store_can_be_read_after_a_fork(tmp_path: Path) -> None:
+    values = sealed_store(tmp_path / "s")
+    OPENED["store"] = open_store(tmp_path / "s")
+    assert sum_of("frames") == float(values["frames"].sum())
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        sums = pool.map_async(sum_of, ["clip", "pooled"]).get(timeout=60)
+    assert sums == [float(values["clip"].sum()), float(values["pooled"].sum())]
+
+
+def test_a_store_can_be_sent_to_another_process(tmp_path: Path) -> None:
+    values = sealed_store(tmp_path / "s")
+    store = open_store(tmp_path / "s")
+    sent = copy.copy(store)  # by the same road as joblib and Dask send things
+    assert sent is not store and sent.files is not store.files
+    np.testing.assert_array_equal(sent.matrix("clip").values, values["clip"])

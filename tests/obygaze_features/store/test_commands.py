@@ -1,0 +1,206 @@
+"""`obygaze store ...` as people type it: results on stdout, talk on stderr, honest exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+from support.stores import a_recipe, fill_store, plan_store, sealed_store, some_values
+
+from obygaze_features.store import RowStatus, open_store
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A workspace with a whole store, one still being filled, and a folder that is none."""
+    stores = tmp_path / "ws/stores"
+    sealed_store(stores / "whole")
+    plan_store(stores / "growing")
+    noted = {1: RowStatus.failed("decode", "InvalidDataError", "moov atom not found")}
+    fill_store(stores / "growing", some_values(23), noted, blocks=[0, 2])
+    (stores / "notes").mkdir()
+    return tmp_path / "ws"
+
+
+def call(workspace: Path, *words: str):
+    return call_obygaze("-C", str(workspace), "store", *words)
+
+
+def test_ls_lists_stores_and_their_state(workspace: Path) -> None:
+    found = call(workspace, "ls").ok()
+    lines = [line.split() for line in found.stdout.splitlines()]
+    assert lines[0][:4] == ["name", "backbone", "clips", "ok"]
+    assert [line[:4] for line in lines[1:]] == [
+        ["growing", "toy", "23", "7"],
+        ["whole", "toy", "23", "23"],
+    ]
+    assert "2 of 6 blocks" in found.stdout and "sealed" in found.stdout
+    rows = call(workspace, "ls", "--json").ok().json()["stores"]
+    assert [(row["name"], row["committed_blocks"], row["sealed"]) for row in rows] == [
+        ("growing", 2, False),
+        ("whole", 6, True),
+    ]
+
+
+def test_ls_goes_on_past_a_store_that_is_broken(workspace: Path) -> None:
+    (workspace / "stores/growing/store.json").write_text("{}")
+    found = call(workspace, "ls", "--json").ok()
+    assert [row["name"] for row in found.json()["stores"]] == ["whole"]
+    assert found.json()["broken"] == ["growing"]
+    assert "obygaze store verify growing" in found.stderr
+    assert "no stores here yet" in call(workspace / "nothing", "ls").ok().stderr
+
+
+def test_info_explains_in_prose_and_lists_what_failed(workspace: Path) -> None:
+    text = call(workspace, "info", "growing").ok().stdout
+    for words in (
+        "features of 23 clips of the manifest 'made-up', in 6 blocks of 4 clips",
+        "7 ok, 1 failed and 15 missing",
+        "made by the backbone toy",
+        "Frames were sampled with frames 3, rule uniform",
+        "frames  3 x 4     float16",
+        "2 of 6 blocks",
+        "CC0-1.0",
+        a_recipe().fingerprint,
+        "tt0000100-002  failed: decode InvalidDataError: moov atom not found",
+    ):
+        assert words in text
+    facts = call(workspace, "info", "growing", "--json").ok().json()
+    assert facts["recipe"] == a_recipe().to_dict()
+    assert facts["counts"] == {"ok": 7, "failed": 1, "missing": 15}
+    assert facts["not_ok"]["tt0000100-002"]["error"] == "InvalidDataError"
+
+
+def test_a_path_is_as_good_as_a_name(workspace: Path) -> None:
+    assert "23 clips" in call_obygaze("store", "info", str(workspace / "stores/whole")).ok().stdout
+
+
+def test_what_is_not_there_is_one_clear_error(workspace: Path) -> None:
+    found = call(workspace, "info", "nope")
+    assert found.code == 1 and found.stdout == ""
+    assert found.stderr.splitlines()[0] == "Error: there is no store here"
+    assert len(found.stderr.splitlines()) <= 3
+
+
+def test_verify_says_whole_or_names_the_file(workspace: Path) -> None:
+    assert "whole: " in call(workspace, "verify", "whole", "--hash").ok().stdout
+    assert "2 of" not in call(workspace, "verify", "growing").ok().stdout
+    chunk = workspace / "stores/whole/data.zarr/clip/c.3.0"
+    data = bytearray(chunk.read_bytes())
+    data[7] ^= 16
+    chunk.write_bytes(data)
+    assert call(workspace, "verify", "whole").code == 0  # its length is right
+    found = call(workspace, "verify", "whole", "--hash", "--json")
+    assert found.code == 4
+    assert found.json()["whole"] is False
+    assert found.json()["problems"] == [
+        {"name": "data.zarr/clip/c.3.0", "what": "its sha256 is not the promised one"}
+    ]
+    assert "data.zarr/clip/c.3.0" in found.stderr
+
+
+def test_verify_refuses_a_later_version_as_a_mismatch(workspace: Path) -> None:
+    file = workspace / "stores/growing/store.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "version": 7}))
+    found = call(workspace, "verify", "growing")
+    assert found.code == 5 and "pip install --upgrade obygaze" in found.stderr
+
+
+def test_verify_can_extract_again_where_extraction_is_there(workspace, monkeypatch) -> None:
+    from obygaze_features.store import commands_check
+
+    monkeypatch.setattr(commands_check, "REDECODE", "obygaze_features.nowhere:redecoder")
+    found = call(workspace, "verify", "whole", "--decode", "2")
+    assert found.code == 2 and "obygaze[extract]" in found.stderr
+
+    values = some_values(23)
+
+    def redecoder(_workspace, store):
+        rows = {clip: row for row, clip in enumerate(store.clip_ids.tolist())}
+        return lambda clips: {
+            clip: {"clip": values["clip"][rows[clip]], "pooled": -values["pooled"][rows[clip]]}
+            for clip in clips
+        }
+
+    monkeypatch.setattr(commands_check, "redecoder", redecoder, raising=False)
+    monkeypatch.setattr(commands_check, "REDECODE", f"{commands_check.__name__}:redecoder")
+    found = call(workspace, "verify", "whole", "--decode", "2", "--json")
+    assert found.code == 4
+    assert found.json()["cosines"]["clip"]["least"] == 1.0
+    assert found.json()["cosines"]["pooled"]["least"] == pytest.approx(-1.0)
+
+
+def test_diff_tells_two_stores_apart(workspace: Path) -> None:
+    same = call(workspace, "diff", "whole", "whole").ok()
+    assert same.stdout == "the same: recipe, 23 clips, every number\n"
+    found = call(workspace, "diff", "whole", "growing").ok()
+    assert "recipe: the same" in found.stdout
+    assert "clips: 23 in both, 0 only in the first" in found.stdout
+    assert "tt0000100-002: ok here, failed there" in found.stdout
+    record = call(workspace, "diff", "whole", "growing", "--json").ok().json()
+    assert record["same"] is False
+    assert [level["n_clips"] for level in record["levels"]] == [7, 7, 7]
+
+
+def test_subset_and_merge_make_stores_of_the_workspace(workspace: Path) -> None:
+    made = call(
+        workspace, "subset", "whole", "--movie", "tt0000101", "--level", "clip", "-o", "one"
+    )
+    assert "5 clips, 2 blocks copied, sealed" in made.ok().stdout
+    clips = workspace / "clips.txt"
+    clips.write_text("tt0000102-001\ntt0000100-003\n")
+    made = call(
+        workspace,
+        "subset",
+        "whole",
+        "--clips",
+        str(clips),
+        "--level",
+        "clip",
+        "-o",
+        "two",
+        "--json",
+    )
+    assert made.ok().json()["n_clips"] == 2
+    merged = call(workspace, "merge", "one", "two", "-o", "three", "--json").ok().json()
+    assert (merged["n_clips"], merged["sealed"], merged["in_several"]) == (7, True, 0)
+    ids = open_store(workspace / "stores/three").clip_ids.tolist()
+    assert ids == ["tt0000100-003", *(f"tt0000101-{i:03d}" for i in range(1, 6)), "tt0000102-001"]
+    wrong = call(workspace, "subset", "whole", "-o", "https://example.org/x")
+    assert wrong.code == 2 and "store push" in wrong.stderr
+    assert call(workspace, "subset", "whole", "--movie", "tt9", "-o", "four").code == 1
+
+
+def test_merge_plans_for_a_larger_manifest(workspace: Path) -> None:
+    from obygaze_features.manifest.io import manifest_sha256, read_manifest
+
+    table = workspace / "clips.csv"
+    ids = open_store(workspace / "stores/whole").clip_ids.tolist()
+    lines = [f"{clip},{clip[:9]},{clip}.mp4" for clip in [*ids, "tt0000104-004"]]
+    table.write_text("\n".join(["clip_id,movie_id,video", *lines]) + "\n")
+    made = call_obygaze(
+        "-C", str(workspace), "manifest", "import", "csv", str(table), "-o", "larger"
+    )
+    if made.code:
+        pytest.skip(f"the manifest command takes other words: {made.stderr}")
+    merged = call(workspace, "merge", "whole", "--manifest", "larger", "-o", "m", "--json").ok()
+    assert merged.json()["pending_blocks"] == 1
+    plan = open_store(workspace / "stores/m").plan
+    manifest = read_manifest(workspace / "manifests/larger.toml")
+    assert plan.manifest_sha256 == manifest_sha256(manifest)
+
+
+def test_a_card_says_what_how_and_what_is_not_inside(workspace: Path) -> None:
+    text = call(workspace, "card", "whole").ok().stdout
+    assert text.startswith('---\nlicense: other\nlicense_name: "CC0-1.0"\n')
+    for words in ("# Features of made-up: toy", "No film, no image", "Nobody (2026).", "`frames`"):
+        assert words in text
+    target = workspace / "CARD.md"
+    call(workspace, "card", "whole", "-o", str(target)).ok()
+    assert target.read_text() == text
+    target.write_text("mine")
+    assert call(workspace, "card", "whole", "-o", str(target)).code == 1
+    assert target.read_text() == "mine"
+    assert call(workspace, "card", "whole", "--json").ok().json()["card"] == text
