@@ -111,6 +111,7 @@ def fit_many(
     settings, progress = settings or MLPSettings(), progress or Quiet()
     for number, job in enumerate(jobs):
         _check(job, number, len(X))
+    _check_numbers(X, jobs)
     rows, groups = with_ones(X), _groups(jobs)
     work = ([jobs[i] for i in group] for group in groups)
     fits: dict[int, MLPFit] = {}
@@ -158,6 +159,21 @@ def _check(job: Job, number: int, n_rows: int) -> None:
         )
     if len(rows) and not np.isin(job.labels[job.validation], seen).all():
         raise FixTraining("validation rows hold a class that no training row has", where=where)
+
+
+def _check_numbers(X: NDArray[Any], jobs: Sequence[Job]) -> None:
+    """Rows without features may be in X, but no job may use them."""
+    broken = ~np.isfinite(X).all(axis=1)
+    used = np.zeros(len(X), dtype=bool)
+    for job in jobs:
+        used[job.train] = used[job.validation] = True
+    rows = np.flatnonzero(broken & used)
+    if len(rows):
+        raise FixTraining(
+            f"{len(rows)} rows in use hold values that are no finite numbers",
+            where=f"row {rows[0]}" if len(rows) == 1 else f"rows {rows[0]}, {rows[1]}, ...",
+            hint="train without the clips that have no features",
+        )
 
 
 class _Watch:

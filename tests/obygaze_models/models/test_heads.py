@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import expit, logit
@@ -117,6 +119,23 @@ def test_a_cut_by_hand() -> None:
     # Between 2 and 5: all of class 1 above, one of three of class 0. No other cut does better.
     assert best_cut(np.array([1.0, 2.0, 5.0, 6.0, 7.0]), np.array([0, 0, 1, 0, 1])) == 3.5
     assert best_cut(np.array([3.0, 3.0]), np.array([0, 1])) == 3.0
+
+
+@given(
+    st.lists(st.tuples(st.integers(-5, 5), st.booleans()), min_size=2, max_size=30).filter(
+        lambda rows: len({label for _, label in rows}) == 2
+    )
+)
+def test_no_cut_does_better_than_the_best(rows: list[tuple[int, bool]]) -> None:
+    values = np.array([value for value, _ in rows], dtype=float)
+    codes = np.array([int(label) for _, label in rows])
+
+    def gap(cut: float) -> float:
+        above = values > cut
+        return abs(float(above[codes == 1].mean() - above[codes == 0].mean()))
+
+    best = max(gap(cut) for cut in np.arange(-6, 6, 0.5))
+    assert gap(best_cut(values, codes)) == pytest.approx(best)
 
 
 def test_a_scorecard_gives_points_in_whole_numbers() -> None:

@@ -82,6 +82,7 @@ VARIANTS = {
     "as in the paper": {},
     "as released": {"double_softmax": True, "keep": "last"},
     "two hidden layers": {"hidden": (16, 8)},
+    "no hidden layer": {"hidden": ()},
     "weight decay": {"weight_decay": 0.01},
     "batches that leave a rest": {"batch_size": 17},
     "fast": {"learning_rate": 0.01, "patience": 2, "min_epochs": 12},
@@ -229,9 +230,19 @@ def test_a_mask_is_not_taken_for_row_numbers() -> None:
 
 def test_features_of_a_wild_scale_end_in_words() -> None:
     X, labels = planted()
-    X[0, 0] = np.inf
+    X = X * np.float32(1e38)
     with np.errstate(all="ignore"), pytest.raises(FixTraining, match="not a number"):
         fit_many(X, [Job(np.arange(150), labels)], MLPSettings(hidden=(8,), max_epochs=5))
+
+
+def test_rows_without_features_may_be_there_but_not_be_used() -> None:
+    X, labels = planted()
+    X[[3, 140, 149]] = np.nan
+    settings = MLPSettings(hidden=(4,), max_epochs=5)
+    one(X, Job(np.arange(10, 100), labels, np.arange(100, 140)), settings)
+    with pytest.raises(FixTraining, match="2 rows in use") as refusal:
+        one(X, Job(np.arange(100), labels, np.arange(100, 149)), settings)
+    assert refusal.value.where == "rows 3, 140, ..."
 
 
 @pytest.mark.parametrize(
