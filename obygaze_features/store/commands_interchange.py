@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,12 +14,14 @@ from obygaze_features.core.commands import (
     ExampleCommand,
     LazyGroup,
     Session,
+    force_option,
     json_option,
     pass_session,
 )
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
+from obygaze_features.store.commands_look import open_named
 from obygaze_features.store.edit import Roster
 from obygaze_features.store.interchange.importing import Imported, Told, import_store
 from obygaze_features.store.interchange.source import Source
@@ -26,7 +29,10 @@ from obygaze_features.store.interchange.source import Source
 F = TypeVar("F", bound=Callable[..., Any])
 _HERE = "obygaze_features.store.commands_interchange"
 SOURCES = {
+    "pth": (f"{_HERE}:pth", "A folder FEATURES/<movie>/<video>.pth, as the released code has it."),
+    "hdf5": (f"{_HERE}:hdf5", "An HDF5 file: a dataset a clip, or one array and ids."),
     "npz": (f"{_HERE}:npz", "An npz file: ids, and arrays with a row for each."),
+    "npy": (f"{_HERE}:npy", "A folder of npy files: one a clip, or one a level and the ids."),
 }
 SHOWN = 20
 PATHS = click.argument(
@@ -68,7 +74,7 @@ def _import_options(function: F) -> F:
                 "--pool",
                 type=click.Choice(["none", "also", "only"]),
                 help="Keep the maximum over all vectors of a clip: as a further level 'pooled', "
-                "or in place of them.",
+                "or in place of them. [default: also, for tokens; else none]",
             ),
             click.option(
                 "--dtype",
@@ -108,6 +114,142 @@ def npz(
     _import(session, source, **common)
 
 
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze store import pth FEATURES -o released
+    obygaze store import pth FEATURES --manifest obygaze12 --pool also --backbone x-clip -o xclip
+    """,
+)
+@click.option("--as", "level", help="The level's name. [default: clip or tokens, by the shape]")
+@_import_options
+def pth(
+    session: Session,
+    sources: tuple[Path, ...],
+    level: str | None,
+    levels: tuple[str, ...],
+    **common: Any,
+) -> None:
+    """A folder FEATURES/<movie>/<video>.pth, as the released code has it.
+
+    A tensor is [1, D], or [1, tokens, D]. With --level NAME=KEY the files are dictionaries of
+    tensors. Files that would run code are refused.
+    """
+    from obygaze_features.store.interchange.pth import PthFolder
+
+    _import(session, PthFolder(sources, _pairs(levels), level=level), **common)
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only -o mad
+    obygaze store import hdf5 sub_activitynet.hdf5 --level c3d='v_{id}/c3d_features' -o c3d
+    obygaze store import hdf5 tvsum.h5 --level frames='{id}/features' --pool only -o tvsum
+    obygaze store import hdf5 all.h5 --id-key names --level clip=features -o all
+    """,
+)
+@click.option("--id-key", help="Where the ids lie, if there is one array of all clips.")
+@click.option("--movie-key", help="Where the movies of those ids lie.")
+@_import_options
+def hdf5(
+    session: Session,
+    sources: tuple[Path, ...],
+    id_key: str | None,
+    movie_key: str | None,
+    levels: tuple[str, ...],
+    **common: Any,
+) -> None:
+    """An HDF5 file: a dataset a clip, or one array and ids.
+
+    In --level NAME=PATH the path tells the layout: '{id}' or '{id}/features' for a dataset a
+    clip, 'features' with --id-key for one array of all. A folder holds a file a clip.
+    """
+    from obygaze_features.store.interchange.hdf5 import open_hdf5
+
+    source = open_hdf5(sources, _pairs(levels), id_key=id_key, movie_key=movie_key)
+    _import(session, source, **common)
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze store import npy features/ -o imported
+    obygaze store import npy features/ --level clip=xclip --level frames=xclip_frames -o imported
+    """,
+)
+@_import_options
+def npy(
+    session: Session, sources: tuple[Path, ...], levels: tuple[str, ...], **common: Any
+) -> None:
+    """A folder of npy files: one a clip, or one a level and the ids.
+
+    With clip_id.npy in it, each file is a level with a row for each id. Otherwise each file is a
+    clip, in one folder, in one for each movie, or in one for each --level NAME=FOLDER.
+    """
+    from obygaze_features.store.interchange.npy import open_npy
+
+    _import(session, open_npy(sources, _pairs(levels)), **common)
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze store export hdf5 obygaze12-xclip xclip.h5 --compress
+    obygaze store export csv obygaze12-xclip pooled.csv --level pooled
+    obygaze store export pth obygaze12-xclip FEATURES --level tokens
+    """,
+)
+@click.argument("format", type=click.Choice(["hdf5", "npz", "npy", "csv", "pth"]))
+@click.argument("name")
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option(
+    "--level", "levels", multiple=True, help="Only this level; repeatable. [default: all]"
+)
+@click.option("--compress", is_flag=True, help="Compress (hdf5 and npz).")
+@force_option
+@json_option
+@pass_session
+def export(
+    session: Session,
+    format: str,
+    name: str,
+    output: Path,
+    levels: tuple[str, ...],
+    compress: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write the features of a store in another format.
+
+    Clips that failed or are missing are left out and listed. csv and pth hold one level: by
+    default the last with one vector a clip, and the one with most tokens.
+    """
+    from obygaze_features.store.interchange.export import export_store
+
+    store = open_named(session, name)
+    n_levels = len(levels) or (1 if format in ("csv", "pth") else len(store.levels))
+    with session.console.progress("export", n_levels * store.n_clips) as progress:
+        done = export_store(
+            store,
+            output,
+            format,
+            levels=levels or None,
+            compress=compress,
+            force=force,
+            progress=progress,
+        )
+    for clip, reason in list(done.left_out.items())[:SHOWN]:
+        session.console.note(f"{clip}: {reason}")
+    if as_json:
+        session.console.json({**asdict(done), "path": str(done.path)})
+    else:
+        levels_told = ", ".join(done.levels)
+        session.console.result(f"{done.path}: {done.n_clips} clips, {levels_told}")
+    if done.left_out:
+        click.get_current_context().exit(EXIT_SOME_FAILED)
+
+
 def _import(
     session: Session,
     source: Source,
@@ -121,8 +263,9 @@ def _import(
 ) -> None:
     if is_url(output):
         raise FixUsage("a new store is written to a folder", hint="then obygaze store push")
-    facts = Told(facts=_pairs(told), pool=pool or "none", **known)  # type: ignore[arg-type]
-    roster = _roster(session, manifest) if manifest is not None else None
+    default = "also" if list(source.levels) == ["tokens"] else "none"
+    facts = Told(facts=_pairs(told), pool=pool or default, **known)  # type: ignore[arg-type]
+    roster, aliases = _roster(session, manifest) if manifest is not None else (None, {})
     total = len(roster.clip_ids) if roster else len(source.clip_ids)
     try:
         with session.console.progress("import", total) as progress:
@@ -130,6 +273,7 @@ def _import(
                 source,
                 session.workspace.store(output),
                 roster=roster,
+                aliases=aliases,
                 told=facts,
                 progress=progress,
             )
@@ -155,10 +299,19 @@ def _tell(session: Session, done: Imported, as_json: bool) -> None:
     console.result(f"{done.path}: {done.n_ok} of {done.n_clips} clips, {shapes}, sealed")
 
 
-def _roster(session: Session, name: str) -> Roster:
+def _roster(session: Session, name: str) -> tuple[Roster, dict[str, str]]:
+    """The clips of a manifest, and what their videos are called."""
     found = read_manifest(session.workspace.existing_manifest(name))
     movies = [clip.movie_id for clip in found]
-    return Roster(found.name, manifest_sha256(found), list(found.clip_ids), movies)
+    videos = Counter(Path(clip.video).stem for clip in found if clip.video)
+    aliases = {
+        Path(clip.video).stem: clip.clip_id
+        for clip in found
+        if clip.video and videos[Path(clip.video).stem] == 1
+    }
+    return Roster(found.name, manifest_sha256(found), list(found.clip_ids), movies), {
+        video: clip for video, clip in aliases.items() if video not in found.by_id
+    }
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:

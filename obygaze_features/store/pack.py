@@ -21,6 +21,7 @@ import numpy as np
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, ObygazeError
 from obygaze_features.core.files import confined, sha256_bytes, sha256_file, sync_dir
+from obygaze_features.store.disk import disk_errors
 from obygaze_features.store.files import Files, Piece
 from obygaze_features.store.limits import check_disk, check_memory
 from obygaze_features.store.part import Part, part_of
@@ -68,7 +69,7 @@ def pack(
     check_disk(part.n_bytes, path.parent)
     temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
     try:
-        with temporary.open("xb") as stream:
+        with disk_errors(path), temporary.open("xb") as stream:
             with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, strict_timestamps=True) as out:
                 for name, data in _contents(store.files, part):
                     _add(out, name, data)

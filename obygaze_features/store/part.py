@@ -14,6 +14,7 @@ from obygaze_features.store.records import (
     README_FILE,
     SEAL_FILE,
     STORE_FILE,
+    TEXT_KEY,
     Partial,
     marker_key,
 )
@@ -109,13 +110,14 @@ def _growing_part(store: Store) -> Part:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         markers = list(pool.map(store.commits.marker, range(plan.n_blocks)))
     there = [marker for marker in markers if marker is not None]
-    files = dict(plan.files)
+    files = {**plan.files, **store.commits.text_files()}
     for marker in there:
         files.update(marker.files)
     documents = {marker_key(marker.block): marker.to_bytes() for marker in there}
-    readme = read_or_none(store.files, README_FILE)
-    if readme is not None:
-        documents[README_FILE] = readme
+    for name in (README_FILE, TEXT_KEY):
+        data = read_or_none(store.files, name)
+        if data is not None:
+            documents[name] = data
     documents[STORE_FILE] = _document(store.files, STORE_FILE)
     _check_sizes(store, files)
     n_rows = sum(after - first for first, after in (marker.rows for marker in there))

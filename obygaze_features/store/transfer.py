@@ -24,6 +24,7 @@ from obygaze_features.core.errors import AlreadyThere, Corrupt, Mismatch, Stoppe
 from obygaze_features.core.files import confined, sha256_file, sync_dir, write_atomic
 from obygaze_features.store.counted import CountedFiles
 from obygaze_features.store.create import read_plan
+from obygaze_features.store.disk import disk_errors
 from obygaze_features.store.files import Files, Piece, open_files
 from obygaze_features.store.limits import check_disk
 from obygaze_features.store.network import AGAIN
@@ -104,7 +105,7 @@ def fetch(order: Order, target: Path | str, progress: Progress | None = None) ->
     """Fetch what was ordered into a folder."""
     started, target = time.monotonic(), Path(target)
     old = _standing(target, order.part)
-    with _draft(target) as draft:
+    with disk_errors(target), _draft(target) as draft:
         load = _Load(order, target, draft, progress or Quiet())
         load.run()
         if old is None:

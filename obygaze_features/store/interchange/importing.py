@@ -57,18 +57,21 @@ def import_store(
     path: Path | str,
     *,
     roster: Roster | None = None,
+    aliases: Mapping[str, str] | None = None,
     told: Told | None = None,
     progress: Progress | None = None,
 ) -> Imported:
     """Write a source into a new store and seal it; the same call again goes on where it stopped.
 
     With a roster the store has a row for each of its clips; those the source lacks are failed
-    rows. Without one, it has the clips of the source, movies taken from it or from the ids.
+    rows. `aliases` are other names the source may call them by. Without a roster the store has
+    the clips of the source, movies taken from it or from the ids.
     """
     told, progress = told or Told(), progress or Quiet()
-    index_of = {clip: index for index, clip in enumerate(source.clip_ids)}
-    if len(index_of) < len(source.clip_ids):
-        repeated = [clip for clip, n in Counter(source.clip_ids).items() if n > 1]
+    ids = [(aliases or {}).get(clip, clip) for clip in source.clip_ids]
+    index_of = {clip: index for index, clip in enumerate(ids)}
+    if len(index_of) < len(ids):
+        repeated = [clip for clip, n in Counter(ids).items() if n > 1]
         raise FixInput(f"{len(repeated)} ids are there more than once", details=repeated[:20])
     rows = roster or roster_of(source)
     indices = [index_of.get(clip) for clip in rows.clip_ids]
@@ -95,7 +98,7 @@ def import_store(
         n_ok=len(indices) - len(failed),
         levels={spec.name: spec.tail_shape for spec in job.specs},
         failed={rows.clip_ids[row]: str(status) for row, status in failed.items()},
-        not_in_manifest=[clip for clip in source.clip_ids if clip not in wanted],
+        not_in_manifest=[clip for clip in ids if clip not in wanted],
         warnings=source.warnings,
     )
 

@@ -10,8 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.store.interchange.source import Array, Columns, file_origin, one_file, texts
+from obygaze_features.core.errors import Corrupt, FixInput, NotFound
+from obygaze_features.store.interchange.source import (
+    Array,
+    Columns,
+    file_origin,
+    level_name,
+    one_file,
+    texts,
+)
 from obygaze_features.store.limits import check_memory
 
 ID_KEY, MOVIE_KEY = "clip_id", "movie_id"
@@ -96,12 +103,13 @@ def _columns(
         arrays = {level: members.read(key) for level, key in levels.items()}
         return Columns(_origin(path, levels), ids, movies, arrays)
     others = {key: members.read(key) for key in members.names if key not in (id_key, movie_key)}
-    arrays = {key: one for key, one in others.items() if _is_level(one, len(ids))}
-    left_out = sorted(set(others) - set(arrays))
+    found = {level_name(key): key for key, one in others.items() if _is_level(one, len(ids))}
+    left_out = sorted(set(others) - set(found.values()))
     warnings = [f"{key} was left out: it is no array with a row for each id" for key in left_out]
-    if not arrays:
+    if not found:
         raise FixInput("no array has a row for each id", where=str(path), hint="--level NAME=KEY")
-    return Columns(_origin(path, {key: key for key in arrays}), ids, movies, arrays, warnings)
+    arrays = {level: others[key] for level, key in found.items()}
+    return Columns(_origin(path, found), ids, movies, arrays, warnings)
 
 
 def _is_level(array: Array, n_clips: int) -> bool:
@@ -110,3 +118,17 @@ def _is_level(array: Array, n_clips: int) -> bool:
 
 def _origin(path: Path, levels: Mapping[str, str]) -> dict[str, Any]:
     return {**file_origin("npz", path), "levels": dict(levels)}
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """Every array of an npz file by its name, each as safely read as those of `open_npz`."""
+    if not path.is_file():
+        raise NotFound("no such file", where=str(path))
+    if not zipfile.is_zipfile(path):
+        raise Corrupt("not an npz file", where=str(path))
+    try:
+        with np.load(path, allow_pickle=False) as packed:
+            members = _Members(path, packed)
+            return {name: members.read(name) for name in members.names}
+    except (zipfile.BadZipFile, EOFError, OSError) as error:
+        raise Corrupt(f"not a whole npz file: {error}", where=str(path)) from error

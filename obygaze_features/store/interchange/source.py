@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,3 +161,10 @@ def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
         if not path.resolve().is_relative_to(base):
             raise FixInput("this link leads out of the folder", where=str(path))
     return [path for path in found if path.is_file()]
+
+
+def level_name(name: str) -> str:
+    """A name for a level from a key: `features.s3d` is s3d, `c3d_features` is c3d."""
+    short = name.removeprefix("features.").removesuffix("_features").lower()
+    cleaned = re.sub(r"[^a-z0-9_]+", "_", short).strip("_")
+    return cleaned if re.match(r"[a-z]", cleaned) else f"x{cleaned}"

@@ -1,0 +1,249 @@
+"""Writes the features of a store in the formats other people read; failed clips are left out."""
+
+from __future__ import annotations
+
+import csv
+import secrets
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.extras import need
+from obygaze_features.store.interchange.hdf5 import LEVELS_ATTRIBUTE
+from obygaze_features.store.interchange.npy import LEVELS_FILE
+from obygaze_features.store.limits import check_disk
+from obygaze_features.store.reader import Store
+from obygaze_features.store.schema import NOT_FETCHED, ArraySpec, RowStatus
+
+DATE = (1980, 1, 1, 0, 0, 0)
+CSV_BYTES = 12  # a float32 takes about so many characters
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an export wrote, and which clips it left out and why."""
+
+    path: Path
+    format: str
+    n_clips: int
+    levels: Sequence[str]
+    left_out: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Job:
+    store: Store
+    specs: Sequence[ArraySpec]
+    rows: Any
+    progress: Progress
+    compress: bool
+
+    def blocks(self, spec: ArraySpec) -> Iterator[Any]:
+        """The rows of a level, block by block in the store's order."""
+        for matrix in self.store.stream(spec.name, mask=self.rows):
+            yield matrix
+            self.progress.advance(len(matrix.values))
+
+    def clips(self, spec: ArraySpec) -> Iterator[tuple[str, str, Any]]:
+        """Clip, movie and values of each row."""
+        for matrix in self.blocks(spec):
+            movies = self.store.movie_ids[matrix.rows].tolist()
+            yield from zip(matrix.clip_ids.tolist(), movies, matrix.values, strict=True)
+
+    def ids(self) -> tuple[list[str], list[str]]:
+        """All clips that are written, and their movies."""
+        return self.store.clip_ids[self.rows].tolist(), self.store.movie_ids[self.rows].tolist()
+
+
+def export_store(
+    store: Store,
+    path: Path | str,
+    format: str,
+    *,
+    levels: Sequence[str] | None = None,
+    compress: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Exported:
+    """Write the clips that are ok; the result appears whole or not at all.
+
+    `progress` counts clips, once for each level.
+    """
+    path = Path(path)
+    if format not in WRITERS:
+        raise FixUsage(f"unknown format {format!r}", hint=f"one of {', '.join(WRITERS)}")
+    if path.exists() and not force:
+        raise AlreadyThere("this name is taken", where=str(path), hint="another name, or --force")
+    specs = _specs(store, format, levels)
+    present = np.ones(store.n_clips, dtype=bool)
+    reasons: dict[str, str] = {}
+    for spec in specs:
+        for row, status in _absent(store, spec.name).items():
+            present[row] = False
+            reasons[str(store.clip_ids[row])] = str(status)
+    if not present.any():
+        raise FixInput("no clip of this store is there", where=store.location)
+    check_disk(int(present.sum()) * sum(spec.row_bytes for spec in specs), path.absolute().parent)
+    _check_names(store.clip_ids.tolist() + store.movie_ids.tolist(), format, store.location)
+    job = _Job(store, specs, present, progress or Quiet(), compress)
+    _write_whole(path, lambda draft: WRITERS[format](job, draft))
+    return Exported(path, format, int(present.sum()), [spec.name for spec in specs], reasons)
+
+
+def _absent(store: Store, level: str) -> dict[int, RowStatus]:
+    """The rows of a level that hold no features, and why."""
+    absent: dict[int, RowStatus] = {}
+    for block in range(store.plan.n_blocks):
+        if not store.commits.holds(level, block):
+            absent.update(dict.fromkeys(range(*store.plan.block_range(block)), NOT_FETCHED))
+        noted = store.commits.noted(block)
+        absent.update((row, status) for row, status in noted.items() if not status.is_ok)
+    return absent
+
+
+def _specs(store: Store, format: str, levels: Sequence[str] | None) -> list[ArraySpec]:
+    if levels:
+        specs = [store.plan.array(name) for name in levels]
+    elif format == "csv":
+        specs = [spec for spec in _level_specs(store) if len(spec.tail_shape) == 1][-1:]
+    elif format == "pth":
+        specs = sorted(_level_specs(store), key=lambda spec: -len(spec.tail_shape))[:1]
+    else:
+        specs = _level_specs(store)
+    if not specs or (format in ("csv", "pth") and len(specs) > 1):
+        raise FixUsage(f"{format} holds one level of vectors", hint="--level NAME")
+    if format == "csv" and len(specs[0].tail_shape) != 1:
+        raise FixUsage("csv holds levels with one vector a clip", hint="--level pooled")
+    return specs
+
+
+def _level_specs(store: Store) -> list[ArraySpec]:
+    return [store.plan.array(name) for name in store.levels]
+
+
+def _check_names(names: Sequence[str], format: str, where: str) -> None:
+    """Ids become names of files and keys: none may lead anywhere else."""
+    if format in ("npz", "csv"):
+        return
+    for name in names:
+        odd = "/" in name or "\\" in name or "\0" in name or name.startswith(".")
+        if odd or len(name.encode()) > 200:
+            raise FixInput(f"{name!r} cannot be the name of a file or key", where=where)
+
+
+def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
+    try:
+        write(draft)
+        _remove(path)
+        draft.rename(path)
+    finally:
+        _remove(draft)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _npz(job: _Job, path: Path) -> None:
+    """clip_id, movie_id, and an array a level; written in pieces, so that any size fits."""
+    method = zipfile.ZIP_DEFLATED if job.compress else zipfile.ZIP_STORED
+    with zipfile.ZipFile(path, "w", method) as out:
+        for name, ids in zip(("clip_id", "movie_id"), job.ids(), strict=True):
+            array = np.array(ids, dtype=np.str_)
+            _member(out, name, method, array.shape, array.dtype, [array])
+        for spec in job.specs:
+            shape = (int(job.rows.sum()), *spec.tail_shape)
+            pieces = (matrix.values for matrix in job.blocks(spec))
+            _member(out, spec.name, method, shape, np.dtype(spec.dtype), pieces)
+
+
+def _member(
+    out: zipfile.ZipFile,
+    name: str,
+    method: int,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    pieces: Any,
+) -> None:
+    entry = zipfile.ZipInfo(f"{name}.npy", DATE)
+    entry.compress_type = method
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    with out.open(entry, "w", force_zip64=True) as stream:
+        np.lib.format.write_array_header_1_0(stream, header)
+        for piece in pieces:
+            stream.write(np.ascontiguousarray(piece).tobytes())
+
+
+def _npy(job: _Job, path: Path) -> None:
+    """LEVEL/MOVIE/CLIP.npy."""
+    path.mkdir()
+    names = [spec.name for spec in job.specs]
+    (path / LEVELS_FILE).write_text("\n".join(names) + "\n", encoding="utf-8")
+    for spec in job.specs:
+        for clip, movie, values in job.clips(spec):
+            folder = path / spec.name / movie
+            folder.mkdir(parents=True, exist_ok=True)
+            np.save(folder / f"{clip}.npy", values)
+
+
+def _hdf5(job: _Job, path: Path) -> None:
+    """One level: a dataset a clip. Several: a group a clip, a dataset a level."""
+    import h5py
+
+    options = {"compression": "gzip", "shuffle": True} if job.compress else {}
+    with h5py.File(path, "w") as out:
+        out.attrs[LEVELS_ATTRIBUTE] = [spec.name for spec in job.specs]
+        for spec in job.specs:
+            for clip, movie, values in job.clips(spec):
+                if len(job.specs) == 1:
+                    node = out.create_dataset(clip, data=values, **options)
+                else:
+                    node = out.require_group(clip)
+                    node.create_dataset(spec.name, data=values, **options)
+                node.attrs["movie_id"] = movie
+
+
+def _csv(job: _Job, path: Path) -> None:
+    """clip_id, movie_id and a column a dimension; as many digits as bring the number back."""
+    (spec,) = job.specs
+    header = ["clip_id", "movie_id", *(f"{spec.name}_{i}" for i in range(spec.tail_shape[0]))]
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(header)
+        # str() of a NumPy scalar is the shortest text that reads back to the same number.
+        rows = (chain((clip, movie), map(str, values)) for clip, movie, values in job.clips(spec))
+        writer.writerows(rows)
+
+
+def _pth(job: _Job, path: Path) -> None:
+    """MOVIE/CLIP.pth, a tensor [1, D] or [1, tokens, D], as the released code reads them."""
+    torch = need("torch", "mlp", "writing .pth files")
+    path.mkdir()
+    (spec,) = job.specs
+    for clip, movie, values in job.clips(spec):
+        folder = path / movie
+        folder.mkdir(exist_ok=True)
+        vectors = values if values.ndim == 1 else values.reshape(-1, values.shape[-1])
+        torch.save(torch.from_numpy(vectors[None].copy()), folder / f"{clip}.pth")
+
+
+WRITERS: dict[str, Callable[[_Job, Path], None]] = {
+    "hdf5": _hdf5,
+    "npz": _npz,
+    "npy": _npy,
+    "csv": _csv,
+    "pth": _pth,
+}

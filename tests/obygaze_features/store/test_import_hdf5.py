@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.store import Store, open_store
+from obygaze_features.store.interchange.hdf5 import open_hdf5
+from obygaze_features.store.interchange.importing import Told, import_store
+
+A = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=np.float32)
+
+
+def written(path: Path, arrays: Mapping[str, object]) -> Path:
+    with h5py.File(path, "w") as file:
+        for key, value in arrays.items():
+            file[key] = value
+    return path
+
+
+def made(file: Path, to: Path, levels: Mapping[str, str] | None = None, **how: str) -> Store:
+    import_store(open_hdf5([file], levels, **how), to)
+    return open_store(to)
+
+
+def test_one_dataset_a_video_as_mad_has_it(tmp_path: Path) -> None:
+    file = written(tmp_path / "f.h5", {"2738": A, "9": A + 10})
+    store = made(file, tmp_path / "s")
+    assert store.clip_ids.tolist() == ["9", "2738"]
+    np.testing.assert_array_equal(store.matrix("frames", clips=["2738"]).values[0], A)
+
+
+def test_groups_with_a_prefix_as_activitynet_has_them(tmp_path: Path) -> None:
+    content = {"v_ab-c_1/c3d_features": A, "v_xyz/c3d_features": A * 2}
+    store = made(written(tmp_path / "f.hdf5", content), tmp_path / "s")
+    assert store.levels == ("c3d",)
+    assert sorted(store.clip_ids.tolist()) == ["ab-c_1", "xyz"]
+    np.testing.assert_array_equal(store.matrix("c3d", clips=["xyz"]).values[0], A * 2)
+    told = store.recipe.to_dict()["told"]["origin"]
+    assert told["levels"] == {"c3d": "v_{id}/c3d_features"}
+
+
+def test_features_among_other_things_as_tvsum_has_them(tmp_path: Path) -> None:
+    content = {}
+    for i in (1, 2, 10):
+        content[f"video_{i}/features"] = A + i
+        content[f"video_{i}/n_frames"] = 15 * i
+        content[f"video_{i}/gtscore"] = np.linspace(0, 1, 3)
+    store = made(written(tmp_path / "f.h5", content), tmp_path / "s")
+    assert store.clip_ids.tolist() == ["video_1", "video_2", "video_10"]
+    np.testing.assert_array_equal(store.matrix("features").values, [A + 1, A + 2, A + 10])
+
+
+def test_a_group_for_each_expert(tmp_path: Path) -> None:
+    content = {"features.s3d/a": A, "features.s3d/b": A, "features.audio/a": A[0]}
+    file = written(tmp_path / "f.h5", content)
+    done = import_store(open_hdf5([file]), tmp_path / "s")
+    assert done.levels == {"s3d": (3, 2), "audio": (2,)}
+    assert list(done.failed) == ["b"]
+    assert "nothing under 'features.audio/b'" in done.failed["b"]
+
+
+def test_a_file_for_each_clip_with_experts_in_it(tmp_path: Path) -> None:
+    (tmp_path / "f").mkdir()
+    for clip, add in (("m-1", 0), ("m-2", 5)):
+        written(tmp_path / "f" / f"{clip}.h5", {"features.s3d": A + add, "features.rgb": A[0]})
+    (tmp_path / "f" / "m-3.h5").write_bytes(b"not one")
+    source = open_hdf5([tmp_path / "f"], {"s3d": "features.s3d", "rgb": "features.rgb"})
+    done = import_store(source, tmp_path / "s")
+    source.close()
+    assert list(done.failed) == ["m-3"]
+    store = open_store(tmp_path / "s")
+    np.testing.assert_array_equal(store.matrix("s3d", clips=["m-2"]).values[0], A + 5)
+    with pytest.raises(FixInput, match=r"features\.rgb, features\.s3d"):
+        open_hdf5([tmp_path / "f"])
+
+
+def test_one_big_array_and_ids(tmp_path: Path) -> None:
+    text = h5py.string_dtype()
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file.create_dataset("names", data=["m-2", "é-10", "m-1"], dtype=text)
+        file["X"] = A
+        file["tokens"] = np.stack([A, A * 2, A * 3]).astype(np.float16)
+        file["mean"] = A.mean(axis=0)
+    store = made(tmp_path / "f.h5", tmp_path / "s", {"clip": "X"}, id_key="names")
+    np.testing.assert_array_equal(store.matrix("clip", clips=["m-2", "é-10", "m-1"]).values, A)
+    found = made(tmp_path / "f.h5", tmp_path / "t", None)
+    assert set(found.levels) == {"x", "tokens"}
+
+
+def test_ids_as_bytes_and_numbers(tmp_path: Path) -> None:
+    file = written(tmp_path / "f.h5", {"ids": np.array([b"m-1", b"m-2", b"m-3"]), "clip": A})
+    assert made(file, tmp_path / "s").clip_ids.tolist() == ["m-1", "m-2", "m-3"]
+    file = written(tmp_path / "g.h5", {"ids": np.array([3, 20, 1]), "clip": A})
+    assert made(file, tmp_path / "t").clip_ids.tolist() == ["1", "3", "20"]
+
+
+def test_unequal_lengths_are_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    file = written(tmp_path / "f.h5", {f"v{i}": np.ones((i, 2)) for i in range(1, 5)})
+    done = call_obygaze("-C", tmp_path, "store", "import", "hdf5", file, "-o", "s")
+    assert done.code == 1
+    assert "4 shapes" in done.stderr
+    assert "--pool only" in done.stderr
+    assert "(3, 2)" in done.stderr
+    call_obygaze("-C", tmp_path, "store", "import", "hdf5", file, "-o", "s", "--pool", "only").ok()
+    store = open_store(tmp_path / "stores" / "s")
+    assert store.matrix("frames").values.tolist() == [[1, 1]] * 4
+
+
+def test_compressed_and_chunked_files_are_read(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file.create_dataset("a", data=A, compression="gzip", chunks=(1, 2))
+        file.create_dataset("b", data=A, compression="lzf", shuffle=True)
+    np.testing.assert_array_equal(
+        made(tmp_path / "f.h5", tmp_path / "s").matrix("frames").values, [A, A]
+    )
+
+
+@pytest.mark.parametrize("kind", ["soft", "external", "virtual", "outside"])
+def test_what_leads_out_of_the_file_is_refused(tmp_path: Path, kind: str) -> None:
+    secret = written(tmp_path / "secret.h5", {"x": A})
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file["a"] = A
+        if kind == "soft":
+            file["b"] = h5py.SoftLink("/a")
+        elif kind == "external":
+            file["b"] = h5py.ExternalLink(str(secret), "/x")
+        elif kind == "virtual":
+            layout = h5py.VirtualLayout((3, 2), "f4")
+            layout[:] = h5py.VirtualSource(str(secret), "x", shape=(3, 2))
+            file.create_virtual_dataset("b", layout)
+        else:
+            (tmp_path / "raw").write_bytes(A.tobytes())
+            file.create_dataset("b", (3, 2), "f4", external=[(str(tmp_path / "raw"), 0, 24)])
+    with pytest.raises(FixInput, match=r"link|other files"):
+        import_store(open_hdf5([tmp_path / "f.h5"], {"frames": "{id}"}), tmp_path / "s")
+
+
+def test_a_dataset_that_only_says_it_is_huge_takes_no_memory(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        file.create_dataset("a", (10**9, 10**6), "f4", chunks=(1, 1000))
+    with pytest.raises(FixInput, match="do not fit"):
+        import_store(open_hdf5([tmp_path / "f.h5"]), tmp_path / "s")
+
+
+@pytest.mark.parametrize(
+    ("levels", "words"),
+    [
+        ({"x": "nothing/{id}"}, "nothing under"),
+        ({"x": "{id}/{id}"}, "once"),
+        ({"x": "{id}/none"}, "no clip has a usable x|no dataset"),
+        ({"x": "a/deeper/{id}"}, "nothing under|no group"),
+    ],
+)
+def test_paths_that_lead_nowhere(tmp_path: Path, levels: dict[str, str], words: str) -> None:
+    file = written(tmp_path / "f.h5", {"a": A, "g/x": A})
+    with pytest.raises(FixInput, match=words):
+        import_store(open_hdf5([file], levels), tmp_path / "s")
+
+
+def test_groups_in_which_nothing_stands_out(tmp_path: Path) -> None:
+    file = written(tmp_path / "f.h5", {"a/x": A, "a/y": A})
+    with pytest.raises(FixInput, match="each clip has x, y") as error:
+        open_hdf5([file])
+    assert "{id}/KEY" in str(error.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x89HDF\r\n\x1a\n and then nothing"])
+def test_what_is_no_hdf5_is_said(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "f.h5").write_bytes(content)
+    with pytest.raises(Corrupt, match="HDF5"):
+        open_hdf5([tmp_path / "f.h5"])
+
+
+def test_pooling_numbers_by_hand(tmp_path: Path) -> None:
+    file = written(tmp_path / "f.h5", {"a": A, "b": -A})
+    source = open_hdf5([file])
+    import_store(source, tmp_path / "s", told=Told(pool="also"))
+    store = open_store(tmp_path / "s")
+    assert store.matrix("pooled", clips=["b", "a"]).values.tolist() == [[-1, -2], [5, 6]]

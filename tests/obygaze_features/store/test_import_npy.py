@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.store import open_store
+from obygaze_features.store.interchange.importing import import_store
+from obygaze_features.store.interchange.npy import open_npy
+
+V = np.array([1.0, 2.0], dtype=np.float32)
+
+
+def put(path: Path, array: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.save(path, array)
+
+
+def test_one_file_a_clip(tmp_path: Path) -> None:
+    for i in (1, 2, 10):
+        put(tmp_path / "f" / f"m-{i}.npy", V * i)
+    call_obygaze("-C", tmp_path, "store", "import", "npy", tmp_path / "f", "-o", "s").ok()
+    store = open_store(tmp_path / "stores" / "s")
+    assert store.clip_ids.tolist() == ["m-1", "m-2", "m-10"]
+    assert store.matrix("clip").values.tolist() == [[1, 2], [2, 4], [10, 20]]
+
+
+def test_a_folder_a_movie_tells_the_movie(tmp_path: Path) -> None:
+    put(tmp_path / "f" / "alien" / "x-1.npy", np.stack([V, V]))
+    put(tmp_path / "f" / "brazil" / "x-2.npy", np.stack([V, V]))
+    import_store(open_npy([tmp_path / "f"]), tmp_path / "s")
+    store = open_store(tmp_path / "s")
+    assert store.movie_ids.tolist() == ["alien", "brazil"]
+    assert store.levels == ("frames",)
+
+
+def test_a_folder_a_level(tmp_path: Path) -> None:
+    put(tmp_path / "f" / "a" / "m-1.npy", V)
+    put(tmp_path / "f" / "b" / "m-1.npy", np.stack([V, V, V]))
+    put(tmp_path / "f" / "b" / "m-2.npy", np.stack([V, V, V]))
+    source = open_npy([tmp_path / "f"], {"clip": "a", "frames": "b"})
+    done = import_store(source, tmp_path / "s")
+    assert done.levels == {"clip": (2,), "frames": (3, 2)}
+    assert done.failed == {"m-2": "failed: import BadRow: no file for clip"}
+
+
+def test_a_file_a_level_and_the_ids(tmp_path: Path) -> None:
+    put(tmp_path / "f" / "clip_id.npy", np.array(["m-2", "m-1"]))
+    put(tmp_path / "f" / "clip.npy", np.stack([V, V * 3]))
+    import_store(open_npy([tmp_path / "f"]), tmp_path / "s")
+    assert open_store(tmp_path / "s").matrix("clip", clips=["m-2", "m-1"]).values.tolist() == [
+        [1, 2],
+        [3, 6],
+    ]
+    source = open_npy([tmp_path / "f"], {"x": "clip"})
+    assert list(source.levels) == ["x"]
+    with pytest.raises(FixInput, match=r"no none\.npy"):
+        open_npy([tmp_path / "f"], {"x": "none"})
+
+
+def test_files_that_are_no_arrays_are_failed_rows(tmp_path: Path) -> None:
+    for i in range(3):
+        put(tmp_path / "f" / f"m-{i}.npy", V)
+    (tmp_path / "f" / "m-7.npy").write_bytes(b"nothing")
+    whole = (tmp_path / "f" / "m-0.npy").read_bytes()
+    (tmp_path / "f" / "m-8.npy").write_bytes(whole[:-3])
+    header = io.BytesIO()
+    claim = {"descr": "<f4", "fortran_order": False, "shape": (10**13,)}
+    np.lib.format.write_array_header_1_0(header, claim)
+    (tmp_path / "f" / "m-9.npy").write_bytes(header.getvalue())
+    done = import_store(open_npy([tmp_path / "f"]), tmp_path / "s")
+    assert list(done.failed) == ["m-7", "m-8", "m-9"]
+    assert all("not a whole npy file" in reason for reason in done.failed.values())
+
+
+def test_objects_are_refused(tmp_path: Path) -> None:
+    put(tmp_path / "f" / "m-1.npy", np.array([{"a": 1}], dtype=object))
+    with pytest.raises(FixInput, match="unpickled"):
+        import_store(open_npy([tmp_path / "f"]), tmp_path / "s")
+
+
+@pytest.mark.parametrize("folder", ["../other", "/etc", "none"])
+def test_folders_of_levels_stay_inside(tmp_path: Path, folder: str) -> None:
+    put(tmp_path / "f" / "m-1.npy", V)
+    put(tmp_path / "other" / "m-1.npy", V)
+    with pytest.raises(FixInput, match="no folder"):
+        open_npy([tmp_path / "f"], {"clip": folder})
+
+
+def test_what_is_wrong_with_the_folder_is_said(tmp_path: Path) -> None:
+    (tmp_path / "f").mkdir()
+    with pytest.raises(FixInput, match="no npy file"):
+        open_npy([tmp_path / "f"])
+    put(tmp_path / "f" / "a" / "1.npy", V)
+    put(tmp_path / "f" / "b" / "1.npy", V)
+    with pytest.raises(FixInput, match="two files"):
+        open_npy([tmp_path / "f"])
+    put(tmp_path / "g" / "clip_id.npy", np.array([1.5]))
+    with pytest.raises(FixInput, match="not ids"):
+        open_npy([tmp_path / "g"])
+    (tmp_path / "g" / "clip_id.npy").write_bytes(b"")
+    with pytest.raises(Corrupt):
+        open_npy([tmp_path / "g"])
