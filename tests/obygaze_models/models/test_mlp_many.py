@@ -230,7 +230,7 @@ def test_a_mask_is_not_taken_for_row_numbers() -> None:
 
 def test_features_of_a_wild_scale_end_in_words() -> None:
     X, labels = planted()
-    X = X * np.float32(1e38)
+    X = X.astype(np.float64) * 1e39  # finite, but not in float32
     with np.errstate(all="ignore"), pytest.raises(FixTraining, match="not a number"):
         fit_many(X, [Job(np.arange(150), labels)], MLPSettings(hidden=(8,), max_epochs=5))
 
