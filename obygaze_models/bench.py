@@ -44,7 +44,7 @@ def plain_loops(every: int) -> list[Loop]:
 
 
 def measure_zoo(
-    rounds: int = 1, *, every: int = 16, n_jobs: int = 1, progress: Progress | None = None
+    rounds: int = 1, *, every: int = 16, n_jobs: int = 0, progress: Progress | None = None
 ) -> BenchResult:
     """Time our tables from process start to the last fit, and a sample of the plain loop's fits.
 
@@ -84,7 +84,7 @@ def measure_zoo(
     cls=ExampleCommand,
     examples="""
     obygaze bench zoo
-    obygaze bench zoo --jobs 2 --json
+    obygaze bench zoo --jobs 1 --json
     """,
 )
 @click.option("--rounds", type=click.IntRange(1), default=1, show_default=True, help="Rounds.")
@@ -98,10 +98,9 @@ def measure_zoo(
 @click.option(
     "--jobs",
     "n_jobs",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Processes that share our fits.",
+    type=click.IntRange(0),
+    default=0,
+    help="Processes that share our fits (default: one a core).",
 )
 @json_option
 @pass_session

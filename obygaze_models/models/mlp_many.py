@@ -2,12 +2,12 @@
 
 Jobs that share training rows, labels and seed differ only in what stops them, so they are one
 trajectory watched by several validation sets (in the film-by-film protocol, half of all fits).
-Trajectories are independent: any number of processes gives the same bits.
+Trajectories are independent: a job's result does not depend on what else is in the call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -104,35 +104,20 @@ def fit_many(
     jobs: Sequence[Job],
     settings: MLPSettings | None = None,
     *,
-    n_jobs: int = 1,
     progress: Progress | None = None,
 ) -> list[MLPFit]:
-    """Train every job on rows of X, in the order given; `n_jobs` processes share the work."""
+    """Train every job on rows of X, one result for each in the order given."""
     settings, progress = settings or MLPSettings(), progress or Quiet()
     for number, job in enumerate(jobs):
         _check(job, number, len(X))
     _check_numbers(X, jobs)
-    rows, groups = with_ones(X), _groups(jobs)
-    work = ([jobs[i] for i in group] for group in groups)
+    rows = with_ones(X)
     fits: dict[int, MLPFit] = {}
-    for group, done in zip(groups, _run(rows, work, settings, n_jobs), strict=True):
+    for group in _groups(jobs):
+        done = train_together(rows, [jobs[i] for i in group], settings)
         fits.update(zip(group, done, strict=True))
         progress.advance(len(group))
     return [fits[i] for i in range(len(jobs))]
-
-
-def _run(
-    rows: Matrix, work: Iterable[list[Job]], settings: MLPSettings, n_jobs: int
-) -> Iterable[list[MLPFit]]:
-    if n_jobs == 1:
-        return (train_together(rows, jobs, settings) for jobs in work)
-    from joblib import Parallel, delayed
-
-    pool = Parallel(n_jobs=n_jobs, return_as="generator")
-    done: Iterable[list[MLPFit]] = pool(
-        delayed(train_together)(rows, jobs, settings) for jobs in work
-    )
-    return done
 
 
 def _groups(jobs: Sequence[Job]) -> list[list[int]]:
