@@ -52,29 +52,36 @@ class Arrays:
 
     def read(self, spec: ArraySpec, rows: Rows) -> npt.NDArray[Any]:
         """The values of some rows, in the order of the rows."""
-        check_memory(
-            len(rows) * spec.row_bytes,
-            f"{len(rows)} clips of {spec.name}",
-            self.files.location,
-            "store.stream(...), which reads block by block, or fewer clips",
-        )
         if not len(rows):
-            return np.empty((0, *spec.tail_shape), dtype=spec.dtype)
+            return self.reserve(spec, 0)
         steps = np.diff(rows)
         if (steps == 1).all():
-            out = np.empty((len(rows), *spec.tail_shape), dtype=spec.dtype)
+            out = self.reserve(spec, len(rows))
             return self._range(spec, int(rows[0]), int(rows[-1]) + 1, out)
         if (steps > 0).all():
             return self._ascending(spec, rows, np.flatnonzero(steps > 1) + 1)
         unique, places = np.unique(rows, return_inverse=True)
         return self.read(spec, unique)[places]
 
+    def reserve(self, spec: ArraySpec, n_rows: int) -> npt.NDArray[Any]:
+        """Room for some rows, or an error where they can never fit into memory."""
+        self._check_room(spec, n_rows)
+        return np.empty((n_rows, *spec.tail_shape), dtype=spec.dtype)
+
+    def _check_room(self, spec: ArraySpec, n_rows: int) -> None:
+        check_memory(
+            n_rows * spec.row_bytes,
+            f"{n_rows} clips of {spec.name}",
+            self.files.location,
+            "store.stream(...), which reads block by block, or fewer clips",
+        )
+
     def _ascending(self, spec: ArraySpec, rows: Rows, cuts: Rows) -> npt.NDArray[Any]:
         # A few holes: straight into place, run by run, even if a block is read twice. Over a
         # network one selection is better, since its requests run side by side.
         if self.files.is_remote or len(cuts) > len(np.unique(rows // self.plan.block_rows)):
             return self._scattered(spec, rows)
-        out = np.empty((len(rows), *spec.tail_shape), dtype=spec.dtype)
+        out = self.reserve(spec, len(rows))
         for start, stop in pairwise([0, *cuts.tolist(), len(rows)]):
             self._range(spec, int(rows[start]), int(rows[stop - 1]) + 1, out[start:stop])
         return out
@@ -90,6 +97,7 @@ class Arrays:
         return out
 
     def _scattered(self, spec: ArraySpec, rows: Rows) -> npt.NDArray[Any]:
+        self._check_room(spec, len(rows))
         array = self._array(spec.name)
         try:
             return np.asarray(array.get_orthogonal_selection((rows,)))

@@ -113,6 +113,7 @@ class ZipFiles:
     def _check(self, entries: list[zipfile.ZipInfo]) -> None:
         if len(self.entries) != len(entries):
             raise FixInput("two entries of this zip have one name", where=self.location)
+        n_bytes = os.fstat(self.stream.fileno()).st_size
         for entry in entries:
             if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 0x1:
                 raise FixInput(
@@ -120,6 +121,8 @@ class ZipFiles:
                     where=self.location,
                     hint="obygaze store unpack, then read the folder",
                 )
+            if entry.file_size != entry.compress_size or entry.file_size > n_bytes:
+                raise Corrupt(f"{entry.filename!r} cannot be that long", where=self.location)
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
         """Read a part of an entry at its place in the zip."""

@@ -256,7 +256,8 @@ class Store:
         if missing == "error":
             self._raise_absent(reasons)
         if missing == "nan" and not present.all():
-            values = np.full((len(present), *spec.tail_shape), np.nan, dtype=spec.dtype)
+            values = self.arrays.reserve(spec, len(present))
+            values[~present] = np.nan
             values[present] = self.arrays.read(spec, selection.rows[present])
             return Matrix(values, present, selection, reasons)
         if not present.all():

@@ -22,6 +22,8 @@ from obygaze_features.store.schema import (
 )
 from obygaze_features.store.stamped import stamp, unstamp
 
+# Far beyond all films there are; what is said to have more wants memory, not readers.
+MOST_CLIPS = 100_000_000
 STORE_FILE = "store.json"
 SEAL_FILE = "seal.json"
 README_FILE = "README.md"
@@ -314,6 +316,6 @@ class _reading:
 
 
 def _count(value: Any) -> int:
-    if not isinstance(value, int) or value < 1:
+    if not isinstance(value, int) or not 1 <= value <= MOST_CLIPS:
         raise ValueError(f"{value!r} is not a number of clips")
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class ArraySpec:
     @property
     def row_bytes(self) -> int:
         """The bytes of one clip."""
-        return int(np.prod(self.tail_shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return math.prod(self.tail_shape) * np.dtype(self.dtype).itemsize
 
     @property
     def is_float(self) -> bool:

@@ -113,6 +113,12 @@ def test_zips_that_cannot_be_read_in_place_are_refused(folder, tmp_path: Path) -
     (tmp_path / "cut.zip").write_bytes(path.read_bytes()[:-100])
     with pytest.raises(Corrupt, match="not a whole zip"):
         open_files(tmp_path / "cut.zip")
+    data = bytearray(path.read_bytes())
+    entry = data.index(b"PK\x01\x02")  # the first entry of the directory at the end
+    data[entry + 20 : entry + 28] = (10**9).to_bytes(4, "little") * 2
+    (tmp_path / "long.zip").write_bytes(data)
+    with pytest.raises(Corrupt, match="cannot be that long"):
+        open_files(tmp_path / "long.zip")
     with pytest.warns(UserWarning), zipfile.ZipFile(tmp_path / "two.zip", "w") as packed:
         packed.writestr("store.json", "a")
         packed.writestr("store.json", "b")
