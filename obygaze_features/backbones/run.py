@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.backbones.base import Backbone, check_pixels
+from obygaze_features.backbones.pixels import as_tensor
 
 
 def forward_in_batches(
@@ -39,4 +40,7 @@ def blank_padding(pixels: Any, mask: Any) -> Any:
 
     Checkpoints that know a mask were trained with zeros for the frames a short clip lacks.
     """
-    return pixels * mask[..., None, None, None]
+    kept = np.asarray(mask, dtype=np.float32)[..., None, None, None]
+    if isinstance(pixels, np.ndarray):
+        return pixels * kept
+    return pixels * as_tensor(kept).to(device=pixels.device, dtype=pixels.dtype)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.backbones.base import Backbone
+from obygaze_features.backbones.run import blank_padding
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.extraction.backends import (
     free_device_memory,
@@ -107,6 +108,8 @@ class BlockMaker:
     def _take(self, block: _Block, slot: int, clip: Clip) -> None:
         with self.clock.of("preprocess"):
             pixels = self.backbone.preprocess(clip.frames)
+            if self.backbone.takes_mask:
+                pixels = blank_padding(pixels, clip.mask)
         self._waiting.append((slot, pixels, clip.mask))
         block.arrays["time_s"][slot] = clip.time_s
         block.arrays["asked_s"][slot] = clip.asked_s

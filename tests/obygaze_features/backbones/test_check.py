@@ -212,10 +212,15 @@ def test_forward_replaces_nothing_unasked(tmp_path: Path) -> None:
     call_obygaze("backbones", "forward", "descriptors", *words).ok()
 
 
-def test_half_precision_of_padding_is_blanked() -> None:
+def test_padding_is_blanked() -> None:
     from obygaze_features.backbones.run import blank_padding
 
     pixels = np.ones((2, 3, 3, 4, 4), np.float32)
-    mask = np.array([[1, 1, 1], [1, 0, 0]])
+    mask = np.array([[True, True, True], [True, False, False]])
     blank = blank_padding(pixels, mask)
     assert blank.sum(axis=(2, 3, 4)).tolist() == [[48, 48, 48], [48, 0, 0]]
+    for dtype in (torch.float32, torch.bfloat16):
+        got = blank_padding(torch.from_numpy(pixels).to(dtype), mask)
+        assert got.dtype == dtype
+        assert np.array_equal(got.float().numpy(), blank)
+    assert np.array_equal(blank_padding(pixels[0], mask[1]), blank[1])
