@@ -65,7 +65,7 @@ def run(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Run an experiment: train, test and judge every cell of PROTOCOL.
+    """Run an experiment: train, test and judge every cell of a protocol.
 
     PROTOCOL is the name of one that comes with obygaze, or a TOML file.
     """
