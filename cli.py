@@ -39,6 +39,10 @@ COMMANDS = {
         "obygaze_models.commands_run:run",
         "Run an experiment: train, test and judge every cell of a protocol.",
     ),
+    "report": (
+        "obygaze_models.report.commands:report",
+        "Write what runs found: a page, tables, figures.",
+    ),
     "models": (
         "obygaze_models.zoo.commands:models",
         "Saved models, looked at, checked, asked and shared.",

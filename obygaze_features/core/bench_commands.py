@@ -11,6 +11,14 @@ COMMANDS = {
         "obygaze_features.core.bench_startup:startup",
         "How soon the command line answers.",
     ),
+    "store": (
+        "obygaze_features.store.bench:bench_store",
+        "Reading, writing and opening stores, beside other layouts and over http.",
+    ),
+    "zoo": (
+        "obygaze_models.bench:bench_zoo",
+        "Our perceptrons beside a plain PyTorch loop.",
+    ),
     "extract": (
         "obygaze_features.extraction.bench:bench_extract",
         "The pipeline against its own stages and against one clip at a time.",

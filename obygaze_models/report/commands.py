@@ -1,0 +1,61 @@
+"""`obygaze report`: what runs found, as a page, tables and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
+from obygaze_features.core.errors import NotFound
+
+FORMATS = ("html", "md", "latex", "csv")
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze report honest-desc
+    obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
+    obygaze report honest-desc --format latex --format csv
+    """,
+)
+@click.argument("runs", nargs=-1, required=True)
+@click.option(
+    "--format", "formats", multiple=True, type=click.Choice(FORMATS), help="[default: all]"
+)
+@click.option("-o", "out", type=click.Path(path_type=Path), help="The page. [default: in the run]")
+@json_option
+@pass_session
+def report(
+    session: Session,
+    runs: tuple[str, ...],
+    formats: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Write what runs found: a page, tables, figures.
+
+    The page holds everything it shows and asks the network for nothing. Tables come as CSV, LaTeX
+    and Markdown, figures as SVG and PNG, in the folder of each run.
+    """
+    from obygaze_models.report.page import report as make
+
+    folders = [_folder(session, name) for name in runs]
+    written = make(folders, out, formats or FORMATS)
+    if as_json:
+        session.console.json({"files": [str(path) for path in written]})
+        return
+    session.console.result(str(written[0]))
+    session.console.note(f"and {len(written) - 1} tables and figures")
+
+
+def _folder(session: Session, name: str) -> Path:
+    path = session.workspace.folder("runs") / name
+    if "/" in name or (not path.is_dir() and Path(name).is_dir()):
+        return Path(name)
+    if not path.is_dir():
+        known = sorted(p.name for p in session.workspace.folder("runs").glob("*") if p.is_dir())
+        hint = f"one of {', '.join(known[:8])}" if known else "obygaze run"
+        raise NotFound(f"no run called {name!r}", where=str(path), hint=hint)
+    return path
