@@ -8,6 +8,22 @@ from obygaze_features.core.console import human
 from obygaze_features.store.explain import explain
 from obygaze_features.store.records import Plan
 
+# Licences the hub has a name of its own for, in its spelling.
+HUB_LICENCES = frozenset(
+    (
+        "apache-2.0",
+        "bsd-3-clause",
+        "cc-by-4.0",
+        "cc-by-nc-4.0",
+        "cc-by-nc-nd-4.0",
+        "cc-by-nc-sa-4.0",
+        "cc-by-sa-4.0",
+        "cc0-1.0",
+        "mit",
+        "odbl",
+    )
+)
+
 
 def card_text(plan: Plan, counts: Mapping[str, int]) -> str:
     """The card, with the front matter the hub reads."""
@@ -17,6 +33,7 @@ def card_text(plan: Plan, counts: Mapping[str, int]) -> str:
         explain(plan, counts),
         _arrays(plan),
         _reading(),
+        _limits(plan),
         "## What is not inside\n\nNo film, no image, no sound and no subtitle is part of this "
         "store: it holds numbers computed from clips, and the ids of the clips.",
         f"## Licence and citation\n\nLicence: {plan.licence or 'not stated'}\n\n"
@@ -28,8 +45,9 @@ def card_text(plan: Plan, counts: Mapping[str, int]) -> str:
 
 def _front_matter(plan: Plan) -> str:
     tags = ["video-features", "obygaze-store"]
-    lines = ["---", f"license: {'other' if plan.licence else 'unknown'}"]
-    if plan.licence:
+    known = plan.licence.lower() if plan.licence.lower() in HUB_LICENCES else ""
+    lines = ["---", f"license: {known or ('other' if plan.licence else 'unknown')}"]
+    if plan.licence and not known:
         lines.append(f"license_name: {_quoted(plan.licence)}")
     lines += [f"pretty_name: {_quoted(f'{plan.manifest_name} {plan.recipe.title}')}", "tags:"]
     return "\n".join([*lines, *(f"  - {tag}" for tag in tags), "---"])
@@ -48,10 +66,25 @@ def _arrays(plan: Plan) -> str:
     return "\n".join(lines)
 
 
+def _limits(plan: Plan) -> str:
+    made = (
+        "How these numbers were made is not known, so they can be neither made again nor compared "
+        "with others."
+        if plan.recipe.is_unknown
+        else "They can be compared with features of the same fingerprint only."
+    )
+    return (
+        "## Limits\n\nFeatures are what a model made of pixels. They carry what that model learned "
+        "from its own data, stereotypes of gender and of bodies included, and say nothing about "
+        f"the people in a film. {made} A clip that failed has no features: it is absent, not zero."
+    )
+
+
 def _reading() -> str:
     return (
         "## Reading it\n\n```python\nfrom obygaze_features.store import open_store\n\n"
-        'store = open_store("this-folder")\nfeatures = store.matrix(store.levels[0])\n```\n\n'
+        'store = open_store("this-folder")\n'
+        'features = store.matrix(store.levels[0], missing="drop")\n```\n\n'
         "`data.zarr` is an ordinary Zarr v3 group; `clips.csv` names the clip of each row. "
         "Rows that failed hold NaN; `seal.json` says which and why."
     )

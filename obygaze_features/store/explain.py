@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.recipe import SECTIONS, Recipe
 from obygaze_features.store.records import Plan
+
+_HASH = re.compile(r"[0-9a-f]{40,64}")
 
 
 def explain(plan: Plan, counts: Mapping[str, int] | None = None) -> str:
@@ -26,37 +29,21 @@ def explain_recipe(recipe: Recipe) -> str:
     if recipe.is_unknown:
         return (
             f"How they were made is not known: they were imported from {value.get('source', '?')}. "
-            f"The importer was told: {_words(value.get('told', {}))}."
+            f"The importer was told: {_words(value.get('told', {})) or 'nothing'}."
         )
-    backbone = dict(value["backbone"])
-    name = backbone.pop("name", "?")
     sentences = [
-        f"They were made by the backbone {name}" + _with(backbone) + ".",
+        f"They were made by {_named(value['backbone'], 'the backbone ')}.",
         _weights(value["weights"]),
-        f"Frames were sampled with {_words(value['sampling'])}.",
-        f"Videos were decoded with {_words(value['decoder'])}.",
+        _sampling(value["sampling"]),
+        f"Videos were decoded by {_named(value['decoder'])}.",
         f"Pixels were prepared with {_words(value['preprocessing'])}.",
-        f"The recipe yields the levels {', '.join(map(str, value['levels'])) or 'none'}, "
-        f"computed with {_words(value['compute'])} and stored with {_words(value['storage'])}.",
+        f"The recipe yields the levels {_listed([str(level) for level in value['levels']])}, "
+        f"computed with {_words(value['compute'])} and stored as {_words(value['storage'])}.",
     ]
-    extra = {key: value[key] for key in value if key not in _TOLD}
+    extra = {key: value[key] for key in value if key not in SECTIONS}
     if extra:
         sentences.append(f"Also recorded: {_words(extra)}.")
     return "\n".join(sentences)
-
-
-_TOLD = frozenset(
-    (
-        "backbone",
-        "weights",
-        "sampling",
-        "decoder",
-        "preprocessing",
-        "levels",
-        "compute",
-        "storage",
-    )
-)
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -64,27 +51,47 @@ def _counts(counts: Mapping[str, int]) -> str:
     return f"Of the clips, {_listed(words)}." if words else ""
 
 
+def _named(section: Mapping[str, Any], article: str = "") -> str:
+    rest = {key: value for key, value in section.items() if key != "name"}
+    told = _words(rest)
+    return f"{article}{section.get('name', 'unknown')}" + (f" ({told})" if told else "")
+
+
 def _weights(weights: Mapping[str, Any]) -> str:
     if not weights:
         return "It has no weights."
-    names = [f"{name} (sha256 {str(sha)[:12]}...)" for name, sha in weights.items()]
-    return f"Its weights are {_listed(names)}."
+    named = [f"{name} (sha256 {_word(sha)})" for name, sha in weights.items()]
+    return f"Its weights are {_listed(named)}."
 
 
-def _with(rest: Mapping[str, Any]) -> str:
-    return f" ({_words(rest)})" if rest else ""
+def _sampling(sampling: Mapping[str, Any]) -> str:
+    rest = _words({key: sampling[key] for key in sampling if key not in ("frames", "rule")})
+    frames = f"{sampling.get('frames', 'Some')} frames of each clip were taken"
+    rule = f" by the rule {sampling['rule']}" if "rule" in sampling else ""
+    return f"{frames}{rule}{f', with {rest}' if rest else ''}."
 
 
-def _words(value: Any) -> str:
-    if isinstance(value, Mapping):
-        pairs = [f"{key.replace('_', ' ')} {_words(item)}" for key, item in value.items()]
-        return ", ".join(pairs) or "nothing recorded"
-    if isinstance(value, list | tuple):
-        return " ".join(_words(item) for item in value) or "none"
+def _words(section: Mapping[str, Any]) -> str:
+    """What a section says, keys and values; what is empty says nothing."""
+    pairs = [(key.replace("_", " "), value) for key, value in section.items()]
+    told = [(key, value) for key, value in pairs if value not in ("", None, {}, [])]
+    return ", ".join(
+        f"{key} ({_words(value)})" if isinstance(value, Mapping) else f"{key} {_word(value)}"
+        for key, value in told
+    )
+
+
+def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "none" if value is None else str(value)
+    if isinstance(value, list | tuple):
+        sign = " x " if all(isinstance(item, int) for item in value) else " "
+        return sign.join(_word(item) for item in value)
+    text = str(value)
+    return text[:12] + "..." if _HASH.fullmatch(text) else text
 
 
 def _listed(words: list[str]) -> str:
+    if not words:
+        return "none"
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

@@ -31,6 +31,7 @@ def merged_block(
     for row in rows:
         if not first <= row < after or old.noted.get(row, OK).is_ok:
             raise FixInput(f"row {row} is not one of block {old.block} that failed")
+    _check(plan, len(rows), arrays)
     told = [old.noted.get(row, OK) for row in range(first, after)]
     for row, status in zip(rows, statuses, strict=True):
         told[row - first] = status
@@ -41,3 +42,19 @@ def merged_block(
         block[np.asarray(rows) - first] = arrays[spec.name]
         whole[spec.name] = block
     return whole, told
+
+
+def _check(plan: Plan, n_rows: int, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    names = {spec.name for spec in plan.arrays}
+    if names != set(arrays):
+        raise FixInput(f"each array of the store is needed: {', '.join(sorted(names))}")
+    for spec in plan.arrays:
+        given = np.asarray(arrays[spec.name])
+        if given.shape != (n_rows, *spec.tail_shape) or not np.can_cast(
+            given.dtype, spec.dtype, "same_kind"
+        ):
+            raise FixInput(
+                f"{given.dtype} of shape {given.shape} where {spec.dtype} of shape "
+                f"{(n_rows, *spec.tail_shape)} is stored",
+                where=spec.name,
+            )

@@ -59,7 +59,7 @@ def test_info_explains_in_prose_and_lists_what_failed(workspace: Path) -> None:
         "features of 23 clips of the manifest 'made-up', in 6 blocks of 4 clips",
         "7 ok, 1 failed and 15 missing",
         "made by the backbone toy",
-        "Frames were sampled with frames 3, rule uniform",
+        "3 frames of each clip were taken by the rule uniform",
         "frames  3 x 4     float16",
         "2 of 6 blocks",
         "CC0-1.0",
@@ -194,8 +194,14 @@ def test_merge_plans_for_a_larger_manifest(workspace: Path) -> None:
 
 def test_a_card_says_what_how_and_what_is_not_inside(workspace: Path) -> None:
     text = call(workspace, "card", "whole").ok().stdout
-    assert text.startswith('---\nlicense: other\nlicense_name: "CC0-1.0"\n')
-    for words in ("# Features of made-up: toy", "No film, no image", "Nobody (2026).", "`frames`"):
+    assert text.startswith('---\nlicense: cc0-1.0\npretty_name: "made-up toy"\n')
+    for words in (
+        "# Features of made-up: toy",
+        "No film, no image",
+        "Nobody (2026).",
+        "`frames`",
+        "## Limits",
+    ):
         assert words in text
     target = workspace / "CARD.md"
     call(workspace, "card", "whole", "-o", str(target)).ok()

@@ -82,7 +82,7 @@ def test_keys_of_a_later_release_are_kept_and_count() -> None:
     later = Recipe.from_dict({**a_recipe().to_dict(), "audio": {"rate": 16000}})
     assert later.fingerprint != a_recipe().fingerprint
     assert later.to_dict()["audio"] == {"rate": 16000}
-    assert "audio rate 16000" in explain_recipe(later)
+    assert "Also recorded: audio (rate 16000)." in explain_recipe(later)
 
 
 def test_prose_tells_every_value() -> None:
@@ -90,13 +90,18 @@ def test_prose_tells_every_value() -> None:
     for words in (
         "backbone toy",
         "model.safetensors (sha256 cdcdcdcdcdcd...)",
-        "frames 3, rule uniform",
-        "name pyav, version class 18",
+        "backbone toy (card sha256 abababababab...)",
+        "3 frames of each clip were taken by the rule uniform.",
+        "decoded by pyav (version class 18).",
         "filter bicubic, size 8",
-        "levels clip, pooled, frames",
+        "levels clip, pooled and frames, computed with",
         "attention eager, dtype float32",
-        "frames float16",
+        "stored as clip float32, frames float16.",
     ):
         assert words in text
     told = explain_recipe(Recipe.unknown("an HDF5 file", {"backbone": "I3D", "layer": None}))
-    assert "not known" in told and "backbone I3D, layer none" in told
+    assert "not known" in told and "was told: backbone I3D." in told
+    told = explain_recipe(
+        a_recipe(backbone={"name": "x", "grid": [16, 14], "tap": {"a": True, "b": ""}}, weights={})
+    )
+    assert "the backbone x (grid 16 x 14, tap (a yes)).\nIt has no weights." in told

@@ -218,6 +218,10 @@ def test_ok_rows_cannot_be_redone(tmp_path: Path) -> None:
     arrays = {n: v[8:9] for n, v in values.items()}
     with pytest.raises(FixInput, match="row 8 is not one of block 2 that failed"):
         writer.redo_rows(2, [8], arrays, [RowStatus()])
+    good = {n: v[9:10] for n, v in values.items()}
+    for bad in ({}, {**good, "clip": good["clip"][0]}, {**good, "clip": good["clip"] + 1j}):
+        with pytest.raises(FixInput):
+            writer.redo_rows(2, [9], bad, [RowStatus()])
     with pytest.raises(AlreadyThere, match="block 3 is not committed"):
         writer.redo_rows(3, [12], arrays, [RowStatus()])
 
