@@ -60,7 +60,11 @@ def subset(
     selection = source.select(clips, movies, mask)
     unknown = selection.clip_ids[selection.rows < 0].tolist()
     if unknown:
-        raise NotFound(f"{len(unknown)} clips are not in the store", details=unknown[:20])
+        raise NotFound(
+            f"{len(unknown)} clips are not in the store, the first is {unknown[0]!r}",
+            where=source.location,
+            details=unknown[:20],
+        )
     rows = np.unique(selection.rows)
     if not len(rows):
         raise FixInput("no clip of the store is in this subset", where=source.location)
