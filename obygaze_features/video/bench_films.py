@@ -103,7 +103,7 @@ def _pictures(spec: FilmSpec) -> Iterator[NDArray[np.uint8]]:
     margin = 128
     backs = [_texture(draw, height + margin, width + margin, 32, 150) for _ in range(5)]
     fronts = [_texture(draw, height + margin, width + margin, 8, 56) for _ in range(5)]
-    grains = [draw.integers(0, 5, (height, width), dtype=np.uint8) for _ in range(5)]
+    grains = [draw.integers(0, 9, (height, width), dtype=np.uint8) for _ in range(7)]
     number = 0
     while number < spec.n_frames:
         back, front = backs[draw.integers(5)], fronts[draw.integers(5)]
@@ -112,7 +112,7 @@ def _pictures(spec: FilmSpec) -> Iterator[NDArray[np.uint8]]:
         for step in range(int(draw.integers(RATE, 8 * RATE))):
             if number == spec.n_frames:
                 return
-            grey = grains[number % 5].copy()
+            grey = grains[number % 7].copy()
             grey += _window(back, moves[:2] * step, height, width)
             grey += _window(front, moves[2:] * step, height, width)
             stamp(grey, number)

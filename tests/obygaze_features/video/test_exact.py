@@ -9,6 +9,7 @@ import pytest
 from support.video_kinds import KINDS, Made
 from support.videos import read_numbers
 
+from obygaze_features.video import source
 from obygaze_features.video.decode import View, decode_clip, decode_views
 from obygaze_features.video.probe import probe
 
@@ -98,3 +99,53 @@ def test_shape(made: Made) -> None:
         "mp4_narrow_pixels": (120, 142),
     }
     assert decode_clip(made.path, View(1)).frames.shape[1:3] == wanted.get(name, (120, 160))
+
+
+LARGE = [
+    "mp4_h264",
+    "mp4_h264_open_groups",
+    "mkv_h264_short_groups",
+    "mkv_variable_rate",
+    "flv_h264",
+]
+LARGE += ["ts_h264", "ts_late_start", "mpg_mpeg2_b", "avi_mpeg4_b", "webm_vp9", "mp4_edit_list"]
+LARGE += ["mp4_with_sound", "ts_h264_intra_refresh", "mp4_fragmented", "raw_h264"]
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_files_too_large_to_keep_are_as_exact(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "KEEP_BYTES", 0)
+    monkeypatch.setattr(source, "_KNOWN", type(source._KNOWN)())
+    made = KINDS[name](tmp_path)
+    total = len(made.numbers)
+    for _ in range(2):
+        clip = decode_clip(made.path, View(16))
+        wanted = [int(i * total / 16) for i in range(16)]
+        assert read_numbers(clip.frames) == [made.numbers[i] for i in wanted]
+    part = decode_clip(made.path, View(8), start_s=2.0, end_s=3.0)
+    assert read_numbers(part.frames) == [made.numbers[i] for i in part.index]
+    assert part.index[0] == np.searchsorted(probe(made.path).index.times_s, 2.0 - 1e-6)
+
+
+def test_a_large_film_is_read_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "KEEP_BYTES", 0)
+    monkeypatch.setattr(source, "_KNOWN", type(source._KNOWN)())
+    made = KINDS["mkv_h264_short_groups"](tmp_path)
+    passes, read_packets = [], []
+    read_all, demux = source._read_all, source._demux
+    monkeypatch.setattr(source, "_read_all", lambda *a: passes.append(1) or read_all(*a))
+    for start in (0.5, 1.5, 3.5):
+        decode_clip(made.path, View(4), start_s=start, end_s=start + 0.4)
+    assert len(passes) == 1
+
+    def counted(*given: object) -> object:
+        for packet in demux(*given):
+            read_packets.append(packet.size)
+            yield packet
+
+    monkeypatch.setattr(source, "_demux", counted)
+    decode_clip(made.path, View(4), start_s=3.5, end_s=3.9)
+    # Groups of 12 pictures: those the part lies in, and the first one for the shape.
+    assert len(read_packets) <= 3 * 12 + 2
