@@ -64,6 +64,24 @@ class Placement:
     dtype: str = "float32"
     attention: str = "sdpa"
     tf32: bool = False
+    compiled: bool = False
+
+    def recipe(self) -> dict[str, Any]:
+        """What of it decides the numbers; the device does not."""
+        told = {"dtype": self.dtype, "attention": self.attention, "tf32": self.tf32}
+        # Compiled kernels round in another order; where there are none, recipes stay as they were.
+        return {**told, "compiled": True} if self.compiled else told
+
+
+def compile_layers(module: torch.nn.Module, backend: str = "inductor") -> int:
+    """Compile each transformer layer by itself; how many there are.
+
+    Families call their sub-modules one by one, so compiling the whole would compile nothing.
+    """
+    layers = [part for part in module.modules() if type(part).__name__.endswith("Layer")]
+    for layer in layers:
+        layer.compile(backend=backend)
+    return len(layers)
 
 
 def card_recipe(card: Card, geometry: Geometry, levels: Mapping[str, Level]) -> dict[str, Any]:
@@ -115,6 +133,8 @@ class TorchBackbone:
         self.dtype: torch.dtype = getattr(torch, placement.dtype)
         self.module = module.to(device=placement.device, dtype=self.dtype).eval()
         self.module.requires_grad_(False)
+        if placement.compiled:
+            compile_layers(self.module)
 
     @property
     def sources(self) -> Mapping[str, str]:
@@ -187,11 +207,7 @@ class TorchBackbone:
             **card_recipe(self.card, self.geometry, self.levels),
             "weights": self.hashes.recipe(),
             "preprocessing": self.pixels.recipe(),
-            "compute": {
-                "dtype": self.placement.dtype,
-                "attention": self.placement.attention,
-                "tf32": self.placement.tf32,
-            },
+            "compute": self.placement.recipe(),
         }
 
 

@@ -23,6 +23,7 @@ def load_backbone(
     dtype: str = "float32",
     attn_implementation: str | None = None,
     tf32: bool = False,
+    compiled: bool = False,
     workspace: Workspace | None = None,
 ) -> Backbone:
     """A card's model with its weights: those that are named, or its own from the hub's cache.
@@ -38,7 +39,7 @@ def load_backbone(
     _check_words(card, device, dtype, attn_implementation)
     files = find_weights(card, weights) if weights is not None else fetch_weights(card)
     attention = attn_implementation or card.input.attention
-    placement = Placement(device, dtype, attention, tf32)
+    placement = Placement(device, dtype, attention, tf32, compiled)
     return load_from(card, files, placement, own=weights is None)
 
 

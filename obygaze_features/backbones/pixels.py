@@ -123,5 +123,8 @@ def as_frames(frames: Any, device: str) -> Tensor:
     if not ok or frames.ndim != 4 or frames.shape[-1] != 3 or not frames.numel():
         told = f"{getattr(frames, 'dtype', type(frames))} {list(getattr(frames, 'shape', []))}"
         raise FixInput(f"frames must be uint8 [T, H, W, 3], not {told}")
+    if torch.device(device).type == "cuda" and not frames.is_cuda:
+        # From pinned memory the copy runs while the device computes; from other memory it waits.
+        frames = frames.pin_memory()
     on_device: Tensor = frames.to(device, non_blocking=True)
     return on_device

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -66,6 +67,7 @@ class BlockMaker:
         self._levels = [spec for spec in writer.plan.arrays if spec.is_level]
         self._block: _Block | None = None
         self._waiting: list[tuple[int, Any, npt.NDArray[np.bool_]]] = []
+        self._computing: tuple[list[int], Mapping[str, Any]] | None = None
         # One thread: a block is written and synced while the next one is computed.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._commit: Future[None] | None = None
@@ -83,12 +85,13 @@ class BlockMaker:
         if row != block.rows[-1]:
             return False
         self._flush(block)
+        self._collect(block)
         self._hand_over(block)
         return True
 
     def restart_block(self) -> None:
         """Forget the block that is being filled; its rows will be offered again."""
-        self._block, self._waiting = None, []
+        self._block, self._waiting, self._computing = None, [], None
 
     def close(self) -> None:
         """Wait until everything handed over is on disk; drop what is not a whole block."""
@@ -118,17 +121,27 @@ class BlockMaker:
         block.statuses.append(_remark(clip))
 
     def _flush(self, block: _Block) -> None:
+        """Start a batch, then fetch the one before it: a device computes while the next is made."""
         if not self._waiting:
             return
         slots = [slot for slot, _, _ in self._waiting]
-        pixels = stack([pixels for _, pixels, _ in self._waiting])
+        pixels = [pixels for _, pixels, _ in self._waiting]
         mask = np.stack([mask for _, _, mask in self._waiting])
         self._waiting = []
-        with self.clock.of("forward"):
+        with self.clock.of("forward"), self._smaller_if_too_large(len(slots)):
             levels = self._forward(pixels, mask)
+        self._collect(block)
+        self._computing = slots, levels
+
+    def _collect(self, block: _Block) -> None:
+        if self._computing is None:
+            return
+        (slots, levels), self._computing = self._computing, None
+        with self.clock.of("forward"), self._smaller_if_too_large(len(slots)):
+            arrays = {name: to_numpy(level) for name, level in levels.items()}
         for spec in self._levels:
             with np.errstate(over="ignore"):  # what overflows is found below
-                block.arrays[spec.name][slots] = levels[spec.name]
+                block.arrays[spec.name][slots] = arrays[spec.name]
         for slot in slots:
             self._judge(block, slot)
 
@@ -140,25 +153,26 @@ class BlockMaker:
             message = f"{', '.join(odd)} not finite as stored"
             block.statuses[slot] = RowStatus.failed("forward", "NotFinite", message)
 
-    def _forward(
-        self, pixels: Any, mask: npt.NDArray[np.bool_]
-    ) -> dict[str, npt.NDArray[np.float32]]:
+    def _forward(self, pixels: Sequence[Any], mask: npt.NDArray[np.bool_]) -> Mapping[str, Any]:
         names = {spec.name for spec in self._levels}
         given = mask if self.backbone.takes_mask else None
+        return self.backbone.forward(stack(pixels), given, only=names)
+
+    @contextmanager
+    def _smaller_if_too_large(self, n_clips: int) -> Iterator[None]:
+        """Where a batch does not fit into memory, remember to make smaller ones from now on."""
         try:
-            levels = self.backbone.forward(pixels, given, only=names)
-            return {name: to_numpy(level) for name, level in levels.items()}
+            yield
         except (MemoryError, RuntimeError) as error:
             if not ran_out_of_memory(error):
                 raise
-            if len(pixels) == 1:
+            if n_clips == 1:
                 label = self.backbone.card.label
                 raise ObygazeError(
                     f"one clip of {label} does not fit into memory",
                     hint="a smaller backbone, --dtype bfloat16, or another device",
                 ) from error
-            # Remembered for all blocks to come.
-            self.batch = len(pixels) // 2
+            self.batch = n_clips // 2
             free_device_memory()
             raise BatchTooLarge from error
 

@@ -58,6 +58,7 @@ def what_options(function: F) -> F:
         ),
         click.option("--attention", type=click.Choice(["sdpa", "eager"]), help="[default: card's]"),
         click.option("--tf32", is_flag=True, help="Allow TF32 on a GPU; recorded in the recipe."),
+        click.option("--compile", "compiled", is_flag=True, help="torch.compile; recorded too."),
         click.option("--compressor", type=click.Choice(["zstd", "blosc"]), help="[default: none]"),
         click.option("--timeout", default=300.0, show_default=True, help="Seconds for one clip."),
         click.option(
@@ -112,6 +113,7 @@ def _target(session: Session, manifest: str, name: str, what: Mapping[str, Any])
         dtype=what["dtype"],
         attention=what["attention"],
         tf32=what["tf32"],
+        compiled=what["compiled"],
         compressor=what["compressor"],
         block_rows=block_rows_of(card, kept),
     )

@@ -44,6 +44,7 @@ class Target:
     dtype: str = "float32"
     attention: str | None = None
     tf32: bool = False
+    compiled: bool = False
     compressor: str | None = None
     block_rows: int | None = None
 

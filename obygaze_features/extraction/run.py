@@ -67,6 +67,7 @@ def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[Loaded]:
             dtype=target.dtype,
             attn_implementation=target.attention,
             tf32=target.tf32,
+            compiled=target.compiled,
             workspace=workspace,
         )
         for target in plan.targets
