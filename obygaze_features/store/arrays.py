@@ -21,6 +21,9 @@ from obygaze_features.store.records import Plan
 from obygaze_features.store.schema import ArraySpec
 
 Rows = npt.NDArray[np.int64]
+BATCH_BYTES = 2_000_000
+# Zarr's settings are the whole process's: one thread at a time may hold another one.
+_SETTING = threading.Lock()
 # What zarr and its codecs raise over bytes that are not what they should be.
 DAMAGE = (ValueError, RuntimeError, TypeError, LookupError, ArithmeticError)
 
@@ -139,11 +142,17 @@ class Arrays:
             if _json_or_none(data) != self.plan.zarr.get(f"{name}/zarr.json"):
                 raise Corrupt(f"{key} is not what was planned", where=self.files.location)
         try:
-            array = zarr.open_array(self._bridge, path=name, mode="r", zarr_format=3)
+            with _SETTING, zarr.config.set({"codec_pipeline.batch_size": self._batch(name)}):
+                array = zarr.open_array(self._bridge, path=name, mode="r", zarr_format=3)
         except (FileNotFoundError, *DAMAGE) as error:
             raise self._damaged(key, error) from error
         self._check_layout(name, array)
         return array
+
+    def _batch(self, name: str) -> int:
+        """How many blocks zarr takes at once: several small ones cost it little more than one."""
+        row_bytes = next((spec.row_bytes for spec in self.plan.arrays if spec.name == name), 1)
+        return int(np.clip(BATCH_BYTES // (self.plan.block_rows * row_bytes), 1, 16))
 
     def _check_layout(self, name: str, array: zarr.Array[Any]) -> None:
         for spec in self.plan.arrays:

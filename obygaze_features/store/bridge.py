@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
 
 from zarr.abc.store import (
     ByteRequest,
@@ -25,6 +26,9 @@ from obygaze_features.store.files import Files, Piece
 
 # Below this a read from the page cache costs less than handing it to another thread.
 THREAD_FROM_BYTES = 1_000_000
+# More than two large blocks at once fall out of the processor's cache, and of memory that is
+# there already: ten at once took three times as long.
+LARGE_AT_ONCE = 2
 
 
 class Bridge(Store):
@@ -44,6 +48,8 @@ class Bridge(Store):
         super().__init__(read_only=True)
         self.files, self.promised = files, promised
         self.documents = {key: json.dumps(value).encode() for key, value in documents.items()}
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
+        self._turns = WeakKeyDictionary()
         self._is_open = True
 
     def __eq__(self, other: object) -> bool:
@@ -61,11 +67,18 @@ class Bridge(Store):
         if key.endswith("zarr.json") and not key.startswith("text/"):
             return None
         n_bytes = self.promised(key, None)
-        if self.files.is_remote or n_bytes >= THREAD_FROM_BYTES:
+        if self.files.is_remote:
             piece = await asyncio.to_thread(self._read, key, byte_range, n_bytes)
+        elif n_bytes >= THREAD_FROM_BYTES:
+            async with self._turn():
+                piece = await asyncio.to_thread(self._read, key, byte_range, n_bytes)
         else:
             piece = self._read(key, byte_range, n_bytes)
         return prototype.buffer.from_array_like(piece.data)
+
+    def _turn(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()  # another one after a fork
+        return self._turns.setdefault(loop, asyncio.Semaphore(LARGE_AT_ONCE))
 
     def _read(self, key: str, byte_range: ByteRequest | None, n_bytes: int) -> Piece:
         start, stop = _bounds(byte_range)
