@@ -35,6 +35,10 @@ COMMANDS = {
         "obygaze_features.extraction.commands:extract",
         "From videos to stores, from many backbones in one pass.",
     ),
+    "train": (
+        "obygaze_models.commands_run:train",
+        "Train one model, judge it on unseen films, and keep it.",
+    ),
     "run": (
         "obygaze_models.commands_run:run",
         "Run an experiment: train, test and judge every cell of a protocol.",
@@ -49,7 +53,7 @@ COMMANDS = {
     ),
     "audit": (
         "obygaze_models.audits.commands:audit",
-        "Does a backbone, a set of captions or a run lean?",
+        "Small exact instruments on what a store or a table already holds.",
     ),
     "bench": ("obygaze_features.core.bench_commands:bench", "The side-by-side measurements."),
 }

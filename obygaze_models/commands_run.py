@@ -1,8 +1,9 @@
-"""`obygaze run`: an experiment that is a file, from stores and a manifest to a table."""
+"""`obygaze run` and `obygaze train`: from stores and a manifest to a table, and to a model."""
 
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import click
@@ -81,14 +82,75 @@ def run(
     inputs = gather(chosen, read_manifest(path), str(path), open_stores(session, stores))
     folder = run_folder(session, output or inputs.default_name)
     read_s = time.perf_counter() - started
-    with session.console.progress(chosen.name, 0, "fits") as progress:
-        done = run_protocol(
-            inputs, folder, force=force, n_jobs=jobs, progress=progress, read_s=read_s
-        )
+    watch = partial(session.console.progress, unit="fits")
+    done = run_protocol(inputs, folder, force=force, n_jobs=jobs, watch=watch, read_s=read_s)
     if as_json:
         session.console.json(done.as_json())
     else:
         session.console.result(result_text(done))
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze train ridge obygaze12-xclip obygaze12
+    obygaze train pcbm-lr obygaze12-xclip obygaze12 --task HN_S -o my-bottleneck
+    obygaze train mlp obygaze12-xclip obygaze12 --set model.hidden=[64] --set fit.seed=1
+    obygaze train cav obygaze12-xclip obygaze12 --json
+    """,
+)
+@click.argument("model")
+@click.argument("store")
+@click.argument("manifest")
+@click.option("--task", default="ENHN_S", show_default=True, help="Which clips are told apart.")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a key of the honest protocol, or model.KEY of the model; repeatable.",
+)
+@click.option("-o", "output", metavar="NAME", help="The name of the run. [default: made of all]")
+@click.option("--jobs", default=0, help="Processes that train. [default: one a core]")
+@force_option
+@json_option
+@pass_session
+def train(
+    session: Session,
+    model: str,
+    store: str,
+    manifest: str,
+    task: str,
+    changes: tuple[str, ...],
+    output: str | None,
+    jobs: int,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Train one model, judge it on unseen films, and keep it.
+
+    The metrics are those of the same recipe on films it did not see; the model that is kept then
+    learns from all clips. MODEL is mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse,
+    pcbm-h, scorecard or ordinal.
+    """
+    from obygaze_models.protocols.runner.final import fit_final, training_protocol
+    from obygaze_models.protocols.runner.keeping import keep
+    from obygaze_models.protocols.runner.run import gather, run_protocol
+    from obygaze_models.protocols.runner.table import result_text
+
+    chosen = training_protocol(model, task, changes)
+    path = manifest_path(session, manifest)
+    inputs = gather(chosen, read_manifest(path), str(path), open_stores(session, (store,)))
+    folder = run_folder(session, output or inputs.default_name)
+    watch = partial(session.console.progress, unit="fits")
+    done = run_protocol(inputs, folder, force=force, n_jobs=jobs, watch=watch)
+    target = session.workspace.folder("models") / folder.name
+    kept = keep(fit_final(inputs, done), inputs.manifest.header, target, force=force)
+    if as_json:
+        session.console.json({**done.as_json(), "model": str(kept)})
+        return
+    session.console.result(result_text(done))
+    session.console.result(f"model: {kept}")
 
 
 def open_stores(session: Session, words: tuple[str, ...]) -> dict[str, Store]:

@@ -17,11 +17,19 @@ COMMANDS = {
     ),
     "zoo": (
         "obygaze_models.bench:bench_zoo",
-        "Our perceptrons beside a plain PyTorch loop.",
+        "Our fits of Tables 2 and 4 beside a plain PyTorch loop.",
     ),
     "extract": (
         "obygaze_features.extraction.bench:bench_extract",
         "The pipeline against its own stages and against one clip at a time.",
+    ),
+    "all": (
+        "obygaze_features.core.bench_all:bench_all",
+        "Every bench in one run, as one page.",
+    ),
+    "audits": (
+        "obygaze_models.audits.bench:bench_audits",
+        "Exact and drawn permutation tests beside a plain Python loop.",
     ),
 }
 
