@@ -47,6 +47,11 @@ class Schedule:
     grouped: bool
     master: IntArray | None = field(default=None, repr=False)
 
+    def is_repeated(self, pair: tuple[str, str]) -> bool:
+        """Whether some clip is tested by more than one fold of a cell."""
+        tests = [split.test for split in self.pairs[pair]]
+        return sum(map(len, tests)) > len(np.unique(np.concatenate(tests)))
+
     @property
     def sha256(self) -> str:
         """The hash over the row numbers of all splits."""

@@ -21,7 +21,7 @@ from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.models import Case, Scores, train_baseline, train_model
 from obygaze_models.protocols.runner.perceptrons import fit_all, settings_of
-from obygaze_models.protocols.runner.scoring import Cell, Tested, expected_random, tune
+from obygaze_models.protocols.runner.scoring import Cell, Tested, tune
 from obygaze_models.protocols.schedule import Labels, Schedule, leaks
 from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.protocols.splits import Split
@@ -83,6 +83,16 @@ def check_cells(protocol: Protocol, schedule: Schedule, table: ClipTable) -> dic
     return found
 
 
+def count_fits(protocol: Protocol, schedule: Schedule) -> int:
+    """How many fits of models a store asks for."""
+    folds = {pair[0]: len(schedule.pairs[pair]) for pair in protocol.pairs}
+    models = [protocol.models[name] for name in protocol.model_names]
+    repeats = [
+        len(candidates(m.settings)) * protocol.fit.seeds if m.kind == "mlp" else 1 for m in models
+    ]
+    return sum(folds.values()) * sum(repeats)
+
+
 def run_models(bench: Bench) -> list[Cell]:
     """All models on one store."""
     from obygaze_models.protocols.runner.banks import Banks
@@ -109,12 +119,18 @@ def run_models(bench: Bench) -> list[Cell]:
 def run_baselines(bench: Bench) -> list[Cell]:
     """All baselines, on the clips that the splits hold."""
     fits: dict[FoldKey, list[Fitted]] = {}
+    seen: set[tuple[str, str, bytes, bytes]] = set()
     names = [n for n in bench.protocol.grid.baselines if _is_possible(n, bench.table)]
     for name in names:
         for train in dict.fromkeys(pair[0] for pair in bench.protocol.pairs):
             for number, split, wanted in bench.folds(train):
                 seed = bench.protocol.fit.seed + number
                 case = bench.case(train, split, wanted, seed=seed, join_validation=True)
+                # Folds that only differ in which clips choose are one fold to a baseline.
+                key = (name, train, case.learn.tobytes(), split.test.tobytes())
+                if key in seen:
+                    continue
+                seen.add(key)
                 fits[name, train, number] = [_try(partial(train_baseline, name, case), case)]
     return [_cell(bench, name, pair, fits) for pair in bench.protocol.pairs for name in names]
 
@@ -204,7 +220,7 @@ def _validation_loss(fit: MLPFit) -> float:
 def _cell(bench: Bench, model: str, pair: Pair, fits: Mapping[FoldKey, list[Fitted]]) -> Cell:
     tested, skipped = [], []
     for number, split in enumerate(bench.schedule.pairs[pair]):
-        for fitted in fits[model, pair[0], number]:
+        for fitted in fits.get((model, pair[0], number), []):
             reason = fitted.reason if len(split.test) else "no clip of this task is tested in it"
             if fitted.scores is None or not len(split.test):
                 skipped.append({"fold": split.name, "reason": reason})
@@ -218,9 +234,10 @@ def _cell(bench: Bench, model: str, pair: Pair, fits: Mapping[FoldKey, list[Fitt
             where=f"model {model}" + (f" on {bench.feature}" if bench.feature else ""),
             hint="other splits, or a task with more clips of both classes",
         )
-    cell = Cell(pair[1], pair[0], pair[1], model, bench.feature, tested, skipped)
+    averaged = bench.schedule.is_repeated(pair)
+    cell = Cell(pair[1], pair[0], pair[1], model, bench.feature, tested, skipped, averaged)
     if model == "random":
-        return replace(cell, expected=expected_random(cell.y))
+        return replace(cell, share=0.5)
     return cell
 
 

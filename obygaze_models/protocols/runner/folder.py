@@ -70,7 +70,7 @@ def predictions_csv(cells: Sequence[Cell], table: ClipTable) -> bytes:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(PREDICTION_COLUMNS)
     for cell in cells:
-        if cell.expected is not None:
+        if cell.share is not None:
             continue
         own = (cell.task, cell.train, cell.test, cell.model, cell.feature)
         for t in cell.tested:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from obygaze_models.evaluation.bootstrap import resample, reuse_inflation
 from obygaze_models.evaluation.compare import nadeau_bengio, sign_flip
 from obygaze_models.protocols.runner.records import Record
-from obygaze_models.protocols.runner.scoring import TUNED, Cell, Tested, Values
+from obygaze_models.protocols.runner.scoring import TUNED, Cell, Tested
 from obygaze_models.protocols.schema import PaperValue, Protocol
 
 Floats = NDArray[np.float64]
@@ -50,7 +49,7 @@ class Judge:
         record["skipped"] = [dict(item) for item in cell.skipped]
         record["paper"] = [_printed(one) for one in self.protocol.paper if _is_about(one, cell)]
         if kind == "baseline":
-            record["expected"] = cell.expected is not None
+            record["expected"] = cell.share is not None
             record["ceiling"] = cell.model == "oracle"
         return record
 
@@ -69,27 +68,20 @@ class Judge:
 
     def _intervals(self, cell: Cell, names: Sequence[str]) -> dict[str, Record]:
         report = self.protocol.report
-        statistics = cell.statistics()
-
-        def chosen(weights: Floats) -> Values:
-            found = statistics(weights)
-            return {name: found[name] for name in names}
-
         n_folds = len({t.fold for t in cell.tested})
-        inflation = reuse_inflation(None if cell.is_repeated or n_folds < 2 else n_folds)
+        inflation = reuse_inflation(None if cell.averaged or n_folds < 2 else n_folds)
         both = []
-        for part, unit in enumerate((self.groups[cell.universe], np.arange(len(cell.universe)))):
-            both.append(
-                resample(
-                    chosen,
-                    unit,
-                    n_replicates=report.replicates,
-                    level=report.confidence,
-                    seed=(self.protocol.fit.seed, part),
-                    within_unit=True,
-                    inflation=inflation,
-                )
+        for part, units in enumerate((self.groups[cell.universe], np.arange(len(cell.universe)))):
+            drawn = resample(
+                cell.statistics(units),
+                np.unique(units),
+                n_replicates=report.replicates if part == 0 else max(report.replicates // 4, 2),
+                level=report.confidence,
+                seed=(self.protocol.fit.seed, part),
+                within_unit=True,
+                inflation=inflation,
             )
+            both.append(drawn)
         movies, clips = both
         found = {}
         for name in names:
@@ -145,15 +137,16 @@ class Judge:
         return record
 
     def _difference_interval(self, first: Cell, second: Cell, metric: str) -> list[float]:
-        ours, theirs = first.statistics(), second.statistics()
+        films = self.groups[first.universe]
+        ours, theirs = first.statistics(films), second.statistics(films)
         n_folds = len({t.fold for t in first.tested})
         drawn = resample(
             lambda weights: {metric: ours(weights)[metric] - theirs(weights)[metric]},
-            self.groups[first.universe],
+            np.unique(films),
             n_replicates=self.protocol.report.replicates,
             level=self.protocol.report.confidence,
             seed=(self.protocol.fit.seed, 2),
-            inflation=reuse_inflation(None if first.is_repeated or n_folds < 2 else n_folds),
+            inflation=reuse_inflation(None if first.averaged or n_folds < 2 else n_folds),
         )
         interval = drawn[metric][0]
         return [interval.low, interval.high]
@@ -166,7 +159,7 @@ def _sizes(cell: Cell, groups: NDArray[np.str_]) -> Record:
         "n_movies": len(np.unique(groups[cell.universe])),
         "prevalence": float(cell.y.mean()),
         "n_runs": len(cell.tested),
-        "repeated": cell.is_repeated,
+        "repeated": cell.averaged,
     }
 
 
@@ -175,7 +168,7 @@ def _leaks(cell: Cell) -> Record:
     leaked = {clip for t in cell.tested for clip in t.leak.clips}
     near = [t.leak.neighbours for t in cell.tested]
     same = [t.leak.same_movie for t in cell.tested]
-    total = sum if not cell.is_repeated else max
+    total = sum if not cell.averaged else max
     known = all(n is not None for n in near) and cell.seeds
     one_seed = [t for t in cell.tested if t.seed == cell.seeds[0]]
     return {
@@ -198,17 +191,18 @@ def _over_folds(cell: Cell, name: str) -> Record:
 
 
 def _tuned(cell: Cell) -> Record | None:
-    if cell.expected is not None or all(t.tuned is None for t in cell.tested):
+    if cell.share is not None or all(t.tuned is None for t in cell.tested):
         return None
-    found = cell.statistics(tuned=True)(np.ones((1, len(cell.universe))))
+    one_unit = np.zeros(len(cell.universe))
+    found = cell.statistics(one_unit, tuned=True)(np.ones((1, 1)))
     return {name: {"value": float(found[name][0])} for name in TUNED}
 
 
 def _seeds(cell: Cell, names: Sequence[str]) -> Record | None:
     if len(cell.seeds) < 2:
         return None
-    ones = np.ones((1, len(cell.universe)))
-    runs = [cell.statistics([seed])(ones) for seed in cell.seeds]
+    one_unit = np.zeros(len(cell.universe))
+    runs = [cell.statistics(one_unit, [seed])(np.ones((1, 1))) for seed in cell.seeds]
     spread: Record = {"n": len(runs)}
     for name in names:
         values = np.array([run[name][0] for run in runs])
@@ -218,7 +212,7 @@ def _seeds(cell: Cell, names: Sequence[str]) -> Record | None:
 
 def _confusion(cell: Cell) -> Record | None:
     """Counts of the four outcomes over all test clips, averaged over seeds and runs."""
-    if cell.expected is not None:
+    if cell.share is not None:
         return None
     y = np.concatenate([t.predictions.y for t in cell.tested])
     said = np.concatenate([t.predictions.decision for t in cell.tested])
@@ -228,7 +222,7 @@ def _confusion(cell: Cell) -> Record | None:
 
 
 def _calibration(cell: Cell) -> list[Record] | None:
-    if cell.expected is not None or not all(t.are_probabilities for t in cell.tested):
+    if cell.share is not None or not all(t.are_probabilities for t in cell.tested):
         return None
     y = np.concatenate([t.predictions.y for t in cell.tested])
     score = np.concatenate([t.predictions.score for t in cell.tested])
@@ -249,10 +243,6 @@ def _calibration(cell: Cell) -> list[Record] | None:
 
 
 def _fold(t: Tested, cell: Cell) -> Record:
-    values: Any = t.values
-    if cell.expected is not None:
-        weights = np.isin(cell.universe, t.rows)[None, :].astype(np.float64)
-        values = {name: float(found[0]) for name, found in cell.expected(weights).items()}
     return {
         "fold": t.fold,
         "seed": t.seed,
@@ -261,7 +251,7 @@ def _fold(t: Tested, cell: Cell) -> Record:
         "n_test": len(t.rows),
         "n_positive": int(t.predictions.y.sum()),
         "leaked": t.leak.leaked,
-        **{name: value for name, value in values.items() if name not in COUNTS},
+        **{name: value for name, value in cell.values_of(t).items() if name not in COUNTS},
         "threshold": t.tuned,
         "chosen": dict(t.facts),
     }

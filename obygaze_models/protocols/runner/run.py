@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,13 @@ from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.protocols.clips import ClipTable, clip_table
-from obygaze_models.protocols.runner.execute import Bench, check_cells, run_baselines, run_models
+from obygaze_models.protocols.runner.execute import (
+    Bench,
+    check_cells,
+    count_fits,
+    run_baselines,
+    run_models,
+)
 from obygaze_models.protocols.runner.extras import analyses, argmax_records, coverage
 from obygaze_models.protocols.runner.features import Features, join
 from obygaze_models.protocols.runner.folder import (
@@ -37,6 +43,7 @@ from obygaze_models.protocols.schedule import Labels, schedule
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.tasks import task_labels
 
+Watch = Callable[[str, int], AbstractContextManager[Progress]]
 PACKAGES = ("numpy", "scipy", "scikit-learn", "zarr")
 
 
@@ -98,13 +105,13 @@ def run_protocol(
     *,
     force: bool = False,
     n_jobs: int = 0,
-    progress: Progress | None = None,
+    watch: Watch | None = None,
     read_s: float = 0.0,
 ) -> Run:
     """Train, test, judge and write; the same inputs give the same results.json."""
     check_free(folder, inputs.identity, force=force)
     clock = _Clock(read=read_s)
-    cells, baselines, splits = _train_all(inputs, n_jobs, progress or Quiet(), clock)
+    cells, baselines, splits = _train_all(inputs, n_jobs, watch or _nobody, clock)
     with clock.part("judge"):
         records = _judge(inputs, cells, baselines)
     with clock.part("write"):
@@ -130,7 +137,7 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
 
 
 def _train_all(
-    inputs: Inputs, n_jobs: int, progress: Progress, clock: _Clock
+    inputs: Inputs, n_jobs: int, watch: Watch, clock: _Clock
 ) -> tuple[list[Cell], list[Cell], dict[str, str]]:
     cells: list[Cell] = []
     baselines: list[Cell] = []
@@ -144,13 +151,12 @@ def _train_all(
         with clock.part("split"):
             plan = schedule(inputs.protocol, inputs.table, inputs.labels, usable)
             found = check_cells(inputs.protocol, plan, inputs.table)
-        bench = Bench(
-            inputs.protocol, inputs.table, inputs.labels, plan, features, found, n_jobs, progress
-        )
+        bench = Bench(inputs.protocol, inputs.table, inputs.labels, plan, features, found, n_jobs)
         hashes[bench.feature or "none"] = plan.sha256
         with clock.part("fit"):
             if features is not None and inputs.protocol.model_names:
-                cells += run_models(bench)
+                with watch(features.name, count_fits(inputs.protocol, plan)) as progress:
+                    cells += run_models(replace(bench, progress=progress))
             if usable.tobytes() not in done:
                 own = run_baselines(bench)
                 baselines += [replace(c, feature="") for c in own] if alike else own
@@ -218,6 +224,11 @@ def _about(
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "created_by": f"obygaze {__version__}",
     }
+
+
+@contextmanager
+def _nobody(label: str, total: int) -> Iterator[Progress]:
+    yield Quiet()
 
 
 class _Clock:

@@ -1,8 +1,8 @@
 """Judges a cell: each fold, the whole with its intervals, each film; and compares two cells.
 
-What the value of a cell is depends on how its folds tested. Where each clip was tested once,
+What the value of a cell is depends on how its folds tested. Where each clip is tested once,
 decisions are pooled over folds; AUC compares clips within folds only and AP is averaged over folds,
-because scores of different fits are on different scales. Where clips were tested several times
+because scores of different fits are on different scales. Where clips are tested several times
 (runs that share a test fold), everything is averaged over runs. Resampling draws whole films and
 computes the same value again.
 """
@@ -18,12 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_models.evaluation.leakage import Leak
-from obygaze_models.evaluation.metrics import MARGIN_METRICS, METRICS, evaluate, replicate
+from obygaze_models.evaluation.metrics import MARGIN_METRICS, METRICS, evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.evaluation.thresholds import tune_threshold
+from obygaze_models.protocols.runner.sums import (
+    Floats,
+    Sums,
+    Values,
+    auc_within,
+    mean_over_folds,
+    ratio,
+    weighted_mean,
+)
 
-Floats = NDArray[np.float64]
-Values = dict[str, Floats]
 Statistics = Callable[[Floats], Values]
 TUNED = ("f1_binary", "f1_weighted", "f1_macro")
 WITHIN = "auc_within"
@@ -75,7 +82,8 @@ class Cell:
     feature: str
     tested: Sequence[Tested]
     skipped: Sequence[Mapping[str, str]] = ()
-    expected: Statistics | None = None
+    averaged: bool = False  # over folds; else pooled
+    share: float | None = None  # of a closed form: calls this share positive at random
 
     @cached_property
     def universe(self) -> NDArray[np.intp]:
@@ -101,61 +109,68 @@ class Cell:
         """The seeds, in order."""
         return sorted({t.seed for t in self.tested})
 
-    @cached_property
-    def is_repeated(self) -> bool:
-        """Whether some clip was tested by more than one fold of a seed."""
-        n_tests = sum(len(t.rows) for t in self.tested if t.seed == self.seeds[0])
-        return n_tests > len(self.universe)
+    def statistics(
+        self,
+        units: NDArray[Any] | None = None,
+        seeds: Sequence[int] | None = None,
+        *,
+        tuned: bool = False,
+    ) -> Statistics:
+        """The value of every metric as a function of the weights of units.
 
-    def statistics(self, seeds: Sequence[int] | None = None, *, tuned: bool = False) -> Statistics:
-        """The value of every metric as a function of the weights of the universe's clips."""
-        if self.expected is not None:
-            return self.expected
+        `units` names the film of each clip of the universe (without it, each clip is a unit);
+        weights have a column for each distinct name, in order.
+        """
+        names = np.arange(len(self.universe)) if units is None else units
+        codes = np.unique(names, return_inverse=True)[1].astype(np.intp)
         tests = [t for t in self.tested if seeds is None or t.seed in seeds]
-        parts = [(np.searchsorted(self.universe, t.rows), _seen(t, tuned)) for t in tests]
-        names = TUNED if tuned else self.names
-        by_fold = names if self.is_repeated else [n for n in names if n == "ap"]
-        pooled = (
-            [] if self.is_repeated else [WITHIN if n == "auc" else n for n in names if n != "ap"]
-        )
-        wholes = [] if self.is_repeated else self._pooled(tests, tuned)
+        if self.share is not None:
+            return self._expected(tests, codes, self.share)
+        folds = [self._sums(t, codes, tuned) for t in tests]
+        metrics = TUNED if tuned else self.names
+        if self.averaged:
+            return lambda weights: mean_over_folds(folds, metrics, weights)
+        by_seed = [
+            [fold for fold, t in zip(folds, tests, strict=True) if t.seed == seed]
+            for seed in sorted({t.seed for t in tests})
+        ]
+        return _pooled(by_seed, metrics)
+
+    def _expected(
+        self, tests: Sequence[Tested], codes: NDArray[np.intp], share: float
+    ) -> Statistics:
+        """The closed form, pooled or averaged over folds as the other cells are."""
+        folds = [self._sums(t, codes, False) for t in tests]
+        n_units = int(codes.max()) + 1
+        pooled = expected_random(self.y, codes, n_units, share)
+        by_fold = [expected_random(f.predictions.y, f.codes, n_units, share) for f in folds]
 
         def compute(weights: Floats) -> Values:
-            values = _mean_over_folds(parts, by_fold, weights)
-            for whole, rows in wholes:
-                for name, found in replicate(whole, weights[:, rows], pooled).items():
-                    name = "auc" if name == WITHIN else name
-                    values[name] = values.get(name, 0.0) + found / len(wholes)
-            empty = weights.sum(axis=1) == 0
-            return {n: np.where(empty, np.nan, values[n]) for n in names}
+            found = pooled(weights)
+            parts = [part(weights) for part in by_fold]
+            for name in found if self.averaged else ["ap"]:
+                drawn = [fold.drawn(weights) / len(fold.codes) for fold in folds]
+                found[name] = weighted_mean([part[name] for part in parts], drawn)
+            return found
 
         return compute
 
-    def _pooled(
-        self, tests: Sequence[Tested], tuned: bool
-    ) -> list[tuple[Predictions, NDArray[np.intp]]]:
-        """The predictions of all folds of a seed as one, for each seed."""
-        wholes = []
-        for seed in sorted({t.seed for t in tests}):
-            own = [t for t in tests if t.seed == seed]
-            seen = [_seen(t, tuned) for t in own]
-            rows = np.concatenate([np.searchsorted(self.universe, t.rows) for t in own])
-            joined = reduce(Predictions.beside, seen)
-            wholes.append((joined, rows))
-        return wholes
+    def _sums(self, t: Tested, codes: NDArray[np.intp], tuned: bool) -> Sums:
+        seen = t.at_tuned or t.predictions if tuned else t.predictions
+        return Sums(seen, codes[np.searchsorted(self.universe, t.rows)])
 
     @cached_property
     def value(self) -> dict[str, float]:
         """The value of every metric on the clips as they are."""
-        found = self.statistics()(np.ones((1, len(self.universe))))
+        found = self.statistics(np.zeros(len(self.universe)))(np.ones((1, 1)))
         return {name: float(values[0]) for name, values in found.items()}
 
     def by_group(self, groups: NDArray[np.str_]) -> tuple[list[str], Values]:
         """The value within each film; NaN where the metric has none there."""
-        names, codes = np.unique(groups[self.universe], return_inverse=True)
-        weights = (codes[None, :] == np.arange(len(names))[:, None]).astype(np.float64)
-        values = self.statistics()(weights)
-        without = weights @ self.y == 0
+        own = groups[self.universe]
+        names, codes = np.unique(own, return_inverse=True)
+        values = self.statistics(own)(np.eye(len(names)))
+        without = np.bincount(codes, weights=self.y, minlength=len(names)) == 0
         for name in ("f1_binary", "recall"):
             if name in values:
                 values[name] = np.where(without, np.nan, values[name])
@@ -163,16 +178,18 @@ class Cell:
 
     def fold_values(self, metric: str) -> dict[str, float]:
         """The metric in each fold, averaged over seeds."""
-        if self.expected is not None:
-            found: dict[str, list[float]] = {}
-            for t in self.tested:
-                weights = np.isin(self.universe, t.rows)[None, :].astype(np.float64)
-                found.setdefault(t.fold, []).append(float(self.expected(weights)[metric][0]))
-        else:
-            found = {}
-            for t in self.tested:
-                found.setdefault(t.fold, []).append(t.values[metric])
+        found: dict[str, list[float]] = {}
+        for t in self.tested:
+            found.setdefault(t.fold, []).append(self.values_of(t)[metric])
         return {fold: float(np.mean(values)) for fold, values in found.items()}
+
+    def values_of(self, t: Tested) -> dict[str, float]:
+        """Every metric of one fold; where a closed form holds, its."""
+        if self.share is None:
+            return t.values
+        own = np.zeros(len(t.rows), dtype=np.intp)
+        expected = expected_random(t.predictions.y, own, 1, self.share)(np.ones((1, 1)))
+        return {name: float(values[0]) for name, values in expected.items()}
 
 
 def tune(y: NDArray[np.bool_], scores: Floats) -> float | None:
@@ -183,17 +200,20 @@ def tune(y: NDArray[np.bool_], scores: Floats) -> float | None:
     return found
 
 
-def expected_random(y: NDArray[np.bool_], share: float = 0.5) -> Statistics:
-    """What calling a random share positive scores in the long run, under any weights."""
+def expected_random(
+    y: NDArray[np.bool_], codes: NDArray[np.intp], n_units: int, share: float
+) -> Statistics:
+    """What calling a random share positive scores in the long run, under weights of units."""
+    size = np.bincount(codes, minlength=n_units)
+    positive = np.bincount(codes, weights=y, minlength=n_units)
 
     def compute(weights: Floats) -> Values:
-        total = weights.sum(axis=1)
-        f = np.divide(weights @ y, total, out=np.full(len(total), np.nan), where=total > 0)
-        positive, negative = _blind(f, share), _blind(1 - f, 1 - share)
+        f = ratio(weights @ positive, weights @ size)
+        ones, zeros = _blind(f, share), _blind(1 - f, 1 - share)
         return {
-            "f1_binary": positive,
-            "f1_weighted": f * positive + (1 - f) * negative,
-            "f1_macro": (positive + negative) / 2,
+            "f1_binary": ones,
+            "f1_weighted": f * ones + (1 - f) * zeros,
+            "f1_macro": (ones + zeros) / 2,
             "precision": f,
             "recall": np.where(f > 0, share, 0.0),
             "accuracy": f * share + (1 - f) * (1 - share),
@@ -207,30 +227,28 @@ def expected_random(y: NDArray[np.bool_], share: float = 0.5) -> Statistics:
 
 
 def _blind(f: Floats, share: float) -> Floats:
-    total = f + share
-    return np.divide(2 * f * share, total, out=np.zeros_like(f), where=~(total <= 0))
+    return np.where(f > 0, ratio(2 * f * share, f + share), 0.0)
 
 
-def _seen(t: Tested, tuned: bool) -> Predictions:
-    return t.at_tuned or t.predictions if tuned else t.predictions
+def _pooled(by_seed: Sequence[Sequence[Sums]], names: Sequence[str]) -> Statistics:
+    """Decisions pooled over the folds of a seed, rankings within folds, all averaged over seeds."""
+    wholes = [
+        Sums(
+            reduce(Predictions.beside, [fold.predictions for fold in folds]),
+            np.concatenate([fold.codes for fold in folds]),
+        )
+        for folds in by_seed
+    ]
+    together = [name for name in names if name not in ("ap", "auc")]
 
+    def compute(weights: Floats) -> Values:
+        runs = []
+        for whole, folds in zip(wholes, by_seed, strict=True):
+            found = whole.metrics(weights, together)
+            if "ap" in names:
+                found |= mean_over_folds(folds, ["ap"], weights)
+                found["auc"] = auc_within(folds, weights)
+            runs.append(found)
+        return {name: np.mean([run[name] for run in runs], axis=0) for name in names}
 
-def _mean_over_folds(
-    parts: Sequence[tuple[NDArray[np.intp], Predictions]],
-    names: Sequence[str],
-    weights: Floats,
-) -> Values:
-    """Each metric averaged over folds; a fold counts by how much of it was drawn."""
-    total = {name: np.zeros(len(weights)) for name in names}
-    weight = {name: np.zeros(len(weights)) for name in names}
-    for rows, predictions in parts if names else ():
-        inside = weights[:, rows]
-        drawn = inside.sum(axis=1) / len(rows)
-        for name, values in replicate(predictions, inside, names).items():
-            counts = np.where(np.isfinite(values), drawn, 0.0)
-            total[name] += counts * np.where(counts > 0, values, 0.0)
-            weight[name] += counts
-    nothing = np.full(len(weights), np.nan)
-    return {
-        n: np.divide(total[n], weight[n], out=nothing.copy(), where=weight[n] > 0) for n in names
-    }
+    return compute

@@ -8,7 +8,8 @@ from obygaze_features.core.console import table
 from obygaze_models.protocols.runner.records import Record, Run
 
 SHOWN = ("f1_binary", "f1_weighted", "ap", "auc")
-LISTED_MISSING = 5
+LISTED_MISSING = 3
+BLIND = ("random", "all_positive")
 HEADERS = (
     *("store", "train", "test", "model", "clips", "positive", "leaked"),
     *("F1", "F1 weighted", "AP", "AUC", "paper"),
@@ -18,7 +19,7 @@ HEADERS = (
 def result_text(run: Run) -> str:
     """What `obygaze run` prints."""
     parts = [str(run.protocol["report"]["title"] or run.protocol["name"])]
-    parts.append(table(HEADERS, [_line(c) for c in run.cells] + [_line(b) for b in run.baselines]))
+    parts.append(table(HEADERS, [_line(c) for c in (*run.cells, *_once(run.baselines))]))
     parts.append(_legend(run))
     parts += [_argmax(record) for record in run.of("argmax")]
     parts += [text for record in run.of("coverage") if (text := _coverage(record))]
@@ -27,6 +28,17 @@ def result_text(run: Run) -> str:
     spent = ", ".join(f"{name} {value:.1f}" for name, value in seconds.items() if name != "total")
     parts.append(f"{run.folder}  ({seconds['total']:.1f} s: {spent})")
     return "\n".join(parts)
+
+
+def _once(baselines: Sequence[Record]) -> list[Record]:
+    """Baselines that learn nothing are the same whatever trained: one line a test is enough."""
+    shown: dict[tuple[str, ...], Record] = {}
+    for record in baselines:
+        blind = record["model"] in BLIND
+        key = (record["model"], record["feature"], record["test"], "" if blind else record["train"])
+        if key not in shown:
+            shown[key] = {**record, "train": "-", "leaked": 0} if blind else record
+    return list(shown.values())
 
 
 def _line(record: Record) -> Sequence[object]:
@@ -83,10 +95,11 @@ def _argmax(record: Record) -> str:
 def _coverage(record: Record) -> str:
     if not record["n_missing"]:
         return ""
-    listed = [f"{m['clip_id']} ({m['reason']})" for m in record["missing"][:LISTED_MISSING]]
-    more = record["n_missing"] - len(listed)
+    reasons = ", ".join(f"{n} {reason}" for reason, n in record["reasons"].items())
+    first = ", ".join(item["clip_id"] for item in record["missing"][:LISTED_MISSING])
+    rest = ", ..." if record["n_missing"] > LISTED_MISSING else ""
     return (
-        f"{record['feature']}: {record['n_missing']} of {record['n_clips']} clips lack features, "
-        f"{record['n_missing_in_tasks']} of them belong to a task and are left out: "
-        f"{', '.join(listed)}" + (f" and {more} more (results.json)" if more > 0 else "")
+        f"{record['feature']}: {record['n_missing']} of {record['n_clips']} clips have no vector "
+        f"and are left out, {record['n_missing_in_tasks']} of them of a task ({reasons}): "
+        f"{first}{rest}"
     )

@@ -1,0 +1,245 @@
+"""One model for keeps: judged by the honest splits, then fitted on every clip it may learn from.
+
+`Fitted` is what the zoo takes over: the estimator, what it was made from, and the metrics of the
+same recipe on films it had not seen. A judged model never is the kept one; it is its stand-in.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_models.protocols.kinds import KINDS, LISTS, defaults, for_task
+from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.rules import near
+from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.runner.records import Record, Run
+from obygaze_models.protocols.runner.run import Inputs
+from obygaze_models.protocols.schema import Grid, Model, Protocol
+
+ALIASES = {"linear": "logistic"}
+CAV = "cav"
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fitted estimator with everything a saved model must say of itself.
+
+    `classes` are the names of its outputs in their order, `concepts` those of its margins.
+    `metrics` is the cell record of the same recipe (see `records`), `provenance` plain JSON: the
+    protocol, the manifest, the store with backbone and fingerprint, the run, what trained.
+    """
+
+    name: str
+    kind: str
+    model: Any
+    features: Mapping[str, Any]
+    classes: tuple[str, ...]
+    metrics: Sequence[Record]
+    provenance: Mapping[str, Any]
+    concepts: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def model_names() -> list[str]:
+    """What can be trained by name."""
+    return [*KINDS, *ALIASES, CAV]
+
+
+def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Protocol:
+    """The honest protocol with one model and one task."""
+    if name not in model_names():
+        hint = f"one of {', '.join(model_names())}"
+        raise FixUsage(f"no model is called {name!r}{near(name, model_names())}", hint=hint)
+    kind = ALIASES.get(name, name)
+    if kind == CAV:
+        return _concepts_protocol(load_protocol("honest", changes))
+    honest = load_protocol("honest", [f"models.{name}.kind={kind}", *_spelt_out(changes, name)])
+    if task not in honest.tasks:
+        hint = f"one of {', '.join(honest.tasks)}, or --set tasks.{task}.positive=..."
+        raise FixUsage(f"no task is called {task!r}{near(task, honest.tasks)}", hint=hint)
+    if honest.data.scale != "none":
+        raise FixUsage("a model that is kept reads features as they are", hint="without data.scale")
+    return replace(
+        honest,
+        name=f"train-{name}",
+        tasks={task: honest.tasks[task]},
+        models={name: honest.models[name]},
+        grid=replace(honest.grid, train=(task,), test=(task,), models=(name,)),
+        report=replace(honest.report, title=f"{name}: {honest.tasks[task].title or task}"),
+    )
+
+
+def _spelt_out(changes: Sequence[str], name: str) -> list[str]:
+    """`model.C=1` means the one model that is trained."""
+    return [
+        f"models.{name}.{change.removeprefix('model.')}" if change.startswith("model.") else change
+        for change in changes
+    ]
+
+
+def _concepts_protocol(honest: Protocol) -> Protocol:
+    """Each visual concept as a task of its own, told by a linear machine, on honest splits."""
+    concepts = load_protocol("paper-fig3").tasks
+    tasks = {name: replace(task, folds="") for name, task in concepts.items()}
+    settings = {**defaults("svm", "none"), "C": "paper"}
+    return Protocol(
+        name="train-cav",
+        data=honest.data,
+        tasks=tasks,
+        splits=honest.splits,
+        models={CAV: Model("svm", settings)},
+        grid=Grid(pairs="same", baselines=("all_positive", "neighbour")),
+        fit=honest.fit,
+        report=replace(honest.report, title="Concept vectors, films unseen"),
+    )
+
+
+def fit_final(inputs: Inputs, run: Run) -> Fitted:
+    """The model of a training protocol, fitted on every clip of its task."""
+    protocol, features = inputs.protocol, inputs.features[0]
+    (name,) = protocol.model_names
+    model = protocol.models[name]
+    settings = _settled(model, run.cells)
+    if name == CAV:
+        return _fit_bank(inputs, features, run)
+    (task,) = protocol.train_tasks
+    settings = for_task(model.kind, settings, task)
+    labels = inputs.labels[task]
+    rows = np.flatnonzero(features.present & (labels >= 0))
+    groups = np.array(inputs.table.column(protocol.splits.group), dtype=np.str_)
+    if "tolerance" in settings:
+        fitted = _fit_bottleneck(model.kind, settings, inputs, features, groups)
+    else:
+        X, y = features.X[features.row_of[rows]], labels[rows].astype(np.int64)
+        fitted = _fit_probe(model.kind, settings, X, y, groups[rows], protocol.fit.seed)
+    classes = [str(code) for code in getattr(fitted, "classes_", (0, 1))]
+    names = {"0": "negative", "1": "positive"}
+    return Fitted(
+        name=name,
+        kind=model.kind,
+        model=fitted,
+        features=features.facts,
+        classes=tuple(names.get(code, code) for code in classes),
+        metrics=run.cells,
+        provenance=_provenance(inputs, run, rows, task),
+        concepts=tuple(str(c) for c in fitted.bank_.concepts_) if hasattr(fitted, "bank_") else (),
+        settings=settings,
+    )
+
+
+def _settled(model: Model, cells: Sequence[Record]) -> dict[str, Any]:
+    """Settings with every choice made: the value that most folds chose."""
+    chosen = [fold["chosen"] for cell in cells for fold in cell["folds"]]
+    settled = dict(model.settings)
+    for name, value in model.settings.items():
+        if isinstance(value, list) and name not in LISTS:
+            votes = Counter(repr(fold.get(name, value[0])) for fold in chosen)
+            winner = votes.most_common(1)[0][0] if votes else repr(value[0])
+            settled[name] = next(item for item in value if repr(item) == winner)
+    return settled
+
+
+def _fit_probe(
+    kind: str,
+    settings: Mapping[str, Any],
+    X: NDArray[np.float32],
+    y: NDArray[np.int64],
+    groups: NDArray[np.str_],
+    seed: int,
+) -> Any:
+    from obygaze_models.models.mlp import MLPProbe
+    from obygaze_models.protocols.runner.models import build_probe
+
+    if kind != "mlp":
+        return build_probe(kind, settings).fit(X, y, groups)
+    weight = None if settings["class_weight"] == "none" else settings["class_weight"]
+    own = {**settings, "class_weight": weight, "hidden": tuple(settings["hidden"])}
+    return MLPProbe(**own, random_state=seed).fit(X, y)
+
+
+def _fit_bottleneck(
+    kind: str,
+    settings: Mapping[str, Any],
+    inputs: Inputs,
+    features: Features,
+    groups: NDArray[np.str_],
+) -> Any:
+    from obygaze_models.models.bottleneck import Bottleneck
+    from obygaze_models.models.concept_targets import concept_targets
+    from obygaze_models.protocols.runner.banks import build_head, build_residual
+
+    table, (task,) = inputs.table, inputs.protocol.train_tasks
+    clips = np.flatnonzero(features.present & (np.array(table.levels) != ""))
+    labels, levels = inputs.labels[task][clips], np.array(table.levels)[clips]
+    targets = concept_targets(levels, table.has_concept[clips], settings["against"])
+    model = Bottleneck(
+        _empty_bank(settings, table.concept_names, inputs.protocol.fit.seed),
+        build_head(kind, settings),
+        residual=build_residual(settings) if kind == "pcbm-h" else None,
+        cross_fit=settings["cross_fit"],
+    )
+    y = levels if kind == "ordinal" else np.maximum(labels, 0).astype(np.int64)
+    X = features.X[features.row_of[clips]]
+    return model.fit(X, y, targets, groups=groups[clips], rows=labels >= 0)
+
+
+def _empty_bank(settings: Mapping[str, Any], names: Sequence[str], seed: int) -> Any:
+    from obygaze_models.models.concepts import ConceptBank
+
+    balance = None if settings["balance"] == "none" else settings["balance"]
+    return ConceptBank(
+        list(names),
+        method=settings["method"],
+        C=settings["tolerance"],
+        balance=balance,
+        unit_norm=settings["unit_norm"],
+        random_state=seed,
+    )
+
+
+def _fit_bank(inputs: Inputs, features: Features, run: Run) -> Fitted:
+    from obygaze_models.models.concept_targets import concept_targets
+
+    table = inputs.table
+    clips = np.flatnonzero(features.present & (np.array(table.levels) != ""))
+    levels = np.array(table.levels)[clips]
+    targets = concept_targets(levels, table.has_concept[clips], "absent")
+    settings = {**defaults("pcbm-lr", "none"), "tolerance": "paper"}
+    bank = _empty_bank(settings, table.concept_names, inputs.protocol.fit.seed)
+    fitted = bank.fit(features.X[features.row_of[clips]], targets)
+    names = tuple(str(name) for name in fitted.concepts_)
+    return Fitted(
+        name=CAV,
+        kind=CAV,
+        model=fitted,
+        features=features.facts,
+        classes=(),
+        metrics=run.cells,
+        provenance=_provenance(inputs, run, clips, "concepts"),
+        concepts=names,
+        settings={name: settings[name] for name in ("method", "tolerance", "balance", "unit_norm")},
+    )
+
+
+def _provenance(inputs: Inputs, run: Run, rows: NDArray[np.intp], task: str) -> dict[str, Any]:
+    """What a reader of the model's card must be told."""
+    movies = inputs.table.movies[rows]
+    return {
+        "run": run.about["name"],
+        "identity": run.about["identity"],
+        "task": task,
+        "protocol": run.about["protocol"],
+        "manifest": run.about["manifest"],
+        "store": next(iter(run.about["stores"].values())),
+        "n_train": len(rows),
+        "movies": sorted(set(movies.tolist())),
+        "versions": run.about["versions"],
+        "seed": inputs.protocol.fit.seed,
+    }

@@ -1,0 +1,63 @@
+"""Hands a fitted model to the zoo: the estimator, and the facts that its card tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from obygaze_features.manifest.model import Header
+from obygaze_models.models.state import save_state
+from obygaze_models.protocols.runner.final import Fitted
+from obygaze_models.zoo.info import Features, ModelInfo, Training
+from obygaze_models.zoo.saving import save_model
+
+TOLD = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
+
+
+def keep(fitted: Fitted, header: Header, folder: Path, *, force: bool = False) -> Path:
+    """Save a fitted model as a folder of the zoo."""
+    save_state(fitted.model)  # what cannot be saved is told before anything is written
+    return save_model(fitted.model, model_info(fitted, header, folder.name), folder, force=force)
+
+
+def model_info(fitted: Fitted, header: Header, name: str) -> ModelInfo:
+    """What the card of a fitted model says."""
+    origin, store = fitted.provenance, fitted.features
+    manifest = origin["manifest"]
+    return ModelInfo(
+        name=name,
+        kind=fitted.kind,
+        task=origin["task"],
+        classes=fitted.classes,
+        features=Features(
+            backbone=store["backbone"],
+            level=store["level"],
+            width=store["width"],
+            fingerprint=store["fingerprint"],
+            store=str(store["location"]),
+        ),
+        training=Training(
+            manifest=manifest["name"],
+            manifest_sha256=manifest["sha256"],
+            view=manifest["view"],
+            n_clips=origin["n_train"],
+            n_movies=len(origin["movies"]),
+            movies=tuple(origin["movies"]),
+            citation=header.citation,
+            licence=header.licence,
+        ),
+        concepts=fitted.concepts,
+        metrics=_metrics(fitted),
+        protocol=f"{origin['protocol']['name']} (run {origin['run']})",
+        notes=("The metrics are those of the same recipe on films it had not seen.",),
+    )
+
+
+def _metrics(fitted: Fitted) -> dict[str, dict[str, object]]:
+    """Value and interval of each metric; of several tasks, under the name of each."""
+    told = {}
+    for cell in fitted.metrics:
+        prefix = f"{cell['test']}: " if len(fitted.metrics) > 1 else ""
+        for name in TOLD:
+            if name in cell:
+                told[prefix + name] = {"value": cell[name]["value"], "ci": cell[name]["ci"]}
+    return told
