@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+
+from obygaze_features.core.errors import Corrupt
+from obygaze_features.store import bench, bench_layouts
+from obygaze_features.store.bench import Sizes, measure_store
+from obygaze_features.store.bench_link import measure_link
+
+
+@pytest.fixture(scope="module")
+def measured() -> bench.StoreBench:
+    return measure_store(Sizes(130, 2, (130, 500), 1, 1, 1))
+
+
+def test_every_layout_is_measured_on_the_same_numbers(measured: bench.StoreBench) -> None:
+    reading = [result for result in measured.results if result.title.startswith("Reading")]
+    assert len(reading) == 2 * 3 * 2
+    for result in reading:
+        names = {timing.name for timing in result.timings}
+        assert {bench_layouts.OBYGAZE, bench_layouts.NPY, bench_layouts.HDF5} <= names
+        assert result.reference == bench_layouts.OBYGAZE
+
+
+def test_writing_and_opening_are_measured(measured: bench.StoreBench) -> None:
+    writing, opening = measured.results[-2:]
+    assert "overhead of the commit" in writing.facts
+    # 64 rows of 512 floats and of 2 x 512 halves.
+    assert writing.facts["bytes of a block"] == "262.1 kB"
+    assert [timing.name for timing in opening.timings][:2] == [
+        "130 clips: open",
+        "130 clips: open, seal",
+    ]
+
+
+def test_the_result_is_told_in_both_ways(measured: bench.StoreBench) -> None:
+    text = measured.as_text()
+    assert "Reading frames, a random tenth, cold" in text
+    assert "one movie, pooled" in text
+    whole = measured.as_json()
+    assert len(whole["results"]) == len(measured.results)
+    assert whole["link"]["latency_s"] == 0.03
+
+
+def test_requests_and_bytes_are_counted_by_hand(tmp_path: Path) -> None:
+    made = bench_layouts.make_up(200, 2, 16)
+    readers = bench_layouts.write_all(tmp_path, made)
+    costs = {cost.what: cost for cost in measure_link(tmp_path / "store", 0.0)}
+    documents = sum(
+        (tmp_path / "store" / name).stat().st_size for name in ("store.json", "seal.json")
+    )
+    movies = (tmp_path / "store" / "data.zarr" / "movie_id" / "c.0").stat().st_size
+    # Clip 100 is of the first movie: rows 0 to 159, three blocks of 64 rows, each with a crc32c.
+    block = 64 * 16 * 4 + 4
+    assert costs["one movie, pooled"].n_requests == 4 + 3
+    assert costs["one movie, pooled"].n_bytes == documents + movies + 3 * block
+    assert costs["all clips, pooled"].n_requests == 3 + 4
+    rows = [150, 3, 77]
+    for name, read in readers.items():
+        np.testing.assert_array_equal(
+            read("frames", rows), made.levels["frames"][rows], err_msg=name
+        )
+
+
+def test_a_layout_that_reads_other_numbers_ends_the_bench(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    honest = bench_layouts.write_all
+
+    def lying(root: Path, made: bench_layouts.Activations) -> dict[str, bench_layouts.Read]:
+        readers = honest(root, made)
+        return {**readers, "liar": lambda level, rows: readers[bench_layouts.NPY](level, rows) + 1}
+
+    monkeypatch.setattr(bench_layouts, "write_all", lying)
+    with pytest.raises(Corrupt, match="liar does not give back"):
+        measure_store(Sizes(65, 2, (10,), 1, 1, 1))
+
+
+def test_the_command() -> None:
+    done = call_obygaze("bench", "store", "--help").ok()
+    assert "--quick" in done.stdout
+    assert bench.n_runs(Sizes()) == 2 * 3 * 5 * 9 + 2 * 16 + 9 * 6
