@@ -127,13 +127,13 @@ def plan_it(path: str, seed: int) -> str:
 
 def test_many_processes_plan_one_store(tmp_path: Path) -> None:
     with multiprocessing.get_context("spawn").Pool(4) as pool:
-        jobs = [(str(tmp_path / f"s{i}"), seed % 2) for i in range(5) for seed in range(8)]
+        jobs = [(str(tmp_path / f"s{i}"), seed % 2) for i in range(3) for seed in range(8)]
         found = pool.starmap(plan_it, jobs, chunksize=1)
-    for i in range(5):
+    for i in range(3):
         answers = found[8 * i : 8 * i + 8]
         fingerprint = open_store(tmp_path / f"s{i}").fingerprint
         assert sorted(answers) == sorted([fingerprint] * 4 + ["refused"] * 4)
-    assert len(list(tmp_path.iterdir())) == 5
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_every_question_has_numpys_answer(made: dict[str, Any], data: st.DataObj
         np.testing.assert_array_equal(streamed, values[spec.name][mask & is_ok])
 
 
-@QUICK
+@settings(QUICK, max_examples=15)
 @given(made=a_store(), data=st.data())
 def test_parts_of_a_store_merge_into_the_whole(made: dict[str, Any], data: st.DataObject) -> None:
     made = {**made, "complete": True}
