@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import average_precision_score, f1_score
 
+from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.evaluation.ranking import average_precision
 from obygaze_models.models.ground import Bools, FixTraining, Floats, Ints
 
 Order = Literal["random", "uncertainty", "greedy"]
@@ -136,8 +137,12 @@ class _Case:
         """Binary F1 and average precision with some margins corrected."""
         mixed = np.where(corrected, self.true, self.margins)
         p = self.head.predict_proba(mixed)
-        f1 = f1_score(self.positive, p[:, 1] > p[:, 0], zero_division=0.0)
-        return float(f1), float(average_precision_score(self.positive, p[:, 1]))
+        said = p[:, 1] > p[:, 0]
+        f1 = 2 * (said & self.positive).sum() / max(said.sum() + self.positive.sum(), 1)
+        # A curve asks for hundreds of scores, so the ones that check nothing are taken.
+        ranked = Predictions.of(self.positive, p[:, 1])
+        ap = average_precision(ranked, np.ones((1, len(p))))[0]
+        return float(f1), float(np.nan_to_num(ap))
 
     def scores(self, places: Ints) -> Floats:
         """Both after each number of corrections, when concept j of row i is the places[i, j]-th."""

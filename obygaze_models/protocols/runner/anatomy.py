@@ -170,9 +170,7 @@ def _parts(films: NDArray[np.str_]) -> tuple[Ints, tuple[str, ...]]:
     return (codes % n_parts).astype(np.int64), tuple(joined)
 
 
-def _known(
-    targets: Ints, parts: Ints, names: Sequence[str]
-) -> tuple[list[int], dict[str, str]]:
+def _known(targets: Ints, parts: Ints, names: Sequence[str]) -> tuple[list[int], dict[str, str]]:
     known, left_out = [], {}
     for column, name in enumerate(names):
         told = targets[:, column]

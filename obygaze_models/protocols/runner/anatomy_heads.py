@@ -24,9 +24,7 @@ N_DRAWS = 5
 WITHOUT_TASK = ("ordinal",)  # learns levels, whatever the task
 
 
-def head_record(
-    model: Model, opened: Opened, task: str, labels: NDArray[np.int8]
-) -> Record | None:
+def head_record(model: Model, opened: Opened, task: str, labels: NDArray[np.int8]) -> Record | None:
     """A head on all clips of a task, and heads of other films to judge corrections with.
 
     Where a setting offers a choice, the first value is taken. None where nothing can be learned.

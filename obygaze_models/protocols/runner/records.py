@@ -51,6 +51,25 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
     {"kind", "model", "feature", "train", "test", "film", "n", "n_success", "factors": [{"name",
      "log_odds", "se", "low", "high", "p", "inflation"}], "intercept", "method", "errors",
      "condition", "collinear", "left_out": {factor: why}, "note"}
+  "anatomy"    what is inside the bottlenecks, where the protocol says `concepts = true`; everything
+               that is judged is judged on films left out, everything that is shown is of all clips
+    {"kind", "part": "concepts", "feature", "models": who stands on these vectors, "settings",
+     "n_parts": times that a part (a film, as a rule) was left out,
+     "concepts": [{"name", "n", "n_positive", "prevalence", "ap", "auc", "f1_binary": {"value",
+       "ci": by films}, "auc_against_EN", "auc_against_without": the clips told apart from it,
+       "p": by shifting labels within films, "p_holm", "tolerance", "stability": {"mean", "least":
+       cosines to the vector found without a part, "without": that part}}],
+     "left_out": {concept: why}, "cosines": [[concept x concept]],
+     "purity": [[AUC of a row's margin for a column's concept]], "co_occurrence": the same for the
+     true concepts, "film_leak": {"balanced_accuracy", "chance", "n_films", "excess"} or null,
+     "note": why there is nothing}
+    {"kind", "part": "head", "feature", "model", "task", "head", "settings", "n", "n_positive",
+     "concepts": [name], "weights": {"intercept", "coef", "sd": of the margins} or null,
+     "tree": {"left", "right" (-1: a leaf), "concept": number, "threshold": in units of margins,
+       "share": of positives, "n"} or null,
+     "task_gain": {"from_margins", "from_truth", "gain": in AP, "prevalence"} or null,
+     "interventions": [{"order", "n_folds", "f1", "ap": after 0, 1, ... corrected concepts,
+       "first": what greedy corrects first}]}
   "remark"     a sentence where a result misleads: {"kind", "about": NAME, "cells": n, "text"}
 
 predictions.csv   out of fold, one line for each clip, cell and fold

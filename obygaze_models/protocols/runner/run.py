@@ -20,6 +20,7 @@ from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.protocols.clips import ClipTable, clip_table
+from obygaze_models.protocols.runner.anatomy import anatomies
 from obygaze_models.protocols.runner.execute import (
     Bench,
     check_cells,
@@ -179,6 +180,7 @@ def _judge(inputs: Inputs, cells: Sequence[Cell], baselines: Sequence[Cell]) -> 
         *compared,
         *argmax_records(protocol, cells, groups),
         *analyses(protocol, cells, inputs.table),
+        *anatomies(protocol, inputs.features, inputs.table, inputs.labels),
         *(coverage(f, inputs.labels, inputs.table) for f in inputs.features),
         *told,
     ]
