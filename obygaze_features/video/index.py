@@ -171,8 +171,23 @@ def _is_overtaken_by_more(times: Ints, most: int) -> bool:
     return bool((largest[:-1] > times[1:]).any())
 
 
-def clock_of(pts: Ints, shown: Bools) -> Ints | None:
-    """Ticks of the pictures where they could not order them but can still say when they change."""
-    ticks = np.sort(pts[shown])
-    usable = len(ticks) > 0 and ticks[0] != NO_PTS and len(np.unique(ticks)) > len(ticks) // 2
-    return ticks if usable else None
+def clock_of(ticks: Ints, tick_s: float, origin_s: float | None) -> Floats | None:
+    """When pictures change, where their times could not order them but can say at least that.
+
+    Times that are all there and mostly unlike are sorted; from some the even step is taken. No
+    picture is before 0; without an origin the first one is at 0.
+    """
+    (known,) = np.nonzero(ticks != NO_PTS)
+    if len(known) < 2:
+        return None
+    if len(known) == len(ticks) and len(np.unique(ticks)) > len(ticks) // 2:
+        clock = np.sort(ticks).astype(np.float64)
+    else:
+        first, last = int(known[0]), int(known[-1])
+        step = float(ticks[last] - ticks[first]) / (last - first)
+        if step <= 0:
+            return None
+        clock = ticks[first] + (np.arange(len(ticks)) - first) * step
+    clock *= tick_s
+    start = float(clock[0])
+    return clock - (start if origin_s is None else min(origin_s, start))

@@ -248,6 +248,7 @@ class _Table:
     def __init__(self, *, keep: bool) -> None:
         self.keep = keep
         self.pts: list[int] = []
+        self.dts: list[int] = []
         self.size: list[int] = []
         self.key: list[bool] = []
         self.shown: list[bool] = []
@@ -258,6 +259,7 @@ class _Table:
     def add(self, packet: Any, codec: str) -> None:
         """Note one packet."""
         self.pts.append(NO_PTS if packet.pts is None else packet.pts)
+        self.dts.append(NO_PTS if packet.dts is None else packet.dts)
         self.size.append(packet.size)
         self.key.append(packet.is_keyframe)
         self.shown.append(not packet.is_discard and not _hidden(packet, codec))
@@ -271,17 +273,20 @@ class _Table:
         """The index of the pictures, timed where container and times allow."""
         pts = np.array(self.pts, dtype=np.int64)
         shown = np.array(self.shown, dtype=np.bool_)
-        names = container.format.name.split(",")
         codec = stream.codec_context
-        order = clock = None
-        if any(name in TIMED_CONTAINERS for name in names):
-            clock = clock_of(pts, shown)
-            reorder = codec.reorder_depth if codec.codec.reorder else 0
-            order = presentation_order(pts, shown, reorder)
         tick = float(stream.time_base)
         rate = float(stream.guessed_rate or stream.average_rate or DEFAULT_RATE)
-        origin = container.start_time
-        origin_s = 0.0 if origin is None else origin / av().time_base
+        origin_s = (container.start_time or 0) / float(av().time_base)
+        order = clock_s = None
+        if any(name in TIMED_CONTAINERS for name in container.format.name.split(",")):
+            reorder = codec.reorder_depth if codec.codec.reorder else 0
+            order = presentation_order(pts, shown, reorder)
+            if order is None:
+                clock_s = clock_of(pts[shown], tick, origin_s)
+        else:
+            # AVI guesses when pictures are shown, but knows how long each slot is.
+            clock_s = clock_of(np.array(self.dts, dtype=np.int64)[shown], tick, None)
+        even_s = 1 / rate if clock_s is None else float(np.median(np.diff(clock_s)))
         return FrameIndex(
             pts=pts,
             size=np.array(self.size, dtype=np.int64),
@@ -292,9 +297,9 @@ class _Table:
             seconds_per_tick=tick,
             origin_s=origin_s,
             rate=rate,
-            last_s=self.last_ticks * tick if order is not None else 1 / rate,
+            last_s=even_s if order is None else self.last_ticks * tick,
             broken=np.array(self.broken, dtype=np.bool_),
-            clock_s=None if clock is None else clock * np.float64(tick) - origin_s,
+            clock_s=clock_s,
         )
 
 

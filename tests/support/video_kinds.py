@@ -52,7 +52,7 @@ def simple(
         path = write_video(
             folder / f"{name}{suffix}", codec, numbers=range(count), options=options, **more
         )
-        return Made(path, list(range(count)), timed)
+        return Made(path, list(range(count)), timed, [i / 25 for i in range(count)])
 
     KINDS[name] = make
 
@@ -289,11 +289,11 @@ def mkv_missing_times(folder: Path) -> Made:
 
     path = folder / "mkv_missing_times.mkv"
     remux(plain, path, shift, options={"avoid_negative_ts": "disabled"})
-    return Made(path, list(range(100)), False)
+    return Made(path, list(range(100)), False, [i / 25 for i in range(100)])
 
 
 @kind
-def flv_repeated_times(folder: Path) -> Made:
+def mkv_repeated_times(folder: Path) -> Made:
     # Each time is used twice: half the rate in the times, all pictures in the file.
     plain = write_video(folder / "plain_repeated.mp4", options=h264(g="30", bf="0"))
 
@@ -301,7 +301,7 @@ def flv_repeated_times(folder: Path) -> Made:
         packet.pts = packet.dts = number // 2 * 1024
         return packet
 
-    path = remux(plain, folder / "flv_repeated_times.mkv", halve)
+    path = remux(plain, folder / "mkv_repeated_times.mkv", halve)
     return Made(path, list(range(100)), False)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.video.index import NO_PTS, FrameIndex, presentation_order
+from obygaze_features.video.index import NO_PTS, FrameIndex, clock_of, presentation_order
 from obygaze_features.video.sampling import choose, part_of, sample_indices, sample_times
 
 
@@ -176,3 +176,17 @@ def test_lost_pictures_are_counted_in_gaps_and_at_the_end() -> None:
     assert index.lost((0, 20), 0.8) == 0
     uneven = index_of([0.0, 0.1, 0.3, 0.35, 1.2, 1.3], keys=[0])
     assert uneven.lost((0, 6), 1.4) == 0
+
+
+def test_a_clock_from_times_that_cannot_order() -> None:
+    # Each time twice says no more than the first and the last.
+    assert np.allclose(clock_of(np.array([0, 0, 3, 3]), 0.1, 0.0), [0, 0.1, 0.2, 0.3])
+    assert clock_of(np.array([30, 10, 20]), 0.1, 0.0).tolist() == [1.0, 2.0, 3.0]
+    # Nothing begins before 0, and without an origin the first picture does.
+    assert clock_of(np.array([-10, 0, 10]), 0.1, 0.0).tolist() == [0.0, 1.0, 2.0]
+    assert clock_of(np.array([50, 60, 70]), 0.1, None).tolist() == [0.0, 1.0, 2.0]
+    # Some are missing: the even step between those that are there.
+    some = clock_of(np.array([NO_PTS, 10, NO_PTS, 30, NO_PTS]), 0.1, 0.0)
+    assert np.allclose(some, [0, 1, 2, 3, 4])
+    assert clock_of(np.array([NO_PTS, 10, NO_PTS]), 0.1, 0.0) is None
+    assert clock_of(np.array([10, NO_PTS, 10]), 0.1, 0.0) is None
