@@ -139,13 +139,17 @@ class FaceHub:
 
     def _told(self, error: Exception, repo: Repo) -> Exception:
         """Errors of the hub in words; what is not of the hub is passed on as it is."""
-        ours = (self.face.errors.HfHubHTTPError, OSError)
         where, line = f"hf://{repo.id}", (str(error).splitlines() or [""])[0][:200]
-        if isinstance(error, ObygazeError) or not isinstance(error, ours):
+        # Which library it speaks HTTP with depends on its version.
+        of_network = type(error).__module__.partition(".")[0] in ("httpx", "httpcore", "requests")
+        ours = isinstance(error, self.face.errors.HfHubHTTPError | OSError) or of_network
+        if isinstance(error, ObygazeError) or not ours:
             return error
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status in (401, 403):
             return FixInput("the hub refuses access", where=where, hint="hf auth login")
+        if status is not None and 400 <= status < 500 and status not in (408, 429):
+            return FixInput(f"the hub refuses this: {line}", where=where)
         return Stopped(f"the hub cannot be reached: {line}", where=where, hint=AGAIN)
 
 

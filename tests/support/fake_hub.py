@@ -1,0 +1,166 @@
+"""A web server that answers huggingface_hub as the hub does, for the few requests stores need."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import http.server
+import json
+import re
+import threading
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+LARGE = 200  # bytes from which on files go the way of large ones
+
+
+@dataclass
+class FakeHub:
+    """One data set: its files at the last commit, uploaded contents, and what was asked for."""
+
+    url: str = ""
+    exists: bool = False
+    private: bool = False
+    files: dict[str, bytes] = field(default_factory=dict)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    commits: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    tokens: set[str] = field(default_factory=set)
+    refuse: bool = False
+
+    def answer(self, method: str, path: str, body: bytes, headers: Any) -> tuple[int, Any, dict]:
+        """Status, body (JSON or bytes) and headers of one answer."""
+        self.asked.append(f"{method} {path}")
+        self.tokens.add(headers.get("Authorization", ""))
+        if self.refuse:
+            return 403, {"error": "no"}, {}
+        if path == "/api/repos/create":
+            asked = json.loads(body)
+            self.exists = True
+            # How it is spelt depends on the version of huggingface_hub.
+            self.private = asked.get("private") is True or asked.get("visibility") == "private"
+            return 200, {"url": f"{self.url}/datasets/lab/films"}, {}
+        if not self.exists:
+            return 404, {"error": "none"}, {"X-Error-Code": "RepoNotFound"}
+        for pattern, handle in self._routes():
+            match = re.fullmatch(pattern, path)
+            if match:
+                return handle(body, *match.groups(), headers)
+        return 404, {"error": path}, {"X-Error-Code": "EntryNotFound"}
+
+    def _routes(self) -> list[tuple[str, Any]]:
+        return [
+            (r"/api/validate-yaml", lambda *_: (200, {"errors": [], "warnings": []}, {})),
+            (r"/api/datasets/lab/films/tree/main(?:/.*)?", self._tree),
+            (r"/api/datasets/lab/films/preupload/main", self._preupload),
+            (r"/datasets/lab/films\.git/info/lfs/objects/batch", self._batch),
+            (r"/blob/(\w+)", self._blob),
+            (r"/api/datasets/lab/films/commit/main", self._commit),
+            (r"/datasets/lab/films/resolve/main/(.+)", self._resolve),
+        ]
+
+    def _tree(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
+        return 200, [self._entry(path, data) for path, data in self.files.items()], {}
+
+    def _entry(self, path: str, data: bytes) -> dict[str, Any]:
+        oid = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+        entry = {"type": "file", "path": path, "size": len(data), "oid": oid}
+        if len(data) >= LARGE:
+            sha = hashlib.sha256(data).hexdigest()
+            entry["lfs"] = {"oid": sha, "size": len(data), "pointerSize": 130}
+        return entry
+
+    def _preupload(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
+        files = json.loads(body)["files"]
+        modes = [
+            {
+                "path": one["path"],
+                "uploadMode": "lfs" if one["size"] >= LARGE else "regular",
+                "shouldIgnore": False,
+            }
+            for one in files
+        ]
+        return 200, {"files": modes}, {}
+
+    def _batch(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
+        objects = []
+        for one in json.loads(body)["objects"]:
+            answer = {"oid": one["oid"], "size": one["size"]}
+            if one["oid"] not in self.blobs:
+                href = f"{self.url}/blob/{one['oid']}"
+                answer["actions"] = {"upload": {"href": href, "header": {}}}
+            objects.append(answer)
+        return 200, {"transfer": "basic", "objects": objects}, {}
+
+    def _blob(self, body: bytes, oid: str, headers: Any) -> tuple[int, Any, dict]:
+        if hashlib.sha256(body).hexdigest() != oid:
+            return 400, {"error": "digest"}, {}
+        self.blobs[oid] = body
+        return 200, {}, {}
+
+    def _commit(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
+        for line in body.decode().splitlines():
+            record = json.loads(line)
+            value = record["value"]
+            if record["key"] == "header":
+                self.commits.append(value["summary"])
+            elif record["key"] == "file":
+                self.files[value["path"]] = base64.b64decode(value["content"])
+            elif record["key"] == "lfsFile":
+                self.files[value["path"]] = self.blobs[value["oid"]]
+            elif record["key"] == "deletedFile":
+                del self.files[value["path"]]
+        return 200, {"commitUrl": f"{self.url}/c/0", "commitOid": "0" * 40, "success": True}, {}
+
+    def _resolve(self, body: bytes, path: str, headers: Any) -> tuple[int, Any, dict]:
+        data = self.files.get(path)
+        if data is None:
+            return 404, {"error": path}, {"X-Error-Code": "EntryNotFound"}
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", headers.get("Range") or "")
+        if not asked:
+            return 200, data, {}
+        first, last = int(asked[1]), min(int(asked[2]), len(data) - 1)
+        return 206, data[first : last + 1], {"Content-Range": f"bytes {first}-{last}/{len(data)}"}
+
+
+@contextlib.contextmanager
+def fake_hub() -> Iterator[FakeHub]:
+    """Serve it on the loopback."""
+    hub = FakeHub()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_any(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            path = urllib.parse.unquote(urllib.parse.urlparse(self.path).path)
+            status, answer, headers = hub.answer(self.command, path, body, self.headers)
+            data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            if not isinstance(answer, bytes):
+                self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(data)
+
+        do_GET = do_POST = do_PUT = do_HEAD = handle_any
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        hub.url = f"http://127.0.0.1:{server.server_port}"
+        try:
+            yield hub
+        finally:
+            server.shutdown()
+            thread.join()
