@@ -37,9 +37,17 @@ REDECODE = "obygaze_features.extraction.redecode:redecoder"
 @click.argument("name")
 @click.option("--hash", "hashes", is_flag=True, help="Read every byte and compare its sha256.")
 @click.option("--decode", "k", type=int, help="Extract this many clips again and compare.")
+@click.option("--weights", help="--decode: where the backbone's weights are.")
 @json_option
 @pass_session
-def verify_(session: Session, name: str, hashes: bool, k: int | None, as_json: bool) -> None:
+def verify_(
+    session: Session,
+    name: str,
+    hashes: bool,
+    k: int | None,
+    weights: str | None,
+    as_json: bool,
+) -> None:
     """Check that a store is whole and undamaged.
 
     Without options: that every file is there and has its length. The exit code is 4, and each
@@ -50,7 +58,7 @@ def verify_(session: Session, name: str, hashes: bool, k: int | None, as_json: b
     with session.console.progress("verify", total, "B") as progress:
         report = verify(location, hashes=hashes, progress=progress if hashes else None)
     if k is not None and not report.problems:
-        again = compare_decoded(open_named(session, name), k, _redecode(session, name))
+        again = compare_decoded(open_named(session, name), k, _redecode(session, name, weights))
         report.problems += again.problems
         report.warnings += again.warnings
         report.cosines = again.cosines
@@ -67,7 +75,7 @@ def _n_bytes(session: Session, name: str) -> int:
         return 0  # what is wrong is for the verification to say
 
 
-def _redecode(session: Session, name: str) -> Redecode:
+def _redecode(session: Session, name: str, weights: str | None) -> Redecode:
     module, attribute = REDECODE.split(":")
     try:
         make = getattr(import_module(module), attribute)
@@ -76,7 +84,7 @@ def _redecode(session: Session, name: str) -> Redecode:
             "--decode extracts clips again, which this installation cannot",
             hint="pip install 'obygaze[extract]', on a machine that has the videos",
         ) from error
-    redecode: Redecode = make(session.workspace, open_named(session, name))
+    redecode: Redecode = make(session.workspace, open_named(session, name), weights)
     return redecode
 
 

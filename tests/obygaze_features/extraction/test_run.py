@@ -288,3 +288,21 @@ def test_another_recipe_is_refused_before_anything_is_decoded(world: Path) -> No
     assert done.code == 5
     assert "sampling.rule" in done.stderr
     assert array_bytes(world / "stores" / "films.descriptors") == before
+
+
+def test_a_store_is_compared_with_its_videos(films: Manifest, tmp_path: Path) -> None:
+    """Extracting clips again gives what the store holds; other pictures under the names do not."""
+    manifest = film_folder(tmp_path / "own", 6)
+    keep_manifest(manifest, tmp_path)
+    run_obygaze("-C", tmp_path, "extract", "run", "films", "-b", "descriptors").ok()
+    command = ("-C", tmp_path, "store", "verify", "films.descriptors", "--decode", "6", "--json")
+    found = run_obygaze(*command).ok().json()
+    assert {level: cosine["least"] > 0.999999 for level, cosine in found["cosines"].items()} == {
+        "clip": True,
+        "pooled": True,
+        "frames": True,
+    }
+    for clip in manifest:
+        path = tmp_path / "own" / "videos" / clip.video
+        write_video(path, numbers=range(900, 918), size=(64, 48))
+    assert run_obygaze(*command).code == 4

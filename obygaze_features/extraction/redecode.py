@@ -1,0 +1,99 @@
+"""Extracts some clips of a store again, so that what it holds can be compared with the videos."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.backbones.base import Backbone
+from obygaze_features.backbones.load import load_backbone
+from obygaze_features.backbones.run import blank_padding
+from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.backends import stack, to_numpy
+from obygaze_features.extraction.plan import Row, Target, make_plan
+from obygaze_features.extraction.recipes import SPELLED, chosen_levels, recipe_of, view_of
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.store.reader import Store
+from obygaze_features.video.decode import Clip, View, decode_clip
+from obygaze_features.video.errors import BadVideo
+
+Levels = dict[str, npt.NDArray[Any]]
+
+
+def redecoder(
+    workspace: Workspace, store: Store, weights: str | None = None
+) -> Callable[[Sequence[str]], Mapping[str, Levels]]:
+    """A function from clip ids to their levels, made by the store's own recipe or not at all."""
+    if store.recipe.is_unknown:
+        raise FixInput("how these features were made is not known", where=store.location)
+    recipe = store.recipe.to_dict()
+    target = _target(recipe, weights)
+    backbone = load_backbone(
+        target.backbone,
+        weights,
+        dtype=target.dtype,
+        attn_implementation=target.attention,
+        tf32=target.tf32,
+        workspace=workspace,
+    )
+    view, levels = view_of(backbone, target), chosen_levels(backbone, recipe["levels"])
+    here = recipe_of(backbone, view, levels)
+    if here.fingerprint != store.fingerprint:
+        differences = [str(difference) for difference in store.recipe.diff(here)]
+        raise Mismatch(
+            "what is installed here would not make these features",
+            where=store.location,
+            hint="the same weights: --weights PATH",
+            details=differences,
+        )
+    rows = _rows(workspace, store)
+
+    def again(clip_ids: Sequence[str]) -> Mapping[str, Levels]:
+        made = ((clip, _make(rows[clip], backbone, view, set(levels))) for clip in clip_ids)
+        return {clip: found for clip, found in made if found is not None}
+
+    return again
+
+
+def _target(recipe: Mapping[str, Any], weights: str | None) -> Target:
+    backbone, compute = recipe["backbone"], recipe["compute"]
+    keyframes = recipe["sampling"].get("rule") == SPELLED["keyframes"]
+    return Target(
+        store="",
+        backbone=f"{backbone['name']}@{backbone['preset']}",
+        weights=weights,
+        sampling="keyframes" if keyframes else "card",
+        dtype=compute.get("dtype", "float32") if "attention" in compute else "float32",
+        attention=compute.get("attention"),
+        tf32=bool(compute.get("tf32", False)),
+    )
+
+
+def _rows(workspace: Workspace, store: Store) -> dict[str, Row]:
+    path = workspace.existing_manifest(store.plan.manifest_name)
+    plan = make_plan(read_manifest(path), [Target("", "any")], workspace=workspace.root)
+    rows = {row.clip_id: row for row in plan.rows}
+    unknown = [clip for clip in store.clip_ids.tolist() if clip not in rows]
+    if unknown:
+        raise Mismatch(f"the manifest has no clip {unknown[0]!r}", where=str(path))
+    return rows
+
+
+def _make(row: Row, backbone: Backbone, view: View, levels: set[str]) -> Levels | None:
+    if not row.video or not Path(row.video).is_file():
+        return None
+    try:
+        clip: Clip = decode_clip(row.video, view, start_s=row.start_s, end_s=row.end_s)
+    except BadVideo:
+        return None
+    pixels = backbone.preprocess(clip.frames)
+    mask = None
+    if backbone.takes_mask:
+        pixels, mask = blank_padding(pixels, clip.mask), clip.mask[np.newaxis]
+    found = backbone.forward(stack([pixels]), mask, only=levels)
+    return {name: to_numpy(level)[0] for name, level in found.items()}
