@@ -12,6 +12,9 @@ from obygaze_features.core.extras import need
 PURPOSE = "reading a store over the network"
 RETRIES: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+# Without keys obstore asks the machine it runs on, as if that were one of Amazon's.
+KEY_SERVER = "169.254.169.254"
+KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true if it is public"
 AGAIN = "the same command again; it goes on where it stopped"
 
 
@@ -50,8 +53,14 @@ def told(error: Exception, where: str) -> ObygazeError:
             where=where,
             hint="another server, or fetch a packed store whole",
         )
-    return Stopped(f"the connection broke off: {line}", where=where, hint=AGAIN)
+    if KEY_SERVER in line:
+        return FixInput("there are no keys for this bucket", where=where, hint=KEYS)
+    return Stopped(f"the connection failed: {line}", where=where, hint=AGAIN)
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+    """What went wrong, without the address and the retries that obstore puts before it."""
+    line = (str(error).splitlines() or [type(error).__name__])[0]
+    if KEY_SERVER in line:
+        return line
+    return line.rpartition(" - ")[2].rpartition("error: ")[2][:200]

@@ -55,15 +55,16 @@ class Transferred:
     n_requests: int
     seconds: float
     partial: bool
+    remote: bool = True
 
     @property
     def line(self) -> str:
         """One line for people."""
+        requests = f" in {self.n_requests} requests" if self.remote else ""
         return (
             f"{self.n_files} files, {human(self.n_bytes_needed)} "
             f"({human(self.n_bytes_rows)} of them the rows that were asked for); "
-            f"{human(self.n_bytes_transferred)} transferred in {self.n_requests} requests, "
-            f"{self.seconds:.1f} s"
+            f"{human(self.n_bytes_transferred)} transferred{requests}, {self.seconds:.1f} s"
         )
 
 
@@ -124,6 +125,7 @@ def fetch(order: Order, target: Path | str, progress: Progress | None = None) ->
         n_requests=order.files.n_requests,
         seconds=time.monotonic() - started,
         partial=(target / PARTIAL_FILE).exists(),
+        remote=order.files.is_remote,
     )
 
 

@@ -156,7 +156,7 @@ def break_off(server: WebServer, after: int) -> None:
 def test_an_interrupted_pull_goes_on(tmp_path: Path, sealed: Path, after: int) -> None:
     with web_server(sealed) as server:
         break_off(server, after)
-        with pytest.raises(Stopped, match="broke off"):
+        with pytest.raises(Stopped, match="connection failed"):
             pull(server.url, tmp_path / "got")
         assert not (tmp_path / "got").exists()
         server.fault = None
@@ -342,10 +342,30 @@ def test_a_full_disk_is_said_before_anything_is_fetched(
 def test_what_cannot_be_reached_is_said_in_words(tmp_path: Path, sealed: Path) -> None:
     with web_server(sealed) as server:
         pass
-    with pytest.raises(Stopped, match="broke off"):
+    with pytest.raises(Stopped, match="connection failed"):
         pull(server.url, tmp_path / "got")
     with web_server(tmp_path) as server, pytest.raises(NotFound, match=r"no store\.json"):
         pull(f"{server.url}/nothing", tmp_path / "got")
+
+
+def test_a_link_in_a_folder_is_never_followed(tmp_path: Path, sealed: Path) -> None:
+    (tmp_path / "secret").write_bytes((sealed / "data.zarr/clip/c.0.0").read_bytes())
+    (sealed / "data.zarr/clip/c.0.0").unlink()
+    (sealed / "data.zarr/clip/c.0.0").symlink_to(tmp_path / "secret")
+    with pytest.raises(FixInput, match="symbolic link"):
+        pull(sealed, tmp_path / "got")
+    assert not (tmp_path / "got").exists()
+
+
+def test_a_bucket_without_keys_is_said_to_want_them() -> None:
+    from obygaze_features.store.network import told
+
+    line = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 2 ms"
+    error = told(RuntimeError(line), "s3://films/x")
+    assert isinstance(error, FixInput)
+    assert "AWS_ACCESS_KEY_ID" in str(error.hint)
+    line = "Generic HTTP error: Error performing GET http://x, after 3 retries - HTTP error: gone"
+    assert told(RuntimeError(line), "http://x").what == "the connection failed: gone"
 
 
 def test_the_size_is_known_before(tmp_path: Path, sealed: Path) -> None:
