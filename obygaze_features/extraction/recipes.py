@@ -10,6 +10,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction.plan import Target
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.schema import TIME_ARRAYS, ArraySpec
+from obygaze_features.video.behaviour import conversion_sha256
 from obygaze_features.video.decode import View
 from obygaze_features.video.sampling import Sampling
 
@@ -63,7 +64,11 @@ def recipe_of(backbone: Backbone, view: View, levels: Mapping[str, Level]) -> Re
     parts = {**backbone.recipe(), "levels": sorted(levels)}
     return Recipe.of(
         sampling={"rule": SPELLED[view.sampling], "frames": view.count},
-        decoder={"name": "pyav", "rule": DECODER_RULE},
+        decoder={
+            "name": "pyav",
+            "rule": DECODER_RULE,
+            "conversion_sha256": conversion_sha256(),
+        },
         storage={name: level.dtype for name, level in sorted(levels.items())},
         **parts,
     )
