@@ -32,6 +32,8 @@ DEFAULT_RATE = 25.0
 # Films whose index is remembered by one process.
 MOST_KNOWN = 4
 
+# Codecs whose packets may hold nothing to show.
+_HIDING = frozenset({"vp8", "vp9"})
 _LOG_LOCK = threading.Lock()
 _LOGGING: list[int | None] = []
 
@@ -135,11 +137,11 @@ def _identity(path: Path) -> tuple[str, int, int]:
 
 def _read_all(container: Any, stream: Any, table: _Table) -> bool:
     """Note every packet of the stream; True where the container is damaged or cut short."""
-    codec = stream.codec_context.name
+    hides = stream.codec_context.codec.canonical_name in _HIDING
     with _complaints(container.format.name) as complaints:
         try:
             for packet in _demux(container, stream):
-                table.add(packet, codec)
+                table.add(packet, hides and _hidden(packet))
         except av().FFmpegError:
             return True
     return bool(complaints)
@@ -256,13 +258,13 @@ class _Table:
         self.packets: list[Any] = []
         self.last_ticks = 0
 
-    def add(self, packet: Any, codec: str) -> None:
+    def add(self, packet: Any, hidden: bool) -> None:
         """Note one packet."""
         self.pts.append(NO_PTS if packet.pts is None else packet.pts)
         self.dts.append(NO_PTS if packet.dts is None else packet.dts)
         self.size.append(packet.size)
         self.key.append(packet.is_keyframe)
-        self.shown.append(not packet.is_discard and not _hidden(packet, codec))
+        self.shown.append(not hidden and not packet.is_discard)
         self.broken.append(packet.is_corrupt)
         self.last_ticks = packet.duration or self.last_ticks
         if self.keep:
@@ -303,18 +305,16 @@ class _Table:
         )
 
 
-def _hidden(packet: Any, codec: str) -> bool:
-    """Whether a packet only prepares later pictures and shows none (VP8 and VP9 can)."""
-    if codec not in {"vp8", "libvpx", "vp9", "libvpx-vp9"}:
-        return False
+def _hidden(packet: Any) -> bool:
+    """Whether a packet of VP8 or VP9 only prepares later pictures and shows none."""
     data = memoryview(packet)
-    if codec in {"vp8", "libvpx"}:
+    if packet.stream.codec_context.codec.canonical_name == "vp8":
         return not data[0] >> 4 & 1
     if data[-1] >> 5 == 0b110:
         # Several coded pictures in one packet end with an index; the last of them is shown.
         return False
-    profile = (data[0] >> 5 & 1) | (data[0] >> 4 & 1) << 1
-    bits = int.from_bytes(bytes(data[:2]).ljust(2, b"\0"), "big")
-    at = 4 if profile < 3 else 5
-    exists, shows = bits >> (15 - at) & 1, bits >> (13 - at) & 1
-    return not exists and not shows
+    # Frame marker (2 bits), profile (2, and one more for the fourth), then: show an existing
+    # frame, frame type, show this frame.
+    at = 5 if data[0] >> 4 & 0b11 == 0b11 else 4
+    bits = data[0] << 8 | (data[1] if len(data) > 1 else 0)
+    return not bits >> (15 - at) & 1 and not bits >> (13 - at) & 1

@@ -439,3 +439,26 @@ def shaped(name: str, sar: Fraction) -> None:
 
 shaped("mp4_wide_pixels", Fraction(16, 11))
 shaped("mp4_narrow_pixels", Fraction(8, 9))
+
+
+@kind
+def webm_vp8_hidden(folder: Path) -> Made:
+    # Pictures that only later ones are built on: one bit says not to show them.
+    import av
+
+    plain = write_video(
+        folder / "plain_hidden.webm", "libvpx", options={"deadline": "realtime", "b": "400k"}
+    )
+
+    def hide(number: int, packet: Any) -> Any:
+        if number not in (10, 11, 57):
+            return packet
+        data = bytearray(bytes(packet))
+        data[0] &= ~0x10
+        hidden = av.Packet(bytes(data))
+        hidden.pts, hidden.dts, hidden.time_base = packet.pts, packet.dts, packet.time_base
+        hidden.is_keyframe = packet.is_keyframe
+        return hidden
+
+    path = remux(plain, folder / "webm_vp8_hidden.webm", hide)
+    return Made(path, [n for n in range(100) if n not in (10, 11, 57)], True)

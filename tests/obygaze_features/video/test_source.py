@@ -1,0 +1,94 @@
+"""Packets: which of them show a picture, and which stream is the one with the pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import av
+import pytest
+from support.videos import numbered, read_numbers, write_video
+
+from obygaze_features.video.decode import View, decode_clip
+from obygaze_features.video.probe import probe
+from obygaze_features.video.source import _hidden, open_source
+
+
+class _Packet(bytes):
+    """Bytes that name a codec, as packets do."""
+
+    codec = "vp9"
+
+    @property
+    def stream(self) -> object:
+        class Codec:
+            canonical_name = self.codec
+
+        class Context:
+            codec = Codec
+
+        class Stream:
+            codec_context = Context
+
+        return Stream
+
+
+@pytest.mark.parametrize(
+    ("bits", "hidden"),
+    [
+        # marker 10, profile 00, show-existing, type, show-this, error-resilient
+        ("10000010 00000000", False),
+        ("10000000 00000000", True),
+        ("10000110 00000000", False),
+        ("10000100 00000000", True),
+        ("10001000 00000000", False),
+        # profile 3 has one more bit before them
+        ("10110000 00000000", True),
+        ("10110001 00000000", False),
+        ("10110100 00000000", False),
+        # an index of several pictures at the end: the last is shown
+        ("10000000 11000000", False),
+    ],
+)
+def test_vp9_packets_that_show_nothing(bits: str, hidden: bool) -> None:
+    packet = _Packet(int(byte, 2) for byte in bits.split())
+    assert _hidden(packet) is hidden
+
+
+def test_the_larger_of_two_streams_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "two.mkv"
+    with av.open(str(path), "w") as out:
+        streams = []
+        for width, height in ((64, 48), (160, 120)):
+            stream = out.add_stream("libx264", rate=25, options={"preset": "ultrafast"})
+            stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+            streams.append(stream)
+        for number in range(20):
+            for stream, shift in zip(streams, (500, 0), strict=True):
+                grey = numbered(number + shift, stream.width, stream.height)
+                frame = av.VideoFrame.from_ndarray(grey, format="gray").reformat(format="yuv420p")
+                frame.pts = number
+                out.mux(stream.encode(frame))
+        for stream in streams:
+            out.mux(stream.encode())
+    assert read_numbers(decode_clip(path, View(4)).frames) == [0, 5, 10, 15]
+
+
+def test_a_cover_is_not_the_film(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "film.mp4", numbers=range(30), cover=True)
+    with av.open(str(path)) as container:
+        assert len(container.streams.video) == 2
+    assert (probe(path).geometry.width, probe(path).index.frames) == (160, 30)
+
+
+def test_packets_carry_their_position(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "film.mkv", numbers=range(30))
+    with open_source(path) as source:
+        found = [(position, packet.pts) for position, packet in source.packets(5, 9)]
+    assert found == [(n, n) for n in range(5, 10)]
+
+
+def test_logging_is_as_it_was(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "film.mkv", numbers=range(3))
+    before = av.logging.get_level()
+    probe(path)
+    assert av.logging.get_level() == before
