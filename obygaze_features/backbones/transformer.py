@@ -43,7 +43,7 @@ def load_transformer(
     kind = getattr(library(family.module), family.model)
     if not getattr(kind, "_supports_sdpa", False):
         placement = replace(placement, attention="eager")
-    model, info = _from_pretrained(kind, family, files, placement)
+    model, info = load_pretrained(kind, family, files, placement)
     _check_loaded(family, info, files)
     geometry = family.geometry(model.config, card)
     if own and geometry.differences(card.geometry):
@@ -94,9 +94,10 @@ def _staged(files: WeightFiles) -> Iterator[Path]:
         yield folder
 
 
-def _from_pretrained(
+def load_pretrained(
     kind: Any, family: Family, files: WeightFiles, placement: Placement
 ) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """A model class with what the library says of the loading; its errors in a person's words."""
     import torch
 
     with _staged(files) as folder, silenced():

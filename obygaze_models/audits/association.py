@@ -45,9 +45,9 @@ class Association:
         return self.p_blocked or self.p
 
 
-def association(w: ArrayLike, a: ArrayLike, b: ArrayLike) -> Floats:
+def association(w: ArrayLike, a: ArrayLike, b: ArrayLike, name: str = "W") -> Floats:
     """For each row of `w`: mean cosine to the attributes `a` minus mean cosine to `b`."""
-    vectors, first, second = unit_rows(w, "W"), unit_rows(a, "A"), unit_rows(b, "B")
+    vectors, first, second = unit_rows(w, name), unit_rows(a, "A"), unit_rows(b, "B")
     if not vectors.shape[1] == first.shape[1] == second.shape[1]:
         widths = f"{vectors.shape[1]}, {first.shape[1]} and {second.shape[1]}"
         raise FixInput(f"vectors of {widths} dimensions do not share a space")
@@ -77,7 +77,7 @@ def embedding_association(
     seed: int = 0,
 ) -> Association:
     """Whether the items X lean more to the attributes A (against B) than the items Y do."""
-    s_x, s_y = association(x, a, b), association(y, a, b)
+    s_x, s_y = association(x, a, b, "X"), association(y, a, b, "Y")
     s = np.concatenate([s_x, s_y])
     is_x = np.arange(len(s)) < len(s_x)
     effect = effect_size(s_x, s_y)

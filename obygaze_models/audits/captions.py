@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
+from obygaze_models.audits.finding import finite
 from obygaze_models.audits.permutation import PValue, permutation_p
 from obygaze_models.audits.words import WordLists, tokens
 from obygaze_models.evaluation.bootstrap import Interval, resample
@@ -58,7 +59,7 @@ class Rate:
             "captions_with_hit": self.captions_with_hit,
             "occurrences_per_1000": self.occurrences_per_1000,
             "captions_with_hit_per_1000": self.captions_with_hit_per_1000,
-            "ci": [self.interval.low, self.interval.high],
+            "ci": [finite(self.interval.low), finite(self.interval.high)],
         }
 
 

@@ -7,13 +7,14 @@ a model amplifies it where the share in its predictions is further from even tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
+from obygaze_models.audits.finding import finite
 from obygaze_models.audits.gender_score import printed_ratios
 from obygaze_models.audits.words import WordLists, tokens
 from obygaze_models.evaluation.bootstrap import Interval, resample
@@ -45,7 +46,9 @@ class CoOccurrence:
             "thing": self.thing,
             "counts": dict(self.counts),
             "share": self.share,
-            "ci": [self.interval.low, self.interval.high] if self.interval else None,
+            "ci": [finite(self.interval.low), finite(self.interval.high)]
+            if self.interval
+            else None,
             "printed": list(printed) if printed else None,
         }
 
@@ -56,10 +59,11 @@ class Amplification:
 
     mean: float | None
     by_thing: Mapping[str, float]
+    shares: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The mean and each thing's own amplification."""
-        return {"mean": self.mean, "by_thing": dict(self.by_thing)}
+        """The mean, each thing's own amplification, and its predicted share of the first gender."""
+        return {"mean": self.mean, "by_thing": dict(self.by_thing), "shares": dict(self.shares)}
 
 
 def things_in(text: str, vocabulary: Sequence[str]) -> frozenset[str]:
@@ -81,17 +85,20 @@ def bias_amplification(
 ) -> Amplification:
     """The change of the majority gender's share from data to predictions, thing by thing.
 
-    Things without a gendered count on either side take no part.
+    Things without a gendered count on either side take no part. Where the data are even, any lean
+    of the predictions is one, whichever way.
     """
     by_thing = {}
     for thing in sorted(data.keys() & predicted.keys()):
         if not sum(data[thing]) or not sum(predicted[thing]):
             continue
-        majority = int(data[thing][1] > data[thing][0])
+        leading = predicted if data[thing][0] == data[thing][1] else data
+        majority = int(leading[thing][1] > leading[thing][0])
         before = data[thing][majority] / sum(data[thing])
         by_thing[thing] = predicted[thing][majority] / sum(predicted[thing]) - before
     mean = sum(by_thing.values()) / len(by_thing) if by_thing else None
-    return Amplification(mean, by_thing)
+    shares = {thing: predicted[thing][0] / sum(predicted[thing]) for thing in by_thing}
+    return Amplification(mean, by_thing, shares)
 
 
 def _genders_of(text: Text, genders: WordLists) -> tuple[bool, ...]:

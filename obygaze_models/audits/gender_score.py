@@ -99,7 +99,7 @@ def printed_ratios(man: int, woman: int) -> tuple[float, float]:
     return 100 * man // total / 100, 100 * woman // total / 100
 
 
-def score_table(path: Path) -> list[Score] | list[Estimate]:
+def score_table(path: Path) -> list[Score | Estimate]:
     """The score of each row of a table, in one of its two forms; every bad row at once."""
     violations = Violations(path)
     table = read_table(path, required=("prob",), violations=violations)
@@ -109,10 +109,12 @@ def score_table(path: Path) -> list[Score] | list[Estimate]:
     if table.columns and missing:
         forms = f"{', '.join(SCORE_COLUMNS)} or {', '.join(ESTIMATION_COLUMNS)}"
         violations.add(1, None, f"no column {', '.join(missing)}; a table has {forms}")
-    violations.raise_if_any("this is not a table of captions")
+    violations.raise_if_any(
+        "this is not a table of captions", hint="--compute FILE fills in priors and similarities"
+    )
     scores = [_row(row, estimation, violations) for row in table.rows]
     violations.raise_if_any("some rows cannot be scored")
-    return scores  # type: ignore[return-value]  # one form for the whole table
+    return [score for score in scores if score is not None]
 
 
 def _row(row: Row, estimation: bool, violations: Violations) -> Score | Estimate | None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.files import pretty_json, write_new
 from obygaze_features.manifest.tables import Violations
 from obygaze_models.audits.ranking import Precision, RankingScore, score_ranking
 
@@ -179,6 +180,64 @@ def uses_external_data(run: Path) -> bool | None:
     if not isinstance(answer, bool):
         raise FixInput("'external_data' must be true or false", where=str(path))
     return answer
+
+
+def write_run_file(
+    path: Path,
+    predictions: Mapping[str, float] | Mapping[str, tuple[int, int]],
+    *,
+    subtask: str,
+    external_data: bool,
+    tag: str = "obygaze",
+    about: Mapping[str, Any] | None = None,
+    force: bool = False,
+) -> tuple[Path, Path]:
+    """Write a run as the task takes it, and beside it the JSON that says what it was made with.
+
+    `subtask` is "violence" (clip -> score, TREC lines, best first) or "affect" (clip -> valence
+    and arousal class). Both paths come back.
+    """
+    if subtask not in ("violence", "affect"):
+        raise FixUsage(f"{subtask!r} is not a kind of run", hint="violence or affect")
+    if not predictions:
+        raise FixInput("a run of no clips", where=str(path))
+    if path.suffix == ".json":
+        raise FixUsage("the JSON goes beside the run: give the run another ending", hint="run.txt")
+    lines = (_trec_lines if subtask == "violence" else _affect_lines)(predictions, tag)
+    beside = path.with_suffix(".json")
+    document = {"subtask": subtask, "external_data": external_data, "tag": tag, **(about or {})}
+    write_new(path, "".join(f"{line}\n" for line in lines).encode("utf-8"), force=force)
+    write_new(beside, pretty_json(document), force=force)
+    return path, beside
+
+
+def _trec_lines(predictions: Mapping[str, Any], tag: str) -> list[str]:
+    scores = {_word(name): float(score) for name, score in predictions.items()}
+    odd = [name for name, score in scores.items() if not math.isfinite(score)]
+    if odd:
+        raise FixInput(f"the score of {odd[0]} is not a number")
+    # In the order that trec_eval will see, so that rank and score say the same.
+    order = sorted(scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True)
+    return [
+        f"violence Q0 {name} {rank} {scores[name]!r} {_word(tag)}"
+        for rank, name in enumerate(order, start=1)
+    ]
+
+
+def _affect_lines(predictions: Mapping[str, Any], tag: str) -> list[str]:
+    lines = []
+    for name in sorted(predictions):
+        valence, arousal = predictions[name]
+        if valence not in CLASSES or arousal not in CLASSES:
+            raise FixInput(f"classes are -1, 0, 1, not {valence} {arousal} of {name}")
+        lines.append(f"{_word(name)} {int(valence)} {int(arousal)}")
+    return lines
+
+
+def _word(name: str) -> str:
+    if not name or name.split() != [name]:
+        raise FixInput(f"{name!r} cannot stand in a run file: blanks end a word there")
+    return name
 
 
 def _lines(path: Path, violations: Violations) -> list[tuple[int, list[str]]]:

@@ -83,6 +83,28 @@ def permutation_p(
 
     Exact where both halves of a meet in the middle fit into memory, else sampled with `seed`.
     """
+    blocks, bounds = _problem(values, is_first, block)
+    halves = _split(blocks)
+    if halves is None:
+        return _sampled(blocks, bounds, permutations, seed)
+    return _exact(*halves, bounds)
+
+
+def sampled_p(
+    values: ArrayLike,
+    is_first: ArrayLike,
+    block: ArrayLike | None = None,
+    *,
+    permutations: int = 1_000_000,
+    seed: int = 0,
+) -> PValue:
+    """The same by seeded permutations, even where all of them could be counted."""
+    return _sampled(*_problem(values, is_first, block), permutations, seed)
+
+
+def _problem(
+    values: ArrayLike, is_first: ArrayLike, block: ArrayLike | None
+) -> tuple[list[_Block], _Bounds]:
     s, first = np.asarray(values, dtype=np.float64), np.asarray(is_first, dtype=bool)
     labels = np.zeros(len(s), dtype=np.int64) if block is None else np.asarray(block)
     if not (s.shape == first.shape == labels.shape) or s.ndim != 1:
@@ -94,11 +116,8 @@ def permutation_p(
     members = [labels == label for label in np.unique(labels)]
     blocks = [_Block(s[inside], int(first[inside].sum())) for inside in members]
     mean = sum(part.taken * float(part.values.mean()) for part in blocks)
-    bounds = _Bounds(float(s[first].sum()), mean, 1e-10 * max(1.0, float(np.abs(s).sum())))
-    halves = _split(blocks)
-    if halves is None:
-        return _sampled(blocks, bounds, permutations, seed)
-    return _exact(*halves, bounds)
+    tolerance = 1e-10 * max(1.0, float(np.abs(s).sum()))
+    return blocks, _Bounds(float(s[first].sum()), mean, tolerance)
 
 
 def normal_p(effect_size: float, n_first: int, n_second: int) -> float:

@@ -36,6 +36,7 @@ class RankingScore:
     n_judged: int
     n_relevant: int
     n_relevant_returned: int
+    n_unjudged: int
 
     def to_json(self) -> dict[str, Any]:
         """The values under their names."""
@@ -53,23 +54,24 @@ class _Group:
 def score_ranking(
     judgements: Mapping[str, int], run: Mapping[str, float], precision: Precision = "float32"
 ) -> RankingScore:
-    """Score one topic. A document without a judgement counts as not relevant."""
+    """Score one topic. A document without a judgement counts as not relevant.
+
+    `precision` is that of trec_eval; sklearn always compares scores as doubles.
+    """
     scores = {name: _rounded(score, precision) for name, score in run.items()}
     relevant = {name for name, grade in judgements.items() if grade > 0}
-    order = sorted(scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True)
-    groups = [
-        _Group(len(names), sum(name in relevant for name in names))
-        for _, found in groupby(order, key=lambda name: scores[name])
-        for names in [list(found)]
-    ]
+    order = _ordered(scores)
+    groups = _groups(scores, relevant)
     # What sklearn sees: all judged and returned documents, those not returned below all others.
     unreturned = judgements.keys() - scores.keys()
     rest = [_Group(len(unreturned), len(relevant & unreturned))] if unreturned else []
+    doubles = {name: _rounded(score, "float64") for name, score in run.items()}
+    curve = [*_groups(doubles, relevant), *rest]
     n_relevant = len(relevant)
     return RankingScore(
         ap_trec=_ap([name in relevant for name in order], n_relevant),
-        ap_sklearn=_ap_by_threshold([*groups, *rest], n_relevant),
-        pr_auc_trapezoid=_trapezoid([*groups, *rest], n_relevant),
+        ap_sklearn=_ap_by_threshold(curve, n_relevant),
+        pr_auc_trapezoid=_trapezoid(curve, n_relevant),
         tied=_share_tied(groups),
         ap_ties_best=_ap(_arranged(groups, relevant_first=True), n_relevant),
         ap_ties_worst=_ap(_arranged(groups, relevant_first=False), n_relevant),
@@ -79,7 +81,21 @@ def score_ranking(
         n_judged=len(judgements),
         n_relevant=n_relevant,
         n_relevant_returned=sum(group.relevant for group in groups),
+        n_unjudged=len(scores.keys() - judgements.keys()),
     )
+
+
+def _ordered(scores: Mapping[str, float]) -> list[str]:
+    return sorted(scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True)
+
+
+def _groups(scores: Mapping[str, float], relevant: set[str]) -> list[_Group]:
+    """The documents of each score, best first."""
+    return [
+        _Group(len(names), sum(name in relevant for name in names))
+        for _, found in groupby(_ordered(scores), key=lambda name: scores[name])
+        for names in [list(found)]
+    ]
 
 
 def random_ap(n: int, n_relevant: int) -> float:

@@ -1,0 +1,115 @@
+"""`obygaze extract text` and `captions`: what only the words of a model are needed for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from obygaze_features.core.commands import (
+    ExampleCommand,
+    Session,
+    force_option,
+    json_option,
+    pass_session,
+)
+from obygaze_features.core.errors import FixUsage
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze extract text -b clip-b16 --prompts emotion --store obygaze12.clip-b16
+    obygaze extract text -b xclip-b16-k600-zs --prompts my-prompts.toml -o texts.npz
+    obygaze extract text -b clip-b16 --prompts person --weights folder --json
+    """,
+)
+@click.option("-b", "backbone", required=True, metavar="NAME", help="A backbone with a text tower.")
+@click.option(
+    "--prompts", required=True, metavar="SET", help="emotion, person, profession, or TOML."
+)
+@click.option("--store", metavar="STORE", help="Put them into a store that is not sealed yet.")
+@click.option("-o", "out", type=_FILE, help="An npz file. [default: texts/BACKBONE.SET.npz]")
+@click.option("--weights", metavar="PATH", help="Where the weights are. [default: the hub's cache]")
+@click.option("--tokenizer", metavar="PATH", help="A tokenizer's folder. [default: by the weights]")
+@force_option
+@json_option
+@pass_session
+def text(
+    session: Session,
+    /,
+    backbone: str,
+    prompts: str,
+    store: str | None,
+    out: Path | None,
+    weights: str | None,
+    tokenizer: str | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Embed prompts with the text tower of a backbone.
+
+    The vectors are raw, not normalised, and in the space of the backbone's clips: the name of that
+    space goes with them. X-CLIP's are those before its video prompts, the same for every clip. A
+    store takes texts until it is sealed; a file can be made at any time.
+    """
+    from obygaze_features.backbones.prompts import read_prompts
+    from obygaze_features.backbones.text import embed_prompts, load_text_tower
+    from obygaze_features.extraction.texts import keep_texts, write_texts
+
+    chosen = read_prompts(prompts)
+    tower = load_text_tower(backbone, weights, tokenizer=tokenizer, workspace=session.workspace)
+    table = embed_prompts(tower, chosen)
+    places = []
+    if store is not None:
+        places.append(str(keep_texts(Path(session.workspace.store(store)), table)))
+    if out is not None or store is None:
+        name = f"{backbone.replace('@', '-')}.{chosen.name or Path(prompts).stem}.npz"
+        path = out or session.workspace.folder("texts") / name
+        places.append(str(write_texts(path, table, force=force)))
+    told: dict[str, Any] = {
+        "texts": len(table.prompt),
+        "width": int(table.embeddings.shape[1]),
+        "attributes": list(chosen.attributes),
+        "space_id": table.space_id,
+        "written": places,
+    }
+    if as_json:
+        session.console.json(told)
+    else:
+        attributes = ", ".join(chosen.attributes)
+        session.console.result(f"{told['texts']} texts of {told['width']} numbers: {attributes}")
+        session.console.result(f"in {' and '.join(places)}")
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze extract captions captions.csv --lm gpt2 --sim sentence-transformers/all-mpnet-base-v2 \\
+        -o filled.csv
+    obygaze extract captions captions.csv --lm models/gpt2 --sim models/sbert -o filled.csv
+    """,
+)
+@click.argument("table", type=_FILE)
+@click.option("--lm", required=True, metavar="MODEL", help="Causal language model: folder or name.")
+@click.option("--sim", required=True, metavar="MODEL", help="Sentence encoder: folder or name.")
+@click.option("-o", "out", type=_FILE, required=True, help="The filled table.")
+@force_option
+@pass_session
+def captions(session: Session, /, table: Path, lm: str, sim: str, out: Path, force: bool) -> None:
+    """Fill in prior and similarity of captions, for `obygaze audit gender-score`.
+
+    TABLE has the columns caption, visual (the word for what is seen) and prob. Captions with
+    [MASK] are worded with man and with woman; without any, each is scored as it is.
+    """
+    from obygaze_features.backbones.sentences import Encoder, LanguageModel
+    from obygaze_features.extraction.captions import fill_captions
+
+    if out.resolve() == table.resolve():
+        raise FixUsage("the filled table must not replace the one it is made of")
+    with session.console.progress("captions", 2, "wordings") as progress:
+        n_rows = fill_captions(table, out, LanguageModel(lm), Encoder(sim), progress, force=force)
+    session.console.note(f"wrote {n_rows} captions to {out}")

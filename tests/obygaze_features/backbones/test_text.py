@@ -1,0 +1,193 @@
+"""Text towers against the library's own whole models, on tiny checkpoints with real tokenizers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.checkpoints import save_tiny
+from support.cli import call_obygaze
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from support.words import save_tokenizer  # noqa: E402
+
+from obygaze_features.backbones.load import load_backbone  # noqa: E402
+from obygaze_features.backbones.prompts import (  # noqa: E402
+    SHIPPED,
+    parse_prompts,
+    read_prompts,
+)
+from obygaze_features.backbones.text import embed_prompts, load_text_tower  # noqa: E402
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound  # noqa: E402
+from obygaze_features.store import Recipe  # noqa: E402
+from obygaze_features.store.space import same_space, space_of_level  # noqa: E402
+
+CARDS = {"clip": "clip-b16", "xclip": "xclip-b32-k400", "siglip": "siglip2-b16"}
+TEXTS = ["a happy man", "the Sad woman on a bed", "a dog"]
+PROMPTS = """
+schema = "obygaze-prompts/1"
+name = "tiny"
+templates = ["a {} man", "the {} dog"]
+[attributes]
+joy = ["happy"]
+grief = ["sad", "angry"]
+"""
+
+
+def checkpoint(family: str, folder: Path) -> Path:
+    save_tiny(family, folder)
+    save_tokenizer(folder)
+    path = folder / "config.json"
+    config = json.loads(path.read_text("utf-8"))
+    # As the released CLIP has it: texts end at their highest token.
+    config["text_config"]["eos_token_id"] = 2
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("text")
+    return {family: checkpoint(family, root / family) for family in CARDS}
+
+
+def whole_model(folder: Path) -> tuple[Any, Any]:
+    from transformers import AutoModel, AutoTokenizer
+
+    return AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("family", ["clip", "xclip"])
+def test_vectors_are_the_whole_models_own_raw_and_one_by_one(
+    family: str, folders: dict[str, Path]
+) -> None:
+    model, tokenizer = whole_model(folders[family])
+    # One at a time, so that no padding is in it.
+    with torch.inference_mode():
+        found = [model.get_text_features(**tokenizer([t], return_tensors="pt")) for t in TEXTS]
+    expected = np.concatenate([getattr(f, "pooler_output", f).numpy() for f in found])
+    vectors = load_text_tower(CARDS[family], folders[family]).embed(TEXTS)
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    lengths = np.linalg.norm(vectors, axis=1)
+    assert np.ptp(lengths) > 0.01
+
+
+def test_siglip_reads_lower_case_padded_to_its_full_length(folders: dict[str, Path]) -> None:
+    model, tokenizer = whole_model(folders["siglip"])
+    tokens = tokenizer(
+        [text.lower() for text in TEXTS], padding="max_length", max_length=8, return_tensors="pt"
+    )
+    with torch.inference_mode():
+        found = model.get_text_features(input_ids=tokens["input_ids"])
+    expected = getattr(found, "pooler_output", found).numpy()
+    tower = load_text_tower("siglip2-b16", folders["siglip"])
+    np.testing.assert_allclose(tower.embed(TEXTS), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", list(CARDS))
+def test_texts_and_clips_of_one_checkpoint_share_a_space(
+    family: str, folders: dict[str, Path]
+) -> None:
+    backbone = load_backbone(CARDS[family], folders[family])
+    made = {"sampling": {}, "decoder": {}, "storage": {}}
+    recipe = Recipe.of(**backbone.recipe(), **made)  # type: ignore[arg-type]
+    tower = load_text_tower(CARDS[family], folders[family])
+    space = space_of_level(recipe, "clip")
+    assert space is not None
+    assert same_space(space, tower.space_id)
+    assert backbone.levels["clip"].shape == (tower.embed(["a dog"]).shape[1],)
+
+
+def test_prompts_keep_what_they_were_made_of(folders: dict[str, Path]) -> None:
+    tower = load_text_tower("clip-b16", folders["clip"])
+    table = embed_prompts(tower, parse_prompts(PROMPTS, "here"))
+    assert list(table.prompt) == [
+        *("a happy man", "the happy dog", "a sad man", "the sad dog"),
+        *("a angry man", "the angry dog"),
+    ]
+    assert list(table.template) == ["a {} man", "the {} dog"] * 3
+    assert list(table.attribute) == ["joy"] * 2 + ["grief"] * 4
+    np.testing.assert_allclose(table.embeddings[3:4], tower.embed(["the sad dog"]), atol=1e-5)
+    assert table.space_id.startswith("openai/clip-vit-base-patch16@main#")
+
+
+def test_what_a_tower_cannot_take(folders: dict[str, Path], tmp_path: Path) -> None:
+    tower = load_text_tower("clip-b16", folders["clip"])
+    with pytest.raises(FixInput, match="10 tokens, the tower takes 8"):
+        tower.embed(["a a a a a a a a"])
+    with pytest.raises(FixUsage, match="no text tower"):
+        load_text_tower("vivit-b16x2-k400", folders["clip"])
+    with pytest.raises(FixInput, match="without a text tower"):
+        load_text_tower("clip-b16", folders["siglip"])
+    bare = save_tiny("clip", tmp_path / "bare")
+    with pytest.raises(NotFound, match="no tokenizer beside the weights"):
+        load_text_tower("clip-b16", bare, tokenizer=tmp_path)
+
+
+def test_a_tower_that_does_not_find_the_end_of_texts_is_refused(tmp_path: Path) -> None:
+    folder = checkpoint("clip", tmp_path / "clip")
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    config["text_config"]["eos_token_id"] = 39
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(FixInput, match="every text gets the same vector"):
+        load_text_tower("clip-b16", folder).embed(TEXTS)
+
+
+# ---- prompt sets -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_sets_can_be_tested_exactly(name: str) -> None:
+    prompts = read_prompts(name)
+    assert prompts.name == name
+    texts = [prompt.text for prompt in prompts.prompts]
+    assert len(set(texts)) == len(texts)
+    for attribute in prompts.attributes:
+        # Two attributes against each other stay within what is counted exactly.
+        assert sum(prompt.attribute == attribute for prompt in prompts.prompts) == 18
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x =", "not valid TOML"),
+        ('name = "x"', "schema"),
+        (PROMPTS.replace("name", "title"), "no more"),
+        (PROMPTS.replace("a {} man", "a man"), "with one {}"),
+        (PROMPTS.replace("a {} man", "{} {}"), "with one {}"),
+        (PROMPTS.replace('["happy"]', '"happy"'), "'joy' must be a list"),
+        (PROMPTS.replace('["happy"]', "[]"), "'joy' must be a list"),
+        (PROMPTS.partition("[attributes]")[0], "[attributes]"),
+    ],
+)
+def test_prompt_sets_that_are_none(text: str, words: str) -> None:
+    with pytest.raises(FixInput) as caught:
+        parse_prompts(text, "here")
+    assert words in str(caught.value)
+
+
+# ---- the command -------------------------------------------------------------------------------
+
+
+def test_the_command_writes_a_file_and_says_what_is_in_it(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    prompts = tmp_path / "p.toml"
+    prompts.write_text(PROMPTS, encoding="utf-8")
+    words = ("-C", tmp_path, "extract", "text", "-b", "xclip-b32-k400", "--prompts", prompts)
+    words = (*words, "--weights", folders["xclip"])
+    told = call_obygaze(*words, "--json").ok().json()
+    assert (told["texts"], told["width"], told["attributes"]) == (6, 24, ["joy", "grief"])
+    path = tmp_path / "texts" / "xclip-b32-k400.tiny.npz"
+    assert told["written"] == [str(path)]
+    with np.load(path) as kept:
+        assert kept["embeddings"].shape == (6, 24)
+        assert str(kept["space_id"]) == told["space_id"]
+    assert call_obygaze(*words).ok().stdout.startswith("6 texts of 24 numbers: joy, grief")
+    done = call_obygaze(*words, "--store", "none")
+    assert (done.code, "no store here" in done.stderr) == (1, True)

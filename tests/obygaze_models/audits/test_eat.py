@@ -1,0 +1,221 @@
+"""Association audits: what is told of films, several tests at once, and the whole command."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.audits.blocks import block_share
+from obygaze_models.audits.eat import EatAudit, Side, audit_groups, audit_items
+
+A, B = [[1.0, 0.0]], [[0.0, 1.0]]
+
+
+def at(value: float) -> list[float]:
+    """A unit vector whose association with A against B is `value`: cos t - sin t."""
+    angle = np.arccos(value / np.sqrt(2)) - np.pi / 4
+    return [float(np.cos(angle)), float(np.sin(angle))]
+
+
+def only_films(n_films: int = 10, n: int = 8, seed: int = 5) -> tuple[Side, Side]:
+    """Clips that differ by film alone; X holds more of the films that lean to A."""
+    random = np.random.default_rng(seed)
+    sides: dict[str, tuple[list[list[float]], list[str]]] = {"X": ([], []), "Y": ([], [])}
+    for film in range(n_films):
+        lean = 0.6 if film % 2 else -0.6
+        for i in range(n):
+            name = "X" if (i < n - 2) == (film % 2 == 1) else "Y"
+            sides[name][0].append(at(lean + 0.2 * random.normal()))
+            sides[name][1].append(f"tt{film:07d}")
+    return Side("X", *sides["X"]), Side("Y", *sides["Y"])
+
+
+PAIR = [(Side("A", A), Side("B", B))]
+
+
+def audit(*args: object, **options: object) -> EatAudit:
+    return audit_groups(*args, PAIR, permutations=20_000, **options)  # type: ignore[arg-type]
+
+
+def test_films_share_of_a_difference_by_hand() -> None:
+    # Film 1 holds 4, 2 | 0, film 2 holds 1 | 1, 1: means 2 and 1, three films' worth of X and Y.
+    share = block_share([4, 2, 1], [0, 1, 1], [1, 1, 2], [1, 2, 2])
+    assert (share.n_blocks, share.n_shared, share.n_items_shared) == (2, 2, 6)
+    assert share.difference == pytest.approx(7 / 3 - 2 / 3)
+    assert share.of_blocks == pytest.approx((2 + 2 + 1) / 3 - (2 + 1 + 1) / 3)
+    assert share.share == pytest.approx(0.2)
+    with pytest.raises(FixInput):
+        block_share([1, 2], [3], [1], [1])
+
+
+def test_what_films_keep_is_the_mean_over_all_shuffles_within_them() -> None:
+    s, blocks = np.array([3.0, 1.0, -2.0, 0.5, 4.0, 2.5]), np.array([0, 0, 0, 1, 1, 1])
+    taken = {0: 2, 1: 1}
+    differences = []
+    for first in itertools.combinations(range(6), 3):
+        chosen = np.isin(np.arange(6), first)
+        if all((blocks[chosen] == block).sum() == n for block, n in taken.items()):
+            differences.append(s[chosen].mean() - s[~chosen].mean())
+    assert len(differences) == 9
+    share = block_share(s[[0, 1, 3]], s[[2, 4, 5]], [0, 0, 1], [0, 1, 1])
+    assert share.of_blocks == pytest.approx(np.mean(differences))
+
+
+def test_a_film_effect_and_nothing_else_is_told_as_one() -> None:
+    test = audit(*only_films()).tests[0]
+    assert test.outcome.p.two_sided < 0.001
+    assert test.outcome.p_blocked is not None
+    assert test.outcome.p_blocked.two_sided > 0.1
+    told = test.to_json()
+    assert told["verdict"] == "blocked"
+    assert told["why"].startswith("The difference is one between films")
+    assert told["blocks"]["share"] == pytest.approx(1.0, abs=0.2)
+
+
+def test_a_difference_within_films_is_found_where_films_hide_it() -> None:
+    x = [at(lean + 0.05) for lean in (-0.8, -0.4, 0.0, 0.4, 0.8) for _ in range(3)]
+    y = [at(lean - 0.05) for lean in (-0.8, -0.4, 0.0, 0.4, 0.8) for _ in range(3)]
+    films = [film for film in range(5) for _ in range(3)]
+    test = audit(Side("X", x, films), Side("Y", y, films)).tests[0]
+    assert test.outcome.p.two_sided > 0.3
+    # In each of five films all three of X are above all three of Y: both ends of 20 ** 5 splits.
+    assert test.outcome.p_blocked is not None
+    assert test.outcome.p_blocked.two_sided == 2 / 20**5
+    assert "hidden across them" in test.to_json()["why"]
+
+
+def test_films_with_one_side_only_are_said_to_confound() -> None:
+    x, y = Side("X", [at(0.5), at(0.6)], [1, 1]), Side("Y", [at(0.1), at(0.2)], [2, 2])
+    told = audit(x, y).tests[0].to_json()
+    assert told["p_blocked"] is None
+    assert "cannot be told apart" in told["why"]
+
+
+def test_tests_of_one_call_are_corrected_together() -> None:
+    x = Side("X", [at(0.5 + 0.01 * i) for i in range(4)])
+    y = Side("Y", [at(0.1 + 0.01 * i) for i in range(4)])
+    pairs = [(Side("A", A), Side("B", B)), (Side("B", B), Side("A", A))]
+    result = audit_groups(x, y, [*pairs, (Side("A", A), Side("A", A))])
+    # Four above four: two of 70 splits are as far; no difference at all has p = 1.
+    assert [test.p for test in result.tests] == [2 / 70, 2 / 70, 1.0]
+    assert [test.p_holm for test in result.tests] == pytest.approx([6 / 70, 6 / 70, 1.0])
+    document = result.to_json()
+    assert "effect_size" not in document
+    assert document["tests"][0]["effect_size"] == -document["tests"][1]["effect_size"]
+    assert "Holm's correction is over these 3 tests." in result.finding().sentences
+
+
+def test_items_alone_are_tested_one_by_one() -> None:
+    near_a = [[1.0, 0.1], [1.0, 0.2], [1.0, 0.3]]
+    near_b = [[0.1, 1.0], [0.2, 1.0], [0.3, 1.0]]
+    pair = [(Side("A", near_a), Side("B", near_b))]
+    result = audit_items(Side("w", [[1.0, 0.0], [0.0, 1.0]]), pair, tail="greater")
+    assert [test.p for test in result.tests] == [1 / 20, 1.0]
+    assert [test.p_holm for test in result.tests] == [2 / 20, 1.0]
+    assert [test.x for test in result.tests] == ["w 0", "w 1"]
+
+
+def test_a_finding_has_its_numbers_in_a_table() -> None:
+    finding = audit(*only_films()).finding()
+    assert len(finding.headers) == len(finding.rows[0])
+    lines = finding.to_csv().decode().splitlines()
+    assert lines[0].startswith("X,Y,A,B,n X,n Y,d,p")
+    assert lines[1].startswith("X,Y,A,B,40,40,")
+    assert finding.title in finding.to_text()
+
+
+# ---- the command -------------------------------------------------------------------------------
+
+
+def save(path: Path, **arrays: object) -> Path:
+    np.savez(path, **{name: np.asarray(array) for name, array in arrays.items()})
+    return path
+
+
+def test_the_command_reads_a_file_of_vectors(tmp_path: Path) -> None:
+    x, y = [at(0.5), at(0.6), at(0.7)], [at(0.1), at(0.2), at(0.3)]
+    path = save(tmp_path / "v.npz", X=x, Y=y, A=A, B=B)
+    told = call_obygaze("audit", "eat", "--vectors", path, "--json").ok().json()
+    assert (told["n_x"], told["n_y"], told["p_blocked"]) == (3, 3, None)
+    assert told["p"]["method"] == "exact"
+    assert told["p"]["greater"] == 1 / 20
+    assert told["p"]["two_sided"] == 2 / 20
+    # Means .6 and .2 of six values .1 to .7 without .4: their variance is .28 / 5.
+    assert told["effect_size"] == pytest.approx(0.4 / np.sqrt(0.28 / 5))
+
+
+def test_the_command_tells_why_films_change_the_verdict(tmp_path: Path) -> None:
+    x, y = only_films()
+    codes = {name: i for i, name in enumerate(sorted({*x.blocks, *y.blocks}))}  # type: ignore[misc]
+    path = save(
+        tmp_path / "v.npz",
+        **{"X": x.vectors, "Y": y.vectors, "A": A, "B": B},
+        x_block=[codes[film] for film in x.blocks or ()],
+        y_block=[codes[film] for film in y.blocks or ()],
+    )
+    words = ("audit", "eat", "--vectors", path, "--permutations", "20000")
+    out, rows, figure = tmp_path / "o.json", tmp_path / "t.csv", tmp_path / "f" / "eat"
+    done = call_obygaze(*words, "-o", out, "--table", rows, "--figure", figure).ok()
+    assert "The difference is one between films" in done.stdout
+    told = json.loads(out.read_text("utf-8"))
+    assert told["p"]["two_sided"] < 0.001 < 0.1 < told["p_blocked"]["two_sided"]
+    assert rows.read_text("utf-8").startswith("X,Y,")
+    assert (tmp_path / "f" / "eat.svg").read_bytes().startswith(b"<?xml")
+    assert (tmp_path / "f" / "eat.png").read_bytes().startswith(b"\x89PNG")
+    again = call_obygaze(*words, "--figure", figure)
+    assert (again.code, "--force" in again.stderr) == (1, True)
+
+
+def test_further_pairs_and_single_items_of_a_file(tmp_path: Path) -> None:
+    x, y = [at(0.5), at(0.6)], [at(0.1), at(0.2)]
+    path = save(tmp_path / "v.npz", X=x, Y=y, A=A, B=B, A_turned=B, B_turned=A, w=[1.0, 0.5])
+    told = call_obygaze("audit", "eat", "--vectors", path, "--json").ok().json()
+    assert [test["a"] for test in told["tests"]] == ["A", "A_turned"]
+    told = call_obygaze("audit", "eat", "--vectors", path, "--single", "--json").ok().json()
+    assert [test["n_x"] for test in told["tests"]] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"X": [[1.0, 0.0]], "A": A, "B": B}, "no array 'Y'; the file has X, A, B"),
+        ({"X": [["a"]], "Y": [[1.0]], "A": A, "B": B}, "not numbers"),
+        ({"X": [[0.0, 0.0]], "Y": [[1.0, 0.0]], "A": A, "B": B}, "vector 0 of X is zero"),
+        ({"X": A, "Y": B, "A": A, "B": B, "x_block": [1]}, "x_block and y_block go together"),
+        ({"X": A, "Y": B, "A": A, "B": B, "x_block": [1, 2], "y_block": [1]}, "has 1 rows"),
+        ({"X": A, "Y": [[1.0, 0.0, 0.0]], "A": A, "B": B}, "do not share a space"),
+    ],
+)
+def test_files_of_vectors_that_cannot_be_tested(
+    tmp_path: Path, arrays: dict[str, object], words: str
+) -> None:
+    done = call_obygaze("audit", "eat", "--vectors", save(tmp_path / "v.npz", **arrays))
+    assert (done.code, words in done.stderr) == (1, True), done.stderr
+
+
+def test_pickles_are_refused_and_other_files_too(tmp_path: Path) -> None:
+    np.savez(tmp_path / "p.npz", X=np.array([{}, []], dtype=object))
+    done = call_obygaze("audit", "eat", "--vectors", tmp_path / "p.npz")
+    assert (done.code, "Python objects" in done.stderr) == (1, True)
+    (tmp_path / "t.npz").write_text("no")
+    assert call_obygaze("audit", "eat", "--vectors", tmp_path / "t.npz").code == 4
+    assert call_obygaze("audit", "eat", "--vectors", tmp_path / "none.npz").code == 1
+    assert call_obygaze("audit", "eat").code == 2
+
+
+def test_published_cases_by_the_command(tmp_path: Path) -> None:
+    from support.data import golden
+
+    cases = json.loads(golden("audits", "eat.json").read_text("utf-8"))
+    for case in cases["cases"]:
+        path = save(tmp_path / f"{case['name']}.npz", **{name: case[name] for name in "XYAB"})
+        told = call_obygaze("audit", "eat", "--vectors", path, "--json").ok().json()
+        expected = case["expected"]
+        assert told["effect_size"] == pytest.approx(expected["effect_size"], abs=1e-9)
+        assert told["p"]["greater"] == expected["exact"]["p_ge"]

@@ -1,0 +1,183 @@
+"""Association audits of a store: groups by words or lists, texts of the same space only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cli import Result, call_obygaze
+from support.stores import a_recipe, fill_store, plan_store, some_ids
+
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store import ArraySpec, StoreWriter, TextTable
+from obygaze_features.store.space import same_space, space_id_of
+from obygaze_features.store.text import add_text
+
+HASH = "ef" * 32
+SPACE = space_id_of("toy/clip", "main", HASH)
+N = 20
+
+
+def recipe(**backbone: Any) -> Any:
+    told = {
+        "name": "toy",
+        "family": "clip",
+        "checkpoint": "toy/clip",
+        "revision": "main",
+        "levels": {"clip": "frame-mean", "pooled": "token-max", "frames": "frame-vector"},
+        **backbone,
+    }
+    return a_recipe(backbone=told, weights={"model.safetensors": "cd" * 32, "tensors": HASH})
+
+
+def texts(space_id: str = SPACE, width: int = 2) -> TextTable:
+    vectors = np.eye(width, dtype=np.float32)[[0, 1, 0]] + [
+        [0.0] * width,
+        [0.0] * width,
+        [0.1] * width,
+    ]
+    return TextTable(vectors, ["joy", "grief", "glee"], ["{}"] * 3, ["up", "down", "up"], space_id)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A store of two levels with texts, and its manifest: S leans to "up", EN to "down"."""
+    clips, movies = some_ids(N)
+    levels = ["S" if i % 2 else "EN" for i in range(N)]
+    header = Header("toy", {"Body": "visual"})
+    rows = [
+        Clip(clip, movie, level=level, concepts=("Body",) if level == "S" else ())
+        for clip, movie, level in zip(clips, movies, levels, strict=True)
+    ]
+    write_manifest(Manifest("toy", header, tuple(rows)), tmp_path / "manifests" / "toy.toml")
+    random = np.random.default_rng(0)
+    lean = np.array([[1.0, 0.2] if level == "S" else [0.2, 1.0] for level in levels])
+    values = (lean + 0.05 * random.normal(size=lean.shape)).astype(np.float32)
+    arrays = (ArraySpec("clip", (2,)), ArraySpec("pooled", (2,)), ArraySpec("frames", (3, 2)))
+    store = tmp_path / "stores" / "toy"
+    plan_store(store, N, recipe=recipe(), arrays=arrays)
+    frames = np.repeat(values[:, None], 3, axis=1)
+    writer = fill_store(store, {"clip": values, "pooled": values, "frames": frames})
+    add_text(writer, texts())
+    writer.seal()
+    return tmp_path
+
+
+def eat(place: Path, *words: str, x: str = "level == S", y: str = "level == EN") -> Result:
+    return call_obygaze("-C", place, "audit", "eat", "toy", *words, "--x", x, "--y", y, "--json")
+
+
+def test_groups_by_expression_are_tested_within_films(place: Path) -> None:
+    told = eat(place, "toy", "--attributes", "up", "down").ok().json()
+    assert (told["n_x"], told["n_y"], told["a"], told["b"]) == (10, 10, "up", "down")
+    assert told["effect_size"] > 1.5
+    # Four films of five clips, 2 or 3 of them S: 10 ** 4 splits within films, one as far up.
+    assert told["p_blocked"]["greater"] == 1 / 10**4
+    assert told["blocks"]["n_shared"] == 4
+    # The store holds two attributes: they need not be named.
+    assert eat(place, "toy").ok().json()["effect_size"] == told["effect_size"]
+
+
+def test_groups_by_lists_of_clips(place: Path) -> None:
+    clips, _ = some_ids(N)
+    for name, ids in (("x", clips[1::2]), ("y", clips[0::2])):
+        (place / f"{name}.csv").write_text("clip_id\n" + "\n".join(ids) + "\n", encoding="utf-8")
+    told = eat(place, x=str(place / "x.csv"), y=str(place / "y.csv")).ok().json()
+    assert told["p_blocked"]["greater"] == 1 / 10**4
+    assert (told["x"], told["y"]) == ("x", "y")
+    done = eat(place, x=str(place / "x.csv"), y=str(place / "x.csv"))
+    assert (done.code, "10 clips are in both groups" in done.stderr) == (1, True)
+    done = eat(place, y=str(place / "x.csv"))
+    assert (done.code, "chooses clips of a manifest" in done.stderr) == (2, True)
+
+
+def test_clips_that_are_not_there_are_never_left_out_silently(place: Path) -> None:
+    clips, _ = some_ids(N)
+    (place / "x.csv").write_text(f"clip_id\n{clips[1]}\n{clips[3]}\nnot-here\n", encoding="utf-8")
+    done = eat(place, "toy", x=str(place / "x.csv"))
+    assert (done.code, "not-here" in done.stderr) == (1, True)
+    told = eat(place, "toy", "--drop-missing", x=str(place / "x.csv")).ok().json()
+    assert told["n_x"] == 2
+
+
+def test_each_clip_alone(place: Path) -> None:
+    words = ("audit", "eat", "toy", "toy", "--single", "--x", "level == S", "--json")
+    told = call_obygaze("-C", place, *words).ok().json()
+    assert len(told["tests"]) == 10
+    assert {(test["n_x"], test["n_y"]) for test in told["tests"]} == {(2, 1)}
+
+
+def npz(path: Path, table: TextTable, *, space: bool = True) -> str:
+    arrays: dict[str, Any] = {
+        "embeddings": table.embeddings,
+        "attribute": np.array(table.attribute),
+    }
+    np.savez(path, **arrays, **({"space_id": np.array(table.space_id)} if space else {}))
+    return str(path)
+
+
+def test_texts_of_another_space_are_refused(place: Path) -> None:
+    other = npz(place / "o.npz", texts(space_id_of("toy/clip", "main", "00" * 32)))
+    done = eat(place, "toy", "--text", other)
+    assert (done.code, "another space" in done.stderr) == (5, True)
+    # Not even where the person says that it is one space: both say that it is not.
+    assert eat(place, "toy", "--text", other, "--assume-space").code == 5
+    pinned = npz(place / "p.npz", texts(space_id_of("toy/clip", "0123abc", HASH)))
+    assert eat(place, "toy", "--text", pinned).code == 0
+
+
+def test_what_does_not_say_its_space_needs_a_word_for_it(place: Path) -> None:
+    silent = npz(place / "s.npz", texts(), space=False)
+    done = eat(place, "toy", "--text", silent)
+    assert (done.code, "--assume-space" in done.stderr) == (5, True)
+    assert eat(place, "toy", "--text", silent, "--assume-space").code == 0
+    wide = npz(place / "w.npz", texts(width=3), space=False)
+    done = eat(place, "toy", "--text", wide, "--assume-space")
+    assert (done.code, "3 dimensions, clips of 2" in done.stderr) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("--level", "pooled"), 5, "never compares its level 'pooled' with text"),
+        (("--level", "frames"), 1, "3-dimensional rows, not one vector a clip"),
+        (("--attributes", "up", "sideways"), 1, "no attribute 'sideways'"),
+        (("--text", "none.npz"), 1, "no such file"),
+    ],
+)
+def test_what_cannot_be_compared(place: Path, words: tuple[str, ...], code: int, told: str) -> None:
+    done = eat(place, "toy", *words)
+    assert (done.code, told in done.stderr) == (code, True), done.stderr
+
+
+def test_a_store_without_texts_says_what_to_type(tmp_path: Path) -> None:
+    plan_store(tmp_path / "stores" / "toy", 4)
+    done = eat(tmp_path, x="a.csv", y="b.csv")
+    assert (done.code, "obygaze extract text" in done.stderr) == (1, True)
+
+
+def test_spaces_are_told_apart_by_their_tensors() -> None:
+    assert same_space("a@main#12", "b@2#12")
+    assert not same_space("a@main#12", "a@main#13")
+    assert same_space("lab-space", "lab-space")
+    assert not same_space("lab-space", "a@main#12")
+
+
+def test_texts_go_into_an_open_store_of_their_space_only(tmp_path: Path) -> None:
+    from obygaze_features.core.errors import AlreadyThere, Mismatch
+    from obygaze_features.extraction.texts import keep_texts
+
+    plan_store(tmp_path / "s", 4, recipe=recipe(), arrays=(ArraySpec("clip", (2,)),))
+    with pytest.raises(Mismatch):
+        keep_texts(tmp_path / "s", texts("another#00"))
+    keep_texts(tmp_path / "s", texts())
+    found = StoreWriter(tmp_path / "s")
+    assert found.path.joinpath("data.zarr", "text").is_dir()
+    plan_store(tmp_path / "t", 4, recipe=recipe(), arrays=(ArraySpec("clip", (2,)),))
+    fill_store(tmp_path / "t", {"clip": np.ones((4, 2), dtype=np.float32)}).seal()
+    with pytest.raises(AlreadyThere, match="sealed") as caught:
+        keep_texts(tmp_path / "t", texts())
+    assert "--text" in (caught.value.hint or "")

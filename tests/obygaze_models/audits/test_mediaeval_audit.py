@@ -1,0 +1,182 @@
+"""The MediaEval command: runs, annotation files, manifests, rules, and runs that are written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_models.audits.mediaeval import read_affect_run, read_trec_run, write_run_file
+from obygaze_models.audits.mediaeval_truth import truth_of_annotations
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def annotations(tmp_path: Path) -> Path:
+    """Six clips, the last two of the development set."""
+    folder = tmp_path / "annotations"
+    folder.mkdir()
+    names = [f"A{i}.mp4" for i in range(6)]
+    violent, valence, arousal = "101011", (1, 1, 0, -1, 0, 0), (0, 0, 0, 1, -1, -1)
+    lines = [f"{i}\t{name}\t{violent[i]}\n" for i, name in enumerate(names)]
+    write(folder / "MEDIAEVALviolence.txt", "id\tname\tviolence\n" + "".join(lines))
+    lines = [f"{i}\t{name}\t{valence[i]}\t{arousal[i]}\n" for i, name in enumerate(names)]
+    header = "id\tname\tvalenceClass\tarousalClass\n"
+    write(folder / "MEDIAEVALaffect.txt", header + "".join(lines))
+    write(folder / "shots-testset-nl.txt", "".join(f"{i}\t{n}\n" for i, n in enumerate(names[:4])))
+    write(
+        folder / "shots-devset-nl.txt", "".join(f"{i}\t{n}\n" for i, n in enumerate(names[4:], 4))
+    )
+    return folder
+
+
+def violence_run(path: Path, scores: dict[str, float], **about: object) -> Path:
+    return write_run_file(path, scores, subtask="violence", external_data=False, about=about)[0]
+
+
+def test_the_contract_of_a_trec_run(tmp_path: Path) -> None:
+    qrels = write(tmp_path / "q", "v 0 a 1\nv 0 b 0\nv 0 c 1\nv 0 d 0\n")
+    run = write(
+        tmp_path / "r.txt", "v Q0 a 1 0.9 t\nv Q0 b 2 0.8 t\nv Q0 c 3 0.7 t\nv Q0 d 4 .7 t\n"
+    )
+    told = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json").ok().json()
+    # d stands before c in trec_eval's order of ties: found at 1 and 4. sklearn takes both at once.
+    assert told["violence"]["ap_trec"] == pytest.approx((1 + 2 / 4) / 2)
+    assert told["violence"]["ap_sklearn"] == pytest.approx(0.5 + 0.5 * 2 / 4)
+    assert told["violence"]["tied"] == 0.5
+    assert told["violence"]["ap_ties_best"] == pytest.approx((1 + 2 / 3) / 2)
+    assert (told["valence"], told["arousal"]) == (None, None)
+    assert told["runs"][0]["external_data"] is None
+
+
+def test_sklearn_sees_doubles_where_trec_eval_sees_floats(tmp_path: Path) -> None:
+    qrels = write(tmp_path / "q", "v 0 a 1\nv 0 b 0\n")
+    # One apart in the ninth digit: tied as 32-bit floats, and then b comes first by its name.
+    run = write(tmp_path / "r.txt", "v Q0 a 1 0.500000002 t\nv Q0 b 2 0.500000001 t\n")
+    words = ("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
+    single = call_obygaze(*words).ok().json()["violence"]
+    assert (single["ap_trec"], single["ap_sklearn"], single["tied"]) == (0.5, 1.0, 1.0)
+    double = call_obygaze(*words, "--float64").ok().json()["violence"]
+    assert (double["ap_trec"], double["ap_sklearn"], double["tied"]) == (1.0, 1.0, 0.0)
+
+
+def test_annotation_files_score_the_official_test_clips(annotations: Path, tmp_path: Path) -> None:
+    truth = truth_of_annotations([annotations])
+    assert truth.violence == {"": {"A0": 1, "A1": 0, "A2": 1, "A3": 0}}
+    violence = violence_run(tmp_path / "v.txt", {"A0.mp4": 0.9, "A1.mp4": 0.8, "A2.mp4": 0.7})
+    affect = {"A0": (1, 0), "A1": (0, 0), "A3": (-1, 0), "A5": (0, 0)}
+    written = write_run_file(tmp_path / "a.txt", affect, subtask="affect", external_data=True)[0]
+    words = ("--annotations", annotations, "--run", violence, "--run", written)
+    told = call_obygaze("audit", "mediaeval", *words, "--json").ok().json()
+    assert told["violence"]["ap_trec"] == pytest.approx((1 + 2 / 3) / 2)
+    assert (told["violence"]["n_judged"], told["violence"]["n_unjudged"]) == (4, 0)
+    # A0 and A3 are right, A1 is wrong, A2 was not returned, A5 is not a test clip.
+    valence = told["valence"]
+    assert (valence["accuracy"], valence["accuracy_returned"]) == (2 / 4, 2 / 3)
+    assert (valence["n_returned"], valence["n_unknown"]) == (3, 1)
+    assert valence["majority"] == 2 / 4
+    assert told["arousal"]["accuracy"] == 2 / 4
+    done = call_obygaze("audit", "mediaeval", *words, "--figure", tmp_path / "f").ok()
+    assert "no run is without external data" in done.stderr
+    assert "1 judged clips were not returned" in done.stdout
+    assert (tmp_path / "f.svg").exists()
+
+
+def test_a_manifest_gives_the_same(annotations: Path, tmp_path: Path) -> None:
+    call_obygaze("-C", tmp_path, "manifest", "import", "liris-accede", annotations).ok()
+    run = violence_run(tmp_path / "v.txt", {"A0.mp4": 0.1, "A2.mp4": 0.3, "A1.mp4": 0.2})
+    words = ("-C", tmp_path, "audit", "mediaeval", "--run", run, "--json")
+    first = call_obygaze(*words, "--manifest", "liris-accede").ok().json()
+    assert first == call_obygaze(*words, "--annotations", annotations).ok().json()
+    assert first["violence"]["ap_trec"] == pytest.approx((1 + 2 / 3) / 2)
+
+
+def test_six_runs_are_one_too_many(tmp_path: Path) -> None:
+    qrels = write(tmp_path / "q", "violence 0 a 1\nviolence 0 b 0\n")
+    runs = [violence_run(tmp_path / f"{i}.txt", {"a": 0.9, "b": 0.1}) for i in range(6)]
+    words = [word for run in runs for word in ("--run", run)]
+    told = call_obygaze("audit", "mediaeval", "--qrels", qrels, *words, "--json").ok().json()
+    assert told["broken"] == ["violence: 6 runs, at most 5 are allowed for a subtask"]
+    assert len(told["runs"]) == 6
+
+
+def test_runs_are_written_as_they_are_read(tmp_path: Path) -> None:
+    scores = {"b": 0.1, "a": 0.1, "c": 1 / 3}
+    path, beside = write_run_file(
+        tmp_path / "r.txt", scores, subtask="violence", external_data=True, about={"model": "x"}
+    )
+    lines = path.read_text("utf-8").splitlines()
+    assert lines[0] == f"violence Q0 c 1 {1 / 3!r} obygaze"
+    assert [line.split()[2] for line in lines] == ["c", "b", "a"]
+    assert read_trec_run(path).scores == {"violence": scores}
+    assert json.loads(beside.read_text("utf-8")) == {
+        "subtask": "violence",
+        "external_data": True,
+        "tag": "obygaze",
+        "model": "x",
+    }
+    path, _ = write_run_file(
+        tmp_path / "a.txt", {"b": (-1, 1), "a": (0, 0)}, subtask="affect", external_data=False
+    )
+    assert path.read_text("utf-8") == "a 0 0\nb -1 1\n"
+    assert read_affect_run(path) == ({"a": 0, "b": -1}, {"a": 0, "b": 1})
+    with pytest.raises(AlreadyThere):
+        write_run_file(path, {"b": (1, 1)}, subtask="affect", external_data=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "predictions", "subtask", "error"),
+    [
+        ("r.txt", {"a": float("nan")}, "violence", FixInput),
+        ("r.txt", {"a b": 0.5}, "violence", FixInput),
+        ("r.txt", {}, "violence", FixInput),
+        ("r.txt", {"a": (2, 0)}, "affect", FixInput),
+        ("r.txt", {"a": 0.5}, "sound", FixUsage),
+        ("r.json", {"a": 0.5}, "violence", FixUsage),
+    ],
+)
+def test_runs_that_nobody_could_read_are_not_written(
+    tmp_path: Path, name: str, predictions: dict[str, object], subtask: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        write_run_file(tmp_path / name, predictions, subtask=subtask, external_data=False)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_scored(annotations: Path, tmp_path: Path) -> None:
+    run = write(tmp_path / "a.txt", "A0 1 0\nA0.mp4 1 0\n")
+    words = ("--annotations", annotations, "--run", run)
+    done = call_obygaze("audit", "mediaeval", *words)
+    assert (done.code, "in a run are one clip" in done.stderr) == (1, True)
+    qrels = write(tmp_path / "q", "v 0 A0 1\n")
+    done = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", run)
+    assert (done.code, "nothing here says the classes" in done.stderr) == (1, True)
+    done = call_obygaze("audit", "mediaeval", "--run", run)
+    assert (done.code, "one of --qrels" in done.stderr) == (2, True)
+    done = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", tmp_path / "none")
+    assert (done.code, "no such run" in done.stderr) == (1, True)
+
+
+def test_published_cases_by_the_command(tmp_path: Path) -> None:
+    from support.data import golden
+
+    cases = json.loads(golden("audits", "mediaeval.json").read_text("utf-8"))["ap_cases"]
+    for case in cases:
+        judged = "".join(f"v 0 {name} {grade}\n" for name, grade in case["qrels"].items())
+        lines = "".join(f"v Q0 {name} 1 {score!r} t\n" for name, score in case["run"].items())
+        qrels, run = write(tmp_path / "q", judged), write(tmp_path / "r.txt", lines)
+        words = ("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
+        told = call_obygaze(*words).ok().json()["violence"]
+        expected = case["expected"]
+        assert told["ap_trec"] == pytest.approx(expected["ap_float32"], abs=1e-12)
+        assert told["ap_sklearn"] == pytest.approx(expected["sklearn_ap"], abs=1e-12)
+        assert told["pr_auc_trapezoid"] == pytest.approx(
+            expected["sklearn_pr_auc_trapz"], abs=1e-12
+        )

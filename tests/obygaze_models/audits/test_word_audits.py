@@ -1,0 +1,177 @@
+"""The caption and co-occurrence commands, on tables, folders and manifests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_models.audits.cooccurrence import bias_amplification
+
+# Sabir and Padro's poster: counts of man and woman, and the two ratios it prints for them.
+POSTER = """\
+792,408,0.66,0.34
+770,368,0.67,0.32
+702,311,0.69,0.30
+845,409,0.67,0.32
+775,385,0.66,0.33
+769,381,0.66,0.33
+695,356,0.66,0.33
+616,217,0.73,0.26
+527,213,0.71,0.28
+526,161,0.76,0.23
+630,237,0.72,0.27
+554,240,0.69,0.30
+537,251,0.68,0.31
+498,239,0.67,0.32
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# ---- captions ----------------------------------------------------------------------------------
+
+CAPTIONS = """\
+caption,condition,image
+a sad man,O,1
+a sad sad man,O,2
+a happy man,O,3
+a man,N,4
+a happy man,N,5
+a man,N,6
+"""
+
+
+def test_rates_of_a_table_and_what_two_groups_come_to(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", CAPTIONS)
+    words = ("audit", "captions", table, "--group", "condition", "--cluster", "image")
+    told = call_obygaze(*words, "--json").ok().json()
+    rate = next(r for r in told["rates"] if (r["group"], r["words"]) == ("O", "SA"))
+    assert (rate["count"], rate["captions_with_hit"], rate["n_clusters"]) == (3, 2, 3)
+    assert rate["occurrences_per_1000"] == 1000
+    assert rate["captions_with_hit_per_1000"] == pytest.approx(2000 / 3)
+    # Images have 1, 2, 0 | 0, 0, 0 sad words: a sum of 3 for 4 of the 20 ways to choose three.
+    sad = next(c for c in told["contrasts"] if c["words"] == "SA")
+    assert (sad["first"], sad["second"], sad["p"]["less"]) == ("N", "O", 4 / 20)
+    done = call_obygaze(*words, "--figure", tmp_path / "f", "--table", tmp_path / "r.csv").ok()
+    assert "whole clusters were exchanged" in done.stdout
+    assert (tmp_path / "f.svg").exists()
+    assert len((tmp_path / "r.csv").read_text("utf-8").splitlines()) == 1 + 2 * 3
+
+
+def test_rare_words_are_left_out_and_that_is_said(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", CAPTIONS)
+    lists = write(tmp_path / "w.toml", '[lists]\nmood = ["sad", "happy", "glad"]\n')
+    words = ("audit", "captions", table, "--group", "condition", "--words", lists)
+    told = call_obygaze(*words, "--min-count", "3", "--json").ok().json()
+    assert [rate["count"] for rate in told["rates"]] == [0, 3]
+    assert told["words_left_out"] == 2
+    assert "2 words of the lists occur fewer" in call_obygaze(*words, "--min-count", "3").stdout
+
+
+def test_a_folder_of_files_tells_columns_by_its_names(tmp_path: Path) -> None:
+    folder = tmp_path / "captions"
+    write(folder / "1_SA1_NO_1.txt", "a sad face\na face\n")
+    write(folder / "1_SA1_O_1.txt", "a face")
+    words = ("audit", "captions", folder, "--group", "group,face", "--cluster", "image,face")
+    told = call_obygaze(*words, "--json").ok().json()
+    sad = {r["group"]: r["occurrences_per_1000"] for r in told["rates"] if r["words"] == "SA"}
+    assert sad == {"NO SA1": 500.0, "O SA1": 0.0}
+    write(folder / "odd.txt", "a face")
+    done = call_obygaze(*words)
+    assert (done.code, "odd.txt is not named" in done.stderr) == (1, True)
+    assert call_obygaze(*words, "--names", "{image}_{image}").code == 1
+    done = call_obygaze("audit", "captions", folder, "--group", "film")
+    assert (done.code, "no column 'film'" in done.stderr) == (1, True)
+
+
+def test_published_folder_by_the_command(tmp_path: Path) -> None:
+    from support.data import golden
+
+    cases = json.loads(golden("audits", "captions.json").read_text("utf-8"))["synthetic"]
+    for name, text in cases["files"].items():
+        write(tmp_path / "c" / name, text)
+    words = ("audit", "captions", tmp_path / "c", "--group", "group,face", "--json")
+    rates = call_obygaze(*words).ok().json()["rates"]
+    for expected in cases["expected"]:
+        group = "NO" if expected["condition"] == "Nonobjectified" else "O"
+        key = (f"{group} {expected['emotion']}", expected["emotion"][:2])
+        rate = next(rate for rate in rates if (rate["group"], rate["words"]) == key)
+        for name in ("count", "n_captions", "occurrences_per_1000", "captions_with_hit_per_1000"):
+            assert rate[name] == pytest.approx(expected[name])
+
+
+# ---- co-occurrence -----------------------------------------------------------------------------
+
+
+def test_the_posters_ratios_from_its_counts(tmp_path: Path) -> None:
+    rows = [line.split(",") for line in POSTER.splitlines()]
+    counts = "model,man,woman\n" + "".join(f"m{i},{r[0]},{r[1]}\n" for i, r in enumerate(rows))
+    table = write(tmp_path / "poster.csv", counts)
+    told = call_obygaze("audit", "cooc", table, "--counts", "--json").ok().json()
+    printed = [value for thing in told["things"] for value in thing["printed"]]
+    assert len(printed) == 28
+    assert printed == [float(cell) for row in rows for cell in row[2:]]
+    assert "cut after two decimals" in told["note"]
+    # 770 of 1138 is .6766: rounded it would be .68, the poster has .67.
+    assert told["things"][1]["share"] == pytest.approx(770 / 1138)
+    said = call_obygaze("audit", "cooc", table, "--counts", "--figure", tmp_path / "f").ok().stdout
+    assert "may sum to .99" in said
+    bad = write(tmp_path / "bad.csv", "model,man,woman\na,1.5,2\nb,-1,2\n")
+    done = call_obygaze("audit", "cooc", bad, "--counts")
+    assert (done.code, "bad.csv:2" in done.stderr, "bad.csv:3" in done.stderr) == (1, True, True)
+    assert call_obygaze("audit", "cooc", table, "--counts", "--compare", table).code == 2
+
+
+def test_word_lists_as_things_and_predictions_beside_them(tmp_path: Path) -> None:
+    things = write(tmp_path / "o.toml", '[lists]\nbike = ["bike", "bicycle"]\npan = ["pan"]\n')
+    data = ["A man, a bike.", "his bicycle", "a woman and a bike", "her pan", "the pan of a man"]
+    told_by = ["a man and a bike"] * 2 + ["a woman with a pan"] * 3
+    tables = [
+        write(tmp_path / f"{name}.csv", "caption\n" + "".join(f'"{text}"\n' for text in texts))
+        for name, texts in (("data", data), ("told", told_by))
+    ]
+    words = ("audit", "cooc", tables[0], "--things", things, "--compare", tables[1])
+    told = call_obygaze(*words, "--json").ok().json()
+    bike, pan = told["things"]
+    assert (bike["counts"], pan["counts"]) == ({"man": 2, "woman": 1}, {"man": 1, "woman": 1})
+    # Bikes go from 2 / 3 to 1 for men; pans were even, and any lean of theirs is one.
+    assert told["amplification"]["by_thing"] == pytest.approx({"bike": 1 / 3, "pan": 1 / 2})
+    assert told["amplification"]["shares"] == {"bike": 1.0, "pan": 0.0}
+    done = call_obygaze(*words, "--figure", tmp_path / "f", "--table", tmp_path / "t.csv").ok()
+    assert "told.csv leans further from even than data.csv" in done.stdout
+    assert "arrow: to told.csv" in (tmp_path / "f.svg").read_text("utf-8")
+
+
+def test_even_data_have_no_majority_of_their_own() -> None:
+    for predicted in ((6, 4), (4, 6)):
+        result = bias_amplification({"x": (5, 5)}, {"x": predicted})
+        assert result.by_thing == pytest.approx({"x": 0.1})
+
+
+def test_concepts_of_a_manifest_are_things(tmp_path: Path) -> None:
+    header = Header("toy", {"Body": "visual", "Look": "visual"})
+    texts = ["he looks at her", "his body", "a lady", "a tree"]
+    concepts = [("Look",), ("Body",), ("Body", "Look"), ()]
+    clips = [
+        Clip(f"a-{i}", "a", level="S" if words else "EN", concepts=words, extra={"comments": text})
+        for i, (text, words) in enumerate(zip(texts, concepts, strict=True))
+    ]
+    path = tmp_path / "manifests" / "toy.toml"
+    write_manifest(Manifest("toy", header, tuple(clips), ("comments",)), path)
+    words = ("-C", tmp_path, "audit", "cooc", "toy", "--cluster", "movie_id")
+    told = call_obygaze(*words, "--text", "comments", "--json").ok().json()
+    counts = {thing["thing"]: thing["counts"] for thing in told["things"]}
+    assert counts == {"Body": {"man": 1, "woman": 1}, "Look": {"man": 1, "woman": 2}}
+    done = call_obygaze(*words, "--text", "subtitles")
+    assert (done.code, "no column 'subtitles'" in done.stderr) == (1, True)
+    # One film: no interval can be had, and none is made up.
+    assert all(thing["ci"] in (None, [None, None]) for thing in told["things"])

@@ -1,0 +1,74 @@
+"""Tiny tokenizers and language models, saved to disk as the real ones are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from support.checkpoints import stir
+
+WORDS = ("a", "an", "the", "man", "woman", "happy", "sad", "angry", "dog", "on", "bed", "riding")
+
+
+def save_tokenizer(folder: Path, begin: str = "<s>", end: str = "</s>") -> Any:
+    """A tokenizer of whole words with a begin and an end around each text; its end is last."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    specials = ["<pad>", "<unk>", begin, *WORDS, end]
+    vocabulary = {word: i for i, word in enumerate(specials)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{begin} $A {end}",
+        special_tokens=[(begin, vocabulary[begin]), (end, vocabulary[end])],
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=begin,
+        eos_token=end,
+        unk_token="<unk>",
+        pad_token="<pad>",
+    )
+    fast.save_pretrained(folder)
+    return fast
+
+
+def save_language_model(folder: Path, seed: int = 0) -> Path:
+    """A tiny GPT-2 with its tokenizer."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    tokenizer = save_tokenizer(folder)
+    config = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_positions=32,
+        n_embd=16,
+        n_layer=1,
+        n_head=2,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    model = GPT2LMHeadModel(config)
+    stir(model, seed)
+    model.save_pretrained(folder)
+    return folder
+
+
+def save_encoder(folder: Path, seed: int = 0) -> Path:
+    """A tiny BERT with its tokenizer."""
+    from transformers import BertConfig, BertModel
+
+    tokenizer = save_tokenizer(folder)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=32,
+    )
+    model = BertModel(config)
+    stir(model, seed)
+    model.save_pretrained(folder)
+    return folder
