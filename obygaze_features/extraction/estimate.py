@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.backbones.cards import Card
+from obygaze_features.backbones.geometry import activation_bytes_of
 from obygaze_features.backbones.hub import is_cached
 from obygaze_features.backbones.registry import find_card
 from obygaze_features.core.console import human, table
@@ -17,12 +18,15 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import ExtractPlan, Row, Target
 from obygaze_features.extraction.recipes import HEAVY
+from obygaze_features.extraction.sizing import batch_for, peak_bytes
 from obygaze_features.store.create import BLOCK_ROWS, BLOCK_ROWS_LARGE, LARGE_ROW_BYTES
 from obygaze_features.video.decode import View, decode_views
 
 N_PROBED = 3
 # Pixels of a clip in main memory, where it is not known from a probe: 32 frames of 1280 x 544.
 TYPICAL_CLIP_BYTES = 32 * 1280 * 544 * 3
+# Weights of a model of the usual base size, in single precision while they are loaded.
+PARAMETERS = 200_000_000
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,17 @@ class Estimate:
 
     def as_text(self) -> str:
         """The estimate for a person."""
-        headers = ("store", "backbone", "levels", "blocks", "done", "files", "size", "weights")
+        headers = (
+            "store",
+            "backbone",
+            "levels",
+            "blocks",
+            "done",
+            "files",
+            "size",
+            "GFLOP a clip",
+            "weights",
+        )
         rows = [
             (
                 Path(s.store).name,
@@ -97,6 +111,7 @@ class Estimate:
                 s.blocks_done,
                 s.files,
                 human(s.n_bytes),
+                f"{s.gflop_a_clip:.0f}" if s.gflop_a_clip else None,
                 s.weights,
             )
             for s in self.stores
@@ -149,8 +164,7 @@ def estimate(plan: ExtractPlan, *, workers: int, n_probed: int = N_PROBED) -> Es
 
 
 def _store(plan: ExtractPlan, target: Target, card: Card) -> StoreEstimate:
-    names = target.levels or tuple(name for name in card.levels if name not in HEAVY)
-    levels = {name: card.levels[name].n_bytes for name in names if name in card.levels}
+    levels = _kept(target, card)
     block_rows = min(target.block_rows or BLOCK_ROWS, len(plan.rows))
     blocks = -(-len(plan.rows) // block_rows)
     times = 2 * 8 * card.geometry.frames
@@ -186,7 +200,9 @@ def _probe(
     """Decode a few clips spread over the manifest: seconds a clip, what failed, bytes of frames."""
     step = max(1, len(rows) // max(n_probed, 1))
     views = [View(count=card.geometry.frames) for _, card in pairs]
-    seconds, unreadable, clip_bytes = [], {}, TYPICAL_CLIP_BYTES
+    seconds: list[float] = []
+    sizes: list[int] = []
+    unreadable: dict[str, str] = {}
     for row in rows[::step][:n_probed]:
         started = time.process_time()
         try:
@@ -195,18 +211,34 @@ def _probe(
             unreadable[row.clip_id] = error.what
             continue
         seconds.append(time.process_time() - started)
-        clip_bytes = max(clip_bytes, sum(clip.frames.nbytes for clip in clips.values()))
+        sizes.append(sum(clip.frames.nbytes for clip in clips.values()))
     mean = sum(seconds) / len(seconds) if seconds else None
-    return mean, unreadable, clip_bytes
+    return mean, unreadable, max(sizes, default=TYPICAL_CLIP_BYTES)
 
 
 def _peak(pairs: Sequence[tuple[Target, Card]], clip_bytes: int, workers: int) -> int:
-    """Frames decoded ahead, two blocks of each store, and the floor of Python and its libraries."""
+    activation = [
+        activation_bytes_of(
+            card.family,
+            card.geometry,
+            4 if target.dtype == "float32" else 2,
+            target.attention or card.input.attention,
+        )
+        for target, card in pairs
+    ]
     blocks = sum(
-        2 * (target.block_rows or BLOCK_ROWS) * sum(level.n_bytes for level in card.levels.values())
+        (target.block_rows or BLOCK_ROWS) * sum(_kept(target, card).values())
         for target, card in pairs
     )
-    return (2 * workers + 2) * clip_bytes + blocks + 500_000_000
+    weights = sum(4 * PARAMETERS for _, card in pairs if card.family != "descriptors")
+    batches = [batch_for(each) for each in activation]
+    return peak_bytes(clip_bytes, workers, batches, activation, blocks, weights)
+
+
+def _kept(target: Target, card: Card) -> dict[str, int]:
+    """Bytes of each level that is kept."""
+    names = target.levels or tuple(name for name in card.levels if name not in HEAVY)
+    return {name: card.levels[name].n_bytes for name in names if name in card.levels}
 
 
 def _existing(path: Path) -> Path:

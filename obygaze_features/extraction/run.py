@@ -17,15 +17,13 @@ from obygaze_features.extraction.pipeline import Decoded, run_rows
 from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import arrays_of, chosen_levels, recipe_of, view_of
 from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.extraction.sizing import batch_for, clips_ahead
 from obygaze_features.extraction.status import StoreStatus, store_status
 from obygaze_features.store.create import create_store
 from obygaze_features.store.schema import RowStatus
 from obygaze_features.store.writer import StoreWriter
 from obygaze_features.video.decode import View
 
-# Batches are as large as fits into this much memory, and no larger than helps.
-BATCH_BYTES = 1_000_000_000
-MAX_BATCH = 32
 Event = Mapping[str, Any]
 
 
@@ -52,8 +50,7 @@ class Loaded:
         """Clips in a batch: as asked, or what fits."""
         if machine.batch is not None:
             return machine.batch
-        fits = (machine.memory or BATCH_BYTES) // max(self.backbone.activation_bytes, 1)
-        return int(min(max(fits, 1), MAX_BATCH))
+        return batch_for(self.backbone.activation_bytes, machine.memory)
 
 
 def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[Loaded]:
@@ -139,8 +136,7 @@ def extract_into(
         n_rows = len(set().union(*(maker.rows for maker in makers)))
         shown = progress(n_rows) if progress else Quiet()
         watch = _Watch(plan, shown, tell or _silent, stop, strict)
-        # A batch's worth beside what the workers hold, so that they work on while it is computed.
-        ahead = 2 * machine.workers + max(maker.batch for maker in makers)
+        ahead = clips_ahead(machine.workers, (maker.batch for maker in makers))
         settings = DecodeSettings(machine.workers, plan.timeout_s, plan.max_substituted, ahead)
         run_rows(makers, lambda jobs: decode_rows(plan.rows, jobs, settings), stop, watch)
         watch.raise_if_strict()

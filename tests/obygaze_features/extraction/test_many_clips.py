@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import environment
+from support.cli import environment, run_obygaze
 from support.videos import write_video
 
 from obygaze_features.manifest.io import write_manifest
@@ -158,12 +158,19 @@ def test_one_in_twenty_is_bad_and_no_other_is_touched(manifest: Manifest, tmp_pa
     assert all(len(found) == 1 for found in reasons.values()), reasons
     assert {kind: next(iter(found)) for kind, found in reasons.items()}["_missing"] == "missing"
     _check_good_rows(manifest, tmp_path, bad)
+    assert isinstance(done["peak_kb"], int)
+    assert done["peak_kb"] * 1024 <= _predicted_peak(tmp_path), "the plan promised less"
     small = manifest.with_clips(manifest.clips[:200])
     (tmp_path / "small").mkdir()
     peak_small = _run(small, tmp_path / "small")["peak_kb"]
     assert isinstance(peak_small, int)
-    assert isinstance(done["peak_kb"], int)
     assert done["peak_kb"] - peak_small < 40_000, "memory grows with the number of clips"
+
+
+def _predicted_peak(workspace: Path) -> int:
+    words = ("extract", "plan", "many", "-b", "descriptors", "--workers", "2", "--json")
+    peak: int = run_obygaze("-C", workspace, *words).ok().json()["peak_bytes"]
+    return peak
 
 
 def _check_good_rows(manifest: Manifest, workspace: Path, bad: set[int]) -> None:
