@@ -220,6 +220,11 @@ def open_files(location: str | Path) -> Files:
 
 
 def _open_url(url: str) -> Files:
+    if url.endswith(".zip"):
+        from obygaze_features.store.remote_zip import RemoteZip
+
+        folder, _, name = url.rpartition("/")
+        return RemoteZip(_open_url(folder), name)
     if url.startswith("hf://"):
         from obygaze_features.store.hub import open_hub
 

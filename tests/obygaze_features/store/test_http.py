@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from support.store_servers import Nginx, nginx, web_server
 from support.stores import sealed_store
 
-from obygaze_features.core.errors import Corrupt, NotFound
+from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.store import ArraySpec, open_store
 from obygaze_features.store.counted import CountedFiles
 from obygaze_features.store.files import open_files
@@ -153,3 +154,69 @@ def test_reading_what_is_not_there_or_damaged_raises(
                 store.matrix("pooled", movies=[movie])
             assert name in str(found.value)
         assert store.matrix("clip").values.shape == (N_CLIPS, 8)
+
+
+def test_a_packed_store_is_read_in_place_over_http(films: Path, server: Nginx) -> None:
+    here, there = open_store(films / "films"), open_store(f"{server.url}/films.zip")
+    np.testing.assert_array_equal(
+        there.matrix("pooled", movies=["tt0000003"]).values,
+        here.matrix("pooled", movies=["tt0000003"]).values,
+    )
+    answers = server.requests()
+    # The directory at the end; store.json, the movies, the seal, three blocks: nothing else.
+    assert [status for _, status, _ in answers] == [206] * 7
+    assert sum(n_bytes for _, _, n_bytes in answers) < 2 * PER_MOVIE * 512 * 4
+    verify(there, hashes=True).require_whole()
+
+
+def test_a_part_of_a_packed_store_is_pulled(
+    films: Path, server: Nginx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from obygaze_features.store import transfer
+
+    monkeypatch.setattr(transfer, "PIECE_BYTES", 50_000)
+    pull(f"{server.url}/films.zip", tmp_path / "got", levels=["pooled"], movies=["tt0000003"])
+    pull(f"{server.url}/films", tmp_path / "other", levels=["pooled"], movies=["tt0000003"])
+    mine, other = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*") if path.is_file()}
+        for name in ("got", "other")
+    )
+    assert mine == other
+
+
+@pytest.mark.parametrize("tail", [64_000, 100, 22])
+def test_a_directory_that_is_longer_than_the_tail(
+    films: Path, monkeypatch: pytest.MonkeyPatch, tail: int
+) -> None:
+    from obygaze_features.store import remote_zip
+
+    monkeypatch.setattr(remote_zip, "TAIL_BYTES", tail)
+    monkeypatch.setattr(remote_zip, "EXTRA_BYTES", 0)
+    with web_server(films) as counting:
+        store = open_store(f"{counting.url}/films.zip")
+        np.testing.assert_array_equal(
+            store.matrix("clip").values, open_store(films / "films").matrix("clip").values
+        )
+
+
+def test_zips_of_other_programs_are_read_or_refused(films: Path, tmp_path: Path) -> None:
+    with (
+        zipfile.ZipFile(films / "films.zip") as packed,
+        zipfile.ZipFile(tmp_path / "a.zip", "w") as stored,
+        zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as deflated,
+    ):
+        for entry in packed.infolist():
+            data = packed.read(entry)
+            other = zipfile.ZipInfo(entry.filename, (2020, 1, 1, 0, 0, 0))
+            other.extra = b"UT" + (120).to_bytes(2, "little") + bytes(120)  # unknown, and long
+            stored.writestr(other, data)
+            deflated.writestr(entry.filename, data)
+    (tmp_path / "c.zip").write_bytes((films / "films.zip").read_bytes()[:-30])
+    with web_server(tmp_path) as serving:
+        assert open_store(f"{serving.url}/a.zip").matrix("clip").values.shape == (N_CLIPS, 8)
+        with pytest.raises(FixInput, match="compressed"):
+            open_store(f"{serving.url}/b.zip")
+        with pytest.raises(Corrupt, match="not a whole zip"):
+            open_store(f"{serving.url}/c.zip")
+        with pytest.raises(NotFound, match="no such file"):
+            open_store(f"{serving.url}/d.zip")

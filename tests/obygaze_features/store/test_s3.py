@@ -11,6 +11,7 @@ from support.stores import copy_of_sealed, fill_store, plan_store, some_values
 
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound, Stopped
 from obygaze_features.store import open_store
+from obygaze_features.store.pack import pack
 from obygaze_features.store.push import push
 from obygaze_features.store.remotes import S3Place
 from obygaze_features.store.schema import FileMark
@@ -163,3 +164,16 @@ def test_a_byte_changed_in_the_bucket_is_found(tmp_path: Path, sealed: Path, buc
         open_store(URL).matrix("clip")
     push(open_store(sealed), URL)
     assert content(bucket) == tree(sealed)
+
+
+def test_a_packed_store_in_a_bucket_is_read_in_place(
+    tmp_path: Path, sealed: Path, bucket: Any
+) -> None:
+    pack(open_store(sealed), tmp_path / "toy.zip")
+    bucket.Object("features/toy.zip").put(Body=(tmp_path / "toy.zip").read_bytes())
+    np.testing.assert_array_equal(
+        open_store(f"{URL}.zip").matrix("frames").values,
+        open_store(sealed).matrix("frames").values,
+    )
+    pull(f"{URL}.zip", tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(sealed)
