@@ -19,8 +19,6 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 NO_PTS = np.iinfo(np.int64).min
-# No codec may hold back more pictures than this before it shows one (H.264 and HEVC: 16).
-MAX_REORDER = 16
 
 
 @dataclass(frozen=True)

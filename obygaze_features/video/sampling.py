@@ -46,7 +46,8 @@ def part_of(times_s: Floats, start_s: float | None, end_s: float | None) -> tupl
     start = -math.inf if start_s is None else start_s
     end = math.inf if end_s is None else end_s
     if not start < end:
-        raise FixUsage(f"a part must end after it starts, not from {start:g} to {end:g} s")
+        what = f"a part must end after it starts, not from {start:g} to {end:g} s"
+        raise FixUsage(what, hint="an end after the start, in seconds")
     first, stop = np.searchsorted(
         times_s, [start - ROUNDING_S, end - ROUNDING_S], side="left"
     ).tolist()
