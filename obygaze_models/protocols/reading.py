@@ -181,7 +181,7 @@ class _Checker:
         made = {}
         for key, value in table.items():
             made[key] = self.section(value, kind, f"{place}.{key}")
-            if isinstance(made[key], Task):
+            if isinstance(made[key], Task) and isinstance(value, dict):
                 self.task(made[key], f"{place}.{key}")
         return made
 

@@ -27,6 +27,7 @@ from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.protocols.splits import Split
 
 Pair = tuple[str, str]
+SEEDS_APART = 10_000
 FoldKey = tuple[str, str, int]  # model, training task, number of the fold
 
 
@@ -188,6 +189,7 @@ def _run_perceptrons(
         options = [settings_of(one) for one in candidates(model.settings)]
         for train in dict.fromkeys(pair[0] for pair in bench.protocol.pairs):
             labels = bench.labels[train].astype(np.int64)[features.present]
+            starts: dict[bytes, int] = {}
             for number, split, wanted in bench.folds(train):
                 key = (name, train, number)
                 fits[key] = []
@@ -196,10 +198,14 @@ def _run_perceptrons(
                     fits[key].append(Fitted(wanted, None, _one_class(classes)))
                     continue
                 rows, choose = (features.row_of[r] for r in (split.train, split.validation))
+                # Each training set starts from weights of its own: with one start for all, the
+                # luck of that start would look like a property of the features.
+                start = starts.setdefault(rows.tobytes(), len(starts))
                 for repeat in range(bench.protocol.fit.seeds):
                     seed = bench.protocol.fit.seed + repeat
                     asked.append((key, seed, len(options), wanted))
-                    work += [(own, Job(rows, labels, choose, seed)) for own in options]
+                    own_seed = seed * SEEDS_APART + start
+                    work += [(own, Job(rows, labels, choose, own_seed)) for own in options]
     done = fit_all(features.X, work, bench.n_jobs)
     bench.progress.advance(len(done))
     at = 0

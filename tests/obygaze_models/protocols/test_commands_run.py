@@ -1,0 +1,198 @@
+"""`obygaze run` and `obygaze train` as a person types them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze, run_obygaze
+from support.experiments import films, planted, write_workspace
+
+QUICK = ("--set", "report.replicates=40", "--set", 'grid.models=["ridge", "mlp"]')
+CONTRACT = {"task", "train", "test", "model", "n_test", "prevalence", "leaked", "folds"}
+
+
+@pytest.fixture
+def here(workspace: Path) -> Path:
+    manifest = films(5, 24)
+    write_workspace(workspace, manifest, planted(manifest))
+    return workspace
+
+
+def test_json_keeps_the_contract(here: Path) -> None:
+    found = call_obygaze("-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json").ok()
+    document = found.json()
+    assert set(document) >= {"run", "cells", "baselines", "seconds"}
+    assert (Path(document["run"]) / "run.json").is_file()
+    for cell in [*document["cells"], *document["baselines"]]:
+        assert set(cell) >= CONTRACT
+        for metric in ("f1_binary", "f1_weighted", "ap", "auc"):
+            assert {"mean", "sd", "ci"} <= set(cell[metric])
+            low, high = cell[metric]["ci"]
+            assert low is None or low <= high
+        assert cell["leaked"] == 0
+    assert {c["model"] for c in document["cells"]} == {"ridge", "mlp"}
+    assert {b["model"] for b in document["baselines"]} >= {"random", "all_positive", "neighbour"}
+    assert document["seconds"]["total"] > 0
+
+
+def test_an_imported_npz_is_all_it_takes(workspace: Path) -> None:
+    manifest = films(5, 24)
+    write_workspace(workspace, manifest, planted(manifest))
+    np.savez(workspace / "f.npz", clip_id=np.array(manifest.clip_ids), X=planted(manifest))
+    words = ("npz", workspace / "f.npz", "--id-key", "clip_id", "--level", "clip=X", "-o", "mine")
+    call_obygaze("-C", workspace, "store", "import", *words).ok()
+    done = call_obygaze(
+        *("-C", workspace, "run", "honest", "--manifest", "made-up", "--store", "xclip=mine"),
+        *(*QUICK, "--json"),
+    ).ok()
+    assert {cell["feature"] for cell in done.json()["cells"]} == {"xclip"}
+
+
+def test_the_table_shows_models_then_baselines_then_what_misleads(here: Path) -> None:
+    done = call_obygaze(
+        *("-C", here, "run", "honest", "--store", "sig", *QUICK, "-o", "mine"),
+        *("--set", "splits.kind=kfold", "--set", "splits.folds=4"),
+    ).ok()
+    lines = done.stdout.splitlines()
+    header = next(line for line in lines if line.startswith("store"))
+    assert all(word in header for word in ("leaked", "F1 weighted", "AUC", "paper"))
+    assert any("oracle (ceiling)" in line for line in lines)
+    assert sum("random (expected)" in line for line in lines) == 2
+    assert "with 95 % intervals over films" in done.stdout
+    assert str(here / "runs" / "mine") in lines[-1]
+
+
+def test_a_name_is_not_taken_twice(here: Path) -> None:
+    first = ("-C", here, "run", "honest", "--store", "x=sig", *QUICK, "-o", "mine")
+    call_obygaze(*first).ok()
+    call_obygaze(*first).ok()
+    other = call_obygaze(*first, "--set", "fit.seed=1")
+    assert other.code == 1
+    assert "taken by another run" in other.stderr
+    call_obygaze(*first, "--set", "fit.seed=1", "--force").ok()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("paper-tabel2",), 1, "did you mean 'paper-table2'"),
+        (("honest", "--store", "x=absent"), 1, "no store here"),
+        (("honest", "--store", "=sig"), 2, "NAME=STORE"),
+        (("honest", "--store", "a=sig", "--store", "a=sig"), 2, "two stores are called 'a'"),
+        (("honest",), 2, "models need features"),
+        (("honest", "--manifest", "nobody", "--store", "x=sig"), 1, "no manifest called 'nobody'"),
+        (("honest", "--store", "x=sig", "--set", "fit.sed=1"), 1, "did you mean 'seed'"),
+        (("honest", "--store", "x=sig", "--set", "data.where=f(level)"), 1, "cannot be called"),
+        (("paper-table2", "--store", "x=sig"), 1, "published view needs the published split"),
+        (("honest", "--store", "x=sig", "--set", "features.x.backbone=vit*"), 5, "wants features"),
+    ],
+)
+def test_bad_input_is_three_lines_at_most(
+    here: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
+    done = call_obygaze("-C", here, "run", *words)
+    assert done.code == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (here / "runs").exists()
+
+
+def test_the_list_of_protocols(here: Path) -> None:
+    lines = call_obygaze("-C", here, "run", "--list").ok().stdout.splitlines()
+    assert any(line.startswith("paper-table4") for line in lines)
+    found = call_obygaze("-C", here, "run", "--list", "--json").ok().json()
+    assert found["paper-table2"]["schema"] == "obygaze-protocol/1"
+
+
+def test_a_protocol_of_ones_own(here: Path) -> None:
+    own = here / "own.toml"
+    own.write_text(
+        'schema = "obygaze-protocol/1"\n'
+        "[tasks.bodies]\n"
+        "positive = 'Body in concept'\n"
+        "negative = 'level == EN'\n"
+        "[splits]\nkind = 'group_kfold'\nfolds = 3\n"
+        "[models.svm]\nkind = 'svm'\nC = 0.1\n"
+        "[report]\nreplicates = 40\n",
+        encoding="utf-8",
+    )
+    done = call_obygaze("-C", here, "run", own, "--store", "x=sig", "--json").ok().json()
+    (cell,) = done["cells"]
+    assert (cell["task"], cell["model"]) == ("bodies", "svm")
+    assert cell["auc"]["mean"] > 0.7
+    assert "brier" not in cell  # a machine has margins, not probabilities
+
+
+def test_running_perceptrons_imports_neither_torch_nor_transformers(here: Path) -> None:
+    words = ["-C", str(here), "run", "honest", "--store", "x=sig", *QUICK, "--json"]
+    code = (
+        f"import sys, cli; code = cli.run({words!r});"
+        "print(sorted({'torch', 'transformers', 'av'} & set(sys.modules)), file=sys.stderr);"
+        "sys.exit(code)"
+    )
+    import subprocess
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == "[]"
+    assert json.loads(done.stdout)["cells"]
+
+
+class TestTrain:
+    FAST = ("--set", "report.replicates=40")
+
+    @pytest.mark.parametrize(
+        ("model", "more"),
+        [
+            ("ridge", ()),
+            ("linear", ()),
+            ("svm", ("--set", "model.C=0.1")),
+            ("mlp", ("--set", "model.hidden=[8]")),
+            ("pcbm-lr", ("--set", "model.tolerance=0.01")),
+            ("pcbm-h", ("--set", "model.tolerance=0.01")),
+            ("scorecard", ("--set", "model.tolerance=0.01")),
+        ],
+    )
+    def test_a_model_is_judged_kept_and_asked(
+        self, here: Path, model: str, more: tuple[str, ...]
+    ) -> None:
+        words = ("-C", here, "train", model, "sig", "made-up", "-o", "mine", *self.FAST, *more)
+        document = call_obygaze(*words, "--json").ok().json()
+        (cell,) = document["cells"]
+        assert cell["auc"]["value"] > 0.65
+        assert document["model"].endswith("models/mine")
+        kept = json.loads((here / "models" / "mine" / "model.json").read_text("utf-8"))
+        assert kept["task"] == "ENHN_S"
+        assert kept["metrics"]["auc"]["value"] == pytest.approx(cell["auc"]["value"])
+        asked = call_obygaze("-C", here, "models", "predict", "mine", "sig").ok()
+        assert len(asked.stdout.splitlines()) == 1 + 120
+
+    def test_levels_in_their_order(self, here: Path) -> None:
+        words = ("train", "ordinal", "sig", "made-up", "--set", "model.tolerance=0.01", *self.FAST)
+        call_obygaze("-C", here, *words, "-o", "mine").ok()
+        header = call_obygaze("-C", here, "models", "predict", "mine", "sig").ok().stdout
+        assert header.splitlines()[0].startswith("clip_id,decision,p:EN,p:HN,p:S,")
+
+    def test_concept_vectors(self, here: Path) -> None:
+        done = call_obygaze(
+            "-C", here, "train", "cav", "sig", "made-up", "-o", "bank", *self.FAST, "--json"
+        ).ok()
+        assert len(done.json()["cells"]) == 8
+        kept = json.loads((here / "models" / "bank" / "model.json").read_text("utf-8"))
+        assert kept["concepts"][0] == "Type of shot"
+
+    def test_what_cannot_be_trained(self, here: Path) -> None:
+        done = call_obygaze("-C", here, "train", "rigde", "sig", "made-up")
+        assert (done.code, "did you mean 'ridge'" in done.stderr) == (2, True)
+        done = call_obygaze("-C", here, "train", "ridge", "sig", "made-up", "--task", "ENS")
+        assert (done.code, "did you mean 'EN_S'" in done.stderr) == (2, True)
+
+
+def test_as_a_process(here: Path) -> None:
+    done = run_obygaze("-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json").ok()
+    again = run_obygaze("-C", here, "run", "honest", "--store", "x=sig", *QUICK, "--json").ok()
+    assert done.json()["cells"] == again.json()["cells"]

@@ -1,0 +1,210 @@
+"""Protocols as files: what is accepted, what is refused, and how all of it is told at once."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.resources import files
+
+import pytest
+
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_models.protocols.kinds import KINDS, candidates, for_task
+from obygaze_models.protocols.reading import load_protocol, parse_protocol, shipped
+
+MINIMAL = """\
+schema = "obygaze-protocol/1"
+
+[tasks.EN_S]
+classes = { EN = 0, S = 1 }
+
+[models.ridge]
+kind = "ridge"
+"""
+
+
+def read(text: str, *changes: str):
+    return parse_protocol(text.encode(), "own.toml", changes)
+
+
+def violations(text: str, *changes: str) -> list[str]:
+    with pytest.raises(FixInput) as caught:
+        read(text, *changes)
+    return list(caught.value.details)
+
+
+class TestShipped:
+    def test_those_that_were_promised(self) -> None:
+        assert set(shipped()) == {
+            *("paper-table2", "paper-table4", "paper-table5", "paper-fig3", "paper-pcbm"),
+            *("honest", "mobygaze-segments"),
+            *("mediaeval2015-valence", "mediaeval2015-arousal", "mediaeval2015-violence"),
+        }
+
+    @pytest.mark.parametrize("name", shipped())
+    def test_each_of_them_loads_and_keeps_its_hash(self, name: str) -> None:
+        found = load_protocol(name)
+        assert (found.name, len(found.sha256)) == (name, 64)
+        assert found.sha256 == load_protocol(name).sha256
+        assert found.report.title
+
+    def test_table_2_is_two_by_two_with_the_printed_numbers(self) -> None:
+        table = load_protocol("paper-table2")
+        assert table.pairs == [
+            *(("EN_S", "EN_S"), ("HN_S", "EN_S")),
+            *(("EN_S", "ENHN_S"), ("HN_S", "ENHN_S")),
+        ]
+        printed = {(p.feature, p.test, p.train): (p.mean, p.sd) for p in table.paper}
+        assert len(printed) == 12
+        assert printed["xclip", "ENHN_S", "HN_S"] == (0.82, 0.03)
+        assert printed["vivit", "ENHN_S", "EN_S"] == (0.54, 0.24)
+
+    def test_table_4_tests_ten_films_whose_printed_mean_is_that_of_the_table(self) -> None:
+        table = load_protocol("paper-table4")
+        assert table.splits.never == ("tt0212338", "tt1142988")
+        films = [p.mean for p in table.paper if p.movie]
+        (mean,) = [p.mean for p in table.paper if not p.movie]
+        assert len(films) == 10
+        assert sum(films) / 10 == pytest.approx(mean, abs=0.005)
+
+    @pytest.mark.parametrize(
+        ("quirk", "twice", "keep", "balance", "unit"),
+        [
+            ("authors", True, "last", "weights", False),
+            ("text", False, "best", "subsample", True),
+            ("none", False, "best", "weights", True),
+        ],
+    )
+    def test_the_quirk_decides_what_a_protocol_leaves_open(
+        self, quirk: str, twice: bool, keep: str, balance: str, unit: bool
+    ) -> None:
+        mlp = load_protocol("paper-table2", [f"splits.quirk={quirk}"]).models["mlp"].settings
+        assert (mlp["double_softmax"], mlp["keep"]) == (twice, keep)
+        bank = load_protocol("paper-pcbm", [f"splits.quirk={quirk}"]).models["pcbm-lr"].settings
+        assert (bank["balance"], bank["unit_norm"]) == (balance, unit)
+
+    def test_what_is_stated_is_stronger_than_the_quirk(self) -> None:
+        changed = load_protocol("paper-table2", ["models.mlp.keep=best"])
+        assert changed.models["mlp"].settings["keep"] == "best"
+        assert changed.models["mlp"].settings["double_softmax"] is True
+
+
+class TestRefused:
+    def test_every_violation_at_once_with_its_line(self) -> None:
+        text = MINIMAL + '\n[splits]\nkid = "kfold"\nquirk = "autors"\n\n[fit]\nseeds = 0\n'
+        found = violations(text)
+        assert [line.split(": ")[0] for line in found] == [
+            "own.toml:10",
+            "own.toml:11",
+            "own.toml:14",
+        ]
+        assert "unknown key, did you mean 'kind'?" in found[0]
+        assert "did you mean 'authors'?" in found[1]
+        assert "from 1 to 1000" in found[2]
+
+    @pytest.mark.parametrize(
+        ("more", "said"),
+        [
+            ('[tasks.X]\npositive = "open(level)"', "functions cannot be called"),
+            ('[tasks.X]\npositive = "level == S.x"', "attributes cannot be read"),
+            ("[tasks.X]\npositive = '\"Bdy\" in concept'", "did you mean Body?"),
+            ('[tasks.X]\ntitle = "nobody"', "needs one of classes, positive and column"),
+            ("[tasks.X]\nclasses = { S = 1, HN = 1 }", "without a gap"),
+            ('[tasks.X]\ncolumn = "violence"', "column and values go together"),
+            ('[models.m]\nkind = "mpl"', "did you mean 'mlp'?"),
+            ('[models.m]\nkind = "mlp"\nmax_epohs = 3', "did you mean 'max_epochs'?"),
+            ('[models.m]\nkind = "mlp"\ndropout = 2.0', "at most 0.99"),
+            ('[models.m]\nkind = "pcbm-dt"\ntolerance = "iner"', "must be one of paper, inner"),
+            ('[grid]\ntrain = ["EN_s"]', "did you mean 'EN_S'?"),
+            ('[grid]\nbaselines = ["neighbor"]', "did you mean 'neighbour'?"),
+            ('[splits]\nkind = "published"', "the name of a fold column"),
+            ('[splits]\nkind = "kfold"', "at least 2"),
+            ('[splits]\nkind = "fixed"', "need column and test"),
+            ("[[paper]]\nmaen = 0.5", "did you mean 'mean'?"),
+            ("[grid]\nmodels = [1]", "letters, digits"),
+            ('[tasks]\nX = "S"', "must be a section"),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, more: str, said: str) -> None:
+        (line,) = violations(f"{MINIMAL}\n{more}\n")
+        assert said in line
+
+    def test_a_later_schema_asks_for_an_upgrade(self) -> None:
+        with pytest.raises(Mismatch, match="obygaze-protocol/2"):
+            read(MINIMAL.replace("protocol/1", "protocol/2"))
+
+    def test_what_is_no_protocol(self) -> None:
+        with pytest.raises(FixInput, match="not valid TOML"):
+            read("schema = ")
+        with pytest.raises(FixInput, match="this is not a protocol"):
+            read("x = 1")
+        with pytest.raises(NotFound, match="did you mean 'paper-table2'"):
+            load_protocol("paper-tabel2")
+
+
+class TestChanges:
+    def test_values_are_read_as_toml_and_words_as_words(self) -> None:
+        found = read(
+            MINIMAL,
+            "splits.kind=group_kfold",
+            "splits.folds=4",
+            'grid.baselines=["random"]',
+            "data.scale = unit",
+        )
+        assert (found.splits.kind, found.splits.folds) == ("group_kfold", 4)
+        assert (found.grid.baselines, found.data.scale) == (("random",), "unit")
+
+    def test_a_change_may_add_a_task(self) -> None:
+        found = read(MINIMAL, "tasks.X.positive=level == S and Body in concept")
+        assert found.tasks["X"].positive == "level == S and Body in concept"
+
+    def test_a_wrong_change_is_told_as_such(self) -> None:
+        (line,) = violations(MINIMAL, "splits.fold=4")
+        assert line == "--set splits.fold: unknown key, did you mean 'folds'?"
+
+    @pytest.mark.parametrize("words", ["splits.quirk", "=3", "a..b=1", "leakage.x.y.z.w=1"])
+    def test_what_is_no_change(self, words: str) -> None:
+        with pytest.raises(FixUsage, match=r"section\.key=value"):
+            read(MINIMAL, words)
+
+
+class TestSettings:
+    def test_lists_are_choices_but_for_the_hidden_layers(self) -> None:
+        offered = candidates(
+            {"hidden": [64, 32], "dropout": [0.0, 0.5], "weight_decay": [0.0, 1.0]}
+        )
+        assert len(offered) == 4
+        assert {tuple(one["hidden"]) for one in offered} == {(64, 32)}
+
+    def test_the_released_numbers_by_task(self) -> None:
+        """FACTS of the released code: depth and leaf, penalty and strength, tolerance."""
+        paper = {"max_depth": "paper", "min_samples_leaf": "paper"}
+        trees = {t: for_task("pcbm-dt", paper, t) for t in ("EN_S", "ENHN_S", "HN_S")}
+        found = {t: (s["max_depth"], s["min_samples_leaf"]) for t, s in trees.items()}
+        assert found == {"EN_S": (8, 6), "ENHN_S": (4, 6), "HN_S": (10, 10)}
+        words = {"penalty": "paper", "C": "paper"}
+        heads = {t: for_task("pcbm-lr", words, t) for t in ("EN_S", "ENHN_S", "HN_S")}
+        found = {t: (s["penalty"], s["C"]) for t, s in heads.items()}
+        assert found == {"EN_S": ("l2", 0.1), "ENHN_S": ("l1", 0.01), "HN_S": ("l2", 0.1)}
+        assert [for_task("svm", {"C": "paper"}, c)["C"] for c in ("Body", "Posture")] == [
+            0.05,
+            0.01,
+        ]
+
+    def test_the_paper_tables_agree_with_the_estimators(self) -> None:
+        from obygaze_models.models.heads import PAPER_LOGISTIC, PAPER_TREE
+        from obygaze_models.protocols import kinds
+
+        assert kinds.PAPER_TREE == PAPER_TREE
+        assert kinds.PAPER_LOGISTIC == PAPER_LOGISTIC
+
+    def test_every_default_keeps_its_own_rule(self) -> None:
+        for kind, settings in KINDS.items():
+            for name, (rule, default) in settings.items():
+                assert rule(default) is None, f"{kind}.{name}"
+
+
+def test_shipped_files_are_plain_toml() -> None:
+    folder = files("obygaze_models.protocols").joinpath("shipped")
+    for name in shipped():
+        document = tomllib.loads(folder.joinpath(f"{name}.toml").read_text("utf-8"))
+        assert document["schema"] == "obygaze-protocol/1"

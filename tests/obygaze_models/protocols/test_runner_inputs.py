@@ -1,0 +1,278 @@
+"""Input that is not as it should be, and what a run leaves on disk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.experiments import cell_of, films, planted, quick, run_on, store_of
+
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+)
+from obygaze_features.manifest.model import Manifest
+from obygaze_models.protocols.runner.features import NOT_FINITE, join
+from obygaze_models.protocols.runner.records import read_run
+from obygaze_models.protocols.runner.run import gather, run_protocol
+from obygaze_models.protocols.schema import Data, Feature, Protocol
+
+RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["prevalence"]')
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    return films(5, 24)
+
+
+class TestMissing:
+    def test_clips_without_features_are_listed_and_counted(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
+        failed, absent = "tt0000001-003", "tt0000002-007"
+        X = planted(manifest)
+        store = store_of(tmp_path / "s", manifest, X, failed=[failed], without=[absent])
+        run = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
+        (covered,) = run.of("coverage")
+        assert (covered["n_clips"], covered["n_present"], covered["n_missing"]) == (120, 118, 2)
+        listed = {item["clip_id"]: item["reason"] for item in covered["missing"]}
+        assert listed.keys() == {failed, absent}
+        assert "OSError" in listed[failed]
+        assert "no clip of that name" in listed[absent]
+        tested = {row["clip_id"] for row in run.predictions}
+        assert not tested & {failed, absent}
+        assert run.about["stores"]["x"]["n_missing"] == 2
+
+    def test_rows_that_are_not_numbers_are_listed_never_used(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
+        X = planted(manifest)
+        store = store_of(tmp_path / "s", manifest, X)
+
+        class Broken:
+            def __getattr__(self, name: str):
+                return getattr(store, name)
+
+            def matrix(self, *args, **kwargs):
+                found = store.matrix(*args, **kwargs)
+                found.values[5, 2] = np.nan
+                found.values[9, 0] = np.inf
+                return found
+
+        inputs = gather(quick("honest", *RIDGE), manifest, "", {"x": Broken()})  # type: ignore[dict-item]
+        (features,) = inputs.features
+        bad = [manifest.clip_ids[5], manifest.clip_ids[9]]
+        assert dict(features.missing) == dict.fromkeys(bad, NOT_FINITE)
+        assert np.isfinite(features.X).all()
+        assert not features.present[[5, 9]].any()
+
+    def test_rows_follow_the_manifest_whatever_the_order_of_the_store(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
+        X = planted(manifest)
+        turned = manifest.with_clips(reversed(manifest.clips))
+        one = store_of(tmp_path / "a", manifest, X)
+        other = store_of(tmp_path / "b", turned, X[::-1])
+        protocol = quick("honest", *RIDGE)
+        runs = [run_on(tmp_path, protocol, manifest, {"x": store}) for store in (one, other)]
+        assert runs[0].cells == runs[1].cells
+
+    def test_another_data_set(self, manifest: Manifest, tmp_path: Path) -> None:
+        clips = [replace(c, clip_id=f"x{c.clip_id}") for c in manifest]
+        store = store_of(tmp_path / "s", manifest.with_clips(clips), planted(manifest))
+        with pytest.raises(NotFound, match="none of the 120 clips is in this store"):
+            run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
+
+    def test_a_level_that_is_not_there_or_is_no_vector(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
+        X = np.stack([planted(manifest, seed=s) for s in range(3)], axis=1)
+        store = store_of(tmp_path / "s", manifest, X, level="frames")
+        with pytest.raises(NotFound, match="no level pooled or clip") as caught:
+            run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
+        assert "frames" in str(caught.value.hint)
+        with pytest.raises(FixInput, match="needs one vector"):
+            gather(quick("honest", 'data.level=["frames"]'), manifest, "", {"x": store})
+
+    def test_a_wrong_backbone(self, manifest: Manifest, tmp_path: Path) -> None:
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        protocol = quick("honest", "features.x.backbone=x-clip*", *RIDGE)
+        with pytest.raises(Mismatch, match="this store is of 'toy'") as caught:
+            run_on(tmp_path, protocol, manifest, {"x": store})
+        assert caught.value.exit_code == 5
+        fine = replace(protocol, features={"x": Feature(backbone="TOY")})
+        assert gather(fine, manifest, "", {"x": store}).features
+
+    def test_stores_that_were_not_given_or_not_asked_for(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
+        with pytest.raises(FixUsage, match="models need features"):
+            gather(quick("honest"), manifest, "", {})
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        with pytest.raises(FixUsage, match="wants the stores a, b, given are x"):
+            gather(quick("honest", 'grid.stores=["a", "b"]'), manifest, "", {"x": store})
+
+    def test_unit_length_is_that_of_each_row(self, manifest: Manifest, tmp_path: Path) -> None:
+        X = planted(manifest)
+        X[3] = 0.0
+        store = store_of(tmp_path / "s", manifest, X)
+        inputs = gather(quick("honest", "data.scale=unit", *RIDGE), manifest, "", {"x": store})
+        (features,) = inputs.features
+        assert np.linalg.norm(features.X, axis=1) == pytest.approx(1.0)
+        assert list(features.missing) == [manifest.clip_ids[3]]
+        plain = join("x", store, inputs.table, Data())
+        assert not plain.missing
+
+
+class TestFolds:
+    def one_sided(self, **levels: str) -> Manifest:
+        """Films whose every clip has one level, where named."""
+        base = films(4, 24)
+        return base.with_clips(
+            replace(c, level=levels.get(c.movie_id, c.level), concepts=()) for c in base
+        )
+
+    def test_a_test_fold_without_positives_has_no_ranking_and_is_kept(self, tmp_path: Path) -> None:
+        manifest = self.one_sided(tt0000002="HN")
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        protocol = quick("honest", *RIDGE, "data.view=raw")
+        run = run_on(tmp_path, protocol, manifest, {"x": store})
+        cell = cell_of(run.cells, train="ENHN_S", test="ENHN_S")
+        assert len(cell["folds"]) == 4
+        bad = next(f for f in cell["folds"] if f["n_positive"] == 0)
+        assert (bad["ap"], bad["auc"], bad["f1_binary"]) == (None, None, 0.0)
+        assert cell["by_movie"]["tt0000002"]["f1_binary"] is None
+        others = [f["ap"] for f in cell["folds"] if f["ap"] is not None]
+        assert cell["ap"]["mean"] == pytest.approx(np.mean(others))
+        assert cell["auc"]["value"] is not None
+
+    def test_a_training_fold_of_one_class_is_left_out_with_its_reason(self, tmp_path: Path) -> None:
+        manifest = self.one_sided(tt0000002="HN", tt0000003="HN", tt0000004="EN")
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        changes = ('grid.models=["ridge", "mlp"]', "data.view=raw", "grid.pairs=same")
+        protocol = quick("honest", *changes, 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]')
+        run = run_on(tmp_path, protocol, manifest, {"x": store})
+        for cell in [*run.cells, *run.baselines]:
+            reasons = {item["fold"]: item["reason"] for item in cell["skipped"]}
+            assert reasons == {"fold 0": "the training clips hold one class only: 0"}
+        assert any("folds in" in r["text"] for r in run.of("remark"))
+
+    def test_nothing_can_be_trained_at_all(self, tmp_path: Path) -> None:
+        manifest = self.one_sided(tt0000002="HN", tt0000003="HN", tt0000004="HN")
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        changes = ("data.view=raw", 'splits.never=["tt0000002","tt0000003","tt0000004"]')
+        protocol = quick("honest", *RIDGE, *changes)
+        with pytest.raises(
+            FixInput, match="no clip is left to train on"
+        ):
+            run_on(tmp_path, protocol, manifest, {"x": store})
+
+
+class TestOnDisk:
+    @pytest.fixture
+    def protocol(self) -> Protocol:
+        return quick("honest", 'grid.models=["ridge", "mlp"]')
+
+    def test_the_same_inputs_give_the_same_bytes(
+        self, manifest: Manifest, protocol: Protocol, tmp_path: Path
+    ) -> None:
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        inputs = gather(protocol, manifest, "", {"x": store})
+        folders = [tmp_path / "a", tmp_path / "b"]
+        for folder, n_jobs in zip(folders, (1, 2), strict=True):
+            run_protocol(inputs, folder, n_jobs=n_jobs)
+        for file in ("results.json", "predictions.csv"):
+            assert (folders[0] / file).read_bytes() == (folders[1] / file).read_bytes()
+
+    def test_a_run_is_read_back_as_it_was(
+        self, manifest: Manifest, protocol: Protocol, tmp_path: Path
+    ) -> None:
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        made = run_protocol(gather(protocol, manifest, "", {"x": store}), tmp_path / "a", n_jobs=1)
+        found = read_run(tmp_path / "a")
+        assert found.records == made.records
+        assert found.about == made.about
+        assert found.about["protocol"]["splits"]["kind"] == "nested"
+        assert set(found.about["seconds"]) >= {"read", "fit", "judge", "total"}
+        text = (tmp_path / "a" / "results.json").read_text("utf-8")
+        assert "NaN" not in text
+        assert isinstance(json.loads(text), list)
+
+    def test_another_run_does_not_take_a_name(
+        self, manifest: Manifest, protocol: Protocol, tmp_path: Path
+    ) -> None:
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        inputs = gather(protocol, manifest, "", {"x": store})
+        run_protocol(inputs, tmp_path / "a", n_jobs=1)
+        run_protocol(inputs, tmp_path / "a", n_jobs=1)
+        other = gather(quick("honest", "fit.seed=1", *RIDGE), manifest, "", {"x": store})
+        before = (tmp_path / "a" / "results.json").read_bytes()
+        with pytest.raises(AlreadyThere, match="taken by another run"):
+            run_protocol(other, tmp_path / "a", n_jobs=1)
+        assert (tmp_path / "a" / "results.json").read_bytes() == before
+        run_protocol(other, tmp_path / "a", n_jobs=1, force=True)
+        assert (tmp_path / "a" / "results.json").read_bytes() != before
+        assert inputs.default_name != other.default_name
+
+    def test_what_is_no_run(self, tmp_path: Path) -> None:
+        with pytest.raises(NotFound, match="no finished run here"):
+            read_run(tmp_path)
+        (tmp_path / "run.json").write_text("{", encoding="utf-8")
+        with pytest.raises(Corrupt, match="not valid JSON"):
+            read_run(tmp_path)
+        (tmp_path / "run.json").write_text('{"format": "obygaze-run/9"}', encoding="utf-8")
+        with pytest.raises(Mismatch, match="obygaze-run/1"):
+            read_run(tmp_path)
+
+    def test_two_stores_with_other_clips_have_baselines_of_their_own(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
+        X = planted(manifest)
+        whole = store_of(tmp_path / "a", manifest, X)
+        part = store_of(tmp_path / "b", manifest, X, without=[manifest.clip_ids[0]])
+        alike = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"a": whole, "c": whole})
+        apart = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"a": whole, "b": part})
+        assert {b["feature"] for b in alike.baselines} == {""}
+        assert {b["feature"] for b in apart.baselines} == {"a", "b"}
+        assert alike.about["splits_sha256"]["a"] == alike.about["splits_sha256"]["c"]
+
+
+class TestExtras:
+    def test_several_tasks_as_one_question(self, tmp_path: Path) -> None:
+        manifest = films(5, 24)
+        rng = np.random.default_rng(0)
+        kind = {c.clip_id: str(rng.integers(-1, 2)) for c in manifest}
+        part = {c.clip_id: "0" if c.movie_id == "tt0000003" else "1" for c in manifest}
+        manifest = manifest.with_column("valence_class", kind)
+        manifest = manifest.with_column("fold:mediaeval2015", part)
+        X = planted(manifest, strength=0.0)
+        for i, clip in enumerate(manifest):
+            X[i, int(kind[clip.clip_id]) + 1] += 3.0
+        store = store_of(tmp_path / "s", manifest, X)
+        run = run_on(tmp_path, quick("mediaeval2015-valence"), manifest, {"x": store})
+        for record in run.of("argmax"):
+            table = np.array(record["confusion"])
+            assert table.sum() == record["n_test"] == 24
+            assert record["accuracy"] == pytest.approx(np.trace(table) / 24)
+            assert record["accuracy"] > 0.7 > record["majority"]
+
+    def test_success_is_regressed_on_eleven_factors(self, tmp_path: Path) -> None:
+        manifest = films(6, 40)
+        store = store_of(tmp_path / "s", manifest, planted(manifest, strength=0.5))
+        protocol = quick("honest", 'grid.models=["ridge"]', "report.error_analysis=true")
+        run = run_on(tmp_path, protocol, manifest, {"x": store})
+        found = [r for r in run.of("analysis") if (r["train"], r["test"]) == ("ENHN_S", "ENHN_S")]
+        assert found[0]["film"] == "all films"
+        assert len(found) == 7
+        whole = found[0]
+        # A clip's length never varies in these films, and is left out with that reason.
+        assert len(whole["factors"]) + len(whole["left_out"]) == 11
+        assert whole["left_out"]["length (doubling)"] == "never varies"
+        assert whole["n"] == sum(r["n"] for r in found[1:])

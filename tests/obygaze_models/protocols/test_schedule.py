@@ -1,0 +1,195 @@
+"""Splits of whole protocols: one fold a clip for all tasks, leaks counted, released files read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.experiments import films, quick
+from support.published import split_file
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_models.evaluation.leakage import LeakedTest
+from obygaze_models.protocols.clips import ClipTable, clip_table
+from obygaze_models.protocols.runner.execute import check_cells
+from obygaze_models.protocols.schedule import Schedule, leaks, schedule
+from obygaze_models.protocols.schema import Protocol
+from obygaze_models.protocols.tasks import task_labels
+
+
+def plan(
+    protocol: Protocol, manifest: Manifest, usable: np.ndarray | None = None
+) -> tuple[Schedule, ClipTable]:
+    table = clip_table(manifest, protocol.data)
+    labels = {name: task_labels(name, task, table) for name, task in protocol.tasks.items()}
+    everything = np.ones(len(table), dtype=bool) if usable is None else usable
+    return schedule(protocol, table, labels, everything), table
+
+
+class TestOneFoldAClip:
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            (),
+            ("splits.folds=3",),
+            ("splits.kind=group_kfold", "splits.folds=3"),
+            ("splits.kind=leave_one_group_out", "splits.validation=each"),
+            ("splits.kind=kfold", "splits.folds=5"),
+            ("balancing=subsample",),
+        ],
+    )
+    def test_no_task_tests_what_another_trained_on(self, changes: tuple[str, ...]) -> None:
+        found, table = plan(quick("honest", *changes), films())
+        for (train, test), splits in found.pairs.items():
+            assert splits, (train, test)
+            assert all(leak.leaked == 0 for leak in leaks(found, (train, test), table))
+
+    def test_every_clip_of_a_task_is_tested_once(self) -> None:
+        found, table = plan(quick(), films())
+        tested = np.concatenate([split.test for split in found.pairs["HN_S", "ENHN_S"]])
+        levels = np.array(table.levels)
+        assert sorted(tested.tolist()) == np.flatnonzero(levels != "NS").tolist()
+
+    def test_films_are_never_on_both_sides(self) -> None:
+        found, table = plan(quick("honest", "splits.folds=3"), films())
+        for splits in found.pairs.values():
+            for split in splits:
+                seen = np.concatenate([split.train, split.validation])
+                assert not set(table.movies[seen]) & set(table.movies[split.test])
+
+    def test_random_folds_count_what_lies_next_to_a_training_scene(self) -> None:
+        found, table = plan(quick("honest", "splits.kind=kfold", "splits.folds=5"), films())
+        assert not found.grouped
+        counted = leaks(found, ("ENHN_S", "ENHN_S"), table)
+        assert sum(leak.neighbours or 0 for leak in counted) > 0.9 * sum(x.n_test for x in counted)
+
+    def test_the_same_seed_deals_the_same_and_another_does_not(self) -> None:
+        protocol = quick("honest", "splits.kind=kfold", "splits.folds=5")
+        other = replace(protocol, splits=replace(protocol.splits, seed=1))
+        hashes = [plan(p, films())[0].sha256 for p in (protocol, protocol, other)]
+        assert hashes[0] == hashes[1] != hashes[2]
+
+    def test_subsampling_balances_training_and_leaves_the_test_alone(self) -> None:
+        protocol = quick("honest", "balancing=subsample")
+        found, table = plan(protocol, films())
+        levels = np.array(table.levels)
+        for split in found.pairs["ENHN_S", "ENHN_S"]:
+            n_sure = int((levels[split.train] == "S").sum())
+            assert len(split.train) == 2 * n_sure
+        before = plan(quick(), films())[0].pairs["ENHN_S", "ENHN_S"]
+        assert [s.test.tolist() for s in before] == [
+            s.test.tolist() for s in found.pairs["ENHN_S", "ENHN_S"]
+        ]
+
+    def test_a_gap_opens_around_test_scenes(self) -> None:
+        changes = ("splits.kind=kfold", "splits.folds=5", "splits.gap=1")
+        found, table = plan(quick("honest", *changes), films())
+        for leak in leaks(found, ("EN_S", "EN_S"), table):
+            assert leak.neighbours == 0
+
+
+class TestFilmByFilm:
+    def test_ten_films_and_nine_others_are_ninety_fits_of_forty_five_trainings(self) -> None:
+        protocol = quick(
+            "honest",
+            "splits.kind=leave_one_group_out",
+            "splits.validation=each",
+            'splits.never=["tt0000001", "tt0000002"]',
+        )
+        found, table = plan(protocol, films(12, 20))
+        splits = found.pairs["HN_S", "ENHN_S"]
+        assert len(splits) == 90
+        assert len({split.train.tobytes() for split in splits}) == 45
+        tested = {str(table.movies[split.test[0]]) for split in splits}
+        assert not tested & {"tt0000001", "tt0000002"}
+        assert found.is_repeated(("HN_S", "ENHN_S"))
+
+    def test_a_film_that_is_not_there_cannot_be_left_out(self) -> None:
+        protocol = quick("honest", "splits.kind=leave_one_group_out", 'splits.never=["tt9"]')
+        with pytest.raises(FixInput, match="'tt9'"):
+            plan(protocol, films())
+
+
+class TestFixed:
+    def test_a_column_tells_who_tests(self) -> None:
+        manifest = films()
+        column = {c.clip_id: "0" if c.movie_id == "tt0000003" else "1" for c in manifest}
+        manifest = manifest.with_column("part", column)
+        changes = ("splits.kind=fixed", "splits.column=part", 'splits.test=["0"]')
+        found, table = plan(quick("honest", *changes), manifest)
+        (split,) = found.pairs["EN_S", "EN_S"]
+        assert set(table.movies[split.test]) == {"tt0000003"}
+        assert len(set(table.movies[split.validation])) == 1
+        assert not set(table.movies[split.validation]) & set(table.movies[split.train])
+
+    def test_a_value_that_nobody_has(self) -> None:
+        changes = ("splits.kind=fixed", "splits.column=level", 'splits.test=["9"]')
+        with pytest.raises(FixInput, match="no clip has '9' in the column level"):
+            plan(quick("honest", *changes), films())
+
+
+def released_manifest() -> Manifest:
+    """The published population from the split files alone, read by the tests' own reader."""
+    names = ("02_EN_S", "02_HN_S", "02_ENHN_S", "02_EN_HN_S")
+    tables = {name: split_file(f"{name}.csv") for name in names}
+    folds = {
+        name: {c: str(f) for c, f in zip(t.ids, t.folds.tolist(), strict=True)}
+        for name, t in tables.items()
+    }
+    whole = tables["02_EN_HN_S"]
+    hard = set(tables["02_HN_S"].ids)
+    clips = []
+    for i, clip in enumerate(whole.ids):
+        level = "S" if whole.y[i] else "HN" if clip in hard else "EN"
+        clips.append(Clip(clip, whole.movies[i], int(whole.scenes[i]), level=level))
+    manifest = replace(films(2, 2), name="released").with_clips(clips)
+    for name in names:
+        manifest = manifest.with_column(f"fold:{name}", folds[name])
+    header = replace(manifest.header, view="as_published")
+    return replace(manifest, header=header)
+
+
+class TestPublished:
+    def test_leaks_of_the_four_cells(self) -> None:
+        """Counted here from the files: test clips in any fold that trains or chooses (0 to 8)."""
+        manifest = released_manifest()
+        protocol = quick("paper-table2", "splits.quirk=none")
+        found, table = plan(protocol, manifest)
+        for (train, test), splits in found.pairs.items():
+            trained, tested = split_file(f"02_{train}.csv"), split_file(f"02_{test}.csv")
+            seen = set(trained.in_folds(*range(9)))
+            last = splits[9]
+            leak = leaks(found, (train, test), table)[9]
+            assert {table.ids[row] for row in last.test} == set(tested.in_folds(9))
+            assert leak.leaked == len(seen & set(tested.in_folds(9)))
+        counted = {pair: leaks(found, pair, table)[9].leaked for pair in found.pairs}
+        assert counted["HN_S", "ENHN_S"] == 54
+        assert counted["EN_S", "ENHN_S"] == 67
+        assert counted["EN_S", "EN_S"] == 0
+
+    def test_leaks_are_an_error_unless_the_protocol_warns(self) -> None:
+        protocol = quick("paper-table2", "leakage=error")
+        found, table = plan(protocol, released_manifest())
+        with pytest.raises(LeakedTest, match="cells test on clips they were trained or chosen on"):
+            check_cells(protocol, found, table)
+        assert check_cells(replace(protocol, leakage="warn"), found, table)
+
+    def test_without_the_split_files_the_hint_is_how_to_get_them(self) -> None:
+        with pytest.raises(FixInput) as caught:
+            plan(quick("paper-table2", "data.view=visual"), films())
+        assert caught.value.hint == "obygaze manifest import obygaze12 CSV --splits DIR"
+
+
+class TestTasks:
+    def test_a_task_without_one_class_is_refused(self) -> None:
+        protocol = quick("honest", "tasks.X.positive=level == S and not concept")
+        with pytest.raises(FixInput, match="the task X has no clip of class 1"):
+            plan(protocol, films())
+
+    def test_a_column_with_a_value_the_task_does_not_map(self) -> None:
+        manifest = films().with_column("violence", {c.clip_id: "2" for c in films()})
+        protocol = quick("mediaeval2015-violence")
+        with pytest.raises(FixInput, match="the column violence holds '2'"):
+            plan(protocol, manifest)

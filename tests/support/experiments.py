@@ -1,0 +1,116 @@
+"""Made-up films with features: levels run on from scene to scene, as those of real films do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.vocabulary import concepts
+from obygaze_features.store import ArraySpec, RowStatus, Store, open_store
+from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.runner.records import Run
+from obygaze_models.protocols.runner.run import gather, run_protocol
+from obygaze_models.protocols.schema import Protocol
+from support.stores import fill_store, plan_store
+
+VISUAL = tuple(name for name, kind in concepts().items() if kind == "visual")
+
+
+def films(n_films: int = 6, n_scenes: int = 40, seed: int = 0, *, runs_on: float = 0.6) -> Manifest:
+    """Clips whose level is the scene's before with probability `runs_on`."""
+    rng = np.random.default_rng(seed)
+    clips = []
+    for film in range(n_films):
+        level = "EN"
+        for scene in range(1, n_scenes + 1):
+            if rng.random() > runs_on:
+                level = str(rng.choice(["EN", "HN", "NS", "S"], p=[0.4, 0.25, 0.1, 0.25]))
+            n = {"EN": 0, "HN": 1, "NS": 2, "S": 3}[level]
+            chosen = sorted(rng.choice(len(VISUAL), n, replace=False).tolist())
+            clips.append(
+                Clip(
+                    clip_id=f"tt{film + 1:07d}-{scene:03d}",
+                    movie_id=f"tt{film + 1:07d}",
+                    scene=scene,
+                    level=level,
+                    concepts=tuple(VISUAL[i] for i in chosen),
+                    start_s=3.0 * scene,
+                    end_s=3.0 * scene + 2.5,
+                )
+            )
+    return Manifest("made-up", Header("made-up", concepts()), tuple(clips))
+
+
+def planted(
+    manifest: Manifest, width: int = 24, strength: float = 1.0, seed: int = 1
+) -> NDArray[np.float32]:
+    """Features of every clip: noise, and where asked for, sure clips and concepts stand out."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(len(manifest), width)).astype(np.float32)
+    sure = np.array([clip.level == "S" for clip in manifest])
+    X[sure, :4] += strength
+    for column, name in enumerate(VISUAL):
+        X[[name in clip.concepts for clip in manifest], 4 + column] += strength
+    return X
+
+
+def store_of(
+    path: Path,
+    manifest: Manifest,
+    X: NDArray[Any],
+    *,
+    level: str = "clip",
+    failed: Sequence[str] = (),
+    without: Sequence[str] = (),
+) -> Store:
+    """A sealed store of these rows; `failed` rows have a reason, `without` are not in it at all."""
+    kept = [i for i, clip in enumerate(manifest) if clip.clip_id not in without]
+    clips = [manifest.clips[i] for i in kept]
+    plan_store(
+        path,
+        clip_ids=[clip.clip_id for clip in clips],
+        movie_ids=[clip.movie_id for clip in clips],
+        arrays=(ArraySpec(level, X.shape[1:]),),
+        block_rows=64,
+    )
+    reason = RowStatus.failed("decode", "OSError", "a broken file")
+    noted = {row: reason for row, clip in enumerate(clips) if clip.clip_id in failed}
+    fill_store(path, {level: X[kept].astype(np.float32)}, noted).seal()
+    return open_store(path)
+
+
+def write_workspace(root: Path, manifest: Manifest, X: NDArray[Any], store: str = "sig") -> None:
+    """A workspace with this manifest and this store."""
+    write_manifest(manifest, root / "manifests" / f"{manifest.name}.toml")
+    store_of(root / "stores" / store, manifest, X)
+
+
+def quick(name: str = "honest", *changes: str, replicates: int = 60) -> Protocol:
+    """A shipped protocol with few replicates."""
+    return load_protocol(name, [f"report.replicates={replicates}", *changes])
+
+
+def run_on(tmp_path: Path, protocol: Protocol, manifest: Manifest, stores: dict[str, Store]) -> Run:
+    """Run a protocol into a folder of its own."""
+    inputs = gather(protocol, manifest, "made-up", stores)
+    number = len(list(tmp_path.glob("run-*")))
+    return run_protocol(inputs, tmp_path / f"run-{number}", n_jobs=1)
+
+
+def without_models(protocol: Protocol, *baselines: str) -> Protocol:
+    """A protocol of baselines alone, which needs no store."""
+    grid = replace(protocol.grid, models=(), baselines=baselines or protocol.grid.baselines)
+    return replace(protocol, models={}, grid=grid)
+
+
+def cell_of(records: Sequence[dict[str, Any]], **wanted: str) -> dict[str, Any]:
+    """The one record with these values."""
+    (found,) = [r for r in records if all(r[key] == value for key, value in wanted.items())]
+    return found
