@@ -169,9 +169,7 @@ class TestFolds:
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         changes = ("data.view=raw", 'splits.never=["tt0000002","tt0000003","tt0000004"]')
         protocol = quick("honest", *RIDGE, *changes)
-        with pytest.raises(
-            FixInput, match="no clip is left to train on"
-        ):
+        with pytest.raises(FixInput, match="no clip is left to train on"):
             run_on(tmp_path, protocol, manifest, {"x": store})
 
 
