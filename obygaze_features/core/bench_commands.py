@@ -11,6 +11,10 @@ COMMANDS = {
         "obygaze_features.core.bench_startup:startup",
         "How soon the command line answers.",
     ),
+    "decode": (
+        "obygaze_features.video.bench:bench_decode",
+        "What exact pictures cost, beside other readers.",
+    ),
     "store": (
         "obygaze_features.store.bench:bench_store",
         "Reading, writing and opening stores, beside other layouts and over http.",

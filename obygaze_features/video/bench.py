@@ -276,9 +276,10 @@ def bench_decode(
     readers: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """What exact pictures cost, beside decord, torchcodec, OpenCV and reading in order.
+    """What exact pictures cost, beside other readers.
 
-    The films are made on the first run, which takes some minutes, and kept in the folder for
+    The rivals are decord, torchcodec, OpenCV and reading in order, those that are installed. The
+    films are made on the first run, which takes some minutes, and kept in the folder for
     temporary files.
     """
     names = [name for name in READERS if not readers or name in {REFERENCE, *readers}]

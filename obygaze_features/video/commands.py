@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import get_args
 
@@ -17,6 +16,7 @@ from obygaze_features.core.commands import (
     pass_session,
 )
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.machine import usable_cores
 from obygaze_features.video.decode import MAX_SUBSTITUTED, View, decode_clip
 from obygaze_features.video.probe import probe
 from obygaze_features.video.sampling import Sampling
@@ -51,7 +51,7 @@ def probe_(session: Session, file: Path, quick: bool, as_json: bool) -> None:
 
     Every picture is decoded once, on all cores, so that the count is exact and damage is found.
     """
-    info = probe(file, decode=not quick, threads=os.cpu_count() or 1)
+    info = probe(file, decode=not quick, threads=usable_cores())
     if as_json:
         session.console.json(info.as_json())
     else:
