@@ -16,6 +16,7 @@ COMMANDS = {
         f"{_HERE}.commands_text:captions",
         "Fill in how likely captions are, and how close to what is seen.",
     ),
+    "slurm": (f"{_HERE}.commands_slurm:slurm", "Write a plan as a Slurm array, and submit it."),
     "status": (f"{_HERE}.commands_status:status", "How far a store is, and what held it up."),
 }
 

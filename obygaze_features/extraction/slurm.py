@@ -1,0 +1,268 @@
+"""A plan as a Slurm array: identical workers, each taking every K-th unit, and no driver.
+
+What is written is a short shell script that a person can read, change and submit again. Nothing
+waits for it: each task that is asked to stop puts itself back into the queue, and the commits of
+the stores are the only record of what is done.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.errors import FixUsage, Mismatch, NotFound, ObygazeError
+from obygaze_features.extraction.clock import STAGES
+from obygaze_features.extraction.plan import ExtractPlan
+from obygaze_features.store.records import STORE_FILE
+from obygaze_features.store.writer import StoreWriter
+
+# Where nothing was measured; a limit that is too short costs a restart, never features.
+UNMEASURED_MINUTES = 60
+STARTING_MINUTES = 5
+SLACK = 1.5
+STEP_MINUTES = 5
+# Seconds before the limit at which a worker is asked to stop: one clip and one commit long.
+WARNING_S = 60
+MOST_RESTARTS = 200
+
+SCRIPT = """\
+#!/bin/bash
+{directives}
+
+# {n_units} units of {unit_rows} clips; task i takes unit i and each {workers}-th after it.
+cd {folder} || exit 1
+task="${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
+echo "$task on $(hostname), start ${{SLURM_RESTART_COUNT:-0}}, $(date)"
+
+# srun hands signals on to Python, but not, by itself, the number of cores.
+srun --ntasks=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" \\
+  {command} --worker "$SLURM_ARRAY_TASK_ID/{workers}"
+code=$?
+
+# 75: stopped cleanly. 138 and 143: asked to while it started. Slurm runs this task again then,
+# unless it was cancelled (scancel) or keeps stopping; done (0) and done but for some clips (3) end.
+state=$(squeue --noheader --jobs="$task" --format=%T/%r)
+case "$code:$state" in
+  75:RUNNING/* | 138:RUNNING/* | 143:RUNNING/* | 75:*/TimeLimit)
+    if [ "${{SLURM_RESTART_COUNT:-0}}" -lt {most_restarts} ]; then
+      scontrol requeue "$task"
+    fi ;;
+esac
+exit "$code"
+"""
+
+
+@dataclass(frozen=True)
+class SlurmArray:
+    """What the script asks of Slurm, and how each task calls `obygaze extract run`."""
+
+    plan_file: Path
+    workers: int
+    tasks: Sequence[int]
+    minutes: int
+    at_once: int | None = None
+    cpus: int = 1
+    gres: str | None = None
+    partition: str | None = None
+    logs: Path = Path("logs")
+    warning_s: int = WARNING_S
+    directives: Sequence[str] = ()
+    run_options: Sequence[str] = ()
+    folder: Path = field(default_factory=Path.cwd)
+
+    @property
+    def name(self) -> str:
+        """What the queue shows: of a plan's name, what Slurm has no other meaning for."""
+        return "obygaze-" + re.sub(r"[^\w.-]", "-", self.plan_file.stem)
+
+    @property
+    def array(self) -> str:
+        """The tasks as Slurm writes them: `0-3,7%2`."""
+        throttle = f"%{self.at_once}" if self.at_once else ""
+        return ",".join(_ranges(self.tasks)) + throttle
+
+    @property
+    def log_folder(self) -> Path:
+        """Where a task's words go; it must exist before the task starts."""
+        return (self.folder / self.logs).resolve()
+
+    def script(self, plan: ExtractPlan) -> str:
+        """The text for sbatch."""
+        if not self.tasks or not all(0 <= task < self.workers for task in self.tasks):
+            raise FixUsage(f"tasks of {self.workers} workers are 0 to {self.workers - 1}")
+        plan_file = (self.folder / self.plan_file).resolve()
+        words = [*obygaze_command(), "extract", "run", str(plan_file), *self.run_options]
+        return SCRIPT.format(
+            directives="\n".join(f"#SBATCH {line}" for line in self._directives()),
+            n_units=plan.n_units,
+            unit_rows=plan.unit_rows,
+            workers=self.workers,
+            folder=shlex.quote(str(self.folder.resolve())),
+            command=shlex.join(words),
+            most_restarts=MOST_RESTARTS,
+        )
+
+    def _directives(self) -> list[str]:
+        asked = {
+            "job-name": self.name,
+            "array": self.array,
+            "time": _clock(self.minutes),
+            "cpus-per-task": self.cpus,
+            "gres": self.gres,
+            "partition": self.partition,
+            "signal": f"USR1@{self.warning_s}",
+            "output": self.log_folder / "%x-%A_%a.log",
+            "open-mode": "append",
+        }
+        lines = [f"--{key}={_plain(value)}" for key, value in asked.items() if value is not None]
+        more = (line if line.startswith("-") else f"--{line}" for line in self.directives)
+        return [*lines, "--requeue", *map(_plain, more)]
+
+
+def missing_units(plan: ExtractPlan) -> list[int]:
+    """The units of which some store lacks a block, read from commits; no backbone is loaded."""
+    missing: set[int] = set()
+    for target in plan.targets:
+        if not (Path(target.store) / STORE_FILE).exists():
+            return list(range(plan.n_units))
+        writer = StoreWriter(target.store)
+        if writer.plan.n_clips != len(plan.rows) or plan.unit_rows % writer.plan.block_rows:
+            raise Mismatch(
+                "this store was begun with another plan",
+                where=target.store,
+                hint="the plan it was begun with, or another store",
+            )
+        firsts = (writer.plan.block_range(block)[0] for block in writer.pending_blocks())
+        missing.update(first // plan.unit_rows for first in firsts)
+    return sorted(missing)
+
+
+def array_for(
+    plan: ExtractPlan,
+    plan_file: Path,
+    workers: int,
+    *,
+    resume: bool = False,
+    minutes: int | None = None,
+    **asked: Any,
+) -> SlurmArray | None:
+    """The array of a plan; with `resume` only of tasks with something to do, None without any."""
+    units = missing_units(plan)
+    everyone = list(range(min(workers, plan.n_units)))
+    tasks = sorted({unit % workers for unit in units}) if resume else everyone
+    if not tasks:
+        return None
+    limit = minutes or minutes_for(plan, units, workers)
+    return SlurmArray(plan_file, workers, tasks, limit, **asked)
+
+
+def minutes_for(plan: ExtractPlan, units: Sequence[int], workers: int) -> int:
+    """A time limit for the longest slice, by the pace of the blocks that are there."""
+    pace = seconds_a_clip(plan)
+    if pace is None:
+        return UNMEASURED_MINUTES
+    longest = max(Counter(unit % workers for unit in units).values(), default=0)
+    minutes = STARTING_MINUTES + SLACK * longest * plan.unit_rows * pace / 60
+    return STEP_MINUTES * ceil(minutes / STEP_MINUTES)
+
+
+def seconds_a_clip(plan: ExtractPlan) -> float | None:
+    """What one worker took for a clip of all backbones, by the blocks committed so far."""
+    total = waited = 0.0
+    measured = False
+    for target in plan.targets:
+        spent, rows = _spent(Path(target.store))
+        if rows:
+            measured = True
+            # The stores of a plan wait for one and the same decoder.
+            waited = max(waited, spent.pop("wait", 0.0) / rows)
+            total += sum(spent.get(stage, 0.0) for stage in STAGES) / rows
+    return waited + total if measured else None
+
+
+def _spent(store: Path) -> tuple[dict[str, float], int]:
+    if not (store / STORE_FILE).exists():
+        return {}, 0
+    writer = StoreWriter(store)
+    found = (writer.marker(block) for block in range(writer.plan.n_blocks))
+    seconds: dict[str, float] = {}
+    rows = 0
+    for marker in found:
+        if marker is not None and marker.seconds:
+            rows += marker.rows[1] - marker.rows[0]
+            for stage, value in marker.seconds.items():
+                seconds[stage] = seconds.get(stage, 0.0) + value
+    return seconds, rows
+
+
+def submit(script: Path) -> str:
+    """Hand a script to Slurm; the number of the job."""
+    program = shutil.which("sbatch")
+    if program is None:
+        raise NotFound(
+            "sbatch is not on the PATH of this machine",
+            hint=f"sbatch {script}, on a machine that submits jobs",
+        )
+    done = subprocess.run(
+        [program, "--parsable", str(script)],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        env=_environment(),
+        check=False,
+    )
+    if done.returncode:
+        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise ObygazeError(f"sbatch refused the script: {said}", where=str(script))
+    return done.stdout.strip().partition(";")[0]
+
+
+def obygaze_command() -> list[str]:
+    """The command that runs now, so that tasks run the same installation."""
+    called = Path(sys.argv[0])
+    if called.name == "obygaze" and called.is_file():
+        return [str(called.absolute())]
+    beside = Path(sys.executable).with_name("obygaze")
+    return [str(beside)] if beside.is_file() else ["obygaze"]
+
+
+def _environment() -> Mapping[str, str]:
+    # Submitted from within a job, the script must not take that job's settings for its own.
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SLURM_", "SBATCH_", "SRUN_")) or name == "SLURM_CONF"
+    }
+
+
+def _ranges(numbers: Sequence[int]) -> list[str]:
+    spans: list[list[int]] = []
+    for number in sorted(numbers):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return [str(first) if first == last else f"{first}-{last}" for first, last in spans]
+
+
+def _clock(minutes: int) -> str:
+    hours, rest = divmod(minutes, 60)
+    return f"{hours:02d}:{rest:02d}:00"
+
+
+def _plain(value: object) -> str:
+    """A value that stays in its line: what follows a line break would be a command."""
+    text = str(value)
+    if not text.isprintable():
+        raise FixUsage(f"{text!r} cannot be written into a script for Slurm")
+    return shlex.quote(text) if " " in text else text

@@ -1,0 +1,357 @@
+"""A plan on Slurm: what the script says, and what becomes of it on a real Slurm."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import Result, environment, run_obygaze
+from support.extraction import BLOCK_ROWS, a_plan, array_bytes, film_folder, plan_file
+from support.servers import wait_until
+from support.slow_obygaze import clips_begun, install
+from support.slurm import Slurm, running_slurm
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.extraction.plan import ExtractPlan
+from obygaze_features.extraction.run import load_targets
+from obygaze_features.extraction.slurm import SlurmArray, array_for, missing_units, seconds_a_clip
+from obygaze_features.manifest.model import Manifest
+
+# 12 units of 4 clips.
+N_CLIPS, N_UNITS = 47, 12
+BAD = 5
+
+pytestmark = pytest.mark.xdist_group("slurm")
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    """Films of which one clip cannot be read: a worker that has it ends with 3."""
+    return film_folder(tmp_path_factory.mktemp("films"), N_CLIPS, bad={BAD: b"not a video"})
+
+
+@pytest.fixture
+def plan(films: Manifest, tmp_path: Path) -> ExtractPlan:
+    return a_plan(films, tmp_path, "descriptors")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(films: Manifest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    path = plan_file(a_plan(films, folder, "descriptors"), folder / "plan.json")
+    assert run_obygaze("extract", "run", path).code == 3
+    return array_bytes(folder / "stores" / "descriptors")
+
+
+# ---- the script --------------------------------------------------------------------------------
+
+
+def test_the_script_says_what_was_asked(plan: ExtractPlan, tmp_path: Path) -> None:
+    array = SlurmArray(
+        Path("the plan.json"),
+        workers=8,
+        tasks=[0, 1, 2, 5, 7],
+        minutes=150,
+        at_once=2,
+        cpus=6,
+        gres="gpu:1",
+        partition="long",
+        directives=["account=lab", "--constraint=a100&x"],
+        run_options=["--device", "cuda", "--events", "a b"],
+        folder=tmp_path,
+    )
+    lines = array.script(plan).splitlines()
+    assert [line for line in lines if line.startswith("#SBATCH")] == [
+        "#SBATCH --job-name=obygaze-the-plan",
+        "#SBATCH --array=0-2,5,7%2",
+        "#SBATCH --time=02:30:00",
+        "#SBATCH --cpus-per-task=6",
+        "#SBATCH --gres=gpu:1",
+        "#SBATCH --partition=long",
+        "#SBATCH --signal=USR1@60",
+        f"#SBATCH --output={tmp_path}/logs/%x-%A_%a.log",
+        "#SBATCH --open-mode=append",
+        "#SBATCH --requeue",
+        "#SBATCH --account=lab",
+        "#SBATCH --constraint=a100&x",
+    ]
+    (call,) = (line for line in lines if "extract run" in line)
+    assert f"run '{tmp_path}/the plan.json' --device cuda --events 'a b' --worker" in call
+    assert call.endswith('--worker "$SLURM_ARRAY_TASK_ID/8"')
+    assert len(lines) < 45, "a script that a person reads"
+    checked = subprocess.run(["bash", "-n"], input=array.script(plan), text=True)
+    assert checked.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "requeued"),
+    [
+        (75, "RUNNING/None", True),
+        (143, "RUNNING/None", True),
+        (138, "RUNNING/None", True),
+        (75, "COMPLETING/TimeLimit", True),
+        (75, "COMPLETING/None", False),  # cancelled by a person
+        (0, "RUNNING/None", False),
+        (3, "RUNNING/None", False),
+        (1, "RUNNING/None", False),
+        (137, "RUNNING/None", False),
+    ],
+)
+def test_who_goes_back_into_the_queue(
+    plan: ExtractPlan, tmp_path: Path, code: int, state: str, requeued: bool
+) -> None:
+    """The script run by bash, with stand-ins for Slurm's programs."""
+    said = tmp_path / "said"
+    for name, body in {
+        "srun": f"exit {code}",
+        "squeue": f"echo {state}",
+        "scontrol": f'echo "$@" >> {said}',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    text = SlurmArray(tmp_path / "plan.json", 4, [3], 60, folder=tmp_path).script(plan)
+    variables = {"SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "3", "SLURM_CPUS_PER_TASK": "1"}
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    for restarts, again in (("0", requeued), ("200", False)):
+        said.unlink(missing_ok=True)
+        changes = {**variables, "PATH": path, "SLURM_RESTART_COUNT": restarts}
+        done = subprocess.run(["bash"], input=text, text=True, env=environment(changes))
+        assert done.returncode == code
+        # Never the job without its task: that would be the whole array.
+        assert (said.read_text() if said.exists() else "") == ("requeue 17_3\n" if again else "")
+
+
+def test_a_line_of_the_script_cannot_become_two(plan: ExtractPlan) -> None:
+    array = SlurmArray(Path("p.json"), 2, [0, 1], 60, gres="gpu:1\nrm -rf /")
+    with pytest.raises(FixUsage, match="cannot be written"):
+        array.script(plan)
+
+
+def test_the_time_limit_follows_the_pace(plan: ExtractPlan, tmp_path: Path) -> None:
+    def limit(**more: int) -> int:
+        array = array_for(plan, tmp_path / "plan.json", 2, **more)
+        assert array is not None
+        return array.minutes
+
+    assert (limit(), limit(minutes=7)) == (60, 7)
+    (loaded,) = load_targets(plan)
+    # 8 clips in 2 * 200 seconds of the main process; decoding went on beside it.
+    seconds = {"wait": 90.0, "preprocess": 8.0, "forward": 100.0, "write": 2.0, "decode": 9.0}
+    for block in range(2):
+        arrays = {
+            spec.name: np.zeros((BLOCK_ROWS, *spec.tail_shape), spec.dtype)
+            for spec in loaded.writer.plan.arrays
+        }
+        loaded.writer.commit_block(block, arrays, seconds=seconds)
+    assert seconds_a_clip(plan) == pytest.approx(50)
+    assert missing_units(plan) == list(range(2, N_UNITS))
+    # Five units of four clips at 50 s, half as much again, five minutes to start: 30 minutes.
+    assert limit() == 30
+
+
+def test_resume_submits_what_is_missing(plan: ExtractPlan, tmp_path: Path) -> None:
+    path = plan_file(plan, tmp_path / "plan.json")
+    words = ("extract", "slurm", path, "-k", "5", "--json")
+    first = run_obygaze(*words, "--resume", cwd=tmp_path).ok().json()
+    assert first["tasks"] == [0, 1, 2, 3, 4]
+    run_obygaze("extract", "run", path)
+    for unit in (3, 8, 11):  # of the fifth, and so of tasks 3, 3 and 1
+        (tmp_path / f"stores/descriptors/commits/block-{unit:05d}.json").unlink()
+    assert run_obygaze(*words, "--resume", cwd=tmp_path).ok().json()["array"] == "1,3"
+    run_obygaze("extract", "run", path)
+    done = run_obygaze(*words, "--resume", "--submit", cwd=tmp_path).ok()
+    assert (done.json()["script"], done.json()["job"]) == (None, None)
+
+
+def test_a_changed_plan_is_refused_before_it_is_submitted(films: Manifest, tmp_path: Path) -> None:
+    path = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
+    run_obygaze("extract", "run", path)
+    fewer = films.with_clips(films.clips[:-10])
+    plan_file(a_plan(fewer, tmp_path, "descriptors"), path)
+    done = run_obygaze("extract", "slurm", path, "-k", "2", cwd=tmp_path)
+    assert (done.code, "another plan" in done.stderr) == (5, True)
+    assert not (tmp_path / "plan.sbatch").exists()
+
+
+def test_without_slurm_it_says_where_to_go(plan: ExtractPlan, tmp_path: Path) -> None:
+    path = plan_file(plan, tmp_path / "plan.json")
+    words = ("extract", "slurm", path, "-k", "2", "--submit")
+    done = run_obygaze(*words, cwd=tmp_path, env={"PATH": str(tmp_path)})
+    assert done.code == 1
+    assert "sbatch is not on the PATH" in done.stderr
+    assert (tmp_path / "plan.sbatch").exists()
+
+
+@pytest.mark.parametrize(
+    "words", [("--time", "soon"), ("--time", "0:00"), ("-k", "0"), ("--sbatch", "a\nb")]
+)
+def test_bad_words(plan: ExtractPlan, tmp_path: Path, words: tuple[str, ...]) -> None:
+    path = plan_file(plan, tmp_path / "plan.json")
+    done = run_obygaze("extract", "slurm", path, "-k", "2", *words, cwd=tmp_path)
+    assert done.code == 2, done.stderr
+    assert not (tmp_path / "plan.sbatch").exists()
+
+
+# ---- a real Slurm ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    with running_slurm() as running:
+        yield running
+
+
+@dataclass
+class World:
+    """A plan, its store, a slow `obygaze`, and a Slurm to run it."""
+
+    slurm: Slurm
+    folder: Path
+    plan: ExtractPlan
+
+    @classmethod
+    def of(cls, slurm: Slurm, folder: Path, films: Manifest) -> World:
+        plan = a_plan(films, folder, "descriptors")
+        plan_file(plan, folder / "plan.json")
+        install(folder)
+        return cls(slurm, folder, plan)
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "stores" / "descriptors"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "clips.log"
+
+    def submit(self, *words: str, seconds: float = 0.0) -> str:
+        """Submit as a person would; the number of the job, or nothing where nothing is missing."""
+        changes = {
+            **self.slurm.environment,
+            "OBYGAZE_TEST_SECONDS": str(seconds),
+            "OBYGAZE_TEST_LOG": str(self.log),
+        }
+        argv = [str(self.folder / "obygaze"), "extract", "slurm", "plan.json", "-k", "2"]
+        argv += ["--cpus", "1", "--submit", "--json", *words, "--", "--workers", "1"]
+        done = subprocess.run(
+            argv, cwd=self.folder, env=environment(changes), capture_output=True, text=True
+        )
+        job: str = Result(done.returncode, done.stdout, done.stderr).ok().json()["job"]
+        return job
+
+    def n_blocks(self) -> int:
+        return len(list((self.store / "commits").glob("block-*.json")))
+
+    def wait_for_blocks(self, least: int) -> None:
+        wait_until(lambda: self.n_blocks() >= least, f"{least} blocks\n{self.said()}", 60)
+
+    def said(self) -> str:
+        return "\n".join(path.read_text() for path in sorted((self.folder / "logs").glob("*")))
+
+
+@pytest.fixture(scope="module")
+def short_of_time(
+    slurm: Slurm, films: Manifest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[World, str]:
+    """Submitted first and looked at last: its limit of a minute is spent while others run.
+
+    Slurm asks it to stop at most half a minute after its start; each task has 35 s of work.
+    """
+    world = World.of(slurm, tmp_path_factory.mktemp("short"), films)
+    return world, world.submit("--time", "00:01", "--warning", "40", seconds=1.5)
+
+
+def test_an_array_that_is_preempted_and_killed(
+    slurm: Slurm,
+    short_of_time: tuple[World, str],
+    films: Manifest,
+    undisturbed: dict[str, bytes],
+    tmp_path: Path,
+) -> None:
+    world = World.of(slurm, tmp_path, films)
+    job = world.submit("--gres", "gpu:1", seconds=0.35)
+    for round_ in range(3):
+        world.wait_for_blocks(1 + 3 * round_)
+        urgent = slurm.call("sbatch", "--parsable", *URGENT, "--wrap", "sleep 0.5")
+        slurm.wait_for_end(urgent)
+        wait_until(lambda: "RUNNING" in slurm.states(job).values(), "the array to go on", 30)
+    restarts = {name: slurm.restarts(name) for name in slurm.states(job)}
+    assert sum(restarts.values()) >= 3, restarts
+    pid = _a_worker(slurm, world)
+    os.kill(pid, signal.SIGKILL)
+    ends = slurm.wait_for_end(job)
+    # The one that was killed; the other finished, but for the clip that nobody can read.
+    assert set(ends.values()) == {"FAILED"}
+    assert world.n_blocks() < N_UNITS
+    again = world.submit("--resume")
+    assert len(slurm.wait_for_end(again)) == 1, "one task has something left to do"
+    assert array_bytes(world.store) == undisturbed
+    stops = sum(restarts.values()) + 1
+    assert clips_begun(world.log) <= N_CLIPS - 1 + stops * BLOCK_ROWS, world.said()
+    assert world.submit("--resume") is None
+
+
+URGENT = ("--partition=urgent", "--gres=gpu:2", "--output=/dev/null")
+
+
+def _a_worker(slurm: Slurm, world: World) -> int:
+    plan = str(world.folder / "plan.json")
+    found = []
+
+    def there() -> bool:
+        found[:] = [pid for pid in slurm.pids() if plan in _command(pid)]
+        return bool(found)
+
+    wait_until(there, "a worker")
+    time.sleep(2)  # past its start
+    return found[0]
+
+
+def _command(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text("utf-8").split("\0")
+    except OSError:
+        return []
+
+
+def test_a_cancelled_array_stays_cancelled(slurm: Slurm, films: Manifest, tmp_path: Path) -> None:
+    world = World.of(slurm, tmp_path, films)
+    job = world.submit(seconds=0.35)
+    world.wait_for_blocks(1)
+    slurm.call("scancel", job)
+    ends = slurm.wait_for_end(job)
+    assert set(ends.values()) == {"CANCELLED"}
+    assert 0 < world.n_blocks() < N_UNITS
+    assert "stopped by SIGTERM" in world.said()
+
+
+def test_a_changed_recipe_ends_the_array(slurm: Slurm, films: Manifest, tmp_path: Path) -> None:
+    world = World.of(slurm, tmp_path, films)
+    other = a_plan(films, tmp_path, "descriptors", sampling="keyframes")
+    run_obygaze("extract", "run", plan_file(other, tmp_path / "other.json"))
+    before = array_bytes(world.store)
+    job = world.submit()
+    assert set(slurm.wait_for_end(job).values()) == {"FAILED"}
+    for name in slurm.states(job):
+        assert slurm.restarts(name) == 0
+        assert "ExitCode=5:0" in slurm.call("scontrol", "--oneliner", "show", "job", name)
+    assert array_bytes(world.store) == before
+
+
+def test_a_time_limit_shorter_than_the_slice(
+    slurm: Slurm, short_of_time: tuple[World, str], undisturbed: dict[str, bytes]
+) -> None:
+    world, job = short_of_time
+    slurm.wait_for_end(job, timeout_s=150)
+    restarts = sum(slurm.restarts(name) for name in slurm.states(job))
+    assert restarts >= 1, world.said()
+    assert "stopped by SIGUSR1" in world.said()
+    assert array_bytes(world.store) == undisturbed
+    assert clips_begun(world.log) <= N_CLIPS - 1 + restarts * BLOCK_ROWS
