@@ -45,6 +45,7 @@ def import_() -> None:
     """Make a store from features in another format.
 
     How they were made cannot be known: the store's recipe is marked unknown, with what you tell.
+    Several files or folders of one format become one store.
     """
 
 
@@ -92,7 +93,7 @@ def _import_options(function: F) -> F:
 @click.command(
     cls=ExampleCommand,
     examples="""
-    obygaze store import npz features.npz -o imported
+    obygaze store import npz train.npz val.npz test.npz -o imported
     obygaze store import npz xclip.npz --id-key names --level clip=X --backbone x-clip -o xclip
     """,
 )
@@ -135,9 +136,9 @@ def pth(
     A tensor is [1, D], or [1, tokens, D]. With --level NAME=KEY the files are dictionaries of
     tensors. Files that would run code are refused.
     """
-    from obygaze_features.store.interchange.pth import PthFolder
+    from obygaze_features.store.interchange.pth import open_pth
 
-    _import(session, PthFolder(sources, _pairs(levels), level=level), **common)
+    _import(session, open_pth(sources, _pairs(levels), level=level), **common)
 
 
 @click.command(

@@ -151,7 +151,6 @@ def open_pack(packed: Path | str) -> Order:
     """Look at a packed store before any of it is written anywhere."""
     files = PackedFiles(Path(packed))
     order = prepare(files)
-    check_disk(order.part.n_bytes, Path(packed).resolve().parent)
     files.expected = {name: mark.n_bytes for name, mark in order.part.files.items()}
     for name, n_bytes in files.expected.items():
         found = files.size(name)

@@ -37,6 +37,7 @@ PIECE_BYTES = 4_000_000
 # A folder or a zip on this machine does not break off: fewer, larger pieces.
 LOCAL_PIECE_BYTES = 16_000_000
 LEAST_PIECE_BYTES = 64_000
+HASHING = 4
 TRIES = 5
 PAUSE_S = 0.2
 
@@ -205,7 +206,10 @@ class _Load:
 
     def run(self) -> None:
         """Fetch what is not there yet, several files at a time."""
-        wanted = [name for name in sorted(self.part.files) if not self._has(name)]
+        names = sorted(self.part.files)
+        with ThreadPoolExecutor(HASHING) as pool:
+            there = list(pool.map(self._has, names))
+        wanted = [name for name, has in zip(names, there, strict=True) if not has]
         check_disk(sum(self.part.files[name].n_bytes for name in wanted), self.draft)
         (self.draft / "parts").mkdir(exist_ok=True)
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -223,8 +227,9 @@ class _Load:
         if not _is(here, mark):
             path.unlink(missing_ok=True)
             return False
-        self.n_kept += 1
-        self.progress.advance(mark.n_bytes)
+        with self._lock:
+            self.n_kept += 1
+            self.progress.advance(mark.n_bytes)
         return True
 
     def _fetch(self, name: str) -> None:

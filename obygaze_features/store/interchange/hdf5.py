@@ -26,6 +26,7 @@ from obygaze_features.store.interchange.source import (
     folder_origin,
     level_name,
     one_file,
+    opened,
     plain_files,
     texts,
 )
@@ -44,13 +45,17 @@ def open_hdf5(
     id_key: str | None = None,
     movie_key: str | None = None,
 ) -> Source:
-    """The source that fits the file and the paths; without paths, the layout is looked for."""
-    if len(paths) == 1 and paths[0].is_dir():
-        return FileEach(paths[0], dict(levels or {}))
-    path = one_file(paths)
-    handle = _opened(path)
+    """The source that fits the files and the paths; without paths, the layout is looked for."""
+    return opened(paths, lambda path: _open_one(path, dict(levels or {}), id_key, movie_key))
+
+
+def _open_one(
+    path: Path, given: dict[str, str], id_key: str | None, movie_key: str | None
+) -> Source:
+    if path.is_dir():
+        return FileEach(path, given)
+    handle = _opened(one_file(path))
     try:
-        given = dict(levels or {})
         if id_key is not None or (not given and _id_key(handle)):
             return _columns(path, handle, given, id_key or _id_key(handle), movie_key)
         return KeyEach(path, handle, given or _found_levels(handle, path))

@@ -18,6 +18,7 @@ from obygaze_features.store.interchange.source import (
     folder_origin,
     level_name,
     one_folder,
+    opened,
     plain_files,
     texts,
 )
@@ -33,10 +34,12 @@ def open_npy(paths: Sequence[Path], levels: Mapping[str, str] | None = None) -> 
 
     `levels` name the files of levels, or the sub-folders that hold the clips' files.
     """
-    root = one_folder(paths)
-    if (root / ID_FILE).is_file():
-        return _columns(root, dict(levels or {}))
-    return NpyEach(root, dict(levels or {}))
+    return opened(paths, lambda path: _open_one(path, dict(levels or {})))
+
+
+def _open_one(path: Path, levels: dict[str, str]) -> Source:
+    root = one_folder(path)
+    return _columns(root, levels) if (root / ID_FILE).is_file() else NpyEach(root, levels)
 
 
 def _mapped(path: Path) -> Array:

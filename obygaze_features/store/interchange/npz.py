@@ -14,9 +14,11 @@ from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.store.interchange.source import (
     Array,
     Columns,
+    Source,
     file_origin,
     level_name,
     one_file,
+    opened,
     texts,
 )
 from obygaze_features.store.limits import check_memory
@@ -30,9 +32,15 @@ def open_npz(
     *,
     id_key: str | None = None,
     movie_key: str | None = None,
+) -> Source:
+    """The arrays of npz files; without `levels`, each array that has a row for each id."""
+    return opened(paths, lambda path: _open_one(path, levels, id_key, movie_key))
+
+
+def _open_one(
+    path: Path, levels: Mapping[str, str], id_key: str | None, movie_key: str | None
 ) -> Columns:
-    """The arrays of an npz file; without `levels`, each array that has a row for each id."""
-    path = one_file(paths)
+    one_file(path)
     if not zipfile.is_zipfile(path):
         raise Corrupt("not an npz file", where=str(path))
     try:

@@ -22,7 +22,9 @@ from obygaze_features.store.interchange.source import (
     Array,
     BadRow,
     Shape,
+    Source,
     one_folder,
+    opened,
     plain_files,
 )
 from obygaze_features.store.limits import check_memory
@@ -30,6 +32,13 @@ from obygaze_features.store.limits import check_memory
 PURPOSE = "reading and writing .pth files"
 SUFFIXES = (".pth", ".pt")
 CLIP, TOKENS = "clip", "tokens"
+
+
+def open_pth(
+    paths: Sequence[Path], levels: Mapping[str, str] | None = None, *, level: str | None = None
+) -> Source:
+    """Folders of tensor files, as one source."""
+    return opened(paths, lambda path: PthFolder(path, levels, level=level))
 
 
 class PthFolder:
@@ -42,13 +51,13 @@ class PthFolder:
 
     def __init__(
         self,
-        paths: Sequence[Path],
+        path: Path,
         levels: Mapping[str, str] | None = None,
         *,
         level: str | None = None,
     ) -> None:
         self.torch = need("torch", "mlp", PURPOSE)
-        self.root = one_folder(paths)
+        self.root = one_folder(path)
         self.warnings: list[str] = []
         self.files = self._files()
         self.clip_ids: Sequence[str] = self._ids()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -100,6 +100,63 @@ class Columns:
             self.handle.close()
 
 
+class Joined:
+    """Several sources of the same levels, one after the other."""
+
+    movie_ids: Sequence[str] | None
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.sources = sources
+        self.levels: Sequence[str] = sources[0].levels
+        for source in sources:
+            if set(source.levels) != set(self.levels):
+                here, there = ", ".join(self.levels), ", ".join(source.levels)
+                raise FixInput(
+                    f"{here} in one of them, {there} in another",
+                    where=str(source.origin.get("file", source.origin.get("folder"))),
+                )
+        self.places = [
+            (source, index) for source in sources for index in range(len(source.clip_ids))
+        ]
+        self.clip_ids: Sequence[str] = [clip for one in sources for clip in one.clip_ids]
+        movies = [one.movie_ids for one in sources if one.movie_ids is not None]
+        whole = len(movies) == len(sources)
+        self.movie_ids = [movie for some in movies for movie in some] if whole else None
+        self.warnings = [warning for one in sources for warning in one.warnings]
+        self.origin: Mapping[str, Any] = {
+            "format": sources[0].origin["format"],
+            "parts": [dict(one.origin) for one in sources],
+        }
+
+    def shape(self, level: str, index: int) -> Shape:
+        """From the source it is in."""
+        source, place = self.places[index]
+        return source.shape(level, place)
+
+    def row(self, level: str, index: int) -> Array:
+        """From the source it is in."""
+        source, place = self.places[index]
+        return source.row(level, place)
+
+    def close(self) -> None:
+        """Close them all."""
+        for source in self.sources:
+            source.close()
+
+
+def opened(paths: Sequence[Path], open_one: Callable[[Path], Source]) -> Source:
+    """The source of one path, or of several as one."""
+    sources: list[Source] = []
+    try:
+        for path in paths:
+            sources.append(open_one(path))
+        return sources[0] if len(sources) == 1 else Joined(sources)
+    except BaseException:
+        for source in sources:
+            source.close()
+        raise
+
+
 def checked_shape(shape: Shape, where: str) -> Shape:
     """The shape of something that can be a row of features; else BadRow."""
     if np.dtype(shape.dtype).kind not in "fiu":
@@ -125,19 +182,18 @@ def texts(values: Any, what: str, where: str) -> list[str]:
         raise FixInput(f"{what} is not UTF-8: {error}", where=where) from error
 
 
-def one_file(paths: Sequence[Path]) -> Path:
-    """The one file a format is made of."""
-    if len(paths) != 1 or not paths[0].is_file():
-        names = ", ".join(map(str, paths))
-        raise FixInput("one file is wanted here", where=names)
-    return paths[0]
+def one_file(path: Path) -> Path:
+    """A path that must be a file."""
+    if not path.is_file():
+        raise FixInput("a file is wanted here", where=str(path))
+    return path
 
 
-def one_folder(paths: Sequence[Path]) -> Path:
-    """The one folder a format is made of."""
-    if len(paths) != 1 or not paths[0].is_dir():
-        raise FixInput("one folder is wanted here", where=", ".join(map(str, paths)))
-    return paths[0]
+def one_folder(path: Path) -> Path:
+    """A path that must be a folder."""
+    if not path.is_dir():
+        raise FixInput("a folder is wanted here", where=str(path))
+    return path
 
 
 def file_origin(kind: str, path: Path) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def test_the_released_layout_there_and_back(
     expected = store.matrix(level, clips=["tt0000102-003"]).values
     assert tuple(tensor.shape) == expected.shape
     np.testing.assert_array_equal(tensor.numpy(), expected)
-    import_store(PthFolder([tmp_path / "FEATURES"], level=as_level), tmp_path / "again")
+    import_store(PthFolder(tmp_path / "FEATURES", level=as_level), tmp_path / "again")
     same(store, open_store(tmp_path / "again"), (level,))
 
 

@@ -188,3 +188,20 @@ def test_options_that_are_no_pairs_are_refused(tmp_path: Path, word: str) -> Non
     words = f"--level {word}".split()
     done = call_obygaze("-C", tmp_path, "store", "import", "npz", file, *words, "-o", "s")
     assert done.code == 2
+
+
+def test_several_files_become_one_store(tmp_path: Path) -> None:
+    first = saved(tmp_path / "a.npz", clip_id=["m-3", "m-1"], X=X[:2])
+    second = saved(tmp_path / "b.npz", clip_id=["m-2"], X=X[2:])
+    call_obygaze(
+        "-C", tmp_path, "store", "import", "npz", first, second, "--level", "clip=X", "-o", "s"
+    ).ok()
+    store = open_store(tmp_path / "stores" / "s")
+    np.testing.assert_array_equal(store.matrix("clip", clips=["m-3", "m-1", "m-2"]).values, X)
+    origin = store.recipe.to_dict()["told"]["origin"]
+    assert [part["file"] for part in origin["parts"]] == ["a.npz", "b.npz"]
+    with pytest.raises(FixInput, match="more than once"):
+        import_store(open_npz([first, first], {"clip": "X"}), tmp_path / "t")
+    third = saved(tmp_path / "c.npz", clip_id=["m-9"], Y=X[2:])
+    with pytest.raises(FixInput, match="x in one of them, y in another"):
+        open_npz([first, third], {})

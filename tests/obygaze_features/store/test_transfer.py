@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.store_servers import WebServer, web_server
 from support.stores import (
     ARRAYS,
@@ -366,6 +368,49 @@ def test_a_bucket_without_keys_is_said_to_want_them() -> None:
     assert "AWS_ACCESS_KEY_ID" in str(error.hint)
     line = "Generic HTTP error: Error performing GET http://x, after 3 retries - HTTP error: gone"
     assert told(RuntimeError(line), "http://x").what == "the connection failed: gone"
+
+
+def test_a_damaged_copy_is_mended_by_the_same_pull(tmp_path: Path, sealed: Path) -> None:
+    pull(sealed, tmp_path / "got")
+    (tmp_path / "got" / "data.zarr/pooled/c.2.0").write_bytes(b"?" * 100)
+    (tmp_path / "got" / "data.zarr/clip/c.1.0").unlink()
+    (tmp_path / "got" / "clips.csv").write_bytes(b"edited")
+    again = pull(sealed, tmp_path / "got")
+    assert again.n_files - again.n_files_kept == 3 + 2
+    assert tree(tmp_path / "got") == tree(sealed)
+
+
+@settings(max_examples=15)
+@given(
+    pulls=st.lists(
+        st.tuples(
+            st.sets(st.sampled_from(["clip", "pooled", "frames", "time_s"]), min_size=1),
+            st.sets(st.integers(0, 4), min_size=1),
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_any_parts_add_up(
+    tmp_path_factory: pytest.TempPathFactory, pulls: list[tuple[set[str], set[int]]]
+) -> None:
+    """Whatever was pulled is there and right; whatever was not is missing; nothing else."""
+    root = tmp_path_factory.mktemp("parts")
+    sealed = copy_of_sealed(root / "s")
+    whole = open_store(sealed)
+    held: dict[str, set[int]] = {spec.name: set() for spec in ARRAYS}
+    for levels, movies in pulls:
+        names = [f"tt{100 + movie:07d}" for movie in sorted(movies)]
+        pull(sealed, root / "got", levels=sorted(levels), movies=names)
+        blocks = {row // 4 for row in range(23) if row // 5 in movies}
+        for level in levels:
+            held[level] |= {row for row in range(23) if row // 4 in blocks}
+    copy = open_store(root / "got")
+    for level, rows in held.items():
+        found = copy.matrix(level, missing="drop")
+        assert found.rows.tolist() == sorted(rows)
+        np.testing.assert_array_equal(found.values, whole.matrix(level).values[sorted(rows)])
+    verify(root / "got", hashes=True).require_whole()
 
 
 def test_the_size_is_known_before(tmp_path: Path, sealed: Path) -> None:
