@@ -1,4 +1,4 @@
-"""`obygaze store import` and `export`: features in the formats other people use."""
+"""`obygaze store import`: features in the formats other people use."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from obygaze_features.core.commands import (
     ExampleCommand,
     LazyGroup,
     Session,
-    force_option,
     json_option,
     pass_session,
 )
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
-from obygaze_features.store.commands_look import open_named
 from obygaze_features.store.edit import Roster
 from obygaze_features.store.interchange.importing import Imported, Told, import_store
 from obygaze_features.store.interchange.source import Source
@@ -191,64 +189,6 @@ def npy(
     from obygaze_features.store.interchange.npy import open_npy
 
     _import(session, open_npy(sources, _pairs(levels)), **common)
-
-
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze store export hdf5 obygaze12-xclip xclip.h5 --compress
-    obygaze store export csv obygaze12-xclip pooled.csv --level pooled
-    obygaze store export pth obygaze12-xclip FEATURES --level tokens
-    """,
-)
-@click.argument("format", type=click.Choice(["hdf5", "npz", "npy", "csv", "pth"]))
-@click.argument("name")
-@click.argument("output", type=click.Path(path_type=Path))
-@click.option(
-    "--level", "levels", multiple=True, help="Only this level; repeatable. [default: all]"
-)
-@click.option("--compress", is_flag=True, help="Compress (hdf5 and npz).")
-@force_option
-@json_option
-@pass_session
-def export(
-    session: Session,
-    format: str,
-    name: str,
-    output: Path,
-    levels: tuple[str, ...],
-    compress: bool,
-    force: bool,
-    as_json: bool,
-) -> None:
-    """Write the features of a store in another format.
-
-    Clips that failed or are missing are left out and listed. csv and pth hold one level: by
-    default the last with one vector a clip, and the one with most tokens.
-    """
-    from obygaze_features.store.interchange.export import export_store
-
-    store = open_named(session, name)
-    n_levels = len(levels) or (1 if format in ("csv", "pth") else len(store.levels))
-    with session.console.progress("export", n_levels * store.n_clips) as progress:
-        done = export_store(
-            store,
-            output,
-            format,
-            levels=levels or None,
-            compress=compress,
-            force=force,
-            progress=progress,
-        )
-    for clip, reason in list(done.left_out.items())[:SHOWN]:
-        session.console.note(f"{clip}: {reason}")
-    if as_json:
-        session.console.json({**asdict(done), "path": str(done.path)})
-    else:
-        levels_told = ", ".join(done.levels)
-        session.console.result(f"{done.path}: {done.n_clips} clips, {levels_told}")
-    if done.left_out:
-        click.get_current_context().exit(EXIT_SOME_FAILED)
 
 
 def _import(

@@ -17,7 +17,7 @@ import numpy as np
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.extras import need
-from obygaze_features.store.interchange.hdf5 import LEVELS_ATTRIBUTE
+from obygaze_features.store.interchange.hdf5_layouts import LEVELS_ATTRIBUTE
 from obygaze_features.store.interchange.npy import LEVELS_FILE
 from obygaze_features.store.limits import check_disk
 from obygaze_features.store.reader import Store

@@ -16,6 +16,7 @@ import h5py
 import numpy as np
 
 from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.store.interchange.hdf5_layouts import ID, found_levels
 from obygaze_features.store.interchange.source import (
     Array,
     BadRow,
@@ -32,10 +33,8 @@ from obygaze_features.store.interchange.source import (
 )
 
 SUFFIXES = (".h5", ".hdf5", ".hdf")
-ID = "{id}"
 ID_KEYS = ("clip_id", "ids", "id", "names", "video_names", "keys")
 MOVIE = "movie_id"
-LEVELS_ATTRIBUTE = "obygaze_levels"
 
 
 def open_hdf5(
@@ -58,7 +57,7 @@ def _open_one(
     try:
         if id_key is not None or (not given and _id_key(handle)):
             return _columns(path, handle, given, id_key or _id_key(handle), movie_key)
-        return KeyEach(path, handle, given or _found_levels(handle, path))
+        return KeyEach(path, handle, given or found_levels(handle, path))
     except BaseException:
         handle.close()
         raise
@@ -277,59 +276,3 @@ def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:
         match = matcher.fullmatch(name)
         if match and parent.get(name, getclass=True) is wanted:
             yield match[1]
-
-
-def _found_levels(handle: Any, path: Path) -> dict[str, str]:
-    """The layout of a file about which nothing was told, if there is one that fits."""
-    kinds = {
-        name: handle.get(name, getclass=True)
-        for name in handle
-        if isinstance(handle.get(name, getlink=True), h5py.HardLink)
-    }
-    groups = [name for name, kind in kinds.items() if kind is h5py.Group]
-    if len(groups) < len(kinds):
-        return {_flat_level(handle, kinds): ID}
-    experts = [name for name in groups if name.startswith("features.")]
-    if experts:
-        return {level_name(name): f"{name}/{ID}" for name in experts}
-    return _levels_within(handle, groups, path)
-
-
-def _flat_level(handle: Any, kinds: Mapping[str, Any]) -> str:
-    told = _told_levels(handle)
-    if len(told) == 1:
-        return told[0]
-    first = next(name for name, kind in kinds.items() if kind is h5py.Dataset)
-    return "frames" if handle[first].ndim > 1 else "clip"
-
-
-def _told_levels(handle: Any) -> list[str]:
-    """The levels that `export` notes in the files it writes."""
-    told = handle.attrs.get(LEVELS_ATTRIBUTE)
-    return [str(name) for name in told] if told is not None else []
-
-
-def _levels_within(handle: Any, groups: Sequence[str], path: Path) -> dict[str, str]:
-    if not groups:
-        raise FixInput("nothing is in this file", where=str(path))
-    first = handle[groups[0]]
-    arrays = [
-        name
-        for name in first
-        if first.get(name, getclass=True) is h5py.Dataset
-        and first[name].dtype.kind == "f"
-        and first[name].ndim
-    ]
-    prefix = "v_" if all(name.startswith("v_") for name in groups) else ""
-    named = [name for name in arrays if name == "features" or name.endswith("_features")]
-    chosen = named if len(named) == 1 else arrays
-    told = _told_levels(handle)
-    if told:
-        return {name: f"{ID}/{name}" for name in told}
-    if len(chosen) != 1:
-        raise FixInput(
-            f"each clip has {', '.join(arrays) or 'no array of numbers'}",
-            where=str(path),
-            hint=f"--level NAME='{prefix}{ID}/KEY' for each of those that are wanted",
-        )
-    return {level_name(chosen[0]): f"{prefix}{ID}/{chosen[0]}"}
