@@ -3,134 +3,164 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from obygaze_models.protocols.runner.records import Record, Run
-from obygaze_models.report.tables import Number, Spread, Table
+from obygaze_models.report.anatomy import anatomy_tables, anatomy_words
+from obygaze_models.report.findings import finding_tables
+from obygaze_models.report.paper import paper_tables, paper_words
+from obygaze_models.report.section import Section
+from obygaze_models.report.tables import Group, Number, Table, slug
+from obygaze_models.report.words import (
+    NAMES,
+    SHOWN,
+    merged_baselines,
+    metric_name,
+    number_of,
+    pair_name,
+    primary,
+    stores_of,
+    with_store,
+)
 
-SHOWN = ("f1_binary", "f1_weighted", "ap", "auc")
-NAMES = {
-    "f1_binary": "F1 binary",
-    "f1_weighted": "F1 weighted",
-    "f1_macro": "F1 macro",
-    "precision": "precision",
-    "recall": "recall",
-    "accuracy": "accuracy",
-    "ap": "AP",
-    "auc": "AUC",
-    "brier": "Brier",
-    "ece": "ECE",
+Row = tuple[Any, ...]
+INTERVALS = (
+    "Small numbers are 95 % intervals by bootstrap over films: other films could have put the "
+    "value there. Baselines see no feature; they have the same prevalence and the same test clips."
+)
+
+
+HEADINGS = {
+    "remarks": "Read this first",
+    "clips": "The clips",
+    "results": "Results",
+    "paper": "Beside the paper",
+    "films": "Film by film",
+    "comparisons": "Which differences hold",
+    "concepts": "Inside the bottlenecks",
+    "analysis": "What makes a clip hard",
+    "decisions": "Decisions and probabilities",
+    "audits": "Audits",
+    "coverage": "Clips without features",
+    "provenance": "What was run",
 }
-INTERVALS = "In brackets: 95 % intervals by bootstrap over films, not over clips."
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the page: a heading, sentences, and tables that belong together."""
-
-    key: str
-    title: str
-    sentences: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
 
 
 def sections_of(run: Run) -> list[Section]:
     """Everything a run has to say, in the order a reader wants it."""
     made = [
-        Section("remarks", "Read this first", tuple(r["text"] for r in run.of("remark"))),
-        Section("results", "Results", (INTERVALS,), tuple(result_tables(run))),
-        Section("paper", "Beside the paper", _paper_words(run), tuple(paper_tables(run))),
-        Section("films", "Film by film", (), tuple(film_tables(run))),
-        Section("comparisons", "Which differences hold", (), tuple(comparison_tables(run))),
-        Section("analysis", "What makes a clip hard", (), tuple(analysis_tables(run))),
-        Section("calibration", "The remaining metrics", (), tuple(other_metrics(run))),
-        Section("coverage", "Clips without features", (), tuple(coverage_tables(run))),
-        Section("provenance", "What was run", (), tuple(provenance_tables(run))),
+        _section("remarks", words=tuple(r["text"] for r in run.of("remark"))),
+        _section("clips", words=clip_words(run)),
+        _section("results", (*result_tables(run), *argmax_tables(run)), (INTERVALS,)),
+        _section("paper", paper_tables(run), paper_words(run)),
+        _section("films", film_tables(run)),
+        _section("comparisons", comparison_tables(run)),
+        _section("concepts", anatomy_tables(run), anatomy_words(run)),
+        _section("analysis", analysis_tables(run)),
+        _section("decisions", other_metrics(run)),
+        _section("audits", finding_tables(run.folder)),
+        _section("coverage", coverage_tables(run)),
+        _section("provenance", provenance_tables(run)),
     ]
     return [section for section in made if section.sentences or section.tables]
 
 
+def _section(key: str, tables: Iterable[Table] = (), words: tuple[str, ...] = ()) -> Section:
+    return Section(key, HEADINGS[key], words, tuple(tables))
+
+
+def clip_words(run: Run) -> tuple[str, ...]:
+    """How many clips of which view, and what each task asks."""
+    about = run.about["manifest"]
+    first = f"{about['n_clips']} clips of {about['n_movies']} films, {about['view']} view."
+    tasks = run.protocol.get("tasks", {})
+    asked = [f"{name}: {task['title']}" for name, task in tasks.items() if task.get("title")]
+    return (first, "; ".join(asked) + ".") if asked else (first,)
+
+
 def result_tables(run: Run) -> Iterable[Table]:
-    """One table a test: every model and, below, the baselines at the same prevalence."""
+    """One table a test: models by the task that trained them, then baselines, each said once."""
+    stores = stores_of(run)
     for test in dict.fromkeys(record["test"] for record in [*run.cells, *run.baselines]):
-        records = [r for r in [*run.cells, *run.baselines] if r["test"] == test]
-        headers = ("store", "trained on", "model", "clips", "share of S", "leaked")
-        rows = tuple(
-            (
-                record["feature"] or "–",
-                record["train"],
-                model_name(record),
-                record["n_test"],
-                Number(record["prevalence"]),
-                record["leaked"],
-                *(number_of(record, metric) for metric in SHOWN),
-            )
-            for record in records
-        )
+        cells = [record for record in run.cells if record["test"] == test]
+        blind = merged_baselines([r for r in run.baselines if r["test"] == test])
+        alike = len({(r["n_test"], r["prevalence"]) for r in [*cells, *(b[2] for b in blind)]}) == 1
+        groups: list[Group] = []
+        rows: list[Row] = []
+        records: list[Record] = []
+        for train in dict.fromkeys(record["train"] for record in cells):
+            groups.append(Group(len(rows), f"trained on {train}"))
+            for record in (r for r in cells if r["train"] == train):
+                rows.append((with_store(record, stores), *_result(record, alike)))
+                records.append(record)
+        if blind:
+            groups.append(Group(len(rows), "no feature seen", quiet=True))
+        for names, trains, record in blind:
+            said = f"{names} · {trains}" + (f" ({record['feature']})" if record["feature"] else "")
+            rows.append((said, *_result(record, alike)))
+            records.append(record)
+        counted = () if alike else ("clips", "share positive")
         leaked = frozenset(i for i, record in enumerate(records) if record["leaked"])
         yield Table(
-            f"results-{test}",
-            f"Tested on {test}{_title_of(run, test)}",
-            (*headers, *(NAMES[metric] for metric in SHOWN)),
-            rows,
-            "Rows in red: clips of the test set were seen in training." if leaked else "",
-            leaked,
-        )
-
-
-def paper_tables(run: Run) -> Iterable[Table]:
-    """Cells for which the paper prints a number, ours beside it."""
-    rows = [
-        (
-            record["feature"],
-            record["train"],
-            record["test"],
-            model_name(record),
-            printed.get("movie") or "all",
-            NAMES.get(printed["metric"], printed["metric"]),
-            _ours(record, printed),
-            Spread(printed["mean"], printed.get("sd")),
-            record["leaked"],
-            printed.get("source", ""),
-        )
-        for record in run.cells
-        for printed in record.get("paper") or ()
-    ]
-    if rows:
-        headers = ("store", "trained on", "tested on", "model", "film", "metric")
-        leaked = frozenset(i for i, row in enumerate(rows) if row[8])
-        yield Table(
-            "paper",
-            "Ours beside the paper's",
-            (*headers, "ours", "paper", "leaked", "source"),
+            f"results-{slug(test)}",
+            f"Tested on {test}{_title_of(run, test)}" + (_measure(records[0]) if alike else ""),
+            ("model", *counted, *(NAMES[metric] for metric in SHOWN), "leaked"),
             tuple(rows),
-            "Mean (standard deviation) over runs or folds, as the paper prints them.",
+            "Rows in red: that many test clips were seen in training." if leaked else "",
             leaked,
+            tuple(groups),
         )
+
+
+def _result(record: Record, alike: bool) -> tuple[Any, ...]:
+    counted = () if alike else (record["n_test"], Number(record["prevalence"]))
+    return (*counted, *(number_of(record, metric) for metric in SHOWN), record["leaked"])
+
+
+def _measure(record: Record) -> str:
+    films = f" of {record['n_movies']} films" if record.get("n_movies") else ""
+    return f" ({record['n_test']} clips{films}, {100 * record['prevalence']:.1f} % positive)"
+
+
+def argmax_tables(run: Run) -> Iterable[Table]:
+    """Several one-against-rest tasks as one question."""
+    rows = tuple(
+        (
+            with_store(r, stores_of(run)),
+            r["n_test"],
+            Number(r["accuracy"], *(r["ci"] or (None, None))),
+            Number(r["f1_macro"]),
+            Number(r["majority"]),
+        )
+        for r in run.of("argmax")
+    )
+    if rows:
+        headers = ("model", "clips", "accuracy", "F1 macro", "largest class")
+        tasks = ", ".join(run.of("argmax")[0]["tasks"])
+        yield Table("argmax", f"The highest of {tasks}", headers, rows)
 
 
 def film_tables(run: Run) -> Iterable[Table]:
     """The primary metric of each model, film by film."""
-    metric = primary(run)
+    metric, stores = primary(run), stores_of(run)
     films = sorted({film for record in run.cells for film in record["by_movie"]})
     if not films:
         return
-    rows = tuple(
-        (
-            record["feature"],
-            f"{record['train']} → {record['test']}",
-            model_name(record),
-            *(_film_value(record, film, metric) for film in films),
-        )
-        for record in run.cells
-    )
+    groups: list[Group] = []
+    rows: list[Row] = []
+    for pair in dict.fromkeys((r["train"], r["test"]) for r in run.cells):
+        groups.append(Group(len(rows), pair_name(*pair)))
+        for record in run.cells:
+            if (record["train"], record["test"]) == pair:
+                values = (_film_value(record, film, metric) for film in films)
+                rows.append((with_store(record, stores), *values))
     yield Table(
         "films",
-        f"{NAMES.get(metric, metric)} of each film",
-        ("store", "task", "model", *films),
-        rows,
+        f"{metric_name(metric)} of each film",
+        ("model", *films),
+        tuple(rows),
         "A dash: the film has no clip of one of the classes.",
+        groups=tuple(groups),
     )
 
 
@@ -139,8 +169,8 @@ def comparison_tables(run: Run) -> Iterable[Table]:
     found = sorted(run.of("comparison"), key=lambda r: _or_one(r.get("p_sign_flip")))
     rows = tuple(
         (
-            f"{r['train']} → {r['test']}",
-            NAMES.get(r["metric"], r["metric"]),
+            pair_name(r["train"], r["test"]),
+            metric_name(r["metric"]),
             _side(r["first"]),
             _side(r["second"]),
             Number(r["difference"], *(r.get("ci") or (None, None))),
@@ -165,42 +195,54 @@ MOST_COMPARISONS = 24
 
 
 def analysis_tables(run: Run) -> Iterable[Table]:
-    """Success regressed on what is in a clip."""
-    for number, record in enumerate(run.of("analysis")):
-        rows = tuple(
-            (
-                factor["name"],
-                Number(factor["log_odds"], factor["low"], factor["high"]),
-                Number(factor["p"], digits=3),
-                Number(factor["inflation"], digits=1),
-            )
-            for factor in record["factors"]
-        )
-        about = f"{record['model']} on {record['feature']}, {record['train']} → {record['test']}"
+    """Success regressed on what is in a clip: a table a cell, a column a film."""
+    cells: dict[tuple[str, ...], list[Record]] = {}
+    for record in run.of("analysis"):
+        key = (record["model"], record["feature"], record["train"], record["test"])
+        cells.setdefault(key, []).append(record)
+    for (model, feature, train, test), own in cells.items():
+        own.sort(key=lambda r: bool(r["film"]))
+        names = list(dict.fromkeys(f["name"] for record in own for f in record["factors"]))
+        found = [{f["name"]: f for f in record["factors"]} for record in own]
+        rows = tuple((name, *(_odds(factors.get(name)) for factors in found)) for name in names)
+        notes = dict.fromkeys(str(r["note"]) for r in own if r.get("note"))
         yield Table(
-            f"analysis-{number}",
-            f"{record['film'] or 'All films'}: {about}",
-            ("factor", "log odds of success", "p", "inflation"),
+            f"analysis-{slug(f'{model}-{feature}-{train}-{test}')}",
+            f"Log odds of success: {model} ({feature}), {pair_name(train, test)}",
+            ("factor", *(record["film"] or "all films" for record in own)),
             rows,
-            record.get("note") or "",
+            " ".join(["A star: p below .05, uncorrected.", *list(notes)[:2]]),
         )
+
+
+def _odds(factor: Mapping[str, Any] | None) -> Number:
+    if factor is None:
+        return Number(None)
+    star = "*" if _or_one(factor["p"]) < 0.05 else ""
+    return Number(factor["log_odds"], factor["low"], factor["high"], mark=star)
 
 
 def other_metrics(run: Run) -> Iterable[Table]:
     """Calibration and the remaining metrics, for those who want them."""
     metrics = [m for m in NAMES if m not in SHOWN and any(m in r for r in run.cells)]
-    rows = tuple(
-        (
-            record["feature"],
-            f"{record['train']} → {record['test']}",
-            model_name(record),
-            *(number_of(record, metric) for metric in metrics),
-        )
-        for record in run.cells
-    )
+    groups: list[Group] = []
+    rows: list[Row] = []
+    for pair in dict.fromkeys((r["train"], r["test"]) for r in run.cells):
+        groups.append(Group(len(rows), pair_name(*pair)))
+        for record in run.cells:
+            if (record["train"], record["test"]) == pair:
+                values = (_plain(number_of(record, metric)) for metric in metrics)
+                rows.append((with_store(record, stores_of(run)), *values))
     if rows and metrics:
-        headers = ("store", "task", "model", *(NAMES[metric] for metric in metrics))
-        yield Table("other", "The remaining metrics", headers, rows)
+        headers = ("model", *(NAMES[metric] for metric in metrics))
+        note = "Intervals are in results.json."
+        yield Table(
+            "other", "The remaining metrics", headers, tuple(rows), note, groups=tuple(groups)
+        )
+
+
+def _plain(number: Number | None) -> Number | None:
+    return None if number is None else Number(number.value)
 
 
 def coverage_tables(run: Run) -> Iterable[Table]:
@@ -217,7 +259,7 @@ def coverage_tables(run: Run) -> Iterable[Table]:
         if n_missing > MOST_CLIPS:
             note += f" The first {MOST_CLIPS} of {n_missing}."
         yield Table(
-            f"coverage-{record['feature']}",
+            f"coverage-{slug(record['feature'])}",
             f"{record['feature']}: {n_missing} of {n_clips} clips",
             ("clip", "why", "tasks"),
             rows,
@@ -246,52 +288,9 @@ def provenance_tables(run: Run) -> Iterable[Table]:
     yield Table("provenance", "Inputs, versions, seeds", ("", "what", "hash or value"), tuple(rows))
 
 
-def model_name(record: Record) -> str:
-    """The model as tables call it; what is no model says what it is."""
-    name = str(record["model"])
-    if record.get("expected"):
-        return f"{name} (expected)"
-    return f"{name} (ceiling)" if record.get("ceiling") else name
-
-
-def number_of(record: Record, metric: str) -> Number | None:
-    """A metric of a cell with its interval over films."""
-    found = record.get(metric)
-    if not isinstance(found, Mapping):
-        return None
-    low, high = found.get("ci") or (None, None)
-    value = found.get("value")
-    return Number(found.get("mean") if value is None else value, low, high)
-
-
-def primary(run: Run) -> str:
-    """The metric that a protocol puts first."""
-    return str(run.protocol.get("report", {}).get("primary") or "ap")
-
-
 def _title_of(run: Run, task: str) -> str:
     title = run.protocol.get("tasks", {}).get(task, {}).get("title")
     return f": {title}" if title else ""
-
-
-def _paper_words(run: Run) -> tuple[str, ...]:
-    quirk = run.protocol.get("splits", {}).get("quirk")
-    if not any(record.get("paper") for record in run.cells):
-        return ()
-    words = {
-        "authors": "The splits and the training follow the released code.",
-        "text": "The splits and the training follow the paper's text.",
-    }
-    return (words[quirk],) if quirk in words else ()
-
-
-def _ours(record: Record, printed: Mapping[str, Any]) -> Spread:
-    film = printed.get("movie")
-    if film:
-        value = record["by_movie"].get(film, {}).get(printed["metric"])
-        return Spread(value)
-    found = record.get(printed["metric"]) or {}
-    return Spread(found.get("mean"), found.get("sd"))
 
 
 def _film_value(record: Record, film: str, metric: str) -> Number:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,18 +15,14 @@ from obygaze_features import __version__
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_atomic
 from obygaze_models.protocols.runner.records import Run, read_run
-from obygaze_models.report.content import Section, all_tables, sections_of
-from obygaze_models.report.figures import Figure, draw_all
+from obygaze_models.report.content import HEADINGS, all_tables, sections_of
+from obygaze_models.report.figure import Figure
+from obygaze_models.report.figures import draw_all
+from obygaze_models.report.section import Section
+from obygaze_models.report.tables import plain
 
 FORMATS = ("html", "md", "latex", "csv")
-# Where each figure stands on the page, by the beginning of its key.
-PLACES = {
-    "intervals": "results",
-    "confusion": "results",
-    "films": "films",
-    "timeline": "films",
-    "calibration": "calibration",
-}
+SERIF_LESS = "'DejaVu Sans', Verdana, 'Helvetica Neue', sans-serif"
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,21 @@ class Chapter:
 
     def figures_of(self, section: str) -> list[Figure]:
         """The figures that belong to a section."""
-        return [f for f in self.figures if PLACES.get(f.key.split("-")[0]) == section]
+        return [figure for figure in self.figures if figure.section == section]
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """The few numbers a reader wants before anything else."""
+        about = self.run.about
+        stores = ", ".join(f"{name} ({s['backbone']})" for name, s in about["stores"].items())
+        manifest = about["manifest"]
+        return [
+            ("clips", f"{manifest['n_clips']} of {manifest['n_movies']} films"),
+            ("manifest", f"{manifest['name']}, {manifest['view']} view"),
+            ("features", stores or "none"),
+            ("splits", str(self.run.protocol.get("splits", {}).get("kind", ""))),
+            ("leaked test clips", str(max((c["leaked"] for c in self.run.cells), default=0))),
+        ]
 
 
 def report(
@@ -76,6 +87,7 @@ def page_html(chapters: Sequence[Chapter]) -> str:
             style=_resource("style.css"),
             version=__version__,
             picture=_picture,
+            width=_width,
             title=chapters[0].title if len(chapters) == 1 else f"{len(chapters)} runs",
         )
     )
@@ -83,7 +95,13 @@ def page_html(chapters: Sequence[Chapter]) -> str:
 
 def _chapter(folder: Path) -> Chapter:
     run = read_run(folder)
-    return Chapter(run, sections_of(run), draw_all(run, folder / "figures"))
+    figures = draw_all(run, folder / "figures")
+    own = {section.key: section for section in sections_of(run)}
+    # A section may have nothing but figures.
+    for figure in figures:
+        own.setdefault(figure.section, Section(figure.section, HEADINGS[figure.section]))
+    ordered = [own[key] for key in HEADINGS if key in own]
+    return Chapter(run, ordered, figures)
 
 
 def _write_tables(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
@@ -100,12 +118,13 @@ def _write_tables(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
 
 def markdown(chapter: Chapter) -> str:
     """The whole report as Markdown, figures by their paths."""
-    parts = [f"# {chapter.title}", ""]
+    parts = [f"# {plain(chapter.title)}", ""]
     for section in chapter.sections:
-        parts += [f"## {section.title}", "", *(f"{text}\n" for text in section.sentences)]
-        parts += [table.as_markdown() for table in section.tables]
+        parts += [f"## {section.title}", "", *(f"{plain(text)}\n" for text in section.sentences)]
         for figure in chapter.figures_of(section.key):
-            parts += [f"![{figure.title}](figures/{figure.png.name})", "", figure.caption, ""]
+            path = figure.png.relative_to(chapter.run.folder).as_posix()
+            parts += [f"![{plain(figure.title)}]({path})", "", plain(figure.caption), ""]
+        parts += [table.as_markdown() for table in section.tables]
     return "\n".join(parts)
 
 
@@ -128,5 +147,14 @@ def _resource(name: str) -> str:
 
 
 def _picture(figure: Figure) -> str:
-    data = base64.b64encode(figure.svg.read_bytes()).decode("ascii")
+    text = figure.svg.read_text("utf-8")
+    # Elsewhere than on the machine that drew it, the font may be missing; these are as wide.
+    text = re.sub(r"'DejaVu Sans'(?!,)", SERIF_LESS, text)
+    data = base64.b64encode(text.encode("utf-8")).decode("ascii")
     return f"data:image/svg+xml;base64,{data}"
+
+
+def _width(figure: Figure) -> int:
+    """How wide a figure is drawn, in pixels of the page."""
+    found = re.search(r'width="([0-9.]+)pt"', figure.svg.read_text("utf-8")[:2000])
+    return round(float(found[1]) * 4 / 3) if found else 720

@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,15 @@ _LATEX = str.maketrans(
         **{mark: f"\\{mark}" for mark in "&%$#_{}"},
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
+        # After the end of a row, these would be read as its arguments.
+        "[": "{[}",
+        "*": "{*}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "–": "--",
+        "→": r"$\rightarrow$",
+        "−": "--",
     }
 )
 
@@ -65,8 +75,21 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class Group:
+    """Rows of a table that belong together, from `start` on; `quiet` ones only give the measure."""
+
+    start: int
+    title: str
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
 class Table:
-    """One table of a report. `warn` are the rows (by number) that a reader must not overlook."""
+    """One table of a report.
+
+    `warn` are the rows (by number) that a reader must not overlook; a `folded` table is closed on
+    the page, because a figure says the same.
+    """
 
     key: str
     title: str
@@ -74,14 +97,19 @@ class Table:
     rows: tuple[tuple[Any, ...], ...]
     note: str = ""
     warn: frozenset[int] = frozenset()
+    groups: tuple[Group, ...] = ()
+    folded: bool = False
 
     def as_markdown(self) -> str:
         """A Markdown table under its title."""
-        lines = [f"### {self.title}", "", _bar(self.headers), _bar("---" for _ in self.headers)]
-        lines += [
-            _bar(str(cell).replace("|", "\\|") for cell in map(_shown, row)) for row in self.rows
-        ]
-        return "\n".join([*lines, "", *([self.note, ""] if self.note else [])])
+        bars = ["---:" if self._is_numeric(i) else "---" for i in range(len(self.headers))]
+        lines = [f"### {plain(self.title)}", "", _bar(map(plain, self.headers)), _bar(bars)]
+        titles = {group.start: group.title for group in self.groups}
+        for number, row in enumerate(self.rows):
+            if number in titles:
+                lines.append(_bar([f"**{plain(titles[number])}**", *[""] * (len(row) - 1)]))
+            lines.append(_bar(plain(str(cell)) for cell in map(_shown, row)))
+        return "\n".join([*lines, "", *([plain(self.note), ""] if self.note else [])])
 
     def as_latex(self) -> str:
         """A booktabs table, ready to be input."""
@@ -90,45 +118,97 @@ class Table:
             r"\begin{table}",
             r"\centering",
             rf"\caption{{{_latex(self.title)}}}",
-            rf"\label{{tab:{self.key}}}",
+            rf"\label{{tab:{slug(self.key)}}}",
             rf"\begin{{tabular}}{{{aligned}}}",
             r"\toprule",
             " & ".join(map(_latex, self.headers)) + r" \\",
-            r"\midrule",
-            *(" & ".join(_latex(str(_shown(cell))) for cell in row) + r" \\" for row in self.rows),
+            *self._latex_rows(),
             r"\bottomrule",
             r"\end{tabular}",
+            *([rf"\par\smallskip{{\footnotesize {_latex(self.note)}}}"] if self.note else []),
             r"\end{table}",
         ]
         return "\n".join(lines) + "\n"
 
+    def _latex_rows(self) -> list[str]:
+        titles = {group.start: group.title for group in self.groups}
+        lines = [] if 0 in titles else [r"\midrule"]
+        for number, row in enumerate(self.rows):
+            if number in titles:
+                told = _latex(titles[number])
+                lines += [r"\midrule", rf"\multicolumn{{{len(row)}}}{{l}}{{\emph{{{told}}}}} \\"]
+            lines.append(" & ".join(_latex(str(_shown(cell))) for cell in row) + r" \\")
+        return lines
+
     def as_csv(self) -> str:
-        """The numbers at full precision, intervals in columns of their own."""
+        """The numbers at full precision; intervals and groups in columns of their own."""
         wide = [i for i in range(len(self.headers)) if self._has_interval(i)]
         headers = [name for i, h in enumerate(self.headers) for name in _columns(h, i in wide)]
+        if self.groups:
+            headers = ["group", *headers]
         stream = io.StringIO(newline="")
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(headers)
-        for row in self.rows:
-            writer.writerow([v for i, cell in enumerate(row) for v in _values(cell, i in wide)])
+        for group, rows in self._grouped():
+            first = [group.title if group else ""] if self.groups else []
+            for _, row in rows:
+                cells = [v for i, cell in enumerate(row) for v in _values(cell, i in wide)]
+                writer.writerow([*first, *cells])
         return stream.getvalue()
 
     def as_html(self) -> str:
         """A table for the page; numbers are aligned, intervals small under them."""
-        head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in self.headers)
-        body = "\n".join(
-            f'<tr class="warn">{cells}</tr>' if number in self.warn else f"<tr>{cells}</tr>"
-            for number, row in enumerate(self.rows)
-            for cells in ["".join(_html_cell(cell) for cell in row)]
+        numeric = [self._is_numeric(i) for i in range(len(self.headers))]
+        head = "".join(
+            f'<th scope="col"{_N if n else ""}>{html.escape(name)}</th>'
+            for n, name in zip(numeric, self.headers, strict=True)
         )
-        return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+        parts = [f"<table>\n<thead><tr>{head}</tr></thead>"]
+        for group, rows in self._grouped():
+            parts.append('<tbody class="quiet">' if group and group.quiet else "<tbody>")
+            if group:
+                wide = f'colspan="{len(self.headers)}" scope="rowgroup"'
+                parts.append(f'<tr class="group"><th {wide}>{html.escape(group.title)}</th></tr>')
+            for number, row in rows:
+                cells = "".join(map(_html_cell, row))
+                parts.append(f"<tr{_WARN if number in self.warn else ''}>{cells}</tr>")
+            parts.append("</tbody>")
+        return "\n".join([*parts, "</table>"])
+
+    def _grouped(self) -> list[tuple[Group | None, list[tuple[int, tuple[Any, ...]]]]]:
+        rows = list(enumerate(self.rows))
+        if not self.groups:
+            return [(None, rows)]
+        ends = [*(group.start for group in self.groups[1:]), len(rows)]
+        found: list[tuple[Group | None, list[tuple[int, tuple[Any, ...]]]]] = [
+            (group, rows[group.start : end]) for group, end in zip(self.groups, ends, strict=True)
+        ]
+        return found
 
     def _is_numeric(self, column: int) -> bool:
-        return all(isinstance(row[column], int | float | Number | Spread) for row in self.rows)
+        cells = [row[column] for row in self.rows]
+        known = [cell for cell in cells if cell is not None]
+        return bool(known) and all(isinstance(cell, NUMERIC) for cell in known)
 
     def _has_interval(self, column: int) -> bool:
         cells = (row[column] for row in self.rows)
         return any(isinstance(cell, Number) and cell.interval for cell in cells)
+
+
+NUMERIC = (int, float, Number, Spread)
+_N, _WARN = ' class="n"', ' class="warn"'
+# What could be taken for markup, or for a link, by a reader of Markdown.
+_MARKUP = re.compile(r"([\\`*_\[\]<>|#])")
+
+
+def plain(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
+
+
+def slug(text: str) -> str:
+    """A name for files, labels and anchors, whatever was in the text."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-") or "none"
 
 
 def _shown(cell: Any) -> Any:
@@ -142,7 +222,7 @@ def _bar(cells: Any) -> str:
 
 
 def _latex(text: str) -> str:
-    return text.translate(_LATEX).replace("–", "--")
+    return " ".join(text.translate(_LATEX).split())
 
 
 def _columns(header: str, wide: bool) -> list[str]:
@@ -160,8 +240,7 @@ def _values(cell: Any, wide: bool) -> Sequence[Any]:
 def _html_cell(cell: Any) -> str:
     cell = _shown(cell)
     if isinstance(cell, Number) and cell.interval:
-        low_high = html.escape(cell.interval)
-        return f'<td class="n">{html.escape(cell.short)}<small>{low_high}</small></td>'
-    numeric = isinstance(cell, int | Number | Spread)
-    kind = ' class="n"' if numeric else ""
+        ends = html.escape(cell.interval.replace(", ", "–"))
+        return f'<td class="n">{html.escape(cell.short)} <small>{ends}</small></td>'
+    kind = _N if isinstance(cell, NUMERIC) or cell == "–" else ""
     return f"<td{kind}>{html.escape(str(cell))}</td>"

@@ -1,0 +1,98 @@
+"""How a report says things: the names of metrics, models and tasks, the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from obygaze_models.protocols.runner.records import Record, Run
+from obygaze_models.report.tables import Number
+
+SHOWN = ("f1_binary", "f1_weighted", "ap", "auc")
+NAMES = {
+    "f1_binary": "F1 binary",
+    "f1_weighted": "F1 weighted",
+    "f1_macro": "F1 macro",
+    "precision": "precision",
+    "recall": "recall",
+    "accuracy": "accuracy",
+    "ap": "AP",
+    "auc": "AUC",
+    "brier": "Brier",
+    "ece": "ECE",
+}
+
+
+def metric_name(metric: str) -> str:
+    """The metric as tables call it."""
+    return NAMES.get(metric, metric)
+
+
+def model_name(record: Record) -> str:
+    """The model as tables call it; what is no model says what it is."""
+    name = str(record["model"])
+    if record.get("expected"):
+        return f"{name} (expected)"
+    return f"{name} (ceiling)" if record.get("ceiling") else name
+
+
+def with_store(record: Record, stores: Sequence[str]) -> str:
+    """The model, and its store where there are several."""
+    name = model_name(record)
+    return f"{name} ({record['feature']})" if record["feature"] and len(stores) > 1 else name
+
+
+def pair_name(train: str, test: str) -> str:
+    """A cell's tasks; where one task does both, it is named once."""
+    return train if train == test else f"{train} → {test}"
+
+
+def stores_of(run: Run) -> list[str]:
+    """The stores that some model stands on, in the order of the tables."""
+    return list(dict.fromkeys(cell["feature"] for cell in run.cells if cell["feature"]))
+
+
+def pairs_of(run: Run) -> list[tuple[str, str]]:
+    """Train task and test task of every cell, in the order of the tables."""
+    return list(dict.fromkeys((cell["train"], cell["test"]) for cell in run.cells))
+
+
+def number_of(record: Record, metric: str) -> Number | None:
+    """A metric of a cell with its interval over films."""
+    found = record.get(metric)
+    if not isinstance(found, Mapping):
+        return None
+    low, high = found.get("ci") or (None, None)
+    value = found.get("value")
+    return Number(found.get("mean") if value is None else value, low, high)
+
+
+def value_of(record: Record, metric: str) -> float | None:
+    """The metric alone."""
+    number = number_of(record, metric)
+    return None if number is None else number.value
+
+
+def primary(run: Run) -> str:
+    """The metric that a protocol puts first."""
+    return str(run.protocol.get("report", {}).get("primary") or "ap")
+
+
+def merged_baselines(records: Sequence[Record]) -> list[tuple[str, str, Record]]:
+    """Baselines that say the same are one row: their names, the tasks that trained them, one."""
+    rows: dict[Any, list[Record]] = {}
+    for record in records:
+        shown = [str(number_of(record, metric)) for metric in SHOWN]
+        key = (record["feature"], bool(record.get("ceiling")), record["leaked"], *shown)
+        rows.setdefault(key, []).append(record)
+    every = {record["train"] for record in records}
+    found = []
+    for same in rows.values():
+        trains: dict[str, list[str]] = {}
+        for record in same:
+            trains.setdefault(model_name(record), []).append(record["train"])
+        for own in dict.fromkeys(tuple(tasks) for tasks in trains.values()):
+            names = ", ".join(name for name, tasks in trains.items() if tuple(tasks) == own)
+            one = next(r for r in same if model_name(r) in names.split(", "))
+            found.append((names, "any task" if set(own) == every else ", ".join(own), one))
+    return found
