@@ -17,13 +17,14 @@ from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.files import read_or_none
+from obygaze_features.store.load import run_all
 from obygaze_features.store.pack import read_checked
 from obygaze_features.store.part import AT_ONCE, is_all, merged
 from obygaze_features.store.reader import Store
 from obygaze_features.store.records import PARTIAL_FILE, SEAL_FILE, STORE_FILE, Partial, Plan, Seal
 from obygaze_features.store.remotes import Place, open_place
 from obygaze_features.store.schema import FileMark
-from obygaze_features.store.transfer import Order, Transferred, fetch, prepare, run_all
+from obygaze_features.store.transfer import Order, Transferred, fetch, prepare
 
 # So many files are in memory at once at most.
 SENDERS = 4

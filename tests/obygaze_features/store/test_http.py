@@ -75,9 +75,9 @@ def test_a_movie_is_pulled_for_less_than_twice_its_bytes(server: Nginx, tmp_path
 def test_a_large_file_is_pulled_in_ranges(
     server: Nginx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from obygaze_features.store import transfer
+    from obygaze_features.store import load
 
-    monkeypatch.setattr(transfer, "PIECE_BYTES", 50_000)
+    monkeypatch.setattr(load, "PIECE_BYTES", 50_000)
     pull(f"{server.url}/films", tmp_path / "got", levels=["pooled"], movies=["tt0000000"])
     answers = [status for path, status, _ in server.requests() if "/pooled/c.0" in path]
     assert answers == [206, 206, 206]
@@ -172,9 +172,9 @@ def test_a_packed_store_is_read_in_place_over_http(films: Path, server: Nginx) -
 def test_a_part_of_a_packed_store_is_pulled(
     films: Path, server: Nginx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from obygaze_features.store import transfer
+    from obygaze_features.store import load
 
-    monkeypatch.setattr(transfer, "PIECE_BYTES", 50_000)
+    monkeypatch.setattr(load, "PIECE_BYTES", 50_000)
     pull(f"{server.url}/films.zip", tmp_path / "got", levels=["pooled"], movies=["tt0000003"])
     pull(f"{server.url}/films", tmp_path / "other", levels=["pooled"], movies=["tt0000003"])
     mine, other = (

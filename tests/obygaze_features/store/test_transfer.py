@@ -34,14 +34,14 @@ from obygaze_features.core.errors import (
     Stopped,
 )
 from obygaze_features.store import ArraySpec, RowStatus, open_store
-from obygaze_features.store import transfer as transfer_module
+from obygaze_features.store import load as load_module
 from obygaze_features.store.transfer import prepare, pull
 from obygaze_features.store.verify import verify
 
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer_module, "PAUSE_S", 0.0)
+    monkeypatch.setattr(load_module, "PAUSE_S", 0.0)
 
 
 def tree(root: Path) -> dict[str, bytes]:
@@ -170,8 +170,8 @@ def test_an_interrupted_pull_goes_on(tmp_path: Path, sealed: Path, after: int) -
 def test_half_a_large_file_is_not_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer_module, "PIECE_BYTES", 50_000)
-    monkeypatch.setattr(transfer_module, "LEAST_PIECE_BYTES", 50_000)
+    monkeypatch.setattr(load_module, "PIECE_BYTES", 50_000)
+    monkeypatch.setattr(load_module, "LEAST_PIECE_BYTES", 50_000)
     sealed_store(tmp_path / "s", 8, 8, arrays=[ArraySpec("frames", (100, 512), dtype="float16")])
     with web_server(tmp_path / "s") as server:
         break_off(server, 600_000)
