@@ -20,7 +20,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     examples="""
     obygaze audit gender-score captions.csv
     obygaze audit gender-score captions.csv --json
-    obygaze audit gender-score captions.csv --compute filled.csv --lm gpt2 --sim all-mpnet-base-v2
+    obygaze audit gender-score captions.csv --compute filled.csv \\
+        --lm gpt2 --sim sentence-transformers/all-mpnet-base-v2
     """,
 )
 @click.argument("table", type=_FILE)

@@ -111,7 +111,11 @@ def apart(x: Clips, y: Clips) -> None:
 
 def clip_vectors(store: Store, clips: Clips, level: str, *, drop: bool = False) -> Side:
     """The vectors of some clips at one level, each with its film as its block."""
-    found = store.matrix(level, clips=clips.ids, missing="drop" if drop else "error")
+    try:
+        found = store.matrix(level, clips=clips.ids, missing="drop" if drop else "error")
+    except NotFound as error:
+        hint = "--drop-missing to leave them out, or extract them again"
+        raise NotFound(error.what, where=error.where, hint=hint, details=error.details) from error
     if not len(found.rows):
         raise NotFound(f"the store has none of the clips of {clips.name!r}", where=store.location)
     values = np.asarray(found.values, dtype=np.float64)

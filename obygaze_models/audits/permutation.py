@@ -20,7 +20,8 @@ Floats = NDArray[np.float64]
 
 # Two halves of 2**24 sums each are 48 items, a quarter of a gigabyte and some seconds.
 MAX_LOG2_HALF = 24.0
-CHUNK = 1 << 15
+# Shuffles at a time: few enough for their items to stay near the processor.
+CHUNK, POOL = 1 << 15, 1 << 19
 
 
 @dataclass(frozen=True)
@@ -218,8 +219,10 @@ def _sampled(blocks: Sequence[_Block], bounds: _Bounds, permutations: int, seed:
     """A random subset of each block, many times; the observed one counts as one of them."""
     generator = np.random.default_rng(seed)
     greater = less = far = 0
-    for start in range(0, permutations, CHUNK):
-        size = min(CHUNK, permutations - start)
+    largest = max(len(block.values) for block in blocks)
+    chunk = int(np.clip(POOL // largest, 256, CHUNK))
+    for start in range(0, permutations, chunk):
+        size = min(chunk, permutations - start)
         sums = np.zeros(size)
         for block in blocks:
             sums += _random_sums(block, size, generator)
@@ -232,9 +235,18 @@ def _sampled(blocks: Sequence[_Block], bounds: _Bounds, permutations: int, seed:
 
 
 def _random_sums(block: _Block, size: int, generator: np.random.Generator) -> Floats:
-    if block.taken in {0, len(block.values)}:
-        return np.full(size, block.values.sum() if block.taken else 0.0)
-    keys = generator.random((size, len(block.values)), dtype=np.float32)
-    chosen = np.argpartition(keys, block.taken - 1, axis=1)[:, : block.taken]
-    sums: Floats = block.values[chosen].sum(axis=1)
-    return sums
+    """The sums of random subsets: the first steps of a shuffle, in `size` shuffles at once."""
+    n, taken = len(block.values), block.taken
+    total = float(block.values.sum())
+    if taken in {0, n}:
+        return np.full(size, total if taken else 0.0)
+    # The items left out are as random as those taken, and may be fewer.
+    fewer = min(taken, n - taken)
+    # A row for each item and a column for each shuffle, so that a step reads whole rows.
+    pool = np.repeat(block.values, size)
+    columns, sums = np.arange(size), np.zeros(size)
+    for step in range(fewer):
+        drawn = generator.integers(step, n, size=size, dtype=np.int32) * np.int64(size) + columns
+        sums += pool[drawn]
+        pool[drawn] = pool[step * size : (step + 1) * size]
+    return sums if fewer == taken else total - sums
