@@ -35,6 +35,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.store import ArraySpec, RowStatus, open_store
 from obygaze_features.store import load as load_module
+from obygaze_features.store.text import TextTable, add_text
 from obygaze_features.store.transfer import prepare, pull
 from obygaze_features.store.verify import verify
 
@@ -272,6 +273,25 @@ def test_a_store_that_grows_is_pulled_as_far_as_it_is(tmp_path: Path) -> None:
             pull(server.url, tmp_path / "other", levels=["pooled"])
     found = open_store(tmp_path / "got")
     assert found.status().counts == {"ok": 7, "missing": 15, "no-video": 1}
+
+
+@pytest.mark.parametrize("sealed_first", [True, False])
+def test_texts_come_along(tmp_path: Path, sealed_first: bool) -> None:
+    plan_store(tmp_path / "s")
+    writer = fill_store(tmp_path / "s", some_values(23))
+    words = ["a woman", "a man"]
+    vectors = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
+    add_text(writer, TextTable(vectors, words, ["{}"] * 2, ["Body"] * 2, "toy@main"))
+    if sealed_first:
+        writer.seal()
+    levels = ["clip"] if sealed_first else None
+    with web_server(tmp_path / "s") as server:
+        pull(server.url, tmp_path / "got", levels=levels)
+    text = open_store(tmp_path / "got").text()
+    assert text is not None
+    assert list(text.prompt) == words
+    np.testing.assert_array_equal(text.embeddings, vectors)
+    verify(tmp_path / "got", hashes=True).require_whole()
 
 
 def test_other_stores_are_never_mixed(tmp_path: Path, sealed: Path) -> None:
