@@ -112,6 +112,8 @@ class ConceptBank(Savable, TransformerMixin, BaseEstimator):  # type: ignore[mis
             normal, bias = self._plane(gram, rows, positive, tolerance, seed)
         except FixTraining as error:
             raise FixTraining(error.what, where=f"concept {name}", hint=error.hint) from error
+        if self.unit_norm and self.method == "svm":
+            bias = settled_bias(gram.X[rows] @ normal, positive, bias)
         length = float(np.linalg.norm(normal))
         unit = length if self.unit_norm else 1.0
         self.C_[column], self.length_[column] = tolerance, length
@@ -167,6 +169,18 @@ class ConceptBank(Savable, TransformerMixin, BaseEstimator):  # type: ignore[mis
     ) -> float:
         normal, bias = self._plane(gram, rows[~fold], positive[~fold], tolerance, seed)
         return float(average_precision_score(positive[fold], gram.X[rows[fold]] @ normal + bias))
+
+
+def settled_bias(along: Floats, positive: Bools, bias: float) -> float:
+    """The bias of a machine, or the middle of both sides where the machine leaves it open.
+
+    With a tolerance so small that all rows lie inside the margin (it is 2 wide in units of the
+    decision), the bias is next to free. Divided by the length of a vector that is then short, it
+    would be hundreds of distances, others for each fold, and no head could learn from that.
+    """
+    if np.ptp(along) >= 2:
+        return bias
+    return -float(along[positive].mean() + along[~positive].mean()) / 2
 
 
 def concept_columns(y: Any, n_rows: int) -> Ints:

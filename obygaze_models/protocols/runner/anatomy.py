@@ -263,7 +263,9 @@ def _film_leak(opened: Opened) -> Record | None:
     from obygaze_models.models.purity import film_leak
 
     try:
-        found = film_leak(opened.margins, opened.films, seed=opened.seed)
+        # One set of vectors for all films: those found without a film would name that film.
+        margins = opened.bank.transform(opened.features.X)
+        found = film_leak(margins, opened.films, seed=opened.seed)
     except FixTraining:
         return None
     return {

@@ -227,3 +227,13 @@ def test_concepts_and_bottlenecks_need_no_torch() -> None:
         "sys.exit(any(name in sys.modules for name in ('torch', 'transformers', 'av')))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_a_machine_that_leaves_its_bias_open_stands_midway_between_both_sides():
+    # All rows lie inside the margin of so tolerant a machine. Means of the sides: 0.3 and 0.1.
+    X = np.array([[0.30], [0.34], [0.26], [0.10], [0.06], [0.14], [0.10]])
+    y = np.array([1, 1, 1, 0, 0, 0, 0])
+    bank = ConceptBank(["there"], C=0.001).fit(X, y[:, None])
+    assert bank.coef_[0, 0] == pytest.approx(1.0)
+    assert bank.intercept_[0] == pytest.approx(-0.2)
+    assert (bank.transform(X)[:, 0] > 0).tolist() == (y == 1).tolist()
