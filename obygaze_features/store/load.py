@@ -17,7 +17,7 @@ from obygaze_features.core.files import confined, sha256_file
 from obygaze_features.store.counted import CountedFiles
 from obygaze_features.store.files import Piece
 from obygaze_features.store.limits import check_disk
-from obygaze_features.store.network import AGAIN
+from obygaze_features.store.network import AGAIN, NoRanges
 from obygaze_features.store.part import AT_ONCE, Part
 from obygaze_features.store.schema import FileMark
 
@@ -120,6 +120,9 @@ class Load:
                 whole = stop - start == mark.n_bytes
                 piece = self.files.read(name, start, None if whole else stop)
                 return self._checked(piece, name, mark, stop - start)
+            except NoRanges:
+                whole_file = self._checked(self.files.read(name), name, mark, mark.n_bytes)
+                return Piece(whole_file.data[start:], whole_file.total)
             except Stopped:
                 if attempt == TRIES - 1 or self.stopped:
                     raise

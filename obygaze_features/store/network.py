@@ -18,6 +18,10 @@ KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true 
 AGAIN = "the same command again; it goes on where it stopped"
 
 
+class NoRanges(FixInput):
+    """A server that sends files whole only."""
+
+
 def object_store(url: str, **client: Any) -> Any:
     """The obstore store of an http(s) or s3 address; S3 takes its keys from AWS_* variables."""
     stores = need("obstore.store", "remote", PURPOSE)
@@ -48,7 +52,7 @@ def told(error: Exception, where: str) -> ObygazeError:
     if kind in ("PermissionDeniedError", "UnauthenticatedError"):
         return FixInput("access is refused", where=where, hint="keys that may read it")
     if kind == "NotSupportedError":
-        return FixInput(
+        return NoRanges(
             "this server does not answer requests for parts of files",
             where=where,
             hint="another server, or fetch a packed store whole",

@@ -33,6 +33,7 @@ class WebServer:
     requests: list[str] = field(default_factory=list)
     n_bytes: int = 0
     fault: Fault | None = None
+    ranges: bool = True
     url: str = ""
 
     def answer(self, request: http.server.BaseHTTPRequestHandler) -> None:
@@ -46,7 +47,7 @@ class WebServer:
             request.end_headers()
             return
         data = path.read_bytes()
-        part, spoken = _range(request.headers.get("Range"), len(data))
+        part, spoken = _range(request.headers.get("Range") if self.ranges else None, len(data))
         body = data[part]
         request.send_response(206 if spoken else 200)
         if spoken:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,9 @@ from obygaze_features.store.bench_link import measure_link
 
 @pytest.fixture(scope="module")
 def measured() -> bench.StoreBench:
-    return measure_store(Sizes(130, 2, (130, 500), 1, 1, 1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "sync", lambda: None)  # all disks of the machine: not for a test
+        return measure_store(Sizes(130, 2, (130, 500), 1, 1, 1))
 
 
 def test_every_layout_is_measured_on_the_same_numbers(measured: bench.StoreBench) -> None:
@@ -44,6 +47,11 @@ def test_the_result_is_told_in_both_ways(measured: bench.StoreBench) -> None:
     whole = measured.as_json()
     assert len(whole["results"]) == len(measured.results)
     assert whole["link"]["latency_s"] == 0.03
+
+
+@pytest.fixture(autouse=True)
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sync", lambda: None)
 
 
 def test_requests_and_bytes_are_counted_by_hand(tmp_path: Path) -> None:

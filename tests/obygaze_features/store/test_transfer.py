@@ -187,6 +187,20 @@ def test_half_a_large_file_is_not_fetched_again(
     assert tree(tmp_path / "got") == tree(tmp_path / "s")
 
 
+def test_a_server_that_sends_files_whole_only(
+    tmp_path: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_module, "PIECE_BYTES", 60)
+    with web_server(sealed) as server:
+        server.ranges = False
+        pull(server.url, tmp_path / "got")
+        np.testing.assert_array_equal(
+            open_store(server.url).matrix("frames").values,
+            open_store(sealed).matrix("frames").values,
+        )
+    assert tree(tmp_path / "got") == tree(sealed)
+
+
 def test_a_link_that_breaks_off_now_and_then_is_borne(tmp_path: Path, sealed: Path) -> None:
     calls: Counter[str] = Counter()
 
