@@ -64,6 +64,14 @@ STEPS = (
         "Every byte is checked against its hash.",
         "store verify films.descriptors --hash",
     ),
+    Step(
+        "Train and test, each film unseen once; baselines that see no video are beside the models.",
+        "run honest --manifest films --store desc=films.descriptors -o honest",
+    ),
+    Step(
+        "All of it as one page, with tables and figures beside it.",
+        "report honest",
+    ),
 )
 MAPPING = """\
 # Where each column of a manifest comes from.
@@ -109,7 +117,9 @@ def demo(ctx: click.Context, session: Session, folder: Path) -> None:
         words = [word.format(folder=folder) for word in shlex.split(step.command)]
         session.console.result(f"\n# {step.why}\n$ obygaze {shlex.join(words)}")
         root.main(args=["-C", str(folder), *words], prog_name="obygaze", standalone_mode=False)
-    session.console.result(f"\nThe pictures are in {folder}/figures.")
+    session.console.result(
+        f"\nThe page is {folder}/runs/honest/report.html; pictures are in {folder}/figures."
+    )
 
 
 def _claim(folder: Path) -> None:
