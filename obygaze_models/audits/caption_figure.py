@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 COLORS = ("#4f7ea3", "#a8324a", "#e3a857", "#5f8f6b", "#8a6fa8", "#77756f")
 
 
+MAX_GROUPS = 60
+
+
 def draw_captions(audit: CaptionAudit, stem: Path) -> tuple[Path, Path]:
     """One panel a list, one row a group; a bar for the rate, a line for its interval."""
     nested = rates_by_group(audit.rates)
-    groups = sorted({rate.group for rate in audit.rates})
+    groups = sorted({rate.group for rate in audit.rates})[:MAX_GROUPS]
     panels = len(nested)
     with canvas(7.2, 1.0 + 0.26 * len(groups), ncols=panels, sharey=True, squeeze=False) as (
         figure,

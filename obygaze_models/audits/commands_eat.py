@@ -9,7 +9,7 @@ import click
 
 from obygaze_features.core.commands import ExampleCommand, Session, pass_session
 from obygaze_features.core.errors import FixUsage
-from obygaze_models.audits.options import deliver, result_options, seed_option
+from obygaze_models.audits.options import RESULTS, deliver, result_options, seed_option
 
 if TYPE_CHECKING:
     from obygaze_models.audits.eat_sources import Vectors
@@ -79,7 +79,7 @@ def eat(
     from obygaze_models.audits.eat import audit_groups, audit_items
     from obygaze_models.audits.eat_sources import read_vectors
 
-    results = {name: options.pop(name) for name in ("out", "rows", "figure", "force", "as_json")}
+    results = {name: options.pop(name) for name in RESULTS}
     if (vectors is None) == (store is None):
         raise FixUsage("name a store, or a file of vectors with --vectors, not both")
     if vectors is not None:

@@ -27,17 +27,19 @@ Floats = NDArray[np.float64]
 Tail = Literal["greater", "less", "two_sided"]
 TAILS: tuple[Tail, ...] = ("two_sided", "greater", "less")
 ALPHA = 0.05
+MANY = 12
 # Deep within films: what the films' averages give by themselves is most of the difference.
 MOSTLY = 0.5
 
 
 @dataclass(frozen=True)
 class Side:
-    """One group of items or attributes: its name, its vectors, and the film of each item."""
+    """One group of items or attributes: its name, its vectors, the film and name of each item."""
 
     name: str
     vectors: ArrayLike
     blocks: Sequence[Any] | NDArray[Any] | None = None
+    labels: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +98,7 @@ class EatAudit:
         headers = ("X", "Y", "A", "B", "n X", "n Y", "d", "p", "method", "p across films", "Holm")
         return Finding(
             title=f"Embedding association: {self.source}" if self.source else "Association",
-            sentences=[*(_verdict(test) for test in self.tests), *_about(self.tests)],
+            sentences=[*_verdicts(self.tests), *_about(self.tests)],
             headers=headers,
             rows=[_row(test) for test in self.tests],
         )
@@ -149,7 +151,8 @@ def audit_items(
 ) -> EatAudit:
     """The single-category form: each item by itself, whether it is nearer to A than to B."""
     rows = np.atleast_2d(np.asarray(items.vectors, dtype=np.float64))
-    names = [items.name] if len(rows) == 1 else [f"{items.name} {i}" for i in range(len(rows))]
+    numbered = [f"{items.name} {i}" for i in range(len(rows))]
+    names = items.labels or ([items.name] if len(rows) == 1 else numbered)
     tests = []
     for a, b in pairs:
         for name, row in zip(names, rows, strict=True):
@@ -228,6 +231,15 @@ def _row(test: EatTest) -> tuple[object, ...]:
 
 def _method(p: PValue) -> str:
     return "exact" if p.method == "exact" else "sampled"
+
+
+def _verdicts(tests: Sequence[EatTest]) -> list[str]:
+    """A sentence a test; of many tests, how many hold and which hold best."""
+    if len(tests) <= MANY:
+        return [_verdict(test) for test in tests]
+    held = sorted((test for test in tests if test.p_holm < ALPHA), key=lambda test: test.p)
+    first = f"{len(held)} of {len(tests)} tests have p < {ALPHA} after Holm's correction"
+    return [f"{first}{':' if held else '.'}", *(_verdict(test) for test in held[:MANY])]
 
 
 def _verdict(test: EatTest) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from obygaze_models.audits.eat import EatAudit, EatTest
 
 COLORS = ("#a8324a", "#4f7ea3")
-MAX_FILMS = 24
+MAX_FILMS, MAX_TESTS = 24, 40
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,9 @@ class _Strip:
 
 def draw_eat(audit: EatAudit, stem: Path) -> tuple[Path, Path]:
     """Each item's association; one row for all items and one for each film that has both sides."""
-    tests = audit.tests
+    # Of very many tests the surest, in the order they were made in.
+    surest = sorted(audit.tests, key=lambda test: test.p)[:MAX_TESTS]
+    tests = [test for test in audit.tests if test in surest]
     strips = _films(tests[0]) if len(tests) == 1 else [_whole(test) for test in tests]
     wide = max(len(strip.label) for strip in strips) > 24
     with canvas(7.2 if not wide else 8.4, 1.55 + 0.36 * len(strips)) as (figure, axes):
@@ -44,7 +46,9 @@ def draw_eat(audit: EatAudit, stem: Path) -> tuple[Path, Path]:
         first = tests[0]
         lean = f"{first.b}  ←  association  →  {first.a}" if _one_pair(tests) else "B  ←  →  A"
         axes.set_xlabel(lean if first.y else "cosine to each prompt", color=MUTED)
-        figure.suptitle(_title(tests), x=0.01, ha="left", fontsize=10, weight="bold")
+        figure.suptitle(
+            _title(tests, len(audit.tests)), x=0.01, ha="left", fontsize=10, weight="bold"
+        )
         if len(tests) == 1:
             axes.set_title(_note(tests[0]), fontsize=8, weight="normal")
         _legend(axes, tests)
@@ -122,10 +126,12 @@ def _one_pair(tests: Sequence[EatTest]) -> bool:
     return len({(test.a, test.b) for test in tests}) == 1
 
 
-def _title(tests: Sequence[EatTest]) -> str:
+def _title(tests: Sequence[EatTest], n_all: int) -> str:
     first = tests[0]
+    if not first.y and len(tests) == 1:
+        return f"{first.x}: nearness to each prompt"
     if not first.y:
-        return f"{first.x}: nearness to each prompt" if len(tests) == 1 else "Items one by one"
+        return "Items one by one" + (f": the surest of {n_all}" if n_all > len(tests) else "")
     return f"Association of {first.x} and {first.y}"
 
 

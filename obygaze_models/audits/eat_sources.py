@@ -119,7 +119,7 @@ def clip_vectors(store: Store, clips: Clips, level: str, *, drop: bool = False) 
     if not len(found.rows):
         raise NotFound(f"the store has none of the clips of {clips.name!r}", where=store.location)
     values = np.asarray(found.values, dtype=np.float64)
-    return Side(clips.name, values, store.movie_ids[found.rows])
+    return Side(clips.name, values, store.movie_ids[found.rows], found.clip_ids.tolist())
 
 
 def read_texts(store: Store, path: Path | None) -> TextTable:

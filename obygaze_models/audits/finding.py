@@ -32,6 +32,16 @@ class Finding:
         told = table(self.headers, self.rows) if self.rows else ""
         return "\n\n".join(part for part in (self.title, told, "\n".join(self.sentences)) if part)
 
+    def to_json(self) -> dict[str, Any]:
+        """The finding as a report page reads it; its figure by name, since it lies beside it."""
+        return {
+            "title": self.title,
+            "sentences": list(self.sentences),
+            "headers": list(self.headers),
+            "rows": [list(row) for row in self.rows],
+            "figure": self.figure.name if self.figure else None,
+        }
+
     def to_csv(self) -> bytes:
         """The table as a CSV file, at full precision; a value that is not there is empty."""
         text = io.StringIO()

@@ -12,18 +12,21 @@ from obygaze_features.core.commands import Session, force_option, json_option
 from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import pretty_json, write_new
-from obygaze_models.audits.finding import Audit, Finding
+from obygaze_models.audits.filing import file_finding
+from obygaze_models.audits.finding import Audit
 
 F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(dir_okay=False, path_type=Path)
+RESULTS = ("out", "rows", "figure", "report", "force", "as_json")
 
 
 def result_options(function: F) -> F:
-    """-o, --table, --figure, --force and --json."""
+    """-o, --table, --figure, --report, --force and --json."""
     options = [
         click.option("-o", "out", type=_FILE, help="Write the JSON document to this file."),
         click.option("--table", "rows", type=_FILE, help="Write the table to this CSV file."),
         click.option("--figure", type=_FILE, help="Draw it: PATH.svg and PATH.png."),
+        click.option("--report", metavar="RUN", help="Let this run's report tell of it too."),
         force_option,
         json_option,
     ]
@@ -46,10 +49,11 @@ def deliver(
     out: Path | None,
     rows: Path | None,
     figure: Path | None,
+    report: str | None,
     force: bool,
     as_json: bool,
-) -> Finding:
-    """Write what was asked for and print the rest; the finding, with its figure if there is one."""
+) -> None:
+    """Write what was asked for, and print the document or the finding."""
     finding, document = audit.finding(), audit.to_json()
     written = []
     if out is not None:
@@ -59,24 +63,21 @@ def deliver(
         write_new(rows, finding.to_csv(), force=force)
         written.append(rows)
     if figure is not None:
-        finding = finding.with_figure(_drawn(audit, figure, force))
-        written += _both(figure)
+        written += _drawn(audit, figure, force)
+    if report is not None:
+        run = Path(report) if "/" in report else session.workspace.folder("runs") / report
+        written += file_finding(run, audit, force=force)
     for path in written:
         session.console.note(f"wrote {path}")
     if as_json:
         session.console.json(document)
     else:
         session.console.result(finding.to_text())
-    return finding
 
 
-def _drawn(audit: Audit, figure: Path, force: bool) -> Path:
-    for path in _both(figure):
+def _drawn(audit: Audit, figure: Path, force: bool) -> list[Path]:
+    stem = figure_stem(figure)
+    for path in (stem.with_name(f"{stem.name}{end}") for end in (".svg", ".png")):
         if path.exists() and not force:
             raise AlreadyThere("there is a figure of this name", where=str(path), hint="--force")
-    return audit.draw(figure_stem(figure))[0]
-
-
-def _both(figure: Path) -> list[Path]:
-    stem = figure_stem(figure)
-    return [stem.with_name(f"{stem.name}{end}") for end in (".svg", ".png")]
+    return list(audit.draw(stem))

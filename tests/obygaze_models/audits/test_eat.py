@@ -121,6 +121,21 @@ def test_items_alone_are_tested_one_by_one() -> None:
     assert [test.x for test in result.tests] == ["w 0", "w 1"]
 
 
+def test_of_many_items_the_surest_are_told_and_drawn(tmp_path: Path) -> None:
+    near_a, near_b = [[1.0, 0.1 * i] for i in range(5)], [[0.1 * i, 1.0] for i in range(5)]
+    items = Side("w", [[1.0, 0.002 * i] for i in range(50)], None, [f"clip-{i}" for i in range(50)])
+    result = audit_items(items, [(Side("A", near_a), Side("B", near_b))])
+    finding = result.finding()
+    assert len(finding.rows) == 50
+    # 2 of 252 splits are as far, times 50 tests: none holds.
+    assert finding.sentences[0] == "0 of 50 tests have p < 0.05 after Holm's correction."
+    assert {test.p for test in result.tests} == {2 / 252}
+    result.draw(tmp_path / "f")
+    drawn = (tmp_path / "f.svg").read_text("utf-8")
+    assert "the surest of 50" in drawn
+    assert "clip-3:" in drawn
+
+
 def test_a_finding_has_its_numbers_in_a_table() -> None:
     finding = audit(*only_films()).finding()
     assert len(finding.headers) == len(finding.rows[0])

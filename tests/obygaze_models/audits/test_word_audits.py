@@ -175,3 +175,25 @@ def test_concepts_of_a_manifest_are_things(tmp_path: Path) -> None:
     assert (done.code, "no column 'subtitles'" in done.stderr) == (1, True)
     # One film: no interval can be had, and none is made up.
     assert all(thing["ci"] in (None, [None, None]) for thing in told["things"])
+
+
+# ---- a run's report ----------------------------------------------------------------------------
+
+
+def test_a_finding_is_filed_where_a_report_looks(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", "model,man,woman\na,3,1\n")
+    words = ("-C", tmp_path, "audit", "cooc", table, "--counts", "--report", "mine")
+    done = call_obygaze(*words)
+    assert (done.code, "no run here" in done.stderr) == (1, True)
+    write(tmp_path / "runs" / "mine" / "run.json", "{}")
+    call_obygaze(*words).ok()
+    folder = tmp_path / "runs" / "mine" / "audits"
+    told = json.loads((folder / "co-occurrence-t-csv.json").read_text("utf-8"))
+    assert told["title"] == "Co-occurrence: t.csv"
+    assert told["rows"] == [["a", 3, 1, 0.75, None, None, "0.75", "0.25"]]
+    assert len(told["headers"]) == len(told["rows"][0])
+    assert (folder / told["figure"]).suffix == ".svg"
+    assert (folder / told["figure"]).is_file()
+    again = call_obygaze(*words)
+    assert (again.code, "--force" in again.stderr) == (1, True)
+    call_obygaze(*words, "--force").ok()
