@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import errno
+import os
 import secrets
 import shutil
 import zipfile
@@ -17,6 +19,7 @@ import numpy as np
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.extras import need
+from obygaze_features.store.disk import disk_errors
 from obygaze_features.store.interchange.hdf5_layouts import LEVELS_ATTRIBUTE
 from obygaze_features.store.interchange.npy import LEVELS_FILE
 from obygaze_features.store.limits import check_disk
@@ -94,7 +97,8 @@ def export_store(
     check_disk(int(present.sum()) * sum(spec.row_bytes for spec in specs), path.absolute().parent)
     _check_names(store.clip_ids.tolist() + store.movie_ids.tolist(), format, store.location)
     job = _Job(store, specs, present, progress or Quiet(), compress)
-    _write_whole(path, lambda draft: WRITERS[format](job, draft))
+    with disk_errors(path):
+        _write_whole(path, lambda draft: WRITERS[format](job, draft))
     return Exported(path, format, int(present.sum()), [spec.name for spec in specs], reasons)
 
 
@@ -203,17 +207,27 @@ def _hdf5(job: _Job, path: Path) -> None:
     """One level: a dataset a clip. Several: a group a clip, a dataset a level."""
     import h5py
 
+    try:
+        with h5py.File(path, "w") as out:
+            _fill_hdf5(job, out)
+    except (RuntimeError, OSError) as error:
+        # HDF5 tells of full disks in all kinds of errors, but always in these words.
+        if os.strerror(errno.ENOSPC) in str(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+        raise
+
+
+def _fill_hdf5(job: _Job, out: Any) -> None:
     options = {"compression": "gzip", "shuffle": True} if job.compress else {}
-    with h5py.File(path, "w") as out:
-        out.attrs[LEVELS_ATTRIBUTE] = [spec.name for spec in job.specs]
-        for spec in job.specs:
-            for clip, movie, values in job.clips(spec):
-                if len(job.specs) == 1:
-                    node = out.create_dataset(clip, data=values, **options)
-                else:
-                    node = out.require_group(clip)
-                    node.create_dataset(spec.name, data=values, **options)
-                node.attrs["movie_id"] = movie
+    out.attrs[LEVELS_ATTRIBUTE] = [spec.name for spec in job.specs]
+    for spec in job.specs:
+        for clip, movie, values in job.clips(spec):
+            if len(job.specs) == 1:
+                node = out.create_dataset(clip, data=values, **options)
+            else:
+                node = out.require_group(clip)
+                node.create_dataset(spec.name, data=values, **options)
+            node.attrs["movie_id"] = movie
 
 
 def _csv(job: _Job, path: Path) -> None:
