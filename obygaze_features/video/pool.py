@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import queue
+import select
+import signal
 import socket
 import subprocess
 import sys
@@ -25,6 +27,10 @@ from obygaze_features.video.wire import Closed, receive, send, unpack_clips, unp
 TIMEOUT_S = 120.0
 # How long a fresh worker may take to import what it needs, on a slow shared disk too.
 START_S = 120.0
+# The clock of a clip is read this often; time in which the whole run was suspended is not its.
+TICK_S = 1.0
+# What a run is asked to stop with. It may reach every process of it, and the run alone answers.
+FOR_THE_RUN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @dataclass(frozen=True)
@@ -59,12 +65,12 @@ class DecodePool:
         if workers < 1 or timeout_s <= 0:
             raise FixUsage("a decode pool needs a worker and a time limit above 0")
         self.timeout_s = timeout_s
-        self._jobs: queue.Queue[tuple[DecodeJob, Future[Decoded]] | None] = queue.Queue(workers)
+        self._jobs: queue.Queue[tuple[DecodeJob, Future[Decoded]] | None] = queue.Queue()
         self._closed = threading.Event()
         self._lanes = [_Lane(self._jobs, timeout_s, self._closed) for _ in range(workers)]
 
     def submit(self, job: DecodeJob) -> Future[Decoded]:
-        """Hand in one job; waits while as many jobs are waiting as there are workers."""
+        """Hand in one job, to be decoded when those before it are; never waits."""
         if self._closed.is_set():
             raise FixUsage("this decode pool is closed")
         future: Future[Decoded] = Future()
@@ -167,6 +173,8 @@ class _Lane:
             worker.kill()
 
     def _work(self) -> None:
+        # Processes inherit what their thread blocks: a worker is deaf from its first moment.
+        signal.pthread_sigmask(signal.SIG_BLOCK, FOR_THE_RUN)
         while not self.closed.is_set():
             item = self.jobs.get()
             if item is None or not item[1].set_running_or_notify_cancel():
@@ -178,7 +186,7 @@ class _Lane:
                 future.set_exception(error)
         self.kill()
 
-    def _decode(self, job: DecodeJob) -> Decoded:
+    def _decode(self, job: DecodeJob, *, again: bool = True) -> Decoded:
         worker = self._worker()
         started = time.monotonic()
         clips, error = None, None
@@ -191,19 +199,28 @@ class _Lane:
         except Closed:
             if self.closed.is_set():
                 raise ObygazeError("the decode pool was closed", where=str(job.path)) from None
-            what = f"the decoder died of this file ({worker.end()})"
-            error = BadVideo(what, path=job.path, stage="worker", reason="crashed")
+            end = worker.end()
             self.kill()
+            if again and worker.was_killed:
+                # Somebody did that (the system out of memory, say); a file does it twice.
+                return self._decode(job, again=False)
+            what = f"the decoder died of this file ({end})"
+            error = BadVideo(what, path=job.path, stage="worker", reason="crashed")
         return Decoded(job, clips, error, time.monotonic() - started)
 
-    def _worker(self) -> _Worker:
+    def _worker(self, *, again: bool = True) -> _Worker:
         with self.lock:
             if self.closed.is_set():
                 raise ObygazeError("the decode pool was closed")
             if self.worker is None or self.worker.process.poll() is not None:
                 self.worker = _Worker()
             worker = self.worker
-        worker.await_ready()
+        try:
+            worker.await_ready()
+        except ObygazeError:
+            if not (again and worker.was_killed and not self.closed.is_set()):
+                raise
+            return self._worker(again=False)
         return worker
 
 
@@ -232,9 +249,10 @@ class _Worker:
         try:
             receive(self.channel)
         except (Closed, TimeoutError) as error:
+            end = self.end() if isinstance(error, Closed) else f"not within {START_S:g} s"
             self.kill()
             raise ObygazeError(
-                f"a decode worker does not start ({self.end()})",
+                f"a decode worker does not start ({end})",
                 hint="obygaze doctor, or the same command with OBYGAZE_DEBUG=1",
             ) from error
         self.ready = True
@@ -251,6 +269,7 @@ class _Worker:
             "end_s": job.end_s,
         }
         send(self.channel, request)
+        self._await_answer(timeout_s)
         message, handle = receive(self.channel)
         if handle is None:
             return None, unpack_error(message)
@@ -258,6 +277,21 @@ class _Worker:
             return unpack_clips(message, handle), None
         finally:
             os.close(handle)
+
+    def _await_answer(self, timeout_s: float) -> None:
+        answer = select.poll()
+        answer.register(self.channel, select.POLLIN)
+        left = timeout_s
+        while left > 0:
+            if answer.poll(1000 * min(left, TICK_S)):
+                return
+            left -= TICK_S
+        raise TimeoutError
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether the process was ended from outside, past any handling."""
+        return self.process.poll() == -signal.SIGKILL
 
     def end(self) -> str:
         """How the process ended, in a few words."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import signal
 import socket
 import sys
 import threading
@@ -27,9 +26,6 @@ from obygaze_features.video.wire import (
 
 def main(handle: int) -> None:
     """Answer requests until the pool is gone."""
-    # Whoever stops a run stops the pool; a signal to the whole group must not cut clips short.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     channel = socket.socket(fileno=handle)
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(channel, requests), daemon=True).start()

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,6 +128,83 @@ def test_a_crash_costs_one_clip(films: list[Path], slow_film: Path) -> None:
     assert is_gone(pid)
 
 
+def test_a_worker_killed_from_outside_costs_nothing(films: list[Path], slow_film: Path) -> None:
+    with DecodePool(1) as pool:
+        assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
+        (pid,) = pool.worker_ids()
+        future = pool.submit(DecodeJob(slow_film, (View(32),)))
+        time.sleep(0.2)
+        os.kill(pid, signal.SIGKILL)
+        assert future.result().error is None
+
+
+@pytest.mark.parametrize(("method", "told"), [("decode", "died"), ("await_ready", "not start")])
+def test_who_is_killed_twice_is_given_up(
+    films: list[Path], monkeypatch: pytest.MonkeyPatch, method: str, told: str
+) -> None:
+    from obygaze_features.video.pool import _Worker
+
+    as_it_was = getattr(_Worker, method)
+    killed: list[int] = []
+
+    def after_a_kill(worker: _Worker, *rest: Any) -> Any:
+        if len(killed) < limit:
+            killed.append(worker.process.pid)
+            worker.process.kill()
+            worker.process.wait()
+        return as_it_was(worker, *rest)
+
+    monkeypatch.setattr(_Worker, method, after_a_kill)
+    with DecodePool(1) as pool:
+        limit = 1
+        assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
+    with DecodePool(1) as pool:
+        limit = 3
+        future = pool.submit(DecodeJob(films[0], VIEWS))
+        error = future.exception() or future.result().error
+        assert told in str(error) and "signal 9" in str(error)
+    assert len(set(killed)) == 3
+
+
+def test_handing_in_never_waits(slow_film: Path) -> None:
+    with DecodePool(1) as pool:
+        futures = [pool.submit(DecodeJob(slow_film, (View(32),))) for _ in range(5)]
+        assert not any(future.done() for future in futures[1:])
+
+
+def test_time_in_which_the_run_was_suspended_is_not_the_clips(
+    films: list[Path], slow_film: Path
+) -> None:
+    """As a scheduler does it: everything is stopped and goes on later."""
+    code = (
+        "import os, sys, time\n"
+        "from obygaze_features.video.pool import DecodeJob, DecodePool\n"
+        "from obygaze_features.video.decode import View\n"
+        "pool = DecodePool(1, timeout_s=3.0)\n"
+        "assert pool.submit(DecodeJob(sys.argv[2], (View(1),))).result().error is None\n"
+        "future = pool.submit(DecodeJob(sys.argv[1], (View(32),)))\n"
+        "print(*pool.worker_ids(), flush=True)\n"
+        "error = future.result().error\n"
+        "print(error)\n"
+        "pool.close()\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(slow_film), str(films[0])],
+        stdout=subprocess.PIPE,
+        env=environment,
+        text=True,
+    ) as run:
+        assert run.stdout is not None
+        pids = [int(run.stdout.readline()), run.pid]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(4)
+        for pid in reversed(pids):
+            os.kill(pid, signal.SIGCONT)
+        assert run.stdout.read().strip() == "None"
+
+
 def test_a_hang_costs_one_clip(films: list[Path]) -> None:
     with DecodePool(1, timeout_s=1.0) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
@@ -150,8 +228,8 @@ def test_workers_outlive_signals_meant_for_the_run(films: list[Path]) -> None:
     with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
         (pid,) = pool.worker_ids()
-        os.kill(pid, signal.SIGTERM)
-        os.kill(pid, signal.SIGINT)
+        for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP"):
+            os.kill(pid, getattr(signal, name))
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
         assert pool.worker_ids() == [pid]
 
