@@ -117,7 +117,7 @@ def test_verify_can_extract_again_where_extraction_is_there(workspace, monkeypat
 
     values = some_values(23)
 
-    def redecoder(_workspace, store):
+    def redecoder(_workspace, store, _weights):
         rows = {clip: row for row, clip in enumerate(store.clip_ids.tolist())}
         return lambda clips: {
             clip: {"clip": values["clip"][rows[clip]], "pooled": -values["pooled"][rows[clip]]}
