@@ -1,7 +1,7 @@
-"""The work that `obygaze bench zoo` times: Tables 2 and 4 of the paper on made-up features.
+"""The plain loop that `obygaze bench zoo` times beside our runs of Tables 2 and 4.
 
-Two ways to train the same perceptrons: ours, and the plain loop, one fit at a time with a PyTorch
-DataLoader, a file a clip, as the released code has it. Each runs as a process of its own.
+It trains the same perceptrons on the same rows and features, one fit at a time with a PyTorch
+DataLoader, a file a clip, as the released code has it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import sys
 import time
 from dataclasses import dataclass
-from itertools import permutations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,11 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.extras import need
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.store import open_store
+from obygaze_models.bench_films import NAME, WIDTHS
 from obygaze_models.models.mlp_many import Job, MLPSettings
-from obygaze_models.protocols.runner.perceptrons import fit_all
+from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.runner.records import read_run
+from obygaze_models.protocols.runner.run import gather
+from obygaze_models.protocols.schedule import schedule
 
 SETTINGS = MLPSettings(double_softmax=True, keep="last")  # as the released code trains
-N_FILMS, CLIPS_A_FILM = 12, 49  # the film-by-film file has 589 clips
 
 
 @dataclass(frozen=True)
@@ -35,32 +39,54 @@ class Table:
     jobs: list[Job]
 
 
-def made_up_tables(seed: int = 0) -> list[Table]:
-    """Table 2 for two backbones (2 x 8 fits each) and Table 4 (90 fits), of the published sizes."""
+def tables(workspace: Path) -> list[Table]:
+    """The fits of Table 2 for two backbones (16 each) and of Table 4 (90), as the runs do them."""
     return [
-        _table2("table 2, width 512", 512, seed),
-        _table2("table 2, width 768", 768, seed + 1),
-        _table4("table 4, width 512", 512, seed + 2),
+        *(_table(workspace, "paper-table2", store) for store in WIDTHS),
+        _table(workspace, "paper-table4", "xclip"),
     ]
 
 
-def ours(n_jobs: int) -> dict[str, float]:
-    """Train everything as `obygaze run` does; steps that fits share are counted for each."""
+def count_steps(workspace: Path) -> int:
+    """The optimisation steps of all fits of the finished runs; shared ones count for each."""
     steps = 0
-    for table in made_up_tables():
-        fits = fit_all(table.X, [(SETTINGS, job) for job in table.jobs], n_jobs)
-        pairs = zip(fits, table.jobs, strict=True)
-        steps += sum(fit.n_epochs * _batches(job) for fit, job in pairs)
-    return {"steps": steps}
+    for folder in sorted((workspace / "runs").iterdir()):
+        fits = {
+            (c["feature"], c["train"], f["fold"]): (f["chosen"]["epochs"], f["n_train"])
+            for c in read_run(folder).cells
+            for f in c["folds"]
+        }
+        steps += sum(epochs * -(-n_train // 16) for epochs, n_train in fits.values())
+    return steps
 
 
-def loop(every: int, source: str, workers: int, max_epochs: int) -> dict[str, float]:
+def _table(workspace: Path, name: str, store: str) -> Table:
+    """The rows of every fit of a protocol, for a loop that shares no training code with it."""
+    manifest = read_manifest(workspace / "manifests" / f"{NAME}.toml")
+    inputs = gather(
+        load_protocol(name), manifest, "", {store: open_store(workspace / "stores" / store)}
+    )
+    (features,) = inputs.features
+    plan = schedule(inputs.protocol, inputs.table, inputs.labels, features.present)
+    jobs = []
+    for train in inputs.protocol.train_tasks:
+        pair = next(pair for pair in inputs.protocol.pairs if pair[0] == train)
+        labels = inputs.labels[train].astype(np.int64)[features.present]
+        for seed, split in enumerate(plan.pairs[pair]):
+            rows, choose = (features.row_of[part] for part in (split.train, split.validation))
+            jobs.append(Job(rows, labels, choose, seed))
+    return Table(f"{name} {store}", features.X, jobs)
+
+
+def loop(
+    workspace: Path, every: int, source: str, workers: int, max_epochs: int
+) -> dict[str, float]:
     """Train every n-th fit by the plain loop; `source` is "files" or "memory"."""
     torch = need("torch", "mlp", "the plain loop that is timed")
     torch.set_num_threads(1)
     steps, seconds = 0, 0.0
     with TemporaryDirectory(prefix="obygaze-bench-") as folder:
-        for table in made_up_tables():
+        for table in tables(workspace):
             place = Path(folder) / table.name if source == "files" else None
             if place is not None:
                 place.mkdir()
@@ -72,36 +98,6 @@ def loop(every: int, source: str, workers: int, max_epochs: int) -> dict[str, fl
                 steps += n_epochs * _batches(job)
             seconds += time.perf_counter() - started
     return {"steps": steps, "seconds": seconds}
-
-
-def _table2(name: str, width: int, seed: int) -> Table:
-    rng = np.random.default_rng(seed)
-    n = 744
-    labels = (rng.random(n) < 0.41).astype(np.int64)
-    folds = rng.integers(0, 10, n)
-    jobs = []
-    for task, fold in np.ndindex(2, 8):
-        others = rng.permutation(np.flatnonzero((folds != fold) & (folds != 9)))
-        size = int(np.linspace(322, 459, 8)[fold])
-        jobs.append(Job(np.sort(others[:size]), labels, np.flatnonzero(folds == fold), seed=task))
-    return Table(name, _features(rng, labels, width), jobs)
-
-
-def _table4(name: str, width: int, seed: int) -> Table:
-    rng = np.random.default_rng(seed)
-    film = np.repeat(np.arange(N_FILMS), CLIPS_A_FILM)
-    labels = (rng.random(len(film)) < 0.5).astype(np.int64)
-    jobs = [
-        Job(np.flatnonzero((film != i) & (film != j)), labels, np.flatnonzero(film == j))
-        for i, j in permutations(range(10), 2)
-    ]
-    return Table(name, _features(rng, labels, width), jobs)
-
-
-def _features(rng: np.random.Generator, labels: NDArray[Any], width: int) -> NDArray[np.float32]:
-    X = rng.normal(size=(len(labels), width)).astype(np.float32)
-    X[labels == 1, :20] += 0.25
-    return X
 
 
 def _batches(job: Job) -> int:
@@ -155,11 +151,8 @@ def _plain_fit(
 
 
 def main(argv: list[str]) -> None:
-    """`ours N_JOBS OUT` or `loop EVERY SOURCE WORKERS EPOCHS OUT`; OUT takes the result as JSON."""
-    if argv[0] == "ours":
-        done = ours(n_jobs=int(argv[1]))
-    else:
-        done = loop(int(argv[1]), argv[2], int(argv[3]), int(argv[4]))
+    """`WORKSPACE EVERY SOURCE WORKERS EPOCHS OUT`; OUT takes steps and seconds as JSON."""
+    done = loop(Path(argv[0]), int(argv[1]), argv[2], int(argv[3]), int(argv[4]))
     Path(argv[-1]).write_text(json.dumps(done), encoding="utf-8")
 
 

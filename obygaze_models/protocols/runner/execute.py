@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.machine import usable_cores
 from obygaze_models.evaluation.leakage import Leak, check_leaks
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.ground import FixTraining
 from obygaze_models.models.mlp_many import Job, MLPFit
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
+from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.runner.forks import fork_map
 from obygaze_models.protocols.runner.models import Case, Scores, train_baseline, train_model
 from obygaze_models.protocols.runner.perceptrons import fit_all, settings_of
 from obygaze_models.protocols.runner.scoring import Cell, Tested, tune
@@ -96,8 +99,6 @@ def count_fits(protocol: Protocol, schedule: Schedule) -> int:
 
 def run_models(bench: Bench) -> list[Cell]:
     """All models on one store."""
-    from obygaze_models.protocols.runner.banks import Banks
-
     if bench.features is None:
         raise FixInput("a model needs a store", hint="--store NAME=STORE")
     grouped = bench.schedule.grouped
@@ -108,11 +109,8 @@ def run_models(bench: Bench) -> list[Cell]:
     perceptrons = {n: m for n, m in perceptrons.items() if m.kind == "mlp"}
     if perceptrons:
         fits.update(_run_perceptrons(bench, bench.features, perceptrons))
-    for name, model in others.items():
-        for train in dict.fromkeys(pair[0] for pair in bench.protocol.pairs):
-            for number, split, wanted in bench.folds(train):
-                fits[name, train, number] = [_run_one(bench, banks, model, train, split, wanted)]
-                bench.progress.advance()
+    if others:
+        fits.update(_run_others(bench, banks, others))
     names = bench.protocol.model_names
     return [_cell(bench, name, pair, fits) for pair in bench.protocol.pairs for name in names]
 
@@ -143,8 +141,37 @@ def _is_possible(name: str, table: ClipTable) -> bool:
     return name != "neighbour" or table.places is not None
 
 
+def _run_others(
+    bench: Bench, banks: Banks, models: Mapping[str, Model]
+) -> dict[FoldKey, list[Fitted]]:
+    """Every fold of every other model; folds are shared among processes."""
+    trains = list(dict.fromkeys(pair[0] for pair in bench.protocol.pairs))
+    n_folds = max(len(list(bench.folds(train))) for train in trains)
+    if any("tolerance" in model.settings or model.kind == "svm" for model in models.values()):
+        banks.gram.products  # noqa: B018 - made here, so that no process has to make its own
+    # All tasks and heads of a fold stay in one process, because they share its concept vectors.
+    n_parts = min(bench.n_jobs or usable_cores(), n_folds)
+
+    def work(part: int) -> dict[FoldKey, list[Fitted]]:
+        found = {}
+        for train in trains:
+            for number, split, wanted in bench.folds(train):
+                if number % n_parts == part:
+                    for name, model in models.items():
+                        fitted = _run_one(bench, banks, model, train, split, wanted)
+                        found[name, train, number] = [fitted]
+                        if part == 0:  # the others have no voice; they are about as far
+                            bench.progress.advance(n_parts)
+        return found
+
+    done: dict[FoldKey, list[Fitted]] = {}
+    for part in fork_map(work, n_parts):
+        done.update(part)
+    return done
+
+
 def _run_one(
-    bench: Bench, banks: Any, model: Model, train: str, split: Split, wanted: NDArray[np.intp]
+    bench: Bench, banks: Banks, model: Model, train: str, split: Split, wanted: NDArray[np.intp]
 ) -> Fitted:
     exact = bench.protocol.splits.kind == "published" and bench.protocol.splits.quirk != "none"
     choosing = len(candidates(model.settings)) > 1 and not bench.schedule.grouped

@@ -111,7 +111,7 @@ class Judge:
             return None
         if metric not in first.value:
             return None
-        both = [cell.by_group(self.groups)[1][metric] for cell in (first, second)]
+        both = [cell.by_group(self.groups, [metric])[1][metric] for cell in (first, second)]
         by_movie = both[0] - both[1]
         one, other = first.fold_values(metric), second.fold_values(metric)
         differences = np.array([one[f] - other[f] for f in one if f in other])
@@ -138,7 +138,7 @@ class Judge:
 
     def _difference_interval(self, first: Cell, second: Cell, metric: str) -> list[float]:
         films = self.groups[first.universe]
-        ours, theirs = first.statistics(films), second.statistics(films)
+        ours, theirs = (cell.statistics(films, only=[metric]) for cell in (first, second))
         n_folds = len({t.fold for t in first.tested})
         drawn = resample(
             lambda weights: {metric: ours(weights)[metric] - theirs(weights)[metric]},

@@ -6,10 +6,7 @@ depend on each other, so two processes that share them give the same bits as one
 
 from __future__ import annotations
 
-import multiprocessing
-import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,9 +14,9 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.machine import usable_cores
 from obygaze_models.models.mlp_many import Job, MLPFit, MLPSettings, fit_many
+from obygaze_models.protocols.runner.forks import fork_map
 
 MIN_FITS = 8  # below this, starting a process costs more than it saves
-_SHARED: dict[str, Any] = {}
 
 
 def settings_of(settings: dict[str, Any]) -> MLPSettings:
@@ -36,25 +33,11 @@ def fit_all(
     """All fits in the order given; `n_jobs` processes (0: one a core)."""
     n_jobs = n_jobs or usable_cores()
     parts = _share_out(work, n_jobs)
-    if len(parts) < 2 or not sys.platform.startswith("linux"):
-        return _fit(X, work)
-    _SHARED["X"], _SHARED["parts"] = X, [[work[i] for i in part] for part in parts]
-    try:
-        # A fork sees the features without copying them, and starts at once.
-        context = multiprocessing.get_context("fork")
-        with ProcessPoolExecutor(len(parts) - 1, mp_context=context) as pool:
-            others = [pool.submit(_fit_part, number) for number in range(1, len(parts))]
-            done = [_fit_part(0), *(other.result() for other in others)]
-    finally:
-        _SHARED.clear()
+    done = fork_map(lambda part: _fit(X, [work[i] for i in parts[part]]), len(parts))
     fits: dict[int, MLPFit] = {}
     for part, found in zip(parts, done, strict=True):
         fits.update(zip(part, found, strict=True))
     return [fits[i] for i in range(len(work))]
-
-
-def _fit_part(number: int) -> list[MLPFit]:
-    return _fit(_SHARED["X"], _SHARED["parts"][number])
 
 
 def _fit(X: NDArray[np.float32], work: Sequence[tuple[MLPSettings, Job]]) -> list[MLPFit]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
+from obygaze_models.models.ground import one_thread
 from obygaze_models.protocols.clips import ClipTable, clip_table
 from obygaze_models.protocols.runner.anatomy import anatomies
 from obygaze_models.protocols.runner.execute import (
@@ -59,7 +61,7 @@ class Inputs:
     labels: Labels
     features: Sequence[Features]
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """The hash of everything that decides the numbers."""
         return sha256_bytes(
@@ -112,9 +114,11 @@ def run_protocol(
     """Train, test, judge and write; the same inputs give the same results.json."""
     check_free(folder, inputs.identity, force=force)
     clock = _Clock(read=read_s)
-    cells, baselines, splits = _train_all(inputs, n_jobs, watch or _nobody, clock)
-    with clock.part("judge"):
-        records = _judge(inputs, cells, baselines)
+    # Small products gain nothing from threads, and lose much where cores are shared.
+    with one_thread():
+        cells, baselines, splits = _train_all(inputs, n_jobs, watch or _nobody, clock)
+        with clock.part("judge"):
+            records = _judge(inputs, cells, baselines)
     with clock.part("write"):
         predictions = predictions_csv([*cells, *baselines], inputs.table)
     about = _about(inputs, folder.name, splits, len(cells), clock.seconds)

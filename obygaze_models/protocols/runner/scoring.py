@@ -115,8 +115,9 @@ class Cell:
         seeds: Sequence[int] | None = None,
         *,
         tuned: bool = False,
+        only: Sequence[str] | None = None,
     ) -> Statistics:
-        """The value of every metric as a function of the weights of units.
+        """The value of every metric (or `only` some) as a function of the weights of units.
 
         `units` names the film of each clip of the universe (without it, each clip is a unit);
         weights have a column for each distinct name, in order.
@@ -127,7 +128,7 @@ class Cell:
         if self.share is not None:
             return self._expected(tests, codes, self.share)
         folds = [self._sums(t, codes, tuned) for t in tests]
-        metrics = TUNED if tuned else self.names
+        metrics = only or (TUNED if tuned else self.names)
         if self.averaged:
             return lambda weights: mean_over_folds(folds, metrics, weights)
         by_seed = [
@@ -165,11 +166,13 @@ class Cell:
         found = self.statistics(np.zeros(len(self.universe)))(np.ones((1, 1)))
         return {name: float(values[0]) for name, values in found.items()}
 
-    def by_group(self, groups: NDArray[np.str_]) -> tuple[list[str], Values]:
+    def by_group(
+        self, groups: NDArray[np.str_], only: Sequence[str] | None = None
+    ) -> tuple[list[str], Values]:
         """The value within each film; NaN where the metric has none there."""
         own = groups[self.universe]
         names, codes = np.unique(own, return_inverse=True)
-        values = self.statistics(own)(np.eye(len(names)))
+        values = self.statistics(own, only=only)(np.eye(len(names)))
         without = np.bincount(codes, weights=self.y, minlength=len(names)) == 0
         for name in ("f1_binary", "recall"):
             if name in values:
@@ -247,6 +250,7 @@ def _pooled(by_seed: Sequence[Sequence[Sums]], names: Sequence[str]) -> Statisti
             found = whole.metrics(weights, together)
             if "ap" in names:
                 found |= mean_over_folds(folds, ["ap"], weights)
+            if "auc" in names:
                 found["auc"] = auc_within(folds, weights)
             runs.append(found)
         return {name: np.mean([run[name] for run in runs], axis=0) for name in names}

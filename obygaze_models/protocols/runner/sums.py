@@ -113,8 +113,11 @@ class Sums:
 
     def metrics(self, weights: Floats, names: Sequence[str]) -> Values:
         """Any of the metrics of `evaluation.metrics`."""
-        counts = self.confusion(weights)
-        found = {name: DECISION_METRICS[name](counts) for name in names if name in DECISION_METRICS}
+        found: Values = {}
+        decided = [name for name in names if name in DECISION_METRICS]
+        if decided:
+            counts = self.confusion(weights)
+            found = {name: DECISION_METRICS[name](counts) for name in decided}
         if "ap" in names or "auc" in names:
             precision, won, pairs = self.order_metrics(weights)
             found |= {"ap": precision, "auc": ratio(won, pairs)}
