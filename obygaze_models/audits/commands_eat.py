@@ -83,6 +83,9 @@ def eat(
     if (vectors is None) == (store is None):
         raise FixUsage("name a store, or a file of vectors with --vectors, not both")
     if vectors is not None:
+        odd = [name for name in ("x", "y", "attributes", "text", "view") if options[name]]
+        if odd:
+            raise FixUsage(f"--{odd[0]} goes with a store; a file of vectors holds its own groups")
         found = read_vectors(vectors, single=single)
     else:
         found = _of_store(session, str(store), manifest, single, options)

@@ -64,6 +64,8 @@ class CoocAudit:
 
     def _sentences(self) -> list[str]:
         said = [TRUNCATED]
+        if all(thing.share is None for thing in self.things):
+            said.append(f"No text of any thing has a word of {' or '.join(self.genders)}.")
         if any(thing.interval for thing in self.things):
             said.append(
                 "Intervals (95 %) are bootstrapped over clusters; a text with both counts twice."

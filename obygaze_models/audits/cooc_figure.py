@@ -25,10 +25,12 @@ def draw_cooc(audit: CoocAudit, stem: Path) -> tuple[Path, Path]:
     with canvas(7.2, 1.3 + 0.24 * len(things)) as (figure, axes):
         for row, thing in enumerate(things):
             _draw(axes, row, thing, moved.get(thing.thing))
+        if not things:
+            axes.text(0.5, 0, "no text has a gendered word", ha="center", color=MUTED)
         names = [textwrap.shorten(thing.thing, 48, placeholder=" …") for thing in things]
         axes.set_yticks(range(len(things)), names)
         axes.tick_params(axis="y", length=0)
-        axes.set_ylim(-0.6, len(things) - 0.4)
+        axes.set_ylim(-0.6, max(len(things), 1) - 0.4)
         axes.axvline(0.5, color=MUTED, lw=0.8, zorder=0)
         axes.set_xlim(-0.02, 1.02)
         first, second = audit.genders

@@ -194,7 +194,8 @@ def explain(test: EatTest) -> str:
             f"The difference holds within films and is hidden across them: {told}. Films lie "
             f"further apart than {test.x} and {test.y} do within one, and {part}."
         )
-    return f"Both ways of shuffling agree: {told}; {part}, and {shared}."
+    items = f"{films.n_items_shared} items"
+    return f"Both ways of shuffling agree: {told}; {part}, and {shared} ({items})."
 
 
 def _share(films: BlockShare) -> str:
@@ -256,11 +257,11 @@ def _about(tests: Sequence[EatTest]) -> list[str]:
     said = []
     if len(tests) > 1:
         said.append(f"Holm's correction is over these {len(tests)} tests.")
-    normal = [test.outcome.p_normal for test in tests if test.outcome.p_normal is not None]
     sampled = [t.outcome.verdict for t in tests if t.outcome.verdict.method != "exact"]
     if sampled:
         said.append(f"Not all permutations could be counted: {sampled[0].method}.")
+    normal = tests[0].outcome.verdict.normal
     if len(tests) == 1 and normal:
-        across = ", across films" if tests[0].films else ""
-        said.append(f"The closed normal form of the one-sided p{across}: {p_text(normal[0])}.")
+        kind = tests[0].tail.replace("_", "-")
+        said.append(f"The closed normal form of the {kind} p: {p_text(normal[tests[0].tail])}.")
     return said

@@ -34,7 +34,7 @@ def draw_eat(audit: EatAudit, stem: Path) -> tuple[Path, Path]:
     # Of very many tests the surest, in the order they were made in.
     surest = sorted(audit.tests, key=lambda test: test.p)[:MAX_TESTS]
     tests = [test for test in audit.tests if test in surest]
-    strips = _films(tests[0]) if len(tests) == 1 else [_whole(test) for test in tests]
+    strips = _films(tests[0]) if len(tests) == 1 else [_whole(test, tests) for test in tests]
     wide = max(len(strip.label) for strip in strips) > 24
     with canvas(7.2 if not wide else 8.4, 1.55 + 0.36 * len(strips)) as (figure, axes):
         for row, strip in enumerate(reversed(strips)):
@@ -81,8 +81,10 @@ def _note(test: EatTest) -> str:
     return _joined(test.outcome.effect_size, f"{test.tail.replace('_', '-')} {note}")
 
 
-def _whole(test: EatTest) -> _Strip:
-    who = f"{test.a} / {test.b}" if test.y else f"{test.x}: {test.a} / {test.b}"
+def _whole(test: EatTest, tests: Sequence[EatTest]) -> _Strip:
+    pair = f"{test.a} / {test.b}"
+    alone = test.x if _one_pair(tests) else f"{test.x}: {pair}"
+    who = pair if test.y else alone
     note = f"p {_is(test.outcome.verdict, test)}, Holm {p_text(test.p_holm)}"
     return _Strip(who, test.s_x, test.s_y, _joined(test.outcome.effect_size, note))
 
@@ -104,7 +106,7 @@ def _draw_strip(axes: Any, row: int, strip: _Strip) -> None:
             continue
         # Not random: the same figure comes out as the same bytes.
         spread = 0.06 * np.cos(2.4 * np.arange(len(values)))
-        axes.scatter(values, row + side + spread, s=11, color=color, alpha=0.45, lw=0, zorder=2)
+        axes.scatter(values, row + side + spread, s=12, color=color, alpha=0.55, lw=0, zorder=2)
         mean = float(values.mean())
         axes.plot([mean, mean], [row + side - 0.14, row + side + 0.14], color=color, lw=2.6)
     if strip.note:
@@ -131,7 +133,10 @@ def _title(tests: Sequence[EatTest], n_all: int) -> str:
     if not first.y and len(tests) == 1:
         return f"{first.x}: nearness to each prompt"
     if not first.y:
-        return "Items one by one" + (f": the surest of {n_all}" if n_all > len(tests) else "")
+        asked = f": {first.a} against {first.b}" if _one_pair(tests) else ""
+        return f"Items one by one{asked}" + (
+            f", the surest of {n_all}" if n_all > len(tests) else ""
+        )
     return f"Association of {first.x} and {first.y}"
 
 

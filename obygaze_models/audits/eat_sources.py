@@ -153,6 +153,7 @@ def _words(arrays: Mapping[str, NDArray[Any]], name: str, blank: Sequence[str]) 
 
 def check_spaces(store: Store, level: str, texts: TextTable, *, assume: bool = False) -> None:
     """Refuse texts of another space than a level's; with `assume`, not where one side is silent."""
+    spec = store.plan.array(level)
     space = space_of_level(store.recipe, level)
     if space is not None and texts.space_id:
         if not same_space(space, texts.space_id):
@@ -169,7 +170,6 @@ def check_spaces(store: Store, level: str, texts: TextTable, *, assume: bool = F
             where=store.location,
             hint="--assume-space, if you know that both come from one checkpoint",
         )
-    spec = store.plan.array(level)
     if len(spec.tail_shape) != 1:
         one = [name for name in store.levels if len(store.plan.array(name).tail_shape) == 1]
         raise FixInput(

@@ -34,9 +34,18 @@ class PValue:
     method: str
     n: int
     n_greater: int
+    z: float | None = None
+
+    @property
+    def normal(self) -> dict[str, float] | None:
+        """The closed normal form of the three: the permutations' own mean and variance."""
+        if self.z is None:
+            return None
+        greater, less = (0.5 * erfc(z / sqrt(2)) for z in (self.z, -self.z))
+        return {"greater": greater, "less": less, "two_sided": erfc(abs(self.z) / sqrt(2))}
 
     def to_json(self) -> dict[str, Any]:
-        """The values with the name of their method."""
+        """The values with the name of their method, and the normal form under its own."""
         return {
             "greater": self.greater,
             "less": self.less,
@@ -44,6 +53,7 @@ class PValue:
             "method": self.method,
             "n": self.n,
             "n_greater": self.n_greater,
+            "normal": self.normal,
         }
 
 
@@ -58,6 +68,14 @@ class _Block:
     def log2_size(self) -> float:
         return log2(comb(len(self.values), self.taken))
 
+    @property
+    def variance(self) -> float:
+        """That of the sum of the items taken, over all ways to take them."""
+        n = len(self.values)
+        if self.taken in {0, n}:
+            return 0.0
+        return self.taken * (n - self.taken) / n * float(self.values.var(ddof=1))
+
 
 @dataclass(frozen=True)
 class _Bounds:
@@ -65,11 +83,19 @@ class _Bounds:
 
     observed: float
     mean: float
+    variance: float
     tolerance: float
 
     @property
     def distance(self) -> float:
         return abs(self.observed - self.mean)
+
+    @property
+    def z(self) -> float | None:
+        """How many standard deviations off the mean; None where the sum cannot vary."""
+        if self.variance <= self.tolerance**2:
+            return None
+        return (self.observed - self.mean) / sqrt(self.variance)
 
 
 def permutation_p(
@@ -118,7 +144,8 @@ def _problem(
     blocks = [_Block(s[inside], int(first[inside].sum())) for inside in members]
     mean = sum(part.taken * float(part.values.mean()) for part in blocks)
     tolerance = 1e-10 * max(1.0, float(np.abs(s).sum()))
-    return blocks, _Bounds(float(s[first].sum()), mean, tolerance)
+    variance = sum(part.variance for part in blocks)
+    return blocks, _Bounds(float(s[first].sum()), mean, variance, tolerance)
 
 
 def normal_p(effect_size: float, n_first: int, n_second: int) -> float:
@@ -172,7 +199,9 @@ def _exact(left: _Half, right: _Half, taken: int, bounds: _Bounds) -> PValue:
     greater, less, above, below = (int(count) for count in counts)
     # At a distance of nothing, above and below overlap and every split is as far.
     two_sided = total if bounds.distance <= bounds.tolerance else above + below
-    return PValue(greater / total, less / total, two_sided / total, "exact", total, greater)
+    return PValue(
+        greater / total, less / total, two_sided / total, "exact", total, greater, bounds.z
+    )
 
 
 def _sums_by_size(half: _Half, taken: int) -> list[Floats]:
@@ -231,7 +260,9 @@ def _sampled(blocks: Sequence[_Block], bounds: _Bounds, permutations: int, seed:
         far += int((np.abs(sums - bounds.mean) >= bounds.distance - bounds.tolerance).sum())
     n = permutations + 1
     method = f"sampled, {permutations} permutations, seed {seed}"
-    return PValue((greater + 1) / n, (less + 1) / n, (far + 1) / n, method, n, greater + 1)
+    return PValue(
+        (greater + 1) / n, (less + 1) / n, (far + 1) / n, method, n, greater + 1, bounds.z
+    )
 
 
 def _random_sums(block: _Block, size: int, generator: np.random.Generator) -> Floats:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.audits import permutation
@@ -166,6 +167,28 @@ def test_normal_form_is_the_tail_of_a_normal() -> None:
     assert normal_p(0.0, 3, 4) == 0.5
 
 
+def test_normal_form_has_the_mean_and_variance_of_all_permutations() -> None:
+    s, block = np.array([3.0, 1.0, -2.0, 0.5, 4.0, 2.5, 7.0]), np.array([0, 0, 0, 1, 1, 1, 2])
+    first = np.array([1, 0, 1, 0, 1, 0, 1], dtype=bool)
+    sums = [s[list(a)].sum() + s[b] + s[6] for a in combinations(range(3), 2) for b in range(3, 6)]
+    z = (s[first].sum() - np.mean(sums)) / np.std(sums)
+    normal = permutation_p(s, first, block).normal
+    assert normal is not None
+    assert normal["greater"] == pytest.approx(stats.norm.sf(z))
+    assert normal["less"] == pytest.approx(stats.norm.cdf(z))
+    assert normal["two_sided"] == pytest.approx(2 * stats.norm.sf(abs(z)))
+    assert permutation_p([1.0, 1.0, 1.0], [True, False, False]).normal is None
+
+
+def test_normal_form_without_blocks_is_that_of_the_effect_size() -> None:
+    s = np.random.default_rng(2).normal(size=12)
+    normal = permutation_p(s, np.arange(12) < 5).normal
+    effect = effect_size(s[:5], s[5:])
+    assert normal is not None
+    assert effect is not None
+    assert normal["greater"] == pytest.approx(normal_p(effect, 5, 7))
+
+
 def test_effect_size_by_hand() -> None:
     # Means 3 and 1; all four values 4, 2, 2, 0 have a sample variance of 8 / 3.
     assert effect_size([4, 2], [2, 0]) == pytest.approx(2 / (8 / 3) ** 0.5)
@@ -186,5 +209,10 @@ def test_published_cases() -> None:
         result = single_category(case["w"], case["A"], case["B"])
         assert result.effect_size == pytest.approx(case["effect_size"], abs=1e-9)
         assert result.p.greater == pytest.approx(case["p_exact_ge"], abs=1e-12)
+    blocked = cases["blocked"]
+    p = permutation_p(blocked["s"], np.array(blocked["is_x"], dtype=bool), blocked["block"])
+    assert (p.greater, p.n) == (blocked["p_exact_ge"], blocked["n"])
+    assert p.normal is not None
+    assert p.normal["greater"] == pytest.approx(blocked["p_normal"], abs=1e-12)
     forty = cases["exact_40C20"]
     assert permutation_p(forty["s"], np.arange(40) < 20).n_greater == forty["ge"]

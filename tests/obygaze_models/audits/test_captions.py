@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_models.audits.captions import Caption, contrasts, rates_by_group, word_rates
 from obygaze_models.audits.cooccurrence import Text, bias_amplification, count_pairs, things_in
+from obygaze_models.audits.permutation import permutation_p
 from obygaze_models.audits.words import read_words, tokens
 
 LISTS = {"sad": frozenset({"sad", "crying"}), "glad": frozenset({"happy"})}
@@ -137,3 +139,7 @@ def test_published_cases() -> None:
         assert rate.occurrences_per_1000 == pytest.approx(expected["occurrences_per_1000"])
         hit_rate = expected["captions_with_hit_per_1000"]
         assert rate.captions_with_hit_per_1000 == pytest.approx(hit_rate)
+    for image in cases["per_image_permutation"]:
+        values = [*image["per_image_NO"], *image["per_image_O"]]
+        p = permutation_p(values, np.arange(40) < 20)
+        assert (p.n_greater, p.n) == (image["ge"], image["n"])

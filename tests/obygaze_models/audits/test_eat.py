@@ -133,7 +133,7 @@ def test_of_many_items_the_surest_are_told_and_drawn(tmp_path: Path) -> None:
     result.draw(tmp_path / "f")
     drawn = (tmp_path / "f.svg").read_text("utf-8")
     assert "the surest of 50" in drawn
-    assert "clip-3:" in drawn
+    assert ">clip-3<" in drawn
 
 
 def test_a_finding_has_its_numbers_in_a_table() -> None:
@@ -222,6 +222,8 @@ def test_pickles_are_refused_and_other_files_too(tmp_path: Path) -> None:
     assert call_obygaze("audit", "eat", "--vectors", tmp_path / "t.npz").code == 4
     assert call_obygaze("audit", "eat", "--vectors", tmp_path / "none.npz").code == 1
     assert call_obygaze("audit", "eat").code == 2
+    done = call_obygaze("audit", "eat", "--vectors", tmp_path / "p.npz", "--x", "level == S")
+    assert (done.code, "--x goes with a store" in done.stderr) == (2, True)
 
 
 def test_published_cases_by_the_command(tmp_path: Path) -> None:

@@ -146,6 +146,8 @@ def test_what_does_not_say_its_space_needs_a_word_for_it(place: Path) -> None:
         (("--level", "frames"), 1, "3-dimensional rows, not one vector a clip"),
         (("--attributes", "up", "sideways"), 1, "no attribute 'sideways'"),
         (("--text", "none.npz"), 1, "no such file"),
+        (("--level", "none"), 1, "no array 'none'"),
+        (("--vectors", "v.npz"), 2, "not both"),
     ],
 )
 def test_what_cannot_be_compared(place: Path, words: tuple[str, ...], code: int, told: str) -> None:

@@ -151,6 +151,13 @@ def test_word_lists_as_things_and_predictions_beside_them(tmp_path: Path) -> Non
     assert "arrow: to told.csv" in (tmp_path / "f.svg").read_text("utf-8")
 
 
+def test_texts_without_gendered_words_say_so(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", "caption,concepts\na tree,Look\n")
+    done = call_obygaze("audit", "cooc", table, "--figure", tmp_path / "f").ok()
+    assert "No text of any thing has a word of man or woman" in done.stdout
+    assert "no text has a gendered word" in (tmp_path / "f.svg").read_text("utf-8")
+
+
 def test_even_data_have_no_majority_of_their_own() -> None:
     for predicted in ((6, 4), (4, 6)):
         result = bias_amplification({"x": (5, 5)}, {"x": predicted})
