@@ -65,6 +65,8 @@ class BlockMaker:
         self.versions = dict(versions or {})
         self.clock = Clock()
         self._levels = [spec for spec in writer.plan.arrays if spec.is_level]
+        # Rows the model could not make, since somebody last asked.
+        self._odd: list[tuple[int, RowStatus]] = []
         self._block: _Block | None = None
         self._waiting: list[tuple[int, Any, npt.NDArray[np.bool_]]] = []
         self._computing: tuple[list[int], Mapping[str, Any]] | None = None
@@ -88,6 +90,11 @@ class BlockMaker:
         self._collect(block)
         self._hand_over(block)
         return True
+
+    def take_odd(self) -> list[tuple[int, RowStatus]]:
+        """The rows that failed in the model since the last call: decoding could not tell."""
+        odd, self._odd = self._odd, []
+        return odd
 
     def restart_block(self) -> None:
         """Forget the block that is being filled; its rows will be offered again."""
@@ -152,6 +159,7 @@ class BlockMaker:
         if odd:
             message = f"{', '.join(odd)} not finite as stored"
             block.statuses[slot] = RowStatus.failed("forward", "NotFinite", message)
+            self._odd.append((block.rows[slot], block.statuses[slot]))
 
     def _forward(self, pixels: Sequence[Any], mask: npt.NDArray[np.bool_]) -> Mapping[str, Any]:
         names = {spec.name for spec in self._levels}
@@ -187,9 +195,16 @@ class BlockMaker:
         number, arrays, statuses = block.number, block.arrays, block.statuses
         if self.redo:
             put = partial(self.writer.redo_rows, number, block.rows)
+            seconds = self._with_earlier(number, seconds)
         else:
             put = partial(self.writer.commit_block, number)
         put(arrays, statuses, seconds=seconds, versions=self.versions)
+
+    def _with_earlier(self, number: int, seconds: Mapping[str, float]) -> dict[str, float]:
+        marker = self.writer.marker(number)
+        earlier = marker.seconds if marker else {}
+        stages = earlier.keys() | seconds.keys()
+        return {stage: earlier.get(stage, 0.0) + seconds.get(stage, 0.0) for stage in stages}
 
     def _settle(self) -> None:
         if self._commit is not None:

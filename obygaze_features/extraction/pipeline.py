@@ -33,7 +33,11 @@ def run_rows(
     stop: StopFlag,
     tell: Callable[[Decoded], None],
 ) -> None:
-    """Make every row the makers want; returns early, blocks kept, when asked to stop."""
+    """Make every row the makers want; returns early, blocks kept, when asked to stop.
+
+    A row is told once it is decoded, and again where the model failed on it or a block had to be
+    begun again.
+    """
     try:
         while not stop:
             try:
@@ -67,6 +71,9 @@ def _pass(
                 maker.clock.add("decode", decoded.seconds)
                 maker.offer(decoded.row, decoded.clips[maker.view])
         tell(decoded)
+        for maker in makers:
+            for row, status in maker.take_odd():
+                tell(Decoded(row, {maker.view: status}))
         if stop:
             return
 

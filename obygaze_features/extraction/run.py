@@ -181,23 +181,35 @@ class _Watch:
     ) -> None:
         self.plan, self.progress, self.tell = plan, progress, tell
         self.stop, self.strict = stop, strict
-        self.failed = 0
+        self.seen: set[int] = set()
+        self.failed: set[int] = set()
         self.first: tuple[str, RowStatus] | None = None
 
     def __call__(self, decoded: Decoded) -> None:
-        clip_id = self.plan.rows[decoded.row].clip_id
         bad = [clip for clip in decoded.clips.values() if isinstance(clip, RowStatus)]
         failed = [status for status in bad if status.state == "failed"]
+        is_new = decoded.row not in self.seen
+        # A row comes again where the model failed on it, or where its block was begun again.
+        if is_new or (failed and decoded.row not in self.failed):
+            self._tell(decoded, bad)
+        if is_new:
+            self.seen.add(decoded.row)
+            self.progress.advance()
+        if failed and decoded.row not in self.failed:
+            self._fail(decoded.row, failed[0])
+
+    def _tell(self, decoded: Decoded, bad: Sequence[RowStatus]) -> None:
+        clip_id = self.plan.rows[decoded.row].clip_id
         event = {"event": "clip", "clip_id": clip_id, "seconds": round(decoded.seconds, 4)}
         self.tell({**event, "status": str(bad[0]) if bad else "ok"})
-        self.progress.advance()
-        if failed:
-            self.failed += 1
-            self.progress.say(f"{self.failed} failed")
-            if self.first is None:
-                self.first = clip_id, failed[0]
-            if self.strict:
-                self.stop.signal_name = self.stop.signal_name or "STRICT"
+
+    def _fail(self, row: int, status: RowStatus) -> None:
+        self.failed.add(row)
+        self.progress.say(f"{len(self.failed)} failed")
+        if self.first is None:
+            self.first = self.plan.rows[row].clip_id, status
+        if self.strict:
+            self.stop.signal_name = self.stop.signal_name or "STRICT"
 
     def raise_if_strict(self) -> None:
         """End a strict run at its first bad clip."""

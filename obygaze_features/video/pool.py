@@ -87,12 +87,17 @@ class DecodePool:
         """
         most = max(1, ahead if ahead is not None else 2 * len(self._lanes))
         under_way: deque[Future[Decoded]] = deque()
-        for job in jobs:
-            while len(under_way) >= most:
+        try:
+            for job in jobs:
+                while len(under_way) >= most:
+                    yield _take(under_way, ordered)
+                under_way.append(self.submit(job))
+            while under_way:
                 yield _take(under_way, ordered)
-            under_way.append(self.submit(job))
-        while under_way:
-            yield _take(under_way, ordered)
+        finally:
+            # Whoever stops listening leaves nothing to decode to the next user of the pool.
+            for future in under_way:
+                future.cancel()
 
     def worker_ids(self) -> list[int]:
         """The process ids of the workers alive now."""

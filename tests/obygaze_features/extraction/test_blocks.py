@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,14 @@ import pytest
 from support.extraction import CountingBackbone
 
 from obygaze_features.backbones.load import load_backbone
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.console import Quiet
+from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.extraction.blocks import BlockMaker
 from obygaze_features.extraction.clock import Clock, who_waits
 from obygaze_features.extraction.pipeline import Decoded, run_rows
-from obygaze_features.extraction.plan import Target
+from obygaze_features.extraction.plan import ExtractPlan, Row, Target
 from obygaze_features.extraction.recipes import arrays_of, chosen_levels, recipe_of, view_of
+from obygaze_features.extraction.run import _Watch
 from obygaze_features.extraction.signals import StopFlag
 from obygaze_features.store import RowStatus, StoreWriter, create_store, open_store
 from obygaze_features.video.decode import Clip, View
@@ -119,6 +121,51 @@ def test_numbers_that_are_not_finite_make_a_failed_row(tmp_path: Path) -> None:
     assert {row: (s.stage, s.error) for row, s in noted.items()} == {2: ("forward", "NotFinite")}
 
 
+def test_rows_the_model_failed_on_are_told_like_those_that_could_not_be_decoded(
+    tmp_path: Path,
+) -> None:
+    world, told = World(tmp_path, odd_rows=[2, 9]), []
+    run_rows([world.maker()], world.decode, world.stop, told.append)
+    once = [
+        (d.row, d.clips[world.view]) for d in told if isinstance(d.clips[world.view], RowStatus)
+    ]
+    assert [(row, status.stage) for row, status in once] == [(2, "forward"), (9, "forward")]
+    assert sorted(d.row for d in told) == sorted([*range(N), 2, 9])
+
+
+def test_a_watch_counts_each_row_once(tmp_path: Path) -> None:
+    world, stop, moved = World(tmp_path, most=1, odd_rows=[6]), StopFlag(), []
+    rows = tuple(Row(f"c-{i:02d}", "c", "x") for i in range(N))
+    plan = ExtractPlan("m", "", "", rows, (Target(str(world.path), "descriptors"),))
+
+    class Counting(Quiet):
+        def advance(self, amount: int = 1) -> None:
+            moved.append(amount)
+
+        def say(self, text: str) -> None:
+            assert text == "1 failed"
+
+    events: list[Mapping[str, Any]] = []
+    watch = _Watch(plan, Counting(), events.append, stop, strict=False)
+    run_rows([world.maker(batch=4)], world.decode, stop, watch)
+    assert sum(moved) == N and watch.failed == {6} and not stop
+    statuses = [event["status"] for event in events if event["clip_id"] == "c-06"]
+    assert statuses[0] == "ok" and "NotFinite" in statuses[1]
+    assert len(events) == N + 1
+
+
+def test_a_strict_run_stops_at_what_the_model_cannot_do(tmp_path: Path) -> None:
+    world, stop = World(tmp_path, odd_rows=[1]), StopFlag()
+    rows = tuple(Row(f"c-{i:02d}", "c", "x") for i in range(N))
+    plan = ExtractPlan("m", "", "", rows, (Target(str(world.path), "descriptors"),))
+    watch = _Watch(plan, Quiet(), lambda event: None, stop, strict=True)
+    run_rows([world.maker(batch=1)], world.decode, stop, watch)
+    with pytest.raises(FixInput, match="c-01: failed: forward NotFinite"):
+        watch.raise_if_strict()
+    # Batches overlap: the one behind was begun before the numbers were there.
+    assert len(world.decoded) <= 4
+
+
 def test_out_of_memory_halves_the_batch_and_remembers(tmp_path: Path) -> None:
     world = World(tmp_path, most=1)
     world.run(world.maker(batch=4))
@@ -173,6 +220,9 @@ def test_redone_rows_replace_failed_ones_only(tmp_path: Path) -> None:
     world.failing, world.decoded = {}, []
     world.run(world.maker(wanted=world.writer.rows_to_redo(), redo=True))
     assert world.decoded == [5]
+    marker = world.writer.marker(1)
+    # Four rows of half a second, one of which was decoded twice.
+    assert marker is not None and marker.seconds["decode"] == 2.5
     after = open_store(world.path).matrix("clip").values
     np.testing.assert_array_equal(np.delete(after, 5, 0), np.delete(before, 5, 0))
     assert np.isfinite(after[5]).all()

@@ -172,6 +172,29 @@ def test_handing_in_never_waits(slow_film: Path) -> None:
         assert not any(future.done() for future in futures[1:])
 
 
+def test_what_nobody_waits_for_is_not_decoded(
+    films: list[Path], slow_film: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from obygaze_features.video.pool import _Worker
+
+    as_it_was, decoded = _Worker.decode, []
+
+    def noted(worker: _Worker, job: DecodeJob, timeout_s: float) -> Any:
+        decoded.append(job.path)
+        return as_it_was(worker, job, timeout_s)
+
+    monkeypatch.setattr(_Worker, "decode", noted)
+    jobs = [DecodeJob(film, (View(32),)) for film in (films[0], *[slow_film] * 6)]
+    with DecodePool(1) as pool:
+        results = pool.map(jobs, ahead=7)
+        assert next(results).error is None
+        del results
+        assert pool.submit(DecodeJob(films[1], VIEWS)).result().error is None
+    # One may have been begun before the rest was called off.
+    assert decoded[0] == films[0] and decoded[-1] == films[1]
+    assert len(decoded) <= 3
+
+
 def test_time_in_which_the_run_was_suspended_is_not_the_clips(
     films: list[Path], slow_film: Path
 ) -> None:
