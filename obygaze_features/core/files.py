@@ -8,11 +8,14 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from obygaze_features.core.errors import AlreadyThere, FixInput
+
+# What sticks, cameras' cards and some network folders answer when asked for a second name.
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 
 def canonical_json(value: Any) -> bytes:
@@ -65,8 +68,13 @@ def _whole_temporary(path: Path, data: bytes) -> Iterator[Path]:
             stream.flush()
             os.fsync(stream.fileno())
         yield temporary
+    except OSError as error:
+        # Who reads the error knows the file that was to be written, not the one beside it.
+        error.filename, error.filename2 = os.fspath(path), None
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -77,27 +85,44 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 
 def write_exclusive(path: Path, data: bytes) -> bool:
-    """Create a file in one step; False, and nothing changed, where one of that name exists."""
+    """Create a file in one step; False, and nothing changed, where one of that name exists.
+
+    On a disk without hard links, of several processes at once the last one writes.
+    """
     with _whole_temporary(path, data) as temporary:
         try:
             os.link(temporary, path)
         except FileExistsError:
             return False
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            if os.path.lexists(path):
+                return False
+            temporary.replace(path)
     sync_dir(path.parent)
     return True
 
 
 def write_new(path: Path, data: bytes, *, force: bool = False) -> None:
     """Write a result; the same bytes again are fine, other bytes only with `force`."""
-    if path.exists() and not force:
-        if path.is_file() and path.read_bytes() == data:
-            return
-        raise AlreadyThere(
-            "this name is taken by something else",
-            where=str(path),
-            hint="another name with -o, or --force to replace it",
-        )
-    write_atomic(path, data)
+    if force:
+        write_atomic(path, data)
+    elif free_for(path, data) and not write_exclusive(path, data):
+        free_for(path, data)  # another process was quicker: fine if it wrote the same
+
+
+def free_for(path: Path, data: bytes) -> bool:
+    """Whether a name is free; False where the same bytes have it, an error where others do."""
+    if not os.path.lexists(path):
+        return True
+    if path.is_file() and path.read_bytes() == data:
+        return False
+    raise AlreadyThere(
+        "this name is taken by something else",
+        where=str(path),
+        hint="another name with -o, or --force to replace it",
+    )
 
 
 def confined(root: Path, relative: str) -> Path:

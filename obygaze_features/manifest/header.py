@@ -30,6 +30,10 @@ def parse_header(text: str, path: Path) -> Header:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise FixInput(f"not valid TOML: {error}", where=str(path)) from error
+    except RecursionError as error:
+        raise FixInput(
+            "this TOML is nested too deeply to be a manifest", where=str(path)
+        ) from error
     _refuse_other_schemas(document, path)
     check = _Checker(path, text)
     check.known(document, KEYS, "")

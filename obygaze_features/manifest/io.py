@@ -8,13 +8,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.files import sha256_bytes, write_atomic, write_new
+from obygaze_features.core.files import free_for, sha256_bytes, write_atomic, write_new
 from obygaze_features.manifest.header import header_to_toml, parse_header, read_header
 from obygaze_features.manifest.model import COLUMNS, FOLD_PREFIX, LEVELS, Clip, Manifest
 from obygaze_features.manifest.tables import Row, Violations, read_table, table_of_bytes
 
 # An id becomes a key in HDF5 files and a name of files: no separators, no leading dot.
 ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")
+# As repr() writes floats; float() itself would take 1_0, blanks and the digits of any script.
+SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -55,9 +57,14 @@ def manifest_sha256(manifest: Manifest) -> str:
 def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> None:
     """Write a new pair; it is checked as a reader would before anything is on disk."""
     toml, rows = check_manifest(manifest)
-    # The TOML file is what makes a manifest: it comes last, so that half a pair is none.
-    write_new(path.with_suffix(".csv"), rows, force=force)
-    write_new(path, toml, force=force)
+    pair = {path.with_suffix(".csv"): rows, path: toml}
+    # Both names are looked at before either is taken. The TOML file is what makes a manifest:
+    # it comes last, so that half a pair is none.
+    for file, data in pair.items():
+        if not force:
+            free_for(file, data)
+    for file, data in pair.items():
+        write_new(file, data, force=force)
 
 
 def update_manifest(manifest: Manifest, path: Path) -> None:
@@ -148,6 +155,8 @@ class ClipParser:
     def _video(self, row: Row) -> str:
         if row["video"] and leads_out(row["video"]):
             self._add(row, "video", f"{row['video']!r} leaves the folder of the videos")
+        elif not row["video"].isprintable():  # it could command the terminal it is shown on
+            self._add(row, "video", f"{row['video']!r} holds what cannot be printed")
         return row["video"]
 
     def _span(self, row: Row) -> tuple[float | None, float | None]:
@@ -161,11 +170,8 @@ class ClipParser:
     def _seconds(self, row: Row, column: str) -> float | None:
         if not row[column]:
             return None
-        try:
-            value = float(row[column])
-        except ValueError:
-            value = math.nan
-        if not 0 <= value < math.inf:
+        value = float(row[column]) if SECONDS.fullmatch(row[column]) else math.inf
+        if value == math.inf:
             self._add(row, column, f"{row[column]!r} is not a time in seconds")
             return None
         return value

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from obygaze_features.core.errors import Corrupt
-from obygaze_features.core.files import sync_dir, write_atomic, write_exclusive
+from obygaze_features.core.files import NO_LINKS, sync_dir
 from obygaze_features.store.records import Marker, marker_key
 from obygaze_features.store.stamped import stamp_of
 
@@ -31,7 +31,6 @@ SEALING = "staging.sealing"
 # An attempt of another machine is taken for dead after this long; a live one would try again.
 STALE_AFTER_S = 24 * 3600.0
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
-NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 # By its tag an attempt tells whose it is.
 TAG = r"(?P<host>.*)\.(?P<pid>\d+)\.[0-9a-f]{12}"
 _ATTEMPT = re.compile(rf"(?:block-(?P<block>\d{{5,}})|text)\.{TAG}")
@@ -114,19 +113,6 @@ def rename_new(folder: Path, target: Path) -> bool:
         if error.errno not in _TAKEN:
             raise
         return False
-    return True
-
-
-def link_new(path: Path, data: bytes) -> bool:
-    """Create a file in one step, on file systems without links too; False where it exists."""
-    try:
-        return write_exclusive(path, data)
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-    if path.exists():
-        return False
-    write_atomic(path, data)  # all who come here at the same time write the same
     return True
 
 

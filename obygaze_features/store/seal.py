@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.core.files import sha256_file, sync_dir, write_atomic
+from obygaze_features.core.files import sha256_file, sync_dir, write_atomic, write_exclusive
 from obygaze_features.store import commit
 from obygaze_features.store.card import card_text
 from obygaze_features.store.records import (
@@ -52,7 +52,7 @@ def seal_store(writer: StoreWriter) -> Seal:
 def _publish(writer: StoreWriter, path: Path) -> None:
     seal = _seal(writer)
     if seal is not None:
-        commit.link_new(path, seal.to_bytes())
+        write_exclusive(path, seal.to_bytes())
 
 
 def _close(root: Path) -> None:

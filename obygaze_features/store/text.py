@@ -16,7 +16,7 @@ from zarr.codecs import Crc32cCodec
 from zarr.storage import MemoryStore
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch
-from obygaze_features.core.files import sha256_bytes, sync_dir
+from obygaze_features.core.files import sha256_bytes, sync_dir, write_exclusive
 from obygaze_features.store import commit
 from obygaze_features.store.files import read_or_none
 from obygaze_features.store.records import TEXT_KEY, TextMarker
@@ -62,7 +62,7 @@ def add_text(writer: StoreWriter, table: TextTable) -> bool:
         if writer.sealed:
             raise AlreadyThere("this store is sealed, without texts", where=str(writer.path))
         _place(writer.path, data)
-        commit.link_new(writer.path / TEXT_KEY, marker.to_bytes())
+        write_exclusive(writer.path / TEXT_KEY, marker.to_bytes())
         there = _there(writer)
         if there == marker:
             return True

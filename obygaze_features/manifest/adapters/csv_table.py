@@ -88,7 +88,7 @@ def read_mapping(path: Path) -> TableMapping:
         raise NotFound("no such file", where=str(path))
     try:
         document = tomllib.loads(path.read_bytes().decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise FixInput(f"not valid TOML: {error}", where=str(path)) from error
     wrong = Violations(path)
     for key, value in document.items():

@@ -154,6 +154,56 @@ def test_write_new_takes_the_same_bytes_again_and_other_bytes_only_with_force(tm
     assert path.read_bytes() == b"two"
 
 
+def test_write_new_never_follows_a_link_that_leads_nowhere(tmp_path):
+    (tmp_path / "result").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(AlreadyThere):
+        files.write_new(tmp_path / "result", b"one")
+    assert names(tmp_path) == ["result"]
+
+
+def test_of_two_who_write_one_new_name_the_second_is_told(tmp_path, monkeypatch):
+    path = tmp_path / "result"
+    looked = files.free_for
+
+    def look_then_be_overtaken(target, data):
+        free = looked(target, data)
+        if free:
+            target.write_bytes(b"by another process")
+        return free
+
+    monkeypatch.setattr(files, "free_for", look_then_be_overtaken)
+    with pytest.raises(AlreadyThere):
+        files.write_new(path, b"by this one")
+    assert path.read_bytes() == b"by another process"
+    assert names(tmp_path) == ["result"]
+
+
+@pytest.mark.parametrize("answer", [errno.EPERM, errno.ENOTSUP])
+def test_new_files_can_be_made_on_disks_without_hard_links(tmp_path, monkeypatch, answer):
+    def no_links(source, target):
+        raise OSError(answer, os.strerror(answer))
+
+    monkeypatch.setattr(os, "link", no_links)
+    assert files.write_exclusive(tmp_path / "file", b"first") is True
+    assert files.write_exclusive(tmp_path / "file", b"second") is False
+    assert (tmp_path / "file").read_bytes() == b"first"
+    assert names(tmp_path) == ["file"]
+
+
+def test_what_cannot_be_written_is_named_and_not_its_temporary(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError) as caught:
+        files.write_atomic(tmp_path / "result", b"x")
+    assert (caught.value.errno, caught.value.filename) == (
+        errno.ENOSPC,
+        str(tmp_path / "result"),
+    )
+    assert names(tmp_path) == []
+
+
 @pytest.mark.parametrize(
     "relative",
     [

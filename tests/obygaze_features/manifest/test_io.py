@@ -227,3 +227,34 @@ def test_paths_that_lead_out(path: str) -> None:
 @pytest.mark.parametrize("path", ["x.avi", "a/b.avi", "a/..b.avi", "a.../x"])
 def test_paths_that_stay(path: str) -> None:
     assert not leads_out(path)
+
+
+def test_half_a_pair_is_not_completed_with_rows_of_another(tmp_path: Path) -> None:
+    path = pair(tmp_path)
+    path.with_suffix(".csv").unlink()
+    other = Manifest("tiny", Header("Other", {}), (Clip("a", "m"),))
+    with pytest.raises(AlreadyThere):
+        write_manifest(other, path)
+    assert [one.name for one in tmp_path.iterdir()] == ["tiny.toml"]
+
+
+@pytest.mark.parametrize("time", ["1_0", " 1", "1 ", "+1", "-0.0", "\u0661", "nan", "inf", "1e999"])
+def test_times_are_plain_numbers(tmp_path: Path, time: str) -> None:
+    wrong = violations(pair(tmp_path, csv=CSV.replace("0.0,2.5", f"{time},2.5")))
+    assert wrong == [f"tiny.csv:2: column 'start_s': {time!r} is not a time in seconds"]
+
+
+@pytest.mark.parametrize("time, seconds", [("1e-07", 1e-7), ("0", 0.0), ("2.", 2.0)])
+def test_times_as_floats_are_written(tmp_path: Path, time: str, seconds: float) -> None:
+    manifest = read_manifest(pair(tmp_path, csv=CSV.replace("0.0,2.5", f"{time},2.5")))
+    assert manifest.clips[0].start_s == seconds
+
+
+def test_the_name_of_a_video_cannot_command_a_terminal(tmp_path: Path) -> None:
+    wrong = violations(pair(tmp_path, csv=CSV.replace("tt1/1.avi", "\x1b[31m.avi")))
+    assert wrong == ["tiny.csv:2: column 'video': '\\x1b[31m.avi' holds what cannot be printed"]
+
+
+def test_a_header_nested_beyond_measure_is_no_bug(tmp_path: Path) -> None:
+    with pytest.raises(FixInput, match="nested"):
+        read_manifest(pair(tmp_path, toml=f"a = {'[' * 5000}{']' * 5000}"))

@@ -358,7 +358,7 @@ def test_a_block_whose_file_vanished_is_not_sealed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "killed_in"), [(seal, "_seal"), (commit, "link_new"), (seal, "_tidy")]
+    ("module", "killed_in"), [(seal, "_seal"), (seal, "write_exclusive"), (seal, "_tidy")]
 )
 def test_sealing_can_be_killed_and_repeated(tmp_path, monkeypatch, module, killed_in) -> None:
     plan_store(tmp_path / "s")
