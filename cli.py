@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -56,6 +57,19 @@ COMMANDS = {
         "Small exact instruments on what a store or a table already holds.",
     ),
     "bench": ("obygaze_features.core.bench_commands:bench", "The side-by-side measurements."),
+}
+
+# What to do about an answer of the system that no room has words of its own for.
+WAYS_OUT = {
+    errno.EACCES: "a file or folder that you may read, or write to, here",
+    errno.EPERM: "a file or folder that you may read, or write to, here",
+    errno.EROFS: "another folder with -C or -o: this disk cannot be written to",
+    errno.ENOSPC: "make room on the disk, then the same command again",
+    errno.EDQUOT: "make room within your quota, then the same command again",
+    errno.ENAMETOOLONG: "a shorter name",
+    errno.ENOENT: "look at the name again",
+    errno.ENOTDIR: "look at the path again: a part of it is a file",
+    errno.EISDIR: "look at the path again: it is a folder",
 }
 
 
@@ -139,7 +153,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         _reraise_if_debugging()
         where = os.fspath(error.filename) if isinstance(error.filename, str | Path) else None
-        talk.error(error.strerror or str(error), where)
+        talk.error(error.strerror or str(error), where, WAYS_OUT.get(error.errno or 0))
         return 1
     except Exception as error:  # noqa: BLE001 - the last line of defence: bugs end in lines too
         _reraise_if_debugging()

@@ -164,6 +164,12 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(lines)
 
 
+def few(names: Sequence[str], most: int = 8) -> str:
+    """Names as one line has room for them: the first ones, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def _padded(text: str, width: int, right: bool) -> str:
     blanks = " " * (width - len(click.unstyle(text)))  # colour has no width
     return blanks + text if right else text + blanks

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound
 
 URL_SCHEMES = ("http://", "https://", "s3://", "hf://")
-SHOWN = 8  # names in a hint, so that it stays one line
 
 
 def is_url(name: str) -> bool:
@@ -50,7 +50,13 @@ class Workspace:
 
     def names(self, kind: str, pattern: str) -> list[str]:
         """What the workspace holds of one kind, sorted."""
-        found = self.folder(kind).glob(pattern)
+        folder = self.folder(kind)
+        if not folder.is_dir():
+            return []
+        # Not glob(): it takes a folder that may not be read for an empty one.
+        found = [path for path in folder.iterdir() if path.match(pattern)]
+        if pattern != "*":  # what has an extension is a file, or not what is looked for
+            found = [path for path in found if not path.is_dir()]
         # A folder's dots are part of its name (vivit.k400); a file's last one is not.
         return sorted({path.name if path.is_dir() else path.stem for path in found})
 
@@ -60,12 +66,15 @@ class Workspace:
         if path.is_file():
             return path
         known = self.names("manifests", "*.toml")
-        shown = ", ".join(known[:SHOWN]) + (", ..." if len(known) > SHOWN else "")
-        hint = f"one of {shown}" if known else "obygaze manifest import --help"
+        hint = f"one of {few(known)}" if known else "obygaze manifest import --help"
         raise NotFound(f"no manifest called {name!r}", where=str(path), hint=hint)
 
     @staticmethod
     def _is_bare(name: str) -> bool:
         if not name or name in {".", ".."}:
-            raise FixUsage(f"{name!r} is not a name")
-        return "/" not in name and "\\" not in name and not name.endswith((".toml", ".csv", ".zip"))
+            raise FixUsage(f"{name!r} is not a name", hint="letters, digits, - and _")
+        if "/" in name or "\\" in name or name.endswith((".toml", ".csv", ".zip")):
+            return False
+        if not name.isprintable() or name.startswith("-"):
+            raise FixUsage(f"{name!r} is not a name", hint="letters, digits, - and _")
+        return True

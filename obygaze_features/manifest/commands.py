@@ -14,7 +14,7 @@ from obygaze_features.core.commands import (
     pass_session,
 )
 from obygaze_features.core.console import table
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest
 
@@ -52,9 +52,10 @@ def ls(session: Session, as_json: bool) -> None:
     for name in session.workspace.names("manifests", "*.toml"):
         try:
             found = read_manifest(session.workspace.manifest(name))
-        except FixInput as error:
+        except (ObygazeError, OSError) as error:
             broken.append(name)
-            session.console.warn(f"{name}: {error.what} (obygaze manifest check {name})")
+            words = error.what if isinstance(error, ObygazeError) else error.strerror
+            session.console.warn(f"{name}: {words} (obygaze manifest check {name})")
         else:
             rows.append(_summary(found))
     if as_json:
@@ -65,7 +66,8 @@ def ls(session: Session, as_json: bool) -> None:
         lines = [[*(row[key] for key in keys), len(row["folds"])] for row in rows]
         session.console.result(table(headers, lines))
     else:
-        session.console.note("no manifests here yet; obygaze manifest import --help")
+        folder = session.workspace.folder("manifests")
+        session.console.note(f"no manifests in {folder} yet; obygaze manifest import --help")
 
 
 @click.command(
@@ -132,7 +134,7 @@ def check(session: Session, names: tuple[str, ...], as_json: bool) -> None:
         try:
             read_manifest(session.workspace.existing_manifest(name))
             found[name] = []
-        except FixInput as error:
+        except (FixInput, NotFound, Mismatch) as error:
             found[name] = list(error.details) or [f"{error.where}: {error.what}"]
     if as_json:
         session.console.json({"valid": not any(found.values()), "violations": found})
@@ -141,7 +143,10 @@ def check(session: Session, names: tuple[str, ...], as_json: bool) -> None:
             session.console.result("\n".join(lines) if lines else f"{name}: valid")
     n_bad = sum(bool(lines) for lines in found.values())
     if n_bad:
-        raise FixInput(f"{n_bad} of {len(names)} manifests are not valid")
+        raise FixInput(
+            f"{n_bad} of {len(found)} manifests are not valid",
+            hint="correct what is listed, then check again",
+        )
 
 
 def _summary(found: Manifest) -> dict[str, Any]:

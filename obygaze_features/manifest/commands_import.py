@@ -182,13 +182,18 @@ def csv_(
 
 
 def _name(session: Session, output: dict[str, Any], default: str) -> str:
-    return session.workspace.manifest(output["name"] or default).stem
+    return _path(session, output, default).stem
+
+
+def _path(session: Session, output: dict[str, Any], default: str) -> Path:
+    name: str | None = output["name"]
+    return session.workspace.manifest(default if name is None else name)
 
 
 def _keep(session: Session, imported: Imported, output: dict[str, Any]) -> None:
     """Write what was imported and say what it is."""
     made = imported.manifest
-    path = session.workspace.manifest(output["name"] or made.name)
+    path = _path(session, output, made.name)
     write_manifest(made, path, force=output["force"])
     for warning in imported.warnings:
         session.console.warn(warning)

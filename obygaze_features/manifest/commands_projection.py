@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from obygaze_features.core.commands import (
     json_option,
     pass_session,
 )
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
 from obygaze_features.manifest.projection import (
@@ -115,7 +115,7 @@ def project(
     if by_annotator and output is None:
         raise FixUsage("--by-annotator says what -o writes", hint="-o NAME.csv with it")
     share = as_threshold(threshold)
-    shares = [as_threshold(text) for text in sweep.split(",")] if sweep else []
+    shares = [as_threshold(text) for text in sweep.split(",")] if sweep is not None else []
     marked, spans = _read(session, segments, clips, canonical)
     made, swept = project_clips(marked, spans, share), project_each(marked, spans, shares)
     _tell_unseen(session, made)
@@ -204,7 +204,7 @@ def _read(session: Session, segments: str, clips: str, canonical: bool) -> Input
     read = read_inputs(paths[0], paths[1], canonical=canonical)
     unknown = unknown_concepts(read[0])
     if unknown:
-        session.console.warn(f"concepts not in the vocabulary, kept as they are: {_few(unknown)}")
+        session.console.warn(f"concepts not in the vocabulary, kept as they are: {few(unknown, 5)}")
     return read
 
 
@@ -220,13 +220,8 @@ def _tell_unseen(session: Session, made: Projection) -> None:
     if made.unseen:
         session.console.warn(
             f"{len(made.unseen)} clips lie in films that nobody marked and have no row:"
-            f" {_few(made.unseen)}"
+            f" {few(made.unseen, 5)}"
         )
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + more
 
 
 def _draw(
@@ -245,7 +240,7 @@ def _draw(
     films = sorted({span.movie_id for span in spans} & {one.movie_id for one in segments})
     if movie is None and len(films) != 1:
         raise FixUsage(
-            f"there are {len(films)} films with clips and segments", hint=f"--movie {_few(films)}"
+            f"there are {len(films)} films with clips and segments", hint=f"--movie {few(films)}"
         )
     drawn = draw_timeline(
         segments, spans, made, movie or films[0], figure_stem(figure), between=between, fps=fps

@@ -51,9 +51,10 @@ def raise_together(what: str, *files: Violations, hint: str | None = None) -> No
     details = lines[:MAX_TOLD]
     if len(lines) > MAX_TOLD:
         details.append(f"... and {len(lines) - MAX_TOLD} more")
-    where = ", ".join(violations.path for violations in files if violations)
+    where = ", ".join(dict.fromkeys(violations.path for violations in files if violations))
     found = "1 violation" if len(lines) == 1 else f"{len(lines)} violations"
-    raise FixInput(f"{what}: {found}", where=where, hint=hint, details=details)
+    way_out = hint or "correct what is listed above, then the same command again"
+    raise FixInput(f"{what}: {found}", where=where, hint=way_out, details=details)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.store.arrays import Arrays
 from obygaze_features.store.commits import Commits
@@ -198,7 +199,11 @@ class Store:
             wanted = [movies] if isinstance(movies, str) else [str(movie) for movie in movies]
             unknown = sorted(set(wanted) - set(self.movie_ids.tolist()))
             if unknown:
-                raise NotFound(f"no movie {unknown[0]!r} in this store", where=self.location)
+                raise NotFound(
+                    f"no movie {unknown[0]!r} in this store",
+                    where=self.location,
+                    hint=f"one of {few(sorted(set(self.movie_ids.tolist())))}",
+                )
             chosen &= np.isin(self.movie_ids, np.array(wanted, dtype=np.str_))
         if mask is not None:
             bits = np.asarray(mask)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import sha256_file
 from obygaze_features.manifest.io import ClipParser
@@ -19,7 +20,6 @@ _LIST = re.compile(rf"\[(?:(?:{_STRING})(?:, ?(?:{_STRING}))*)?\]")
 _STRINGS = re.compile(_STRING)
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
-_MOST_LINES_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,4 @@ def concepts_of(row: Row, column: str, violations: Violations) -> tuple[str, ...
 
 def named_lines(lines: Sequence[int]) -> str:
     """Where something was found, short enough for one line: `line 3`, `lines 3, 4 and 60 more`."""
-    shown = ", ".join(str(line) for line in lines[:_MOST_LINES_NAMED])
-    more = len(lines) - _MOST_LINES_NAMED
-    return f"line{'s' if len(lines) > 1 else ''} {shown}" + (
-        f" and {more} more" if more > 0 else ""
-    )
+    return f"line{'s' if len(lines) > 1 else ''} {few([str(line) for line in lines], 5)}"

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.manifest.adapters.common import ClipReader, Imported, Renamed, source_of
 from obygaze_features.manifest.adapters.moviegraphs_shots import (
@@ -82,7 +83,7 @@ def read(
         raise FixUsage(
             f"offsets for films that are not here: {', '.join(unknown)}",
             where=str(source),
-            hint=f"one of {', '.join(imported.manifest.movies[:20])}",
+            hint=f"one of {few(imported.manifest.movies)}",
         )
     return imported
 

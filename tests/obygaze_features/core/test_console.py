@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core import console as module
-from obygaze_features.core.console import Console, Quiet, human, table, wants_color
+from obygaze_features.core.console import Console, Quiet, few, human, table, wants_color
 
 
 def test_a_table_puts_numbers_right_and_words_left():
@@ -185,3 +185,9 @@ def test_a_terminal_gets_a_bar_that_is_gone_at_the_end(capsys, monkeypatch):
     err = capsys.readouterr().err
     assert "extract" in err
     assert err.endswith("\r")
+
+
+def test_a_few_names_have_room_in_one_line():
+    assert few([]) == ""
+    assert few(["a", "b"], 2) == "a, b"
+    assert few(["a", "b", "c", "d"], 2) == "a, b and 2 more"

@@ -25,7 +25,7 @@ def test_a_manifest_by_name_or_by_either_path(name, path):
     assert Workspace(Path("W")).manifest(name) == Path(path)
 
 
-@pytest.mark.parametrize("name", ["", ".", ".."])
+@pytest.mark.parametrize("name", ["", ".", "..", "-o", "a\nb", "\x1b[31mred", "caf\udce9"])
 def test_what_is_no_name(name):
     with pytest.raises(FixUsage):
         Workspace(Path("W")).manifest(name)
@@ -80,6 +80,11 @@ def test_a_missing_manifest_is_an_error_that_lists_what_is_there(workspace):
         (workspace / "manifests" / f"m{i}.toml").touch()
     with pytest.raises(NotFound) as some:
         here.existing_manifest("films")
-    assert some.value.hint == "one of m0, m1, m2, m3, m4, m5, m6, m7, ..."
+    assert some.value.hint == "one of m0, m1, m2, m3, m4, m5, m6, m7 and 2 more"
     assert some.value.where == str(workspace / "manifests" / "films.toml")
     assert here.existing_manifest("m3") == workspace / "manifests" / "m3.toml"
+
+
+def test_a_folder_called_like_a_manifest_is_none(workspace):
+    (workspace / "manifests" / "films.toml").mkdir()
+    assert Workspace(workspace).names("manifests", "*.toml") == []

@@ -1,0 +1,88 @@
+"""The commands that look at manifests: one that is broken never hides the others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+
+GOOD = 'schema = "obygaze-manifest/1"\ndataset = "Tiny"\n'
+ROWS = "clip_id,movie_id,scene,video,start_s,end_s,level,concepts\na,m,,,,,S,\n"
+TABLE = "clip_id,movie_id\na,m\n"
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """A workspace with a good manifest and one of each way not to be one."""
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    for name, toml, rows in [
+        ("good", GOOD, ROWS),
+        ("half", GOOD, None),
+        ("later", GOOD.replace("/1", "/2"), ROWS),
+        ("empty", "", ROWS),
+    ]:
+        (folder / f"{name}.toml").write_text(toml, encoding="utf-8")
+        if rows is not None:
+            (folder / f"{name}.csv").write_text(rows, encoding="utf-8")
+    return tmp_path
+
+
+def test_ls_lists_what_can_be_read_and_names_the_rest(broken: Path) -> None:
+    listed = call_obygaze("-C", broken, "manifest", "ls", "--json").ok()
+    assert [row["name"] for row in listed.json()["manifests"]] == ["good"]
+    assert listed.json()["broken"] == ["empty", "half", "later"]
+    assert listed.stderr.count("Warning: ") == 3
+
+
+def test_check_goes_on_after_the_first_that_is_not_valid(broken: Path) -> None:
+    names = ["later", "nosuch", "half", "good", "empty"]
+    checked = call_obygaze("-C", broken, "manifest", "check", *names, "--json")
+    assert checked.code == 1
+    assert checked.json()["valid"] is False
+    found = {name: len(lines) for name, lines in checked.json()["violations"].items()}
+    assert found == {"later": 1, "nosuch": 1, "half": 1, "good": 0, "empty": 1}
+
+
+def test_ls_says_where_it_looked(tmp_path: Path) -> None:
+    listed = call_obygaze("-C", tmp_path / "mistyped", "manifest", "ls").ok()
+    assert str(tmp_path / "mistyped" / "manifests") in listed.stderr
+
+
+@pytest.mark.parametrize("name", ["", "-x", "a\nb", "."])
+def test_a_manifest_is_given_a_name_that_can_be_typed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "t.csv").write_text(TABLE, encoding="utf-8")
+    argv = ("-C", tmp_path, "manifest", "import", "csv", tmp_path / "t.csv", f"-o{name}")
+    if not name:
+        argv = (*argv[:-1], "-o", "")
+    refused = call_obygaze(*argv)
+    assert (refused.code, refused.stdout) == (2, "")
+    assert not (tmp_path / "manifests").exists()
+
+
+def test_an_import_of_other_bytes_leaves_what_is_there(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    words = ("-C", tmp_path, "manifest", "import", "csv", table, "-o", "mine")
+    table.write_text(TABLE, encoding="utf-8")
+    call_obygaze(*words).ok()
+    before = (tmp_path / "manifests" / "mine.csv").read_bytes()
+    table.write_text(TABLE + "b,m\n", encoding="utf-8")
+    refused = call_obygaze(*words)
+    assert refused.code == 1
+    assert "Try: another name with -o, or --force" in refused.stderr
+    assert (tmp_path / "manifests" / "mine.csv").read_bytes() == before
+    summary = json.loads(call_obygaze(*words, "--force", "--json").ok().stdout)
+    assert summary["clips"] == 2
+
+
+def test_an_empty_sweep_is_wrong_usage(tmp_path: Path) -> None:
+    segments, clips = tmp_path / "s.csv", tmp_path / "c.csv"
+    segments.write_text(
+        "movie_id,annotator,start_frame,end_frame,level,concepts\nm,A,0,9,S,Body\n",
+        encoding="utf-8",
+    )
+    clips.write_text("clip_id,movie_id,start_frame,end_frame\nc,m,0,9\n", encoding="utf-8")
+    refused = call_obygaze("manifest", "project", segments, "--clips", clips, "--sweep", "")
+    assert (refused.code, refused.stdout) == (2, "")
