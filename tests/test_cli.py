@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 import pytest
-from support.cli import call_obygaze, environment, obygaze_argv, run_obygaze
+from support.cli import ROOT, call_obygaze, environment, obygaze_argv, run_obygaze
 
 import cli
 from obygaze_features import __version__
@@ -228,6 +228,7 @@ def test_a_file_that_cannot_be_read_is_no_bug(provoke, tmp_path):
     assert result.stderr.splitlines() == [
         "Error: No such file or directory",
         f"  in: {tmp_path}/absent",
+        "  Try: look at the name again",
     ]
 
 
@@ -292,6 +293,24 @@ def test_ctrl_c_in_a_real_process_is_130():
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert err.strip() == "Error: interrupted"
+
+
+def test_an_interrupt_while_modules_load_is_130_and_one_line(tmp_path):
+    # A cli.py that is interrupted while it is imported, in place of the real one.
+    (tmp_path / "cli.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
+    program = "from obygaze_features.core.start import main; main()"
+    paths = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=environment({"PYTHONPATH": paths}),
+    )
+    assert done.returncode == 130
+    assert done.stderr.strip() == "Error: interrupted"
+    assert done.stdout == ""
 
 
 @pytest.mark.parametrize("first_lines", [1, 0])
