@@ -36,7 +36,9 @@ REDECODE = "obygaze_features.extraction.redecode:redecoder"
 )
 @click.argument("name")
 @click.option("--hash", "hashes", is_flag=True, help="Read every byte and compare its sha256.")
-@click.option("--decode", "k", type=int, help="Extract this many clips again and compare.")
+@click.option(
+    "--decode", "k", type=click.IntRange(min=1), help="Extract this many clips again and compare."
+)
 @click.option("--weights", help="--decode: where the backbone's weights are.")
 @json_option
 @pass_session

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.store.commands_look import open_named
@@ -51,7 +51,7 @@ def subset_(
     Times and masks come along. The same command again goes on where it was stopped.
     """
     source = open_named(session, name)
-    ids = clips.read_text(encoding="utf-8").split() if clips is not None else None
+    ids = _ids(clips) if clips is not None else None
     with session.console.progress("copy", source.n_clips) as progress:
         copied = subset(
             source,
@@ -91,6 +91,13 @@ def merge_(
     with session.console.progress("copy", total) as progress:
         copied = merge(sources, _target(session, output), manifest=roster, progress=progress)
     _tell(session, copied, as_json)
+
+
+def _ids(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").split()
+    except UnicodeDecodeError as error:
+        raise FixInput("not UTF-8", where=str(path), hint="one clip id a line, as text") from error
 
 
 def _roster(session: Session, name: str) -> Roster:

@@ -76,9 +76,8 @@ class ArraySpec:
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> ArraySpec:
         """From store.json."""
-        return cls(
-            str(value["name"]), tuple(value["tail_shape"]), tuple(value["dims"]), value["dtype"]
-        )
+        dims = tuple(map(str, value["dims"]))
+        return cls(str(value["name"]), tuple(value["tail_shape"]), dims, value["dtype"])
 
 
 def _default_dims(tail_shape: Sequence[int]) -> tuple[str, ...]:
@@ -162,6 +161,8 @@ def rows_from_json(value: Mapping[str, Any]) -> dict[int, RowStatus]:
     """The noted rows as read; a state this version does not know is an error, not a success."""
     rows = {int(row): RowStatus(**status) for row, status in value.items()}
     for row, status in rows.items():
+        if not all(isinstance(word, str) for word in vars(status).values()):
+            raise ValueError(f"row {row} has a status that is not made of words")
         if status.state not in ("ok", "failed", "no-video"):
             raise ValueError(f"row {row} has the unknown state {status.state!r}")
     return rows

@@ -39,7 +39,7 @@ def unstamp(
     """
     try:
         value = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Corrupt(f"not a whole JSON file: {error}", where=where, hint=_AGAIN) from error
     if not isinstance(value, dict):
         raise Corrupt("not a JSON object", where=where, hint=_AGAIN)

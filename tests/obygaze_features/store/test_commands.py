@@ -210,3 +210,24 @@ def test_a_card_says_what_how_and_what_is_not_inside(workspace: Path) -> None:
     assert call(workspace, "card", "whole", "-o", str(target)).code == 1
     assert target.read_text() == "mine"
     assert call(workspace, "card", "whole", "--json").ok().json()["card"] == text
+
+
+def test_a_list_of_clips_that_is_no_text_is_the_users_to_correct(workspace: Path) -> None:
+    chosen = workspace / "chosen.txt"
+    chosen.write_bytes(b"caf\xe9-001\n")
+    found = call(workspace, "subset", "whole", "--clips", str(chosen), "-o", "few")
+    assert found.code == 1
+    assert found.stderr.splitlines()[:2] == ["Error: not UTF-8", f"  in: {chosen}"]
+    assert not (workspace / "stores/few").exists()
+
+
+def test_a_film_that_is_not_there_is_answered_with_those_that_are(workspace: Path) -> None:
+    found = call(workspace, "subset", "whole", "--movie", "nosuch", "-o", "few")
+    movies = sorted(set(open_store(workspace / "stores/whole").movie_ids.tolist()))
+    assert found.code == 1
+    assert found.stderr.splitlines()[-1] == f"  Try: one of {', '.join(movies)}"
+
+
+@pytest.mark.parametrize("k", ["0", "-3", "x"])
+def test_extracting_no_clips_again_is_wrong_usage(workspace: Path, k: str) -> None:
+    assert call(workspace, "verify", "whole", "--decode", k).code == 2

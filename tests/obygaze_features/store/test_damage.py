@@ -181,6 +181,12 @@ def test_something_else_is_not_a_store(tmp_path: Path) -> None:
             open_store(tmp_path)
 
 
+def test_a_file_nested_beyond_measure_is_damaged_and_no_bug(tmp_path: Path) -> None:
+    (tmp_path / "store.json").write_text("[" * 100_000)
+    with pytest.raises(Corrupt, match="not a whole JSON file"):
+        open_store(tmp_path)
+
+
 def changed(path: Path, **changes: object) -> None:
     """Rewrite a stamped file with other values, as a program with a fault would."""
     value = json.loads(path.read_bytes())
@@ -208,6 +214,7 @@ def test_a_marker_that_lies_about_a_length_is_caught(tmp_path: Path) -> None:
         ({"files": None}, "promises"),
         ({"noted": {"8": {"state": "fine"}}}, "unknown state"),
         ({"noted": {"8": {"mood": "fine"}}}, "promises"),
+        ({"noted": {"8": {"state": "failed", "message": 3}}}, "not made of words"),
     ],
 )
 def test_a_marker_that_makes_no_sense_is_refused(tmp_path: Path, changes, words) -> None:
