@@ -9,14 +9,20 @@ import click
 
 from obygaze_features.core.commands import ExampleCommand, Session, pass_session
 from obygaze_features.core.errors import FixUsage
-from obygaze_models.audits.options import deliver, result_options, seed_option
-from obygaze_models.audits.texts import CONCEPTS, Record
+from obygaze_models.audits.options import (
+    delimiter_option,
+    deliver,
+    read_records,
+    result_options,
+    seed_option,
+)
+from obygaze_models.audits.texts import CONCEPTS
 
 
 @click.command(
     cls=ExampleCommand,
     examples="""
-    obygaze audit cooc mobygaze --text comments --cluster movie_id --figure figures/company
+    obygaze audit cooc mobygaze --text comment --cluster movie_id --figure figures/company
     obygaze audit cooc captions.csv --things objects.toml --compare predicted.csv
     obygaze audit cooc published.csv --counts --json
     """,
@@ -33,6 +39,7 @@ from obygaze_models.audits.texts import CONCEPTS, Record
 @click.option("--cluster", help="Columns, such as movie_id. [default: each text by itself]")
 @click.option("--compare", metavar="SOURCE", help="Predictions: does a model lean further?")
 @click.option("--counts", is_flag=True, help="SOURCE has the columns man and woman: counts.")
+@delimiter_option
 @seed_option
 @result_options
 @pass_session
@@ -46,6 +53,7 @@ def cooc(
     cluster: str | None,
     compare: str | None,
     counts: bool,
+    delimiter: str,
     seed: int,
     **results: Any,
 ) -> None:
@@ -66,24 +74,14 @@ def cooc(
     clusters = columns_of(cluster)
     needed = (text, *clusters, *((CONCEPTS,) if things == CONCEPTS else ()))
     audit = audit_cooc(
-        _records(session, source, needed),
+        read_records(session, source, needed, delimiter),
         read_words(words),
         text=text,
         things=None if things == CONCEPTS else read_words(things),
         cluster=clusters,
-        compare=_records(session, compare, needed) if compare else None,
+        compare=read_records(session, compare, needed, delimiter) if compare else None,
         seed=seed,
         source=Path(source).name,
         compared=Path(compare or "").name,
     )
     deliver(session, audit, **results)
-
-
-def _records(session: Session, source: str, columns: tuple[str, ...]) -> list[Record]:
-    from obygaze_features.manifest.io import read_manifest
-    from obygaze_models.audits.texts import records_of_manifest, records_of_table
-
-    path = Path(source)
-    if path.suffix == ".csv" and not path.with_suffix(".toml").exists():
-        return records_of_table(path, columns)
-    return records_of_manifest(read_manifest(session.workspace.existing_manifest(source)), columns)

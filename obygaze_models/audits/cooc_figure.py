@@ -42,7 +42,7 @@ def draw_cooc(audit: CoocAudit, stem: Path) -> tuple[Path, Path]:
 
 def _draw(axes: Any, row: int, thing: CoOccurrence, moved: float | None) -> None:
     share = thing.share or 0.0
-    color = FIRST if share >= 0.5 else SECOND
+    color = MUTED if share == 0.5 else FIRST if share > 0.5 else SECOND
     ci = thing.to_json()["ci"]
     if ci and ci[0] is not None and ci[1] is not None:
         axes.plot(ci, [row, row], color=RANGE, lw=4, solid_capstyle="butt", zorder=1)

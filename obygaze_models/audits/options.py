@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from obygaze_features.core.commands import Session, force_option, json_option
-from obygaze_features.core.errors import AlreadyThere
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import pretty_json, write_new
 from obygaze_models.audits.filing import file_finding
 from obygaze_models.audits.finding import Audit
+
+if TYPE_CHECKING:
+    from obygaze_models.audits.texts import Record
 
 F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -40,6 +43,29 @@ def seed_option(function: F) -> F:
     return click.option("--seed", default=0, show_default=True, help="Of all random draws.")(
         function
     )
+
+
+def delimiter_option(function: F) -> F:
+    """--delimiter, of the cells of a table."""
+    return click.option("--delimiter", default=",", show_default=True, help="Of a table's cells.")(
+        function
+    )
+
+
+def read_records(
+    session: Session, source: str, columns: Sequence[str], delimiter: str
+) -> list[Record]:
+    """The texts of a CSV table or of a manifest, by name or path."""
+    from obygaze_features.manifest.io import read_manifest
+    from obygaze_models.audits.texts import records_of_manifest, records_of_table
+
+    path = Path(source)
+    if path.suffix == ".csv" and not path.with_suffix(".toml").exists():
+        if len(delimiter) != 1:
+            raise FixUsage("--delimiter is one character", hint="--delimiter ';'")
+        return records_of_table(path, columns, delimiter)
+    manifest = read_manifest(session.workspace.existing_manifest(source))
+    return records_of_manifest(manifest, columns)
 
 
 def deliver(

@@ -67,6 +67,15 @@ def test_rates_of_a_table_and_what_two_groups_come_to(tmp_path: Path) -> None:
     assert len((tmp_path / "r.csv").read_text("utf-8").splitlines()) == 1 + 2 * 3
 
 
+def test_tables_with_semicolons(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", CAPTIONS.replace(",", ";"))
+    words = ("audit", "captions", table, "--group", "condition", "--json")
+    assert len(call_obygaze(*words, "--delimiter", ";").ok().json()["rates"]) == 6
+    done = call_obygaze(*words)
+    assert (done.code, "semicolons" in done.stderr) == (1, True)
+    assert call_obygaze(*words, "--delimiter", ";;").code == 2
+
+
 def test_rare_words_are_left_out_and_that_is_said(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", CAPTIONS)
     lists = write(tmp_path / "w.toml", '[lists]\nmood = ["sad", "happy", "glad"]\n')
@@ -180,6 +189,13 @@ def test_concepts_of_a_manifest_are_things(tmp_path: Path) -> None:
     assert counts == {"Body": {"man": 1, "woman": 1}, "Look": {"man": 1, "woman": 2}}
     done = call_obygaze(*words, "--text", "subtitles")
     assert (done.code, "no column 'subtitles'" in done.stderr) == (1, True)
+    done = call_obygaze(
+        *("-C", tmp_path, "audit", "captions", "toy", "--text", "comments", "--group", "level"),
+        *("--words", "gender", "--json"),
+    ).ok()
+    found = {(rate["group"], rate["words"]): rate["count"] for rate in done.json()["rates"]}
+    # "he", "his" and "her", "lady" in three comments of S, none in the one of EN.
+    assert found == {("S", "man"): 2, ("S", "woman"): 2, ("EN", "man"): 0, ("EN", "woman"): 0}
     # One film: no interval can be had, and none is made up.
     assert all(thing["ci"] in (None, [None, None]) for thing in told["things"])
 
