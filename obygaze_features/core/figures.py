@@ -17,6 +17,7 @@ _STYLE = {
     "font.family": ["DejaVu Sans"],
     "font.size": 9,
     "text.color": INK,
+    "text.parse_math": False,  # names are text, whatever signs they hold
     "axes.labelcolor": INK,
     "axes.edgecolor": MUTED,
     "axes.linewidth": 0.7,

@@ -70,12 +70,10 @@ def _section(key: str, tables: Iterable[Table] = (), words: tuple[str, ...] = ()
 
 
 def clip_words(run: Run) -> tuple[str, ...]:
-    """How many clips of which view, and what each task asks."""
-    about = run.about["manifest"]
-    first = f"{about['n_clips']} clips of {about['n_movies']} films, {about['view']} view."
+    """What each task asks."""
     tasks = run.protocol.get("tasks", {})
     asked = [f"{name}: {task['title']}" for name, task in tasks.items() if task.get("title")]
-    return (first, "; ".join(asked) + ".") if asked else (first,)
+    return (f"The tasks are {'; '.join(asked)}.",) if asked else ()
 
 
 def result_tables(run: Run) -> Iterable[Table]:
@@ -106,7 +104,7 @@ def result_tables(run: Run) -> Iterable[Table]:
             f"Tested on {test}{_title_of(run, test)}" + (_measure(records[0]) if alike else ""),
             ("model", *counted, *(NAMES[metric] for metric in SHOWN), "leaked"),
             tuple(rows),
-            "Rows in red: that many test clips were seen in training." if leaked else "",
+            "Leaked: test clips that were seen in training; such rows are red on the page." if leaked else "",
             leaked,
             tuple(groups),
         )
@@ -161,37 +159,55 @@ def film_tables(run: Run) -> Iterable[Table]:
         tuple(rows),
         "A dash: the film has no clip of one of the classes.",
         groups=tuple(groups),
+        folded=len(rows) > MOST_OPEN,
     )
 
 
 def comparison_tables(run: Run) -> Iterable[Table]:
-    """Pairs of models on the same clips, those that differ most surely first."""
-    found = sorted(run.of("comparison"), key=lambda r: _or_one(r.get("p_sign_flip")))
+    """Pairs on the same clips, those that differ most surely first; equal ones are one row."""
+    stores = stores_of(run)
+    merged: dict[Any, list[Record]] = {}
+    for record in run.of("comparison"):
+        side, difference = _side(record["first"], stores), _difference(record)
+        key = (record["train"], record["test"], record["metric"], side, str(difference))
+        if "oracle" not in (record["first"]["model"], record["second"]["model"]):
+            merged.setdefault(key, []).append(record)
+    found = sorted(merged.values(), key=lambda own: _surest(own[0]))
     rows = tuple(
         (
-            pair_name(r["train"], r["test"]),
-            metric_name(r["metric"]),
-            _side(r["first"]),
-            _side(r["second"]),
-            Number(r["difference"], *(r.get("ci") or (None, None))),
-            Number(r.get("p_sign_flip"), digits=3),
-            Number(r.get("p_corrected_t"), digits=3),
-            r.get("n_movies"),
+            pair_name(own[0]["train"], own[0]["test"]),
+            _side(own[0]["first"], stores),
+            ", ".join(_side(record["second"], stores) for record in own),
+            metric_name(own[0]["metric"]),
+            _difference(own[0]),
+            Number(own[0].get("p_sign_flip"), digits=3),
+            Number(own[0].get("p_corrected_t"), digits=3),
+            own[0].get("n_movies"),
         )
-        for r in found[:MOST_COMPARISONS]
+        for own in found[:MOST_COMPARISONS]
     )
     if rows:
         note = (
-            "p by sign flips of whole films, exact where there are few; and by the corrected"
-            " resampled t-test over folds. They are not corrected for the number of pairs."
+            "p by sign flips of whole films, exact where there are few (with n films it cannot be "
+            "below 2 / 2^n); and by the corrected resampled t-test over folds. They are not "
+            "corrected for the number of pairs."
         )
         if len(found) > MOST_COMPARISONS:
-            note += f" {len(found) - MOST_COMPARISONS} further pairs are in results.json."
-        headers = ("task", "metric", "first", "second", "difference", "p by film", "p by fold")
+            note += f" {len(found) - MOST_COMPARISONS} further differences are in results.json."
+        headers = ("task", "first", "second", "metric", "difference", "p by film", "p by fold")
         yield Table("comparisons", "Pairs of models", (*headers, "films"), rows, note)
 
 
-MOST_COMPARISONS = 24
+def _difference(record: Record) -> Number:
+    return Number(record["difference"], *(record.get("ci") or (None, None)))
+
+
+def _surest(record: Record) -> tuple[float, float]:
+    return _or_one(record.get("p_sign_flip")), -abs(record["difference"] or 0.0)
+
+
+MOST_COMPARISONS = 16
+MOST_OPEN = 12
 
 
 def analysis_tables(run: Run) -> Iterable[Table]:
@@ -297,8 +313,8 @@ def _film_value(record: Record, film: str, metric: str) -> Number:
     return Number(record["by_movie"].get(film, {}).get(metric))
 
 
-def _side(side: Mapping[str, str]) -> str:
-    return f"{side['model']} ({side['feature']})" if side.get("feature") else side["model"]
+def _side(side: Mapping[str, str], stores: Sequence[str]) -> str:
+    return with_store({"feature": "", **side}, stores)
 
 
 def _or_one(p: Any) -> float:

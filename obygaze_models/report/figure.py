@@ -26,7 +26,6 @@ class Figure:
     svg: Path
     png: Path
     section: str
-    folded: bool = False
 
 
 def bare(axes: Any, *sides: str) -> None:

@@ -95,7 +95,7 @@ def _alike(bank: Record, stem: Path) -> Figure:
         ("AUC, true concepts", bank["co_occurrence"], "PuOr", (1.0, 0.0)),
     )
     side = 0.9 + 0.2 * len(names)
-    with canvas(1.2 + 3 * side, 1.3 + side, ncols=3, sharey=True) as (figure, grid):
+    with canvas(1.2 + 3 * side, 1.9 + side, ncols=3, sharey=True) as (figure, grid):
         for axes, (title, values, colors, ends) in zip(grid, panels, strict=True):
             _heat(axes, values, colors, ends)
             axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7, color=INK)
@@ -156,7 +156,8 @@ def _corrections(heads: Sequence[Record], stem: Path) -> Figure:
             grid[1, column].set_xlabel("corrected concepts", color=MUTED)
         grid[0, 0].set_ylabel("F1 binary")
         grid[1, 0].set_ylabel("AP")
-        grid[0, -1].legend(fontsize=7, loc="lower right")
+        shown = grid[0, -1].get_legend_handles_labels()
+        figure.legend(*shown, fontsize=7.5, loc="outside upper right", ncols=3)
         svg, png = save(figure, stem)
     title = f"Corrections of {heads[0]['model']} ({heads[0]['feature']})"
     return Figure(stem.name, title, f"{title}. {CURVES}", svg, png, "concepts")

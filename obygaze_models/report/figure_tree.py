@@ -31,11 +31,14 @@ class Placed:
 
 def draw_trees(run: Run, folder: Path) -> Iterable[Figure]:
     """One figure a tree."""
+    told = CAPTION
     for head in parts(run, "head"):
         if head["tree"]:
             stem = folder / f"tree-{slug(about(head))}"
             svg, png = _draw(head, stem)
-            yield Figure(stem.name, f"The tree of {about(head)}", CAPTION, svg, png, "concepts")
+            title = f"The tree of {about(head)}"
+            yield Figure(stem.name, title, f"{title}. {told}".strip(), svg, png, "concepts")
+            told = ""  # once is enough
 
 
 def _draw(head: Record, stem: Path) -> tuple[Path, Path]:

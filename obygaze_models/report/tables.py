@@ -240,7 +240,8 @@ def _values(cell: Any, wide: bool) -> Sequence[Any]:
 def _html_cell(cell: Any) -> str:
     cell = _shown(cell)
     if isinstance(cell, Number) and cell.interval:
-        ends = html.escape(cell.interval.replace(", ", "–"))
+        apart = " to " if "-" in cell.interval else "–"
+        ends = html.escape(cell.interval.replace(", ", apart))
         return f'<td class="n">{html.escape(cell.short)} <small>{ends}</small></td>'
     kind = _N if isinstance(cell, NUMERIC) or cell == "–" else ""
     return f"<td{kind}>{html.escape(str(cell))}</td>"

@@ -95,4 +95,4 @@ def merged_baselines(records: Sequence[Record]) -> list[tuple[str, str, Record]]
             names = ", ".join(name for name, tasks in trains.items() if tuple(tasks) == own)
             one = next(r for r in same if model_name(r) in names.split(", "))
             found.append((names, "any task" if set(own) == every else ", ".join(own), one))
-    return found
+    return sorted(found, key=lambda row: bool(row[2].get("ceiling")))

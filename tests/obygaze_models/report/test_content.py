@@ -1,0 +1,129 @@
+"""What a report says of a run whose every number is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.runs import baseline, cell, usual, write_run
+
+from obygaze_models.protocols.runner.records import read_run
+from obygaze_models.report.content import HEADINGS, all_tables, sections_of
+from obygaze_models.report.tables import Number, Spread
+from obygaze_models.report.words import merged_baselines
+
+
+@pytest.fixture
+def tables(tmp_path: Path):
+    run = read_run(write_run(tmp_path / "run", usual()))
+    return {table.key: table for table in all_tables(sections_of(run))}
+
+
+def of(tmp_path: Path, records):
+    run = read_run(write_run(tmp_path / "run", records))
+    return {table.key: table for table in all_tables(sections_of(run))}
+
+
+def test_sections_come_in_the_order_of_the_headings(tmp_path):
+    sections = sections_of(read_run(write_run(tmp_path, usual())))
+    # No audit was made, and there is no metric beside the four that tables show.
+    told = [key for key in HEADINGS if key not in ("audits", "decisions")]
+    assert [section.key for section in sections] == told
+    assert sections[0].sentences == ("One cell leaks.",)
+    assert sections[1].sentences == ("The tasks are EN_S: easy negatives against sure.",)
+
+
+def test_models_stand_under_the_task_that_trained_them_and_baselines_below(tables):
+    table = tables["results-EN-S"]
+    assert table.title == (
+        "Tested on EN_S: easy negatives against sure (12 clips of 3 films, 25.0 % positive)"
+    )
+    assert table.headers == ("model", "F1 binary", "F1 weighted", "AP", "AUC", "leaked")
+    assert [(g.start, g.title, g.quiet) for g in table.groups] == [
+        (0, "trained on HN_S", False),
+        (2, "no feature seen", True),
+    ]
+    assert [row[0] for row in table.rows] == [
+        "ridge",
+        "pcbm-dt",
+        "random (expected), all_positive, prevalence · any task",
+        "oracle (ceiling) · any task",
+    ]
+    assert table.rows[0][3] == Number(0.625, 0.25, 0.875)
+    assert [row[5] for row in table.rows] == [0, 5, 0, 0]
+    assert table.warn == {1}
+
+
+def test_baselines_that_say_the_same_are_said_once_with_the_tasks_they_hold_for():
+    alike = [
+        baseline(name, train=train) for name in ("prevalence", "neighbour") for train in ("A", "B")
+    ]
+    other = [baseline("prevalence", train="C", ap=0.5), baseline("neighbour", train="C")]
+    found = [(names, trains) for names, trains, _ in merged_baselines([*alike, *other])]
+    assert found == [("prevalence", "A, B"), ("neighbour", "any task"), ("prevalence", "C")]
+
+
+def test_cells_of_different_clips_say_how_many(tmp_path):
+    few = cell("mlp", feature="short", n_test=8, prevalence=0.5)
+    table = of(tmp_path, [cell(), few])["results-EN-S"]
+    assert table.headers[:3] == ("model", "clips", "share positive")
+    assert [(row[0], row[1], row[2]) for row in table.rows] == [
+        ("ridge (clip)", 12, Number(0.25)),
+        ("mlp (short)", 8, Number(0.5)),
+    ]
+
+
+def test_the_papers_numbers_stand_beside_ours(tables):
+    table = tables["paper-ap"]
+    assert table.headers[2:] == tuple(f"HN_S → EN_S, {w}" for w in ("ours", "paper", "leaked"))
+    assert table.rows == (("ridge", "clip", Spread(0.625, 0.03125), Spread(0.5, 0.125), 0),)
+    films = tables["paper-films-pcbm-dt-clip"]
+    assert films.rows == (
+        ("Juno", "tt1", Spread(0.5), Spread(0.53)),
+        ("mean of these films", "", Spread(0.5), Spread(0.53)),
+    )
+    assert films.note == "Leaked clips: 5 of 12."
+
+
+def test_differences_that_are_the_same_are_one_row(tables):
+    (row,) = tables["comparisons"].rows
+    assert row[:4] == ("HN_S → EN_S", "ridge", "prevalence, all_positive", "AP")
+    assert row[4] == Number(0.375, -0.125, 0.5)
+
+
+def test_concepts_are_told_with_their_chance_and_stability(tables):
+    row = tables["concepts-clip-0"].rows[0]
+    assert row[:4] == ("Look", 3, Number(0.25), Number(0.75, 0.5, 1.0))
+    assert row[6:] == (
+        *(Number(0.875), Number(None), Number(0.002, digits=3)),
+        *(Number(0.9375), Number(0.6875)),
+    )
+    # A weight of 2 on margins that spread by one half adds 1 to the log odds.
+    assert tables["weights-clip"].rows == (("pcbm-lr (clip), HN_S", Number(1.0), Number(-0.5)),)
+    assert [row[:3] for row in tables["tree-pcbm-dt-clip-HN-S"].rows] == [
+        ("Look", Number(0.125, digits=3), 12),
+        ("· →", None, 6),
+        ("· Body", Number(-0.5, digits=3), 6),
+        ("· · →", None, 4),
+        ("· · →", None, 2),
+    ]
+    assert tables["task-gain"].rows[0][3] == Number(-0.25)
+
+
+def test_factors_have_a_column_for_all_films_and_one_for_each(tables):
+    table = tables["analysis-ridge-clip-HN-S-EN-S"]
+    assert table.headers == ("factor", "all films", "tt1")
+    assert str(table.rows[0][1]) == "1.50* [0.50, 2.50]"
+
+
+def test_clips_without_features_are_named_with_the_reason(tables):
+    table = tables["coverage-clip"]
+    assert table.title == "clip: 1 of 12 clips"
+    assert table.rows == (("tt2-004", "failed: no video stream", "EN_S"),)
+
+
+def test_hashes_and_seeds_are_on_the_page(tables):
+    cells = [cell for row in tables["provenance"].rows for cell in row]
+    for value in ("a" * 64, "b" * 64, "c" * 64, "d" * 64, "2.4.0", "0"):
+        assert value in cells
+    assert "clip: made-up backbone, level pooled, 8 wide" in cells

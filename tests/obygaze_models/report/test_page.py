@@ -1,0 +1,210 @@
+"""The page: whole, closed in itself, and deaf to whatever names try to tell it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from support.cli import run_obygaze
+from support.runs import analysis, cell, concepts, head, predictions, usual, write_run
+
+from obygaze_features.core.errors import Corrupt, FixUsage, Mismatch
+from obygaze_models.report.page import report
+
+VOID = {"meta", "link", "img", "br", "hr"}
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>&\"' $_^$"
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: every tag closed in its order, every address noted."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.handlers: list[str] = []
+        self.text: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("src", "href", "action", "srcset", "data", "poster"):
+                self.links.append(value)
+            if name.startswith("on"):
+                self.handlers.append(name)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def page_of(path: Path) -> Page:
+    return Page(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The files of one report; the page is the first, in the folder of its run."""
+    return report([write_run(tmp_path_factory.mktemp("runs") / "run", usual())])
+
+
+def test_the_page_is_well_formed_and_asks_for_nothing(whole):
+    written = whole
+    assert written[0].parts[-2:] == ("run", "report.html")
+    page = page_of(written[0])
+    assert not {"script", "iframe", "object", "form"} & set(page.tags)
+    assert all(link.startswith(("#", "data:")) for link in page.links)
+    assert not re.search(r"url\(|@import", written[0].read_text("utf-8"))
+    inside = [link[1:] for link in page.links if link.startswith("#")]
+    assert set(inside) <= set(page.ids) and len(page.ids) == len(set(page.ids))
+    assert page.tags.count("img") == 12
+
+
+def test_drawings_on_the_page_are_whole_and_ask_for_nothing_either(whole):
+    drawings = [link for link in page_of(whole[0]).links if link.startswith("data:image/svg")]
+    for drawing in drawings:
+        text = base64.b64decode(drawing.partition(",")[2]).decode("utf-8")
+        root = ElementTree.fromstring(text)
+        for element in root.iter():
+            for name, value in element.attrib.items():
+                assert not name.endswith("href") or value.startswith(("#", "data:"))
+        # Where the font is missing, one as wide takes its place.
+        assert "'DejaVu Sans'" not in text or "Verdana" in text
+
+
+def hostile_run(folder: Path) -> Path:
+    missing = {"clip_id": HOSTILE, "reason": HOSTILE, "tasks": [HOSTILE]}
+    coverage = {"kind": "coverage", "feature": HOSTILE, "n_clips": 1, "n_missing": 1}
+    records = [
+        cell(HOSTILE, train=HOSTILE, test=HOSTILE, feature=HOSTILE),
+        {**coverage, "missing": [missing]},
+        {**analysis(HOSTILE), "model": HOSTILE},
+        {**concepts((HOSTILE, "Look")), "note": HOSTILE},
+        {**head("pcbm-dt", (HOSTILE, "Look")), "task": HOSTILE},
+        {**head("pcbm-lr", (HOSTILE, "Look")), "model": HOSTILE},
+        {"kind": "remark", "text": HOSTILE},
+    ]
+    protocol = {
+        "name": HOSTILE,
+        "report": {"title": HOSTILE},
+        "tasks": {HOSTILE: {"title": HOSTILE}},
+    }
+    return write_run(folder, records, predictions({HOSTILE: "tt1"}), protocol=protocol)
+
+
+def test_names_cannot_become_markup_or_paths(tmp_path):
+    written = report([hostile_run(tmp_path / "run")])
+    page = page_of(written[0])
+    assert "script" not in page.tags and not page.handlers
+    assert all(link.startswith(("#", "data:")) for link in page.links)
+    assert HOSTILE in "".join(page.text)
+    for path in written:
+        assert path.resolve().is_relative_to(tmp_path / "run")
+        assert re.fullmatch(r"[A-Za-z0-9.-]+", path.name)
+    markdown = (tmp_path / "run" / "report.md").read_text("utf-8")
+    assert not re.search(r"(?<!\\)<", markdown)
+
+
+def test_tables_and_figures_lie_beside_the_page(whole):
+    folder = whole[0].parent
+    names = {path.relative_to(folder).as_posix() for path in whole}
+    for name in (
+        *("report.md", "tables/results-EN-S.csv", "tables/results-EN-S.tex"),
+        *("tables/paper-ap.tex", "figures/timelines.svg", "figures/timelines.png"),
+    ):
+        assert name in names
+    for name in re.findall(r"\]\((figures/[^)]+)\)", (folder / "report.md").read_text("utf-8")):
+        assert (folder / name).is_file()
+    assert (folder / "tables" / "provenance.csv").read_text("utf-8").startswith(",what,")
+
+
+def test_the_same_run_gives_the_same_page(tmp_path, whole):
+    again = report([write_run(tmp_path / "run", usual())], formats=["html"])
+    assert again[0].read_bytes() == whole[0].read_bytes()
+
+
+def test_several_runs_share_a_page_and_every_anchor_is_its_own(tmp_path):
+    folders = [write_run(tmp_path / name, [cell()]) for name in ("one", "two")]
+    written = report(folders, tmp_path / "both.html", ["html"])
+    page = page_of(written[0])
+    assert written[0] == tmp_path / "both.html"
+    assert page.tags.count("main") == 2 and len(page.ids) == len(set(page.ids))
+    assert {"results-1", "results-2"} <= set(page.ids)
+    assert not (tmp_path / "one" / "tables").exists()
+
+
+def test_findings_of_audits_are_told_with_their_drawing(tmp_path):
+    folder = write_run(tmp_path / "run", [cell()])
+    audits = folder / "audits"
+    audits.mkdir()
+    finding = {
+        "title": "Do captions tell of looks?",
+        "sentences": ["They do."],
+        "headers": ["word", "share"],
+        "rows": [["look", 0.5], ["gaze", None]],
+        "figure": "captions.svg",
+    }
+    (audits / "captions.json").write_text(json.dumps(finding))
+    (audits / "captions.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="72pt"/>')
+    (audits / "other.json").write_text('{"effect": 0.5}')
+    page = page_of(report([folder], formats=["html", "csv"])[0])
+    assert "Do captions tell of looks?" in page.text and "They do." in page.text
+    assert (folder / "tables" / "audit-captions.csv").read_text() == "word,share\nlook,0.5\ngaze,\n"
+    drawings = [link for link in page.links if link.startswith("data:image/svg")]
+    assert b'width="72pt"' in base64.b64decode(drawings[-1].partition(",")[2])
+
+
+@pytest.mark.parametrize("figure", ["../run.svg", "/etc/passwd", "notes.txt", 7, None])
+def test_a_finding_cannot_draw_what_is_not_beside_it(tmp_path, figure):
+    folder = write_run(tmp_path / "run", [cell()])
+    (folder / "audits").mkdir()
+    (folder / "run.svg").write_text("<svg/>")
+    finding = {"title": "t", "sentences": [], "headers": ["a"], "rows": [[1]], "figure": figure}
+    (folder / "audits" / "a.json").write_text(json.dumps(finding))
+    drawn = report([folder], formats=["html"])
+    assert not [path for path in drawn if path.name == "run.svg"]
+
+
+@pytest.mark.parametrize("text", ["{", '{"title": "t", "headers": ["a"], "rows": [[1, 2]]}'])
+def test_a_broken_finding_is_named(tmp_path, text):
+    folder = write_run(tmp_path / "run", [cell()])
+    (folder / "audits").mkdir()
+    (folder / "audits" / "bad.json").write_text(text)
+    with pytest.raises(Corrupt) as caught:
+        report([folder])
+    assert caught.value.where.endswith("bad.json")
+
+
+def test_what_is_no_run_or_no_format_is_refused(tmp_path):
+    folder = write_run(tmp_path / "run", usual(), format="obygaze-run/9")
+    with pytest.raises(Mismatch):
+        report([folder])
+    with pytest.raises(FixUsage):
+        report([folder], formats=["pdf"])
+    with pytest.raises(FixUsage):
+        report([])
+
+
+def test_the_command_finds_runs_by_name_and_says_what_it_wrote(tmp_path):
+    write_run(tmp_path / "runs" / "mine", [cell()])
+    done = run_obygaze("-C", tmp_path, "report", "mine", "--format", "csv", "--json").ok()
+    files = done.json()["files"]
+    assert str(tmp_path / "runs" / "mine" / "tables" / "films.csv") in files
+    lost = run_obygaze("-C", tmp_path, "report", "yours")
+    assert lost.code == 1 and "Try: one of mine" in lost.stderr

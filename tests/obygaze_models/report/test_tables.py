@@ -1,0 +1,138 @@
+"""One table in four spellings: the same numbers, and nothing that a name holds becomes markup."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import pytest
+
+from obygaze_models.report.tables import Group, Number, Spread, Table, slug
+
+HOSTILE = r"<script>alert('x')</script> a|b \input{x} $1_2^3 100% #& ~ *bold* [link](http://x)"
+TABLE = Table(
+    "plain",
+    "A table",
+    ("model", "clips", "AP", "paper"),
+    (
+        ("ridge", 12, Number(0.625, 0.25, 0.875), Spread(0.79, 0.05)),
+        ("mlp", 12, Number(None), None),
+    ),
+    "A note.",
+    frozenset({1}),
+    (Group(0, "seen"), Group(1, "unseen", quiet=True)),
+)
+
+
+def read_csv(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text)))
+
+
+def test_numbers_say_their_interval_and_a_dash_where_there_is_nothing():
+    assert str(Number(0.625, 0.25, 0.875)) == "0.62 [0.25, 0.88]"
+    assert str(Number(0.5)) == "0.50"
+    assert str(Number(None)) == str(Number(float("nan"))) == "–"
+    assert str(Number(1.5, 0.5, 2.5, digits=1, mark="*")) == "1.5* [0.5, 2.5]"
+    assert (str(Spread(0.79, 0.05)), str(Spread(0.5)), str(Spread(None))) == (
+        "0.79 (0.05)",
+        "0.50",
+        "–",
+    )
+
+
+def test_csv_keeps_full_precision_with_intervals_and_groups_in_columns_of_their_own():
+    assert read_csv(TABLE.as_csv()) == [
+        ["group", "model", "clips", "AP", "AP low", "AP high", "paper"],
+        ["seen", "ridge", "12", "0.625", "0.25", "0.875", "0.79 (0.05)"],
+        ["unseen", "mlp", "12", "", "", "", ""],
+    ]
+
+
+def test_markdown_has_a_line_a_row_and_a_line_a_group():
+    assert TABLE.as_markdown().splitlines() == [
+        "### A table",
+        "",
+        "| model | clips | AP | paper |",
+        "| --- | ---: | ---: | ---: |",
+        "| **seen** |  |  |  |",
+        r"| ridge | 12 | 0.62 \[0.25, 0.88\] | 0.79 (0.05) |",
+        "| **unseen** |  |  |  |",
+        "| mlp | 12 | – | – |",
+        "",
+        "A note.",
+    ]
+
+
+def test_latex_is_a_booktabs_table():
+    lines = TABLE.as_latex().splitlines()
+    assert lines[2:6] == [
+        r"\caption{A table}",
+        r"\label{tab:plain}",
+        r"\begin{tabular}{lrrr}",
+        r"\toprule",
+    ]
+    assert r"ridge & 12 & 0.62 {[}0.25, 0.88] & 0.79 (0.05) \\" in lines
+    assert r"mlp & 12 & -- & -- \\" in lines
+    assert r"\multicolumn{4}{l}{\emph{unseen}} \\" in lines
+    assert TABLE.as_latex().count(r"\begin") == TABLE.as_latex().count(r"\end") == 2
+
+
+def test_html_marks_what_must_not_be_overlooked_and_quiets_what_only_gives_the_measure():
+    page = TABLE.as_html()
+    assert '<tr class="warn"><td>mlp</td>' in page
+    assert page.count("<tbody") == page.count("</tbody>") == 2
+    assert '<tbody class="quiet">\n<tr class="group"><th colspan="4"' in page
+    assert '<td class="n">0.62 <small>0.25–0.88</small></td>' in page
+    assert (
+        "-0.50 <small>-0.75 to -0.25</small>"
+        in Table("t", "t", ("x",), ((Number(-0.5, -0.75, -0.25),),)).as_html()
+    )
+
+
+@pytest.mark.parametrize("where", ["title", "header", "cell", "note", "group"])
+def test_names_are_never_markup(where):
+    own = {"title": "t", "header": "h", "cell": "c", "note": "n", "group": "g", where: HOSTILE}
+    table = Table(
+        HOSTILE,
+        own["title"],
+        (own["header"], "n"),
+        ((own["cell"], 1),),
+        own["note"],
+        groups=(Group(0, own["group"]),),
+    )
+    assert "<script" not in table.as_html()
+    assert ("&lt;script" in table.as_html()) == (where in ("header", "cell", "group"))
+    markdown = table.as_markdown()
+    assert "<script" not in markdown.replace(r"\<", "")
+    assert "](http" not in markdown.replace(r"\]", "")
+    rows = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert {len(re.split(r"(?<!\\)\|", row)) for row in rows} == {4}  # two cells and both ends
+    check_latex(table.as_latex())
+    assert [len(row) for row in read_csv(table.as_csv())] == [3, 3]
+
+
+def check_latex(text: str) -> None:
+    """Nothing that would stop LaTeX: every special character is escaped, braces pair up."""
+    bare = re.sub(r"\$\\rightarrow\$", "", text)
+    bare = re.sub(r"\\[&%$#_{}]", "", bare)
+    assert bare.count("{") == bare.count("}")
+    assert not re.search(r"[#$%^~]", bare)
+    allowed = "begin|end|centering|caption|label|toprule|midrule|bottomrule|emph|multicolumn|par"
+    named = (
+        allowed
+        + "|smallskip|footnotesize|text(?:backslash|asciitilde|asciicircum|less|greater|bar)"
+    )
+    assert not re.sub(rf"\\(?:{named})(?![A-Za-z])|\\\\", "", bare).count("\\")
+    # An "[" or a "*" after the end of a row would be read as the row's argument.
+    assert not re.search(r"\\\\\s*[\[*]", bare)
+
+
+def test_a_row_may_begin_with_a_bracket_in_latex():
+    check_latex(Table("t", "t", ("x",), (("a",), ("[2cm]",), ("*",))).as_latex())
+
+
+def test_names_of_files_are_plain():
+    assert slug("../../etc/passwd") == "etc-passwd"
+    assert slug("Type of shot") == "Type-of-shot"
+    assert slug("<>") == "none"
