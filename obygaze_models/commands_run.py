@@ -50,7 +50,9 @@ from obygaze_models.protocols.schema import Protocol
     help="Change a key of the protocol, as in splits.quirk=text; repeatable.",
 )
 @click.option("-o", "output", metavar="NAME", help="The name of the run. [default: made of both]")
-@click.option("--jobs", default=0, help="Processes that train. [default: one a core]")
+@click.option(
+    "--jobs", type=click.IntRange(0), default=0, help="Processes that train. [default: one a core]"
+)
 @force_option
 @json_option
 @pass_session
@@ -111,7 +113,9 @@ def run(
     help="Change a key of the honest protocol, or model.KEY of the model; repeatable.",
 )
 @click.option("-o", "output", metavar="NAME", help="The name of the run. [default: made of all]")
-@click.option("--jobs", default=0, help="Processes that train. [default: one a core]")
+@click.option(
+    "--jobs", type=click.IntRange(0), default=0, help="Processes that train. [default: one a core]"
+)
 @force_option
 @json_option
 @pass_session

@@ -51,6 +51,11 @@ class ClipTable:
         return [clip.concepts for clip in self.clips]
 
     @cached_property
+    def has_video(self) -> NDArray[np.bool_]:
+        """Which clips name a video."""
+        return np.array([clip.video != "" for clip in self.clips], dtype=np.bool_)
+
+    @cached_property
     def has_concept(self) -> NDArray[np.bool_]:
         """A row for each clip, a column for each of `concept_names`."""
         rows = [[name in clip.concepts for name in self.concept_names] for clip in self.clips]

@@ -20,7 +20,9 @@ from obygaze_models.protocols.schema import Protocol
 LENGTH = "length (doubling)"
 
 
-def coverage(features: Features, labels: Labels, table: ClipTable) -> Record:
+def coverage(
+    features: Features, labels: Labels, table: ClipTable, usable: NDArray[np.bool_]
+) -> Record:
     """Which clips of the manifest have no vector in a store, and which tasks miss them."""
     row = {clip: number for number, clip in enumerate(table.ids)}
     missing = []
@@ -34,6 +36,7 @@ def coverage(features: Features, labels: Labels, table: ClipTable) -> Record:
         "n_present": int(features.present.sum()),
         "n_missing": len(missing),
         "n_missing_in_tasks": sum(bool(item["tasks"]) for item in missing),
+        "n_unused": int((features.present & ~usable).sum()),
         "reasons": dict(Counter(features.missing.values()).most_common()),
         "missing": missing,
     }
@@ -107,9 +110,11 @@ def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> lis
         threshold = 0.5 if cell.tested[0].are_probabilities else 0.0
         success = (mean_scores(cell) > threshold) == cell.y
         factors = _factors(table, cell.universe)
+        unknown = {} if LENGTH in factors else {LENGTH: "the manifest tells no times"}
         for found in analyse_success(success, factors, table.movies[cell.universe]):
             own = asdict(found)
             own["collinear"] = found.is_collinear
+            own["left_out"] = {**own["left_out"], **unknown}
             record = {"kind": "analysis", "model": cell.model, "feature": cell.feature}
             records.append({**record, "train": cell.train, "test": cell.test, **own})
     return records

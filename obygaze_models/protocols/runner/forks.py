@@ -6,7 +6,10 @@ import multiprocessing
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
+
+from obygaze_features.core.errors import FixInput
 
 T = TypeVar("T")
 _WORK: dict[str, Callable[[int], Any]] = {}
@@ -28,6 +31,11 @@ def fork_map(work: Callable[[int], T], n_parts: int) -> list[T]:
         with ProcessPoolExecutor(n_parts - 1, mp_context=context) as pool:
             others = [pool.submit(_part, part) for part in range(1, n_parts)]
             return [work(0), *(other.result() for other in others)]
+    except BrokenProcessPool as error:
+        raise FixInput(
+            "a process that trained was killed, as the system does where memory runs out",
+            hint="--jobs 1",
+        ) from error
     finally:
         _WORK.clear()
 

@@ -43,6 +43,7 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
      "p_corrected_t": Nadeau-Bengio, "n_folds"}
   "coverage"   one for each store
     {"kind", "feature", "n_clips", "n_present", "n_missing", "n_missing_in_tasks",
+     "n_unused": with a vector, but without a video in the manifest, which the released code drops,
      "reasons": {reason: count}, "missing": [{"clip_id", "reason", "tasks": [...]}]}
   "argmax"     several one-against-rest tasks as one question
     {"kind", "model", "feature", "tasks", "n_test", "accuracy", "f1_macro", "ci": of the accuracy,

@@ -75,12 +75,12 @@ def _neighbours(
 def _shared_test(cells: Sequence[Record]) -> Iterable[Said]:
     shared = [c for c in cells if c["repeated"]]
     if shared:
-        n = max(c["n_runs"] for c in shared)
+        times = max(sum(f["n_test"] for f in c["folds"]) / c["n_test"] for c in shared)
         yield (
             "shared test",
             len(shared),
-            f"Up to {n} runs of a cell test the same clips: their SD is the noise of training, "
-            "not the uncertainty of the test; that is the interval over films.",
+            f"Each clip is tested by {times:.0f} runs of a cell: what varies between those is the "
+            "noise of training, not the uncertainty of the test; that is the interval over films.",
         )
 
 

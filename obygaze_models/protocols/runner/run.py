@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
@@ -74,6 +75,13 @@ class Inputs:
                 }
             )
         )
+
+    def usable(self, features: Features | None) -> NDArray[np.bool_]:
+        """The clips that take part: those with a vector, and as released those with a video."""
+        splits, table = self.protocol.splits, self.table
+        present = np.ones(len(table), dtype=np.bool_) if features is None else features.present
+        as_released = splits.kind == "published" and splits.quirk != "none"
+        return present & table.has_video if as_released and table.has_video.any() else present
 
     @property
     def default_name(self) -> str:
@@ -148,8 +156,7 @@ def _train_all(
     baselines: list[Cell] = []
     hashes: dict[str, str] = {}
     done: dict[bytes, bool] = {}
-    every = np.ones(len(inputs.table), dtype=np.bool_)
-    masks = [f.present for f in inputs.features] or [every]
+    masks = [inputs.usable(features) for features in inputs.features] or [inputs.usable(None)]
     alike = len({mask.tobytes() for mask in masks}) == 1
     stores: list[Features | None] = [*inputs.features] or [None]
     for features, usable in zip(stores, masks, strict=True):
@@ -185,7 +192,7 @@ def _judge(inputs: Inputs, cells: Sequence[Cell], baselines: Sequence[Cell]) -> 
         *argmax_records(protocol, cells, groups),
         *analyses(protocol, cells, inputs.table),
         *anatomies(protocol, inputs.features, inputs.table, inputs.labels),
-        *(coverage(f, inputs.labels, inputs.table) for f in inputs.features),
+        *(coverage(f, inputs.labels, inputs.table, inputs.usable(f)) for f in inputs.features),
         *told,
     ]
 

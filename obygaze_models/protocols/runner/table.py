@@ -94,12 +94,21 @@ def _argmax(record: Record) -> str:
 
 def _coverage(record: Record) -> str:
     if not record["n_missing"]:
-        return ""
+        return _unused(record)
     reasons = ", ".join(f"{n} {reason}" for reason, n in record["reasons"].items())
     first = ", ".join(item["clip_id"] for item in record["missing"][:LISTED_MISSING])
     rest = ", ..." if record["n_missing"] > LISTED_MISSING else ""
     return (
         f"{record['feature']}: {record['n_missing']} of {record['n_clips']} clips have no vector "
         f"and are left out, {record['n_missing_in_tasks']} of them of a task ({reasons}): "
-        f"{first}{rest}"
+        f"{first}{rest}" + _unused(record, ". ")
+    )
+
+
+def _unused(record: Record, before: str = "") -> str:
+    if not record["n_unused"]:
+        return ""
+    return (
+        f"{before}{record['feature']}: {record['n_unused']} clips have a vector but no video in "
+        "the manifest, and are left out as in the released code"
     )

@@ -274,3 +274,26 @@ class TestExtras:
         assert len(whole["factors"]) + len(whole["left_out"]) == 11
         assert whole["left_out"]["length (doubling)"] == "never varies"
         assert whole["n"] == sum(r["n"] for r in found[1:])
+
+    def test_clips_without_a_video_take_no_part_where_the_released_code_drops_them(
+        self, tmp_path: Path
+    ) -> None:
+        manifest = films(4, 60)
+        rng = np.random.default_rng(0)
+        folds = {c.clip_id: str(rng.integers(10)) for c in manifest}
+        for name in ("02_EN_S", "02_HN_S", "02_ENHN_S", "02_EN_HN_S"):
+            manifest = manifest.with_column(f"fold:{name}", folds)
+        silent = set(manifest.clip_ids[::20])
+        manifest = manifest.with_clips(
+            replace(c, video="" if c.clip_id in silent else f"{c.clip_id}.mp4") for c in manifest
+        )
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        tested = {}
+        for quirk in ("authors", "none"):
+            protocol = quick("paper-table2", f"splits.quirk={quirk}", "grid.baselines=[]")
+            run = run_on(tmp_path, protocol, manifest, {"x": store})
+            tested[quirk] = {row["clip_id"] for row in run.predictions}
+            (covered,) = run.of("coverage")
+            assert covered["n_unused"] == (len(silent) if quirk == "authors" else 0)
+        assert not tested["authors"] & silent
+        assert tested["none"] & silent
