@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+
+from obygaze_features.core.files import write_all_new
 
 # Ordered from absence to presence, distinct in print and to colour-blind eyes.
 LEVEL_COLORS = {"EN": "#d4d4d0", "HN": "#7fa8c9", "NS": "#e3a857", "S": "#a8324a"}
@@ -47,13 +50,21 @@ def canvas(width: float, height: float, **layout: Any) -> Iterator[tuple[Any, An
         yield figure, figure.subplots(**layout)
 
 
-def save(figure: Any, stem: Path) -> tuple[Path, Path]:
-    """Write a figure as SVG and PNG beside each other; the SVG carries no date."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    svg, png = stem.with_name(f"{stem.name}.svg"), stem.with_name(f"{stem.name}.png")
-    figure.savefig(svg, metadata={"Date": None, "Creator": None})
-    figure.savefig(png, dpi=160, metadata={"Software": None})
-    return svg, png
+def save(figure: Any, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
+    """Write a figure as SVG and PNG beside each other, without dates.
+
+    Without `force` a file that holds anything but this figure is never replaced.
+    """
+    svg, png = BytesIO(), BytesIO()
+    figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(png, format="png", dpi=160, metadata={"Software": None})
+    files = {
+        stem.with_name(f"{stem.name}.{kind}"): drawn.getvalue()
+        for kind, drawn in (("svg", svg), ("png", png))
+    }
+    write_all_new(files, force=force)
+    first, second = files
+    return first, second
 
 
 def figure_stem(path: Path) -> Path:

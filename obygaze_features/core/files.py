@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -110,6 +111,30 @@ def write_new(path: Path, data: bytes, *, force: bool = False) -> None:
         write_atomic(path, data)
     elif free_for(path, data) and not write_exclusive(path, data):
         free_for(path, data)  # another process was quicker: fine if it wrote the same
+
+
+def write_all_new(files: Mapping[Path, bytes], *, force: bool = False) -> None:
+    """Write several results in this order, or none where a name is taken by something else."""
+    for path, data in files.items():
+        if not force:
+            free_for(path, data)
+    for path, data in files.items():
+        write_new(path, data, force=force)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold off other processes that also ask for this lock; it goes with the process.
+
+    Where a network file system knows no such locks, nobody is held off.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def free_for(path: Path, data: bytes) -> bool:

@@ -35,8 +35,9 @@ def link_(session: Session, name: str, folder: Path, as_json: bool) -> None:
     its film's file, by its times. Nothing is opened yet. Clips without a video are listed.
     """
     path = session.workspace.existing_manifest(name)
-    report = link(read_manifest(path), folder)
-    update_manifest(report.manifest, path)
+    found = read_manifest(path)
+    report = link(found, folder)
+    update_manifest(found, report.manifest, path)
     if as_json:
         session.console.json(report.to_json())
         return
@@ -90,11 +91,11 @@ def folds(
     Each clip has one fold whatever the task, so that no task trains on another's test clips.
     """
     path = session.workspace.existing_manifest(name)
-    found, split = read_manifest(path), column or kind
-    if split in found.folds and not force:
-        raise AlreadyThere(f"{name} has a split called {split!r}", hint="--as NAME, or --force")
+    found, split = read_manifest(path), kind if column is None else column
     if not split.replace("-", "").replace("_", "").isalnum():
         raise FixUsage(f"{split!r} is not a name for a split", hint="letters, digits, - and _")
+    if split in found.folds and not force:
+        raise AlreadyThere(f"{name} has a split called {split!r}", hint="--as NAME, or --force")
     options = {
         "stratified": {"k": k, "seed": seed},
         "grouped": {"k": k, "seed": seed},
@@ -103,7 +104,7 @@ def folds(
     }[kind]
     made = {clip: str(fold) for clip, fold in KINDS[kind](found, **options).items()}
     split_manifest = found.with_column(FOLD_PREFIX + split, made)
-    update_manifest(split_manifest, path)
+    update_manifest(found, split_manifest, path)
     counted = compute_stats(split_manifest).folds[split]
     if as_json:
         document = {str(fold): stats.to_json() for fold, stats in counted.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,8 @@ def project(
     made, swept = project_clips(marked, spans, share), project_each(marked, spans, shares)
     _tell_unseen(session, made)
     if figure is not None:
-        _draw(session, (marked, spans), made, figure, movie, between, fps)
+        how = {"between": between, "fps": fps, "force": force}
+        _draw(session, (marked, spans), made, figure, movie, how)
     if output is not None:
         write_new(output, projection_to_csv(made, spans, by_annotator=by_annotator), force=force)
         session.console.note(f"wrote {output}")
@@ -230,8 +232,7 @@ def _draw(
     made: Projection,
     figure: Path,
     movie: str | None,
-    between: tuple[int, int] | None,
-    fps: float | None,
+    how: Mapping[str, Any],
 ) -> None:
     from obygaze_features.core.figures import figure_stem
     from obygaze_features.manifest.timeline_figure import draw_timeline
@@ -242,9 +243,7 @@ def _draw(
         raise FixUsage(
             f"there are {len(films)} films with clips and segments", hint=f"--movie {few(films)}"
         )
-    drawn = draw_timeline(
-        segments, spans, made, movie or films[0], figure_stem(figure), between=between, fps=fps
-    )
+    drawn = draw_timeline(segments, spans, made, movie or films[0], figure_stem(figure), **how)
     for path in drawn:
         session.console.note(f"wrote {path}")
 

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
+from obygaze_features.core.commands import (
+    ExampleCommand,
+    Session,
+    force_option,
+    json_option,
+    pass_session,
+)
 from obygaze_features.core.console import table
 from obygaze_features.core.figures import figure_stem
 from obygaze_features.manifest.io import read_manifest
@@ -27,10 +33,16 @@ from obygaze_features.manifest.views import view as view_of
 @click.argument("name")
 @click.option("--view", type=click.Choice(VIEWS), help="Count this view. [default: as stored]")
 @click.option("--figure", type=click.Path(path_type=Path), help="Draw it: PATH.svg and PATH.png.")
+@force_option
 @json_option
 @pass_session
 def stats(
-    session: Session, name: str, view: str | None, figure: Path | None, as_json: bool
+    session: Session,
+    name: str,
+    view: str | None,
+    figure: Path | None,
+    force: bool,
+    as_json: bool,
 ) -> None:
     """Count levels, concepts, films and folds."""
     found = read_manifest(session.workspace.existing_manifest(name))
@@ -38,7 +50,7 @@ def stats(
     counted = compute_stats(seen)
     if figure is not None:
         title = f"{found.header.dataset}, {seen.header.view.replace('_', ' ')} view"
-        for path in draw_stats(counted, figure_stem(figure), title):
+        for path in draw_stats(counted, figure_stem(figure), title, force=force):
             session.console.note(f"wrote {path}")
     if as_json:
         session.console.json(counted.to_json())

@@ -64,7 +64,9 @@ def neighbour_blocks(
     Neighbouring clips share their annotation, so a border without a gap leaks.
     """
     if block < 1 or gap < 0:
-        raise FixUsage("a block holds at least one clip, and a gap is not negative")
+        raise FixUsage(
+            "a block holds at least one clip, and a gap is not negative", hint="--block 10 --gap 1"
+        )
     runs = [
         clips[start : start + block]
         for clips in _films(manifest)
@@ -74,7 +76,14 @@ def neighbour_blocks(
     order = list(range(len(runs)))
     Random(seed).shuffle(order)
     folds = {clip.clip_id: position % k for position, run in enumerate(order) for clip in runs[run]}
-    return _without_borders(manifest, folds, gap)
+    kept = _without_borders(manifest, folds, gap)
+    empty = sorted(set(range(k)) - set(kept.values()))
+    if empty:
+        raise FixUsage(
+            f"a gap of {gap} between blocks of {block} leaves {len(empty)} of {k} folds empty",
+            hint="a smaller --gap, or a larger --block",
+        )
+    return kept
 
 
 def _without_borders(manifest: Manifest, folds: Folds, gap: int) -> Folds:

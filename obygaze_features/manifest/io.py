@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.files import free_for, sha256_bytes, write_atomic, write_new
+from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
+from obygaze_features.core.files import locked, sha256_bytes, write_all_new, write_atomic
 from obygaze_features.manifest.header import header_to_toml, parse_header, read_header
 from obygaze_features.manifest.model import COLUMNS, FOLD_PREFIX, LEVELS, Clip, Manifest
 from obygaze_features.manifest.tables import Row, Violations, read_table, table_of_bytes
@@ -57,21 +57,25 @@ def manifest_sha256(manifest: Manifest) -> str:
 def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> None:
     """Write a new pair; it is checked as a reader would before anything is on disk."""
     toml, rows = check_manifest(manifest)
-    pair = {path.with_suffix(".csv"): rows, path: toml}
-    # Both names are looked at before either is taken. The TOML file is what makes a manifest:
-    # it comes last, so that half a pair is none.
-    for file, data in pair.items():
-        if not force:
-            free_for(file, data)
-    for file, data in pair.items():
-        write_new(file, data, force=force)
+    # The TOML file is what makes a manifest: it comes last, so that half a pair is none.
+    write_all_new({path.with_suffix(".csv"): rows, path: toml}, force=force)
 
 
-def update_manifest(manifest: Manifest, path: Path) -> None:
-    """Replace a manifest by a later state of itself (videos linked, folds added)."""
-    toml, rows = check_manifest(manifest)
-    write_atomic(path.with_suffix(".csv"), rows)
-    write_atomic(path, toml)
+def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
+    """Replace a manifest by a later state of itself (videos linked, folds added).
+
+    `before` is what was read; an error where another process has changed it since.
+    """
+    toml, rows = check_manifest(after)
+    with locked(path.parent):
+        if read_manifest(path) != before:
+            raise AlreadyThere(
+                "this manifest was changed by another command meanwhile",
+                where=str(path),
+                hint="the same command again",
+            )
+        write_atomic(path.with_suffix(".csv"), rows)
+        write_atomic(path, toml)
 
 
 def check_manifest(manifest: Manifest) -> tuple[bytes, bytes]:

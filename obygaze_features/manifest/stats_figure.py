@@ -10,7 +10,7 @@ from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.stats import Stats
 
 
-def draw_stats(stats: Stats, stem: Path, title: str) -> tuple[Path, Path]:
+def draw_stats(stats: Stats, stem: Path, title: str, *, force: bool = True) -> tuple[Path, Path]:
     """Draw how clips share out over levels, and which concepts come with which level."""
     names = _concepts(stats)
     height = 1.9 + 0.42 * max(len(names), 3)
@@ -18,7 +18,7 @@ def draw_stats(stats: Stats, stem: Path, title: str) -> tuple[Path, Path]:
         figure.suptitle(title, x=0.01, ha="left", weight="bold")
         _draw_levels(axes[0], stats)
         _draw_concepts(axes[1], stats, names)
-        return save(figure, stem)
+        return save(figure, stem, force=force)
 
 
 def _concepts(stats: Stats) -> list[str]:

@@ -96,6 +96,7 @@ def draw_timeline(
     *,
     between: tuple[int, int] | None = None,
     fps: float | None = None,
+    force: bool = True,
 ) -> tuple[Path, Path]:
     """Draw one film as SVG and PNG: each annotator's segments and clips, and the merge.
 
@@ -117,7 +118,7 @@ def draw_timeline(
         _label_clips(axes[n_panels - 1], film)
         _label_time(axes[n_panels - 1], fps)
         _draw_key(axes[-1], film)
-        return save(figure, stem)
+        return save(figure, stem, force=force)
 
 
 def initials(concepts: Iterable[str]) -> dict[str, str]:

@@ -190,6 +190,34 @@ def test_new_files_can_be_made_on_disks_without_hard_links(tmp_path, monkeypatch
     assert names(tmp_path) == ["file"]
 
 
+def test_several_results_are_written_all_or_none(tmp_path):
+    (tmp_path / "second").write_bytes(b"mine")
+    with pytest.raises(AlreadyThere):
+        files.write_all_new({tmp_path / "first": b"1", tmp_path / "second": b"2"})
+    assert names(tmp_path) == ["second"]
+    files.write_all_new({tmp_path / "first": b"1", tmp_path / "second": b"2"}, force=True)
+    assert (tmp_path / "second").read_bytes() == b"2"
+
+
+def _count_up(path: Path) -> None:
+    for _ in range(50):
+        with files.locked(path.parent):
+            path.write_text(str(int(path.read_text("utf-8")) + 1), encoding="utf-8")
+
+
+def test_a_lock_holds_off_other_processes(tmp_path):
+    counter = tmp_path / "counter"
+    counter.write_text("0", encoding="utf-8")
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_count_up, args=(counter,)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert counter.read_text("utf-8") == "150"
+
+
 def test_what_cannot_be_written_is_named_and_not_its_temporary(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

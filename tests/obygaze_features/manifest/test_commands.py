@@ -86,3 +86,22 @@ def test_an_empty_sweep_is_wrong_usage(tmp_path: Path) -> None:
     clips.write_text("clip_id,movie_id,start_frame,end_frame\nc,m,0,9\n", encoding="utf-8")
     refused = call_obygaze("manifest", "project", segments, "--clips", clips, "--sweep", "")
     assert (refused.code, refused.stdout) == (2, "")
+
+
+def test_figures_replace_nothing_but_themselves(broken: Path) -> None:
+    (broken / "mine.svg").write_text("mine", encoding="utf-8")
+    words = ("-C", broken, "manifest", "stats", "good", "--figure", broken / "mine")
+    refused = call_obygaze(*words)
+    assert refused.code == 1
+    assert (broken / "mine.svg").read_text("utf-8") == "mine"
+    assert not (broken / "mine.png").exists()
+    call_obygaze(*words, "--force").ok()
+    drawn = (broken / "mine.svg").read_bytes()
+    call_obygaze(*words).ok()
+    assert (broken / "mine.svg").read_bytes() == drawn
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a b"])
+def test_a_split_is_given_a_name(broken: Path, name: str) -> None:
+    refused = call_obygaze("-C", broken, "manifest", "folds", "good", "--as", name)
+    assert (refused.code, refused.stdout) == (2, "")

@@ -90,6 +90,13 @@ def test_neighbour_blocks_by_hand() -> None:
     assert sorted(folds) == ["m00-000", "m00-001", "m00-004", "m00-007", "m00-008"]
 
 
+def test_a_gap_that_leaves_a_fold_empty_is_refused() -> None:
+    # Blocks 0-2 and 3-5 of one film: a gap of 3 reaches from either border to its far end.
+    with pytest.raises(FixUsage, match="2 of 2 folds empty"):
+        neighbour_blocks(films([6]), 2, block=3, gap=3)
+    assert sorted(neighbour_blocks(films([6]), 2, block=3, gap=2)) == ["m00-000", "m00-005"]
+
+
 def test_one_fold_a_film() -> None:
     folds = leave_one_movie_out(films([2, 1, 3]))
     assert [folds[f"m{m:02d}-000"] for m in range(3)] == [0, 1, 2]

@@ -209,9 +209,19 @@ def test_update_replaces_and_the_hash_follows(tmp_path: Path) -> None:
     path = pair(tmp_path)
     manifest = read_manifest(path)
     later = manifest.with_column("fold:a", {"tt1-001": "0"})
-    update_manifest(later, path)
+    update_manifest(manifest, later, path)
     assert read_manifest(path) == later
     assert manifest_sha256(later) != manifest_sha256(manifest)
+
+
+def test_what_another_process_added_meanwhile_is_not_lost(tmp_path: Path) -> None:
+    path = pair(tmp_path)
+    read_by_both = read_manifest(path)
+    first = read_by_both.with_column("fold:a", {"tt1-001": "0"})
+    update_manifest(read_by_both, first, path)
+    with pytest.raises(AlreadyThere, match="meanwhile"):
+        update_manifest(read_by_both, read_by_both.with_column("fold:b", {}), path)
+    assert read_manifest(path) == first
 
 
 def test_a_missing_manifest_is_said_to_be_missing(tmp_path: Path) -> None:
