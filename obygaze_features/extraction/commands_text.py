@@ -50,10 +50,10 @@ def text(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Embed prompts with the text tower of a backbone.
+    """Embed prompts in the space of a backbone's clips.
 
-    The vectors are raw, not normalised, and in the space of the backbone's clips: the name of that
-    space goes with them. X-CLIP's are those before its video prompts, the same for every clip. A
+    The vectors are what the backbone's text tower gives, not normalised; the name of the space
+    goes with them. X-CLIP's are those before its video prompts, the same for every clip. A
     store takes texts until it is sealed; a file can be made at any time.
     """
     from obygaze_features.backbones.prompts import read_prompts
@@ -100,9 +100,9 @@ def text(
 @force_option
 @pass_session
 def captions(session: Session, /, table: Path, lm: str, sim: str, out: Path, force: bool) -> None:
-    """Fill in prior and similarity of captions, for `obygaze audit gender-score`.
+    """Fill in how likely captions are, and how close to what is seen.
 
-    TABLE has the columns caption, visual (the word for what is seen) and prob. Captions with
+    Prior and similarity are what `obygaze audit gender-score` needs. TABLE has the columns caption, visual (the word for what is seen) and prob. Captions with
     [MASK] are worded with man and with woman; without any, each is scored as it is.
     """
     from obygaze_features.backbones.sentences import Encoder, LanguageModel
