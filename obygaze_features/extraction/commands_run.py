@@ -14,7 +14,13 @@ from obygaze_features.core.commands import ExampleCommand, Session, json_option,
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
 from obygaze_features.core.machine import usable_cores
+from obygaze_features.extraction.commands_engine import (
+    engine_options,
+    extract_by,
+    manners_options,
+)
 from obygaze_features.extraction.commands_plan import chosen_plan, what_options
+from obygaze_features.extraction.etiquette import no_longer_than
 from obygaze_features.extraction.signals import stop_on_signals
 
 if TYPE_CHECKING:
@@ -52,11 +58,14 @@ def _how_options(function: F) -> F:
     obygaze extract run obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400 --device cuda
     obygaze extract run obygaze12 -b descriptors --workers 4
     obygaze extract run plan.json --worker 0/8
+    obygaze extract run plan.json --engine dask --devices 0,1
     """,
 )
 @click.argument("manifest")
 @what_options
 @_how_options
+@manners_options
+@engine_options
 @click.option("--worker", metavar="I/K", help="Take each K-th unit of the plan, from I.")
 @json_option
 @pass_session
@@ -81,6 +90,7 @@ def run(
 @click.argument("manifest")
 @what_options
 @_how_options
+@manners_options
 @json_option
 @pass_session
 def retry(session: Session, /, manifest: str, as_json: bool, **options: Any) -> None:
@@ -101,8 +111,8 @@ def _extract(
     redo: bool = False,
 ) -> None:
     # Signals are caught before torch is imported: a job may be taken away while it starts.
-    with stop_on_signals() as stop:
-        from obygaze_features.extraction.run import Machine, extract, seal_complete
+    with stop_on_signals() as stop, no_longer_than(options["max_hours"], stop):
+        from obygaze_features.extraction.run import Machine, seal_complete
 
         plan = chosen_plan(session, manifest, options)
         machine = Machine(
@@ -110,9 +120,12 @@ def _extract(
             workers=options["workers"] or usable_cores(),
             batch=1 if options["exact"] else options["batch"],
             memory=options["memory"] * 1_000_000 if options["memory"] else None,
+            gpu_gb=options["gpu_mem"],
+            nice=options["nice"],
         )
         with _progress(session, "extract") as progress:
-            states = extract(
+            states = extract_by(
+                options,
                 plan,
                 machine,
                 stop,

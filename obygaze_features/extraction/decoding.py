@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -27,14 +28,22 @@ class DecodeSettings:
     ahead: int
 
 
-def decode_rows(rows: Sequence[Row], jobs: Jobs, settings: DecodeSettings) -> Iterator[Decoded]:
-    """Decode rows in order; one that cannot be decoded comes with its reason in place of clips."""
+def decode_rows(
+    rows: Sequence[Row], jobs: Jobs, settings: DecodeSettings, pool: DecodePool | None = None
+) -> Iterator[Decoded]:
+    """Decode rows in order; one that cannot be decoded comes with its reason in place of clips.
+
+    Decoders of a `pool` are used and left running; else some are started for these rows.
+    """
     with_video = (
         DecodeJob(rows[row].video, views, rows[row].start_s, rows[row].end_s)
         for row, views in jobs
         if rows[row].video
     )
-    with DecodePool(settings.workers, timeout_s=settings.timeout_s) as pool:
+    with contextlib.ExitStack() as stack:
+        if pool is None:
+            own = DecodePool(settings.workers, timeout_s=settings.timeout_s)
+            pool = stack.enter_context(own)
         results = pool.map(with_video, ahead=settings.ahead)
         for row, views in jobs:
             if not rows[row].video:

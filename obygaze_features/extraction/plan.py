@@ -15,7 +15,6 @@ from typing import Any
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.files import canonical_json, pretty_json, sha256_bytes, write_new
 from obygaze_features.manifest.model import Manifest, sort_key
-from obygaze_features.store.create import BLOCK_ROWS
 
 SCHEMA = "obygaze-extract-plan/1"
 SAMPLINGS = ("card", "keyframes")
@@ -75,6 +74,9 @@ class ExtractPlan:
     @property
     def unit_rows(self) -> int:
         """Rows of a unit: whole blocks of every store, so that no two workers share a block."""
+        # Not at the top: a run reads its plan's module before it can catch signals.
+        from obygaze_features.store.create import BLOCK_ROWS
+
         return lcm(*(target.block_rows or BLOCK_ROWS for target in self.targets))
 
     def unit_range(self, unit: int) -> range:
@@ -133,17 +135,22 @@ def read_plan_file(path: Path) -> ExtractPlan:
     """A plan as another process wrote it."""
     if not path.is_file():
         raise NotFound("there is no plan here", where=str(path), hint="obygaze extract plan -o")
+    return plan_from_bytes(path.read_bytes(), str(path))
+
+
+def plan_from_bytes(data: bytes, where: str) -> ExtractPlan:
+    """A plan from the bytes of its file, wherever they came from."""
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(data)
         schema = value.pop("schema")
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise FixInput(f"this is not an extraction plan: {error}", where=str(path)) from error
+        raise FixInput(f"this is not an extraction plan: {error}", where=where) from error
     if schema != SCHEMA:
-        raise Mismatch(f"this plan is of schema {schema!r}, not {SCHEMA!r}", where=str(path))
+        raise Mismatch(f"this plan is of schema {schema!r}, not {SCHEMA!r}", where=where)
     try:
         return _plan_from(value)
     except (TypeError, KeyError) as error:
-        raise FixInput(f"this plan is not whole: {error}", where=str(path)) from error
+        raise FixInput(f"this plan is not whole: {error}", where=where) from error
 
 
 def _plan_from(value: Mapping[str, Any]) -> ExtractPlan:

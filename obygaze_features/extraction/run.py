@@ -23,6 +23,7 @@ from obygaze_features.store.create import create_store
 from obygaze_features.store.schema import RowStatus
 from obygaze_features.store.writer import StoreWriter
 from obygaze_features.video.decode import View
+from obygaze_features.video.pool import DecodePool
 
 Event = Mapping[str, Any]
 
@@ -35,6 +36,9 @@ class Machine:
     workers: int = 1
     batch: int | None = None
     memory: int | None = None
+    # Manners, where others use the machine too.
+    gpu_gb: float | None = None
+    nice: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ def extract(
 ) -> list[StoreStatus]:
     """Make what is missing of a plan's stores, and say how things stand.
 
-    The options are those of `extract_into`. Returns early, with all committed blocks kept, when
+    The options are those of `make_missing`. Returns early, with all committed blocks kept, when
     asked to stop.
     """
     return extract_into(load_targets(plan, machine.device), plan, machine, stop, **options)
@@ -119,14 +123,30 @@ def extract_into(
     plan: ExtractPlan,
     machine: Machine,
     stop: StopFlag,
+    **options: Any,
+) -> list[StoreStatus]:
+    """The same with backbones that are loaded; the options are those of `make_missing`."""
+    make_missing(targets, plan, machine, stop, **options)
+    return [store_status(loaded.target.store) for loaded in targets]
+
+
+def make_missing(
+    targets: Sequence[Loaded],
+    plan: ExtractPlan,
+    machine: Machine,
+    stop: StopFlag,
     *,
     rows: Iterable[int] | None = None,
     redo: bool = False,
     strict: bool = False,
     progress: Callable[[int], Progress] | None = None,
     tell: Callable[[Event], None] | None = None,
-) -> list[StoreStatus]:
-    """The same with backbones that are loaded; `redo` makes the rows that failed, no others."""
+    pool: DecodePool | None = None,
+) -> None:
+    """Make the blocks that nobody has made; `redo` makes the rows that failed, no others.
+
+    `rows` are those of whole blocks; decoders of a `pool` are left running.
+    """
     wanted = list(rows) if rows is not None else None
     for loaded in targets:
         loaded.writer.clean_litter()
@@ -138,9 +158,8 @@ def extract_into(
         watch = _Watch(plan, shown, tell or _silent, stop, strict)
         ahead = clips_ahead(machine.workers, (maker.batch for maker in makers))
         settings = DecodeSettings(machine.workers, plan.timeout_s, plan.max_substituted, ahead)
-        run_rows(makers, lambda jobs: decode_rows(plan.rows, jobs, settings), stop, watch)
+        run_rows(makers, lambda jobs: decode_rows(plan.rows, jobs, settings, pool), stop, watch)
         watch.raise_if_strict()
-    return [store_status(loaded.target.store) for loaded in targets]
 
 
 def seal_complete(states: Sequence[StoreStatus], seal: bool | None) -> list[StoreStatus]:

@@ -20,9 +20,10 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.errors import FixUsage, Mismatch, NotFound, ObygazeError
+from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.extraction.clock import STAGES
 from obygaze_features.extraction.plan import ExtractPlan
+from obygaze_features.extraction.status import missing_units
 from obygaze_features.store.records import STORE_FILE
 from obygaze_features.store.writer import StoreWriter
 
@@ -127,24 +128,6 @@ class SlurmArray:
         lines = [f"--{key}={_plain(value)}" for key, value in asked.items() if value is not None]
         more = (line if line.startswith("-") else f"--{line}" for line in self.directives)
         return [*lines, "--requeue", *map(_plain, more)]
-
-
-def missing_units(plan: ExtractPlan) -> list[int]:
-    """The units of which some store lacks a block, read from commits; no backbone is loaded."""
-    missing: set[int] = set()
-    for target in plan.targets:
-        if not (Path(target.store) / STORE_FILE).exists():
-            return list(range(plan.n_units))
-        writer = StoreWriter(target.store)
-        if writer.plan.n_clips != len(plan.rows) or plan.unit_rows % writer.plan.block_rows:
-            raise Mismatch(
-                "this store was begun with another plan",
-                where=target.store,
-                hint="the plan it was begun with, or another store",
-            )
-        firsts = (writer.plan.block_range(block)[0] for block in writer.pending_blocks())
-        missing.update(first // plan.unit_rows for first in firsts)
-    return sorted(missing)
 
 
 def array_for(

@@ -1,0 +1,501 @@
+"""A plan on Dask: real clusters, their workers killed, the whole of them killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli import Result, environment, obygaze_argv, run_obygaze
+from support.dask_cluster import children_of, running_dask
+from support.extraction import BLOCK_ROWS, a_plan, array_bytes, film_folder, plan_file
+from support.servers import free_port, wait_until
+from support.slow_obygaze import clips_begun, install
+
+from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra, NotFound, ObygazeError
+from obygaze_features.extraction import dask_cluster, dask_engine
+from obygaze_features.extraction.dask_cluster import ClusterLost, embedded, joined
+from obygaze_features.extraction.plan import ExtractPlan
+from obygaze_features.extraction.run import Machine, extract
+from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.video.pool import DecodePool
+
+# 12 units of 4 clips; one clip cannot be read, so a whole run ends with 3.
+N_CLIPS, N_UNITS = 47, 12
+BAD = 5
+TWO = ("--engine", "dask", "--devices", "cpu,cpu")
+
+pytestmark = pytest.mark.xdist_group("dask")
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    return film_folder(tmp_path_factory.mktemp("films"), N_CLIPS, bad={BAD: b"not a video"})
+
+
+@pytest.fixture(scope="module")
+def undisturbed(films: Manifest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    path = plan_file(a_plan(films, folder, "descriptors"), folder / "plan.json")
+    assert run_obygaze("extract", "run", path).code == 3
+    return array_bytes(folder / "stores" / "descriptors")
+
+
+@dataclass
+class World:
+    """A plan, its store, and a slow `obygaze` to run it with."""
+
+    folder: Path
+    plan: ExtractPlan
+    runs: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "stores" / "descriptors"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "clips.log"
+
+    def variables(self, seconds: float) -> dict[str, str]:
+        return {"OBYGAZE_TEST_SECONDS": str(seconds), "OBYGAZE_TEST_LOG": str(self.log)}
+
+    def start(self, *words: str, seconds: float = 0.0) -> subprocess.Popen[str]:
+        argv = [str(self.folder / "obygaze"), "extract", "run", str(self.folder / "plan.json")]
+        run = subprocess.Popen(
+            [*argv, *words],
+            env=environment(self.variables(seconds)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.runs.append(run)
+        return run
+
+    def run(self, *words: str) -> Result:
+        return ended(self.start(*words))
+
+    def n_blocks(self) -> int:
+        return len(list((self.store / "commits").glob("block-*.json")))
+
+    def wait_for_blocks(self, least: int, run: subprocess.Popen[str]) -> None:
+        wait_until(lambda: self.n_blocks() >= least or run.poll() is not None, "blocks", 60)
+
+
+def ended(run: subprocess.Popen[str], timeout_s: float = 120) -> Result:
+    out, err = run.communicate(timeout=timeout_s)
+    return Result(run.returncode, out, err)
+
+
+def workers_of(run: subprocess.Popen[str]) -> list[int]:
+    return children_of(run.pid, "spawn_main")
+
+
+@pytest.fixture
+def world(films: Manifest, tmp_path: Path) -> Iterator[World]:
+    plan = a_plan(films, tmp_path, "descriptors")
+    plan_file(plan, tmp_path / "plan.json")
+    install(tmp_path)
+    made = World(tmp_path, plan)
+    yield made
+    for run in made.runs:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+        run.communicate()
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+# ---- a cluster of our own ----------------------------------------------------------------------
+
+
+def test_the_same_bytes_from_two_workers(world: World, undisturbed: dict[str, bytes]) -> None:
+    events = world.folder / "events.jsonl"
+    done = world.run(*TWO, "--json", "--events", str(events))
+    assert done.code == 3, done.stderr
+    assert (done.json()["ok"], done.json()["failed"]) == (N_CLIPS - 1, 1)
+    assert array_bytes(world.store) == undisturbed
+    assert len(events.read_text("utf-8").splitlines()) == N_CLIPS
+    pids = set(world.log.read_text("utf-8").split())
+    assert len(pids) == 2, "both workers had something to do"
+
+
+def test_the_same_bytes_from_workers_that_are_killed(
+    world: World, undisturbed: dict[str, bytes]
+) -> None:
+    """Every two seconds one of them is killed, and at times both."""
+    run = world.start(*TWO, seconds=0.4)
+    draw = random.Random(7)
+    n_killed = 0
+    world.wait_for_blocks(1, run)
+    for round_ in range(4):
+        victims = workers_of(run)
+        for pid in victims if round_ == 2 else draw.sample(victims, min(1, len(victims))):
+            os.kill(pid, signal.SIGKILL)
+            n_killed += 1
+        before = world.n_blocks()
+        world.wait_for_blocks(before + 1, run)
+        time.sleep(draw.uniform(0.5, 1.5))
+    done = ended(run)
+    assert done.code == 3, done.stderr
+    assert n_killed >= 4
+    assert array_bytes(world.store) == undisturbed
+    assert clips_begun(world.log) <= N_CLIPS - 1 + n_killed * BLOCK_ROWS
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_polite_signal_ends_it(
+    world: World, undisturbed: dict[str, bytes], number: signal.Signals, code: int
+) -> None:
+    run = world.start(*TWO, seconds=0.3)
+    world.wait_for_blocks(2, run)
+    workers = workers_of(run)
+    # To all of them, as a terminal and most schedulers do it.
+    os.killpg(run.pid, number)
+    done = ended(run)
+    assert done.code == code, done.stderr
+    assert f"stopped by {number.name}" in done.stderr
+    assert len(workers) == 2
+    assert all(map(is_gone, workers))
+    assert clips_begun(world.log) <= world.n_blocks() * BLOCK_ROWS + 2 * BLOCK_ROWS
+    # Another engine goes on where this one was.
+    assert world.run("--workers", "1").code == 3
+    assert array_bytes(world.store) == undisturbed
+
+
+def test_workers_end_with_their_driver(world: World) -> None:
+    run = world.start(*TWO, seconds=0.3)
+    world.wait_for_blocks(1, run)
+    workers = workers_of(run)
+    decoders = [pid for worker in workers for pid in children_of(worker, "video.worker")]
+    assert (len(workers), len(decoders)) == (2, 2)
+    run.kill()
+    run.communicate()
+    wait_until(lambda: all(map(is_gone, [*workers, *decoders])), "the workers to end", 30)
+
+
+def test_an_error_of_a_worker_is_the_error_of_the_run(films: Manifest, world: World) -> None:
+    other = a_plan(films, world.folder, "descriptors", sampling="keyframes")
+    run_obygaze("extract", "run", plan_file(other, world.folder / "other.json"))
+    before = array_bytes(world.store)
+    # With two blocks to make, or nobody would look.
+    for block in (3, 7):
+        (world.store / "commits" / f"block-{block:05d}.json").unlink()
+    done = world.run(*TWO)
+    assert done.code == 5, done.stderr
+    assert "sampling.rule" in done.stderr
+    assert array_bytes(world.store) == before
+
+
+def test_two_runs_given_the_same_blocks_at_once(
+    world: World, undisturbed: dict[str, bytes]
+) -> None:
+    runs = [world.start("--worker", "0/1", "--workers", "1", seconds=0.05) for _ in range(2)]
+    assert [ended(run).code for run in runs] == [3, 3]
+    assert array_bytes(world.store) == undisturbed
+    assert clips_begun(world.log) > N_CLIPS, "they did work on the same blocks"
+
+
+# ---- a cluster that is there already -----------------------------------------------------------
+
+
+def test_a_cluster_that_is_joined_and_then_dies_whole(
+    world: World, undisturbed: dict[str, bytes]
+) -> None:
+    with running_dask(world.folder, 2, world.variables(0.3)) as cluster:
+        run = world.start("--engine", "dask", "--scheduler", str(cluster.file))
+        world.wait_for_blocks(2, run)
+        cluster.kill()
+        died = time.monotonic()
+        done = ended(run, timeout_s=60)
+        decided_s = time.monotonic() - died
+    assert done.code == 1, done.stderr
+    assert "Dask cluster" in done.stderr
+    assert "the same command again" in done.stderr
+    assert decided_s < 30
+    assert 2 <= world.n_blocks() < N_UNITS
+    (world.folder / "scheduler.json").unlink()
+    with running_dask(world.folder, 2, world.variables(0)) as cluster:
+        run = world.start("--engine", "dask", "--scheduler", str(cluster.file))
+        done = ended(run)
+        assert done.code == 3, done.stderr
+        # The cluster was there before, and outlives the run.
+        assert [worker.poll() for worker in cluster.workers] == [None, None]
+    assert array_bytes(world.store) == undisturbed
+
+
+@pytest.mark.parametrize(
+    ("address", "refused"),
+    [
+        ("tcp://10.1.2.3:8786", True),
+        ("tcp://cluster.example.org:8786", True),
+        ("ws://10.1.2.3:8786", True),
+        ("tcp://0.0.0.0:8786", True),
+        ("tcp://127.0.0.1:8786", False),
+        ("tcp://[::1]:8786", False),
+        ("tcp://localhost:8786", False),
+        ("tls://10.1.2.3:8786", False),
+    ],
+)
+def test_only_encrypted_clusters_are_joined_over_a_network(address: str, refused: bool) -> None:
+    if refused:
+        with pytest.raises(FixUsage, match="is not encrypted"):
+            joined(address)
+        joined(address, insecure=True)
+    else:
+        joined(address)
+
+
+def test_an_address_in_a_file_is_held_to_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.json"
+    file.write_text('{"address": "tcp://10.1.2.3:8786"}', encoding="utf-8")
+    with pytest.raises(FixUsage, match="is not encrypted"):
+        joined(str(file))
+    file.write_text("[]", encoding="utf-8")
+    with pytest.raises(FixInput, match="not the file of a Dask scheduler"):
+        joined(str(file))
+    with pytest.raises(NotFound, match="no scheduler file"):
+        joined(str(tmp_path / "nothing"))
+
+
+def test_where_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_cluster, "CONNECT_S", 1)
+    with (
+        pytest.raises(NotFound, match="no Dask scheduler answers"),
+        joined(f"tcp://127.0.0.1:{free_port()}")(),
+    ):
+        pass
+
+
+# ---- clients that hang, workers that go --------------------------------------------------------
+
+
+@dataclass
+class StubFuture:
+    status: str
+    value: Any = None
+
+    def done(self) -> bool:
+        return self.status != "pending"
+
+    def result(self, timeout: float) -> Any:
+        return self.value
+
+    def exception(self, timeout: float) -> Any:
+        return self.value
+
+    def release(self) -> None: ...
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+@dataclass
+class StubClient:
+    """Answers as a cluster would; `ends` says what becomes of each unit that is submitted."""
+
+    ends: Callable[[int], StubFuture]
+    workers: dict[str, Any] = field(default_factory=lambda: {"tcp://a": ()})
+    under_way: int = 0
+
+    def register_plugin(self, plugin: Any, name: str) -> None: ...
+
+    def unregister_worker_plugin(self, name: str) -> None: ...
+
+    def run(self, *words: Any, **more: Any) -> None: ...
+
+    def cancel(self, futures: Any) -> None: ...
+
+    def processing(self) -> dict[str, Any]:
+        return self.workers
+
+    def submit(self, function: Any, name: str, unit: int, **more: Any) -> StubFuture:
+        return self.ends(unit)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"LOOK_S": 0.05, "ANSWER_S": 3.0, "STOP_S": 0.1}.items():
+        monkeypatch.setattr(dask_engine, name, value)
+    for name in ("PATIENCE_S", "FIRST_WORKER_S"):
+        monkeypatch.setattr(dask_engine, name, 0.4)
+
+
+def connected(*clients: StubClient) -> Any:
+    left = list(clients)
+
+    @contextlib.contextmanager
+    def connect() -> Iterator[StubClient]:
+        yield left.pop(0) if len(left) > 1 else left[0]
+
+    return connect
+
+
+@pytest.fixture
+def pool() -> Iterator[DecodePool]:
+    with DecodePool(1) as running:
+        yield running
+
+
+def made_here(plan: ExtractPlan, pool: DecodePool) -> Callable[[int], StubFuture]:
+    def make(unit: int) -> StubFuture:
+        extract(plan, Machine(), StopFlag(), rows=plan.unit_range(unit), pool=pool)
+        return StubFuture("finished", [])
+
+    return make
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_client_that_hangs_is_given_up(
+    world: World,
+    undisturbed: dict[str, bytes],
+    pool: DecodePool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The workers are there and idle, the futures never end: what rapid kills can do to Dask."""
+    hung = StubClient(lambda unit: StubFuture("pending"))
+    mute = StubClient(lambda unit: StubFuture("pending"))
+    monkeypatch.setattr(mute, "processing", lambda: time.sleep(60))
+    good = StubClient(made_here(world.plan, pool))
+    connect = connected(hung, mute, good)
+    (state,) = dask_engine.extract_on(connect, world.plan, Machine(), StopFlag())
+    assert state.done
+    assert array_bytes(world.store) == undisturbed
+    with pytest.raises(ClusterLost, match="no worker"):
+        fresh = a_plan_beside(world)
+        dask_engine.extract_on(connected(hung), fresh, Machine(), StopFlag(), rebuild=False)
+    with pytest.raises(ClusterLost, match="3 clusters came to nothing"):
+        dask_engine.extract_on(connected(hung), fresh, Machine(), StopFlag())
+
+
+def a_plan_beside(world: World) -> ExtractPlan:
+    from dataclasses import replace
+
+    targets = tuple(replace(t, store=f"{t.store}-beside") for t in world.plan.targets)
+    return replace(world.plan, targets=targets)
+
+
+class KilledWorker(Exception):
+    """As Dask's, by its name."""
+
+
+@pytest.mark.usefixtures("impatient")
+def test_units_lost_with_their_workers_are_made_again(
+    world: World, undisturbed: dict[str, bytes], pool: DecodePool
+) -> None:
+    seen: list[int] = []
+    make = made_here(world.plan, pool)
+
+    def ends(unit: int) -> StubFuture:
+        seen.append(unit)
+        if seen.count(unit) == 1 and unit % 3 == 0:
+            return StubFuture("error", KilledWorker())
+        return StubFuture("cancelled") if seen.count(unit) == 1 and unit % 3 == 1 else make(unit)
+
+    dask_engine.extract_on(connected(StubClient(ends)), world.plan, Machine(), StopFlag())
+    assert array_bytes(world.store) == undisturbed
+    assert sorted(seen) == sorted([*range(N_UNITS), *(u for u in range(N_UNITS) if u % 3 < 2)])
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (KilledWorker(), "lost with its workers again and again"),
+        (ModuleNotFoundError("No module named 'obygaze_features'"), "the same installation"),
+        (FixInput("bad", hint="as it was"), "as it was"),
+    ],
+)
+def test_what_ends_a_run(world: World, error: Exception, said: str) -> None:
+    client = StubClient(lambda unit: StubFuture("error", error))
+    with pytest.raises(ObygazeError) as caught:
+        dask_engine.extract_on(connected(client), world.plan, Machine(), StopFlag())
+    assert said in str(caught.value)
+
+
+def test_no_more_units_under_way_than_keep_the_workers_busy(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_engine, "LOOK_S", 0.01)
+    stop = StopFlag()
+    submitted: list[int] = []
+
+    def ends(unit: int) -> StubFuture:
+        submitted.append(unit)
+        return StubFuture("pending")
+
+    client = StubClient(ends, workers={"tcp://a": ("k",), "tcp://b": ("k",)})
+    monkeypatch.setattr(dask_engine, "STOP_S", 0.01)
+    looks: list[int] = []
+
+    def processing() -> dict[str, Any]:
+        looks.append(len(submitted))
+        if len(looks) == 10:
+            stop.signal_name = "SIGTERM"
+        return client.workers
+
+    monkeypatch.setattr(client, "processing", processing)
+    assert dask_engine.extract_on(connected(client), world.plan, Machine(), stop) == []
+    assert submitted == [0, 1, 2, 3, 4, 5], "two for each worker, and two more"
+
+
+# ---- words -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--engine", "dask"), "either --devices or --scheduler"),
+        ((*TWO, "--scheduler", "tls://a:1"), "either --devices or --scheduler"),
+        ((*TWO, "--worker", "0/2"), "--worker"),
+        (("--engine", "dask", "--devices", "cpu,0"), "other devices give other numbers"),
+        (("--devices", "0"), "--engine dask"),
+        (("--engine", "dask", "--scheduler", "tcp://10.0.0.1:1"), "is not encrypted"),
+    ],
+)
+def test_bad_words(world: World, words: tuple[str, ...], said: str) -> None:
+    done = run_obygaze("extract", "run", world.folder / "plan.json", *words)
+    assert (done.code, said in done.stderr) == (2, True), done.stderr
+    assert not world.store.exists()
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InstallExtra) as caught:
+        embedded(["cpu"])
+    assert "obygaze[cluster]" in str(caught.value)
+
+
+def test_a_worker_sees_its_own_gpu_among_those_we_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment_of = dask_cluster._environment
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert environment_of("1") == {"CUDA_VISIBLE_DEVICES": "1"}
+    assert environment_of("cpu") == {}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-7f")
+    assert environment_of("0") == {"CUDA_VISIBLE_DEVICES": "4"}
+    assert environment_of("1") == {"CUDA_VISIBLE_DEVICES": "GPU-7f"}
+    with pytest.raises(FixUsage, match="no GPU 2"):
+        environment_of("2")
+
+
+def test_the_local_engine_imports_no_dask(world: World) -> None:
+    code = "import sys, cli; code = cli.run(sys.argv[1:]); assert 'distributed' not in sys.modules"
+    words = obygaze_argv("extract", "run", world.folder / "plan.json")[3:]
+    done = subprocess.run([sys.executable, "-c", code, *words], env=environment())
+    assert done.returncode == 0

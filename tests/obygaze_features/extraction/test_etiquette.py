@@ -1,0 +1,153 @@
+"""Manners: whose GPU it is, how much of it, behind whom, and for how long."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.cli import environment, run_obygaze
+from support.extraction import a_plan, film_folder, plan_file
+
+from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.extraction import etiquette
+from obygaze_features.extraction.etiquette import (
+    cap_gpu_memory,
+    no_longer_than,
+    refuse_busy_gpus,
+)
+from obygaze_features.extraction.signals import StopFlag
+
+FIRST, SECOND = "GPU-11111111-aaaa", "GPU-22222222-bbbb"
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two GPUs; who computes on them is in the file that is returned."""
+    users = tmp_path / "users"
+    users.touch()
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'case "$1" in --query-gpu=uuid) echo {FIRST}; echo {SECOND};;\n'
+        f"--query-compute-apps=*) cat {users};; *) exit 9;; esac\n",
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return users
+
+
+def of_somebody_else(gpu: str) -> str:
+    # No process has this number: as seen from a container, it is nobody we know.
+    return f"{gpu}, 4194999, 17000\n"
+
+
+def test_a_gpu_that_others_use_is_refused(nvidia_smi: Path) -> None:
+    refuse_busy_gpus(["cuda", "cuda:1"])
+    nvidia_smi.write_text(of_somebody_else(SECOND), encoding="utf-8")
+    refuse_busy_gpus(["cuda:0"])
+    refuse_busy_gpus(["cpu"])
+    with pytest.raises(ObygazeError) as caught:
+        refuse_busy_gpus(["cuda:0", "cuda:1"])
+    assert caught.value.where == SECOND
+    assert "--share" in str(caught.value)
+    assert "4194999" in caught.value.details[0]
+    assert "17000 MB" in caught.value.details[0]
+
+
+@pytest.mark.parametrize("visible", ["1", SECOND, "GPU-2222", "1,0"])
+def test_the_first_visible_gpu_is_the_one_that_counts(
+    nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch, visible: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    nvidia_smi.write_text(of_somebody_else(FIRST), encoding="utf-8")
+    refuse_busy_gpus(["cuda"])
+    nvidia_smi.write_text(of_somebody_else(SECOND), encoding="utf-8")
+    with pytest.raises(ObygazeError, match="in use by others"):
+        refuse_busy_gpus(["cuda"])
+
+
+def test_our_own_processes_are_no_others(nvidia_smi: Path) -> None:
+    nvidia_smi.write_text(f"{FIRST}, {os.getpid()}, 900\n", encoding="utf-8")
+    refuse_busy_gpus(["cuda"])
+
+
+def test_what_cannot_be_asked_is_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    refuse_busy_gpus(["cuda"])
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho NVIDIA-SMI has failed, no driver\n", encoding="utf-8")
+    program.chmod(0o755)
+    refuse_busy_gpus(["cuda"])
+
+
+def test_the_run_asks_before_anything_is_loaded(nvidia_smi: Path, tmp_path: Path) -> None:
+    nvidia_smi.write_text(of_somebody_else(FIRST), encoding="utf-8")
+    manifest = film_folder(tmp_path / "films", 2)
+    path = plan_file(a_plan(manifest, tmp_path, "descriptors"), tmp_path / "plan.json")
+    for words in (("--device", "cuda"), ("--engine", "dask", "--devices", "0")):
+        done = run_obygaze("extract", "run", path, *words)
+        assert (done.code, "in use by others" in done.stderr) == (1, True), done.stderr
+        assert not (tmp_path / "stores").exists()
+
+
+def test_the_cap_is_a_share_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    seen = []
+
+    class Properties:
+        total_memory = 80e9
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Properties)
+    monkeypatch.setattr(
+        torch.cuda,
+        "set_per_process_memory_fraction",
+        lambda share, device: seen.append((share, str(device))),
+    )
+    cap_gpu_memory("cuda:1", 20)
+    cap_gpu_memory("cuda:0", 200)
+    assert seen == [(0.25, "cuda:1"), (1.0, "cuda:0")]
+    with pytest.raises(FixUsage, match="--device cpu"):
+        cap_gpu_memory("cpu", 4)
+
+
+def test_nice_is_behind_everyone_and_so_are_the_decoders() -> None:
+    code = (
+        "import os, subprocess, sys\n"
+        "from obygaze_features.extraction.etiquette import be_nice\n"
+        "be_nice()\n"
+        "be_nice()\n"
+        "ask = 'import os; print(os.nice(0))'\n"
+        "print(os.nice(0), subprocess.check_output([sys.executable, '-c', ask], text=True))\n"
+        "print(subprocess.check_output(['ionice', '-p', str(os.getpid())], text=True))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True
+    )
+    expected = str(max(etiquette.NICENESS, os.nice(0)))
+    assert done.stdout.split()[:3] == [expected, expected, "idle"], done.stderr
+
+
+def test_a_run_ends_after_its_hours(tmp_path: Path) -> None:
+    stop = StopFlag()
+    with no_longer_than(0.02 / 3600, stop):
+        ends = time.monotonic() + 10
+        while not stop and time.monotonic() < ends:
+            time.sleep(0.01)
+    assert stop.signal_name.startswith("--max-hours")
+    fresh = StopFlag()
+    with no_longer_than(1, fresh), no_longer_than(None, fresh):
+        pass
+    assert not fresh
+    manifest = film_folder(tmp_path / "films", 9)
+    path = plan_file(a_plan(manifest, tmp_path, "descriptors"), tmp_path / "plan.json")
+    done = run_obygaze("extract", "run", path, "--max-hours", "0.0000001")
+    assert (done.code, "the same command again" in done.stderr) == (75, True), done.stderr
+    run_obygaze("extract", "run", path, "--max-hours", "1").ok()
