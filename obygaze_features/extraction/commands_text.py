@@ -102,8 +102,9 @@ def text(
 def captions(session: Session, /, table: Path, lm: str, sim: str, out: Path, force: bool) -> None:
     """Fill in how likely captions are, and how close to what is seen.
 
-    Prior and similarity are what `obygaze audit gender-score` needs. TABLE has the columns caption, visual (the word for what is seen) and prob. Captions with
-    [MASK] are worded with man and with woman; without any, each is scored as it is.
+    Prior and similarity are what `obygaze audit gender-score` needs. TABLE has the columns caption,
+    visual (the word for what is seen) and prob. Captions with [MASK] are worded with man and with
+    woman; without any, each is scored as it is.
     """
     from obygaze_features.backbones.sentences import Encoder, LanguageModel
     from obygaze_features.extraction.captions import fill_captions
