@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from obygaze_features.core.commands import (
     ExampleCommand,
@@ -29,6 +31,11 @@ from obygaze_features.manifest.io import read_manifest
 
 F = TypeVar("F", bound=Callable[..., Any])
 DTYPES = ("float32", "bfloat16", "float16")
+# What a plan's file has fixed; only the limit of time may be another on another machine.
+_FIXED = (
+    *("backbones", "levels", "weights", "stores", "sampling", "dtype", "attention", "tf32"),
+    *("compiled", "compressor", "max_substituted"),
+)
 
 
 def what_options(function: F) -> F:
@@ -76,9 +83,7 @@ def what_options(function: F) -> F:
 def chosen_plan(session: Session, source: str, what: Mapping[str, Any]) -> ExtractPlan:
     """The plan of a file, or one made of a manifest and the options."""
     if source.endswith(".json"):
-        if what["backbones"]:
-            raise FixUsage("a plan names its backbones; -b goes with a manifest")
-        return read_plan_file(Path(source))
+        return _plan_of_file(Path(source), what)
     manifest = read_manifest(session.workspace.existing_manifest(source))
     targets = [_target(session, manifest.name, name, what) for name in what["backbones"]]
     for option in ("weights", "stores"):
@@ -92,6 +97,21 @@ def chosen_plan(session: Session, source: str, what: Mapping[str, Any]) -> Extra
         timeout_s=what["timeout"],
         max_substituted=what["max_substituted"],
     )
+
+
+def _plan_of_file(path: Path, what: Mapping[str, Any]) -> ExtractPlan:
+    context = click.get_current_context()
+    given = {
+        name for name in what if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    options = {param.name: param.opts[0] for param in context.command.params}
+    if odd := [options[name] for name in _FIXED if name in given]:
+        raise FixUsage(
+            f"a plan's file says what to extract; {', '.join(odd)} goes with a manifest",
+            hint=f"obygaze extract plan MANIFEST ... -o {path}",
+        )
+    plan = read_plan_file(path)
+    return replace(plan, timeout_s=what["timeout"]) if "timeout" in given else plan
 
 
 def _target(session: Session, manifest: str, name: str, what: Mapping[str, Any]) -> Target:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +13,14 @@ from obygaze_features.backbones.geometry import activation_bytes_of
 from obygaze_features.backbones.hub import is_cached
 from obygaze_features.backbones.registry import find_card
 from obygaze_features.core.console import human, table
-from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import ExtractPlan, Row, Target
-from obygaze_features.extraction.recipes import HEAVY
+from obygaze_features.extraction.recipes import HEAVY, rule_of
 from obygaze_features.extraction.sizing import batch_for, peak_bytes
 from obygaze_features.store.create import BLOCK_ROWS, BLOCK_ROWS_LARGE, LARGE_ROW_BYTES
-from obygaze_features.video.decode import View, decode_views
+from obygaze_features.store.records import SEAL_FILE
+from obygaze_features.video.decode import View
+from obygaze_features.video.pool import DecodeJob, DecodePool
 
 N_PROBED = 3
 # Pixels of a clip in main memory, where it is not known from a probe: 32 frames of 1280 x 544.
@@ -76,7 +76,7 @@ class Estimate:
             found.append(
                 f"{self.clips - self.with_video} clips have no video: their rows stay missing"
             )
-        needed = sum(s.n_bytes for s in self.stores)
+        needed = sum(s.n_bytes * (1 - s.blocks_done / s.blocks) for s in self.stores)
         if needed > self.free_bytes:
             found.append(f"{human(needed)} are needed, {human(self.free_bytes)} are free")
         missing = ("not cached", "not found")
@@ -148,7 +148,9 @@ def estimate(plan: ExtractPlan, *, workers: int, n_probed: int = N_PROBED) -> Es
     pairs = list(zip(plan.targets, cards, strict=True))
     with_video = [row for row in plan.rows if row.video]
     there = [row for row in with_video if Path(row.video).is_file()]
-    seconds, unreadable, clip_bytes = _probe(there, pairs, n_probed)
+    step = max(1, len(there) // max(n_probed, 1))
+    views = tuple({View(c.geometry.frames, rule_of(c, target)): None for target, c in pairs})
+    seconds, unreadable, clip_bytes = _probe(there[::step][:n_probed], views, plan.timeout_s)
     folder = _existing(Path(plan.targets[0].store))
     return Estimate(
         clips=len(plan.rows),
@@ -173,7 +175,7 @@ def _store(plan: ExtractPlan, target: Target, card: Card) -> StoreEstimate:
         backbone=card.label,
         levels=levels,
         blocks=blocks,
-        blocks_done=_committed(Path(target.store)),
+        blocks_done=_committed(Path(target.store), blocks),
         # Each block is a file for each level and each of the two time arrays, and a marker.
         files=blocks * (len(levels) + 3) + len(levels) + 8,
         n_bytes=len(plan.rows) * (sum(levels.values()) + times),
@@ -182,8 +184,9 @@ def _store(plan: ExtractPlan, target: Target, card: Card) -> StoreEstimate:
     )
 
 
-def _committed(store: Path) -> int:
-    return sum(1 for _ in (store / "commits").glob("block-*.json"))
+def _committed(store: Path, blocks: int) -> int:
+    markers = sum(1 for _ in (store / "commits").glob("block-*.json"))
+    return blocks if (store / SEAL_FILE).exists() else markers
 
 
 def _weights(target: Target, card: Card) -> str:
@@ -195,23 +198,20 @@ def _weights(target: Target, card: Card) -> str:
 
 
 def _probe(
-    rows: Sequence[Row], pairs: Sequence[tuple[Target, Card]], n_probed: int
+    rows: Sequence[Row], views: tuple[View, ...], timeout_s: float
 ) -> tuple[float | None, dict[str, str], int]:
-    """Decode a few clips spread over the manifest: seconds a clip, what failed, bytes of frames."""
-    step = max(1, len(rows) // max(n_probed, 1))
-    views = [View(count=card.geometry.frames) for _, card in pairs]
+    """Decode a few clips as a run would: seconds a clip, what failed, bytes of frames."""
     seconds: list[float] = []
     sizes: list[int] = []
     unreadable: dict[str, str] = {}
-    for row in rows[::step][:n_probed]:
-        started = time.process_time()
-        try:
-            clips = decode_views(row.video, views, start_s=row.start_s, end_s=row.end_s)
-        except FixInput as error:
-            unreadable[row.clip_id] = error.what
-            continue
-        seconds.append(time.process_time() - started)
-        sizes.append(sum(clip.frames.nbytes for clip in clips.values()))
+    jobs = [DecodeJob(row.video, views, row.start_s, row.end_s, row.clip_id) for row in rows]
+    with DecodePool(1, timeout_s=timeout_s) as pool:
+        for found in pool.map(jobs):
+            if found.clips is None:
+                unreadable[found.job.tag] = found.error.what if found.error else "unknown"
+                continue
+            seconds.append(found.seconds)
+            sizes.append(sum(clip.frames.nbytes for clip in found.clips.values()))
     mean = sum(seconds) / len(seconds) if seconds else None
     return mean, unreadable, max(sizes, default=TYPICAL_CLIP_BYTES)
 

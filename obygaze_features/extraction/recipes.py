@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from obygaze_features.backbones.base import Backbone
+from obygaze_features.backbones.cards import Card
 from obygaze_features.backbones.geometry import Level
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction.plan import Target
@@ -39,12 +40,16 @@ def chosen_levels(backbone: Backbone, asked: Sequence[str]) -> dict[str, Level]:
 
 def view_of(backbone: Backbone, target: Target) -> View:
     """The frames a backbone wants of each clip, at full size: pixels are made from them by it."""
-    rule: Sampling = "fps" if backbone.card.input.sampling == "fps" else "even"
-    if target.sampling == "keyframes":
-        if rule != "even":
-            raise FixUsage(f"{backbone.card.label} samples by its own rule, not by key frames")
-        rule = "keyframes"
-    return View(count=backbone.geometry.frames, sampling=rule)
+    return View(count=backbone.geometry.frames, sampling=rule_of(backbone.card, target))
+
+
+def rule_of(card: Card, target: Target) -> Sampling:
+    """The rule by which a target's frames are chosen."""
+    if target.sampling != "keyframes":
+        return "fps" if card.input.sampling == "fps" else "even"
+    if card.input.sampling == "fps":
+        raise FixUsage(f"{card.label} samples by its own rule, not by key frames")
+    return "keyframes"
 
 
 def arrays_of(backbone: Backbone, levels: Mapping[str, Level]) -> list[ArraySpec]:
