@@ -63,7 +63,7 @@ def _quality(banks: list[Record]) -> Iterable[Table]:
                 *(number_of(one, metric) for metric in ("ap", "auc", "f1_binary")),
                 Number(one["auc_against_EN"]),
                 Number(one["auc_against_without"]),
-                Number(one["p_holm"], digits=3),
+                Number(one["p_holm"], digits=3, is_p=True),
                 Number(one["stability"]["mean"]),
                 Number(one["stability"]["least"]),
             )

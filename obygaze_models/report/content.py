@@ -9,21 +9,20 @@ from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.report.anatomy import anatomy_tables, anatomy_words
 from obygaze_models.report.findings import finding_tables
 from obygaze_models.report.paper import paper_tables, paper_words
+from obygaze_models.report.results import Row, argmax_tables, film_tables, result_tables
 from obygaze_models.report.section import Section
 from obygaze_models.report.tables import Group, Number, Table, slug
 from obygaze_models.report.words import (
     NAMES,
     SHOWN,
-    merged_baselines,
+    is_one_film,
     metric_name,
     number_of,
     pair_name,
-    primary,
     stores_of,
     with_store,
 )
 
-Row = tuple[Any, ...]
 INTERVALS = (
     "Small numbers are 95 % intervals by bootstrap over films: other films could have put the "
     "value there. Baselines see no feature; they have the same prevalence and the same test clips."
@@ -76,93 +75,6 @@ def clip_words(run: Run) -> tuple[str, ...]:
     return (f"The tasks are {'; '.join(asked)}.",) if asked else ()
 
 
-def result_tables(run: Run) -> Iterable[Table]:
-    """One table a test: models by the task that trained them, then baselines, each said once."""
-    stores = stores_of(run)
-    for test in dict.fromkeys(record["test"] for record in [*run.cells, *run.baselines]):
-        cells = [record for record in run.cells if record["test"] == test]
-        blind = merged_baselines([r for r in run.baselines if r["test"] == test])
-        alike = len({(r["n_test"], r["prevalence"]) for r in [*cells, *(b[2] for b in blind)]}) == 1
-        groups: list[Group] = []
-        rows: list[Row] = []
-        records: list[Record] = []
-        for train in dict.fromkeys(record["train"] for record in cells):
-            groups.append(Group(len(rows), f"trained on {train}"))
-            for record in (r for r in cells if r["train"] == train):
-                rows.append((with_store(record, stores), *_result(record, alike)))
-                records.append(record)
-        if blind:
-            groups.append(Group(len(rows), "no feature seen", quiet=True))
-        for names, trains, record in blind:
-            said = f"{names} · {trains}" + (f" ({record['feature']})" if record["feature"] else "")
-            rows.append((said, *_result(record, alike)))
-            records.append(record)
-        counted = () if alike else ("clips", "share positive")
-        leaked = frozenset(i for i, record in enumerate(records) if record["leaked"])
-        yield Table(
-            f"results-{slug(test)}",
-            f"Tested on {test}{_title_of(run, test)}" + (_measure(records[0]) if alike else ""),
-            ("model", *counted, *(NAMES[metric] for metric in SHOWN), "leaked"),
-            tuple(rows),
-            "Leaked: test clips that were seen in training; such rows are red on the page." if leaked else "",
-            leaked,
-            tuple(groups),
-        )
-
-
-def _result(record: Record, alike: bool) -> tuple[Any, ...]:
-    counted = () if alike else (record["n_test"], Number(record["prevalence"]))
-    return (*counted, *(number_of(record, metric) for metric in SHOWN), record["leaked"])
-
-
-def _measure(record: Record) -> str:
-    films = f" of {record['n_movies']} films" if record.get("n_movies") else ""
-    return f" ({record['n_test']} clips{films}, {100 * record['prevalence']:.1f} % positive)"
-
-
-def argmax_tables(run: Run) -> Iterable[Table]:
-    """Several one-against-rest tasks as one question."""
-    rows = tuple(
-        (
-            with_store(r, stores_of(run)),
-            r["n_test"],
-            Number(r["accuracy"], *(r["ci"] or (None, None))),
-            Number(r["f1_macro"]),
-            Number(r["majority"]),
-        )
-        for r in run.of("argmax")
-    )
-    if rows:
-        headers = ("model", "clips", "accuracy", "F1 macro", "largest class")
-        tasks = ", ".join(run.of("argmax")[0]["tasks"])
-        yield Table("argmax", f"The highest of {tasks}", headers, rows)
-
-
-def film_tables(run: Run) -> Iterable[Table]:
-    """The primary metric of each model, film by film."""
-    metric, stores = primary(run), stores_of(run)
-    films = sorted({film for record in run.cells for film in record["by_movie"]})
-    if not films:
-        return
-    groups: list[Group] = []
-    rows: list[Row] = []
-    for pair in dict.fromkeys((r["train"], r["test"]) for r in run.cells):
-        groups.append(Group(len(rows), pair_name(*pair)))
-        for record in run.cells:
-            if (record["train"], record["test"]) == pair:
-                values = (_film_value(record, film, metric) for film in films)
-                rows.append((with_store(record, stores), *values))
-    yield Table(
-        "films",
-        f"{metric_name(metric)} of each film",
-        ("model", *films),
-        tuple(rows),
-        "A dash: the film has no clip of one of the classes.",
-        groups=tuple(groups),
-        folded=len(rows) > MOST_OPEN,
-    )
-
-
 def comparison_tables(run: Run) -> Iterable[Table]:
     """Pairs on the same clips, those that differ most surely first; equal ones are one row."""
     stores = stores_of(run)
@@ -180,8 +92,8 @@ def comparison_tables(run: Run) -> Iterable[Table]:
             ", ".join(_side(record["second"], stores) for record in own),
             metric_name(own[0]["metric"]),
             _difference(own[0]),
-            Number(own[0].get("p_sign_flip"), digits=3),
-            Number(own[0].get("p_corrected_t"), digits=3),
+            Number(own[0].get("p_sign_flip"), digits=3, is_p=True),
+            Number(own[0].get("p_corrected_t"), digits=3, is_p=True),
             own[0].get("n_movies"),
         )
         for own in found[:MOST_COMPARISONS]
@@ -207,7 +119,6 @@ def _surest(record: Record) -> tuple[float, float]:
 
 
 MOST_COMPARISONS = 16
-MOST_OPEN = 12
 
 
 def analysis_tables(run: Run) -> Iterable[Table]:
@@ -217,10 +128,13 @@ def analysis_tables(run: Run) -> Iterable[Table]:
         key = (record["model"], record["feature"], record["train"], record["test"])
         cells.setdefault(key, []).append(record)
     for (model, feature, train, test), own in cells.items():
-        own.sort(key=lambda r: bool(r["film"]))
+        own.sort(key=is_one_film)
         names = list(dict.fromkeys(f["name"] for record in own for f in record["factors"]))
         found = [{f["name"]: f for f in record["factors"]} for record in own]
-        rows = tuple((name, *(_odds(factors.get(name)) for factors in found)) for name in names)
+        rows = tuple(
+            (name, *(_odds(one.get(name), r) for one, r in zip(found, own, strict=True)))
+            for name in names
+        )
         notes = dict.fromkeys(str(r["note"]) for r in own if r.get("note"))
         yield Table(
             f"analysis-{slug(f'{model}-{feature}-{train}-{test}')}",
@@ -231,10 +145,12 @@ def analysis_tables(run: Run) -> Iterable[Table]:
         )
 
 
-def _odds(factor: Mapping[str, Any] | None) -> Number:
+def _odds(factor: Mapping[str, Any] | None, record: Record) -> Number:
     if factor is None:
         return Number(None)
     star = "*" if _or_one(factor["p"]) < 0.05 else ""
+    if is_one_film(record):
+        return Number(factor["log_odds"], mark=star)
     return Number(factor["log_odds"], factor["low"], factor["high"], mark=star)
 
 
@@ -302,15 +218,6 @@ def provenance_tables(run: Run) -> Iterable[Table]:
     rows += [("seed", name, str(seed)) for name, seed in about["seeds"].items()]
     rows += [("made", about.get("created", ""), about.get("created_by", ""))]
     yield Table("provenance", "Inputs, versions, seeds", ("", "what", "hash or value"), tuple(rows))
-
-
-def _title_of(run: Run, task: str) -> str:
-    title = run.protocol.get("tasks", {}).get(task, {}).get("title")
-    return f": {title}" if title else ""
-
-
-def _film_value(record: Record, film: str, metric: str) -> Number:
-    return Number(record["by_movie"].get(film, {}).get(metric))
 
 
 def _side(side: Mapping[str, str], stores: Sequence[str]) -> str:

@@ -13,6 +13,8 @@ from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.report.figure import BLIND, MODEL, PALE, WRONG, Figure, bare, rule
 from obygaze_models.report.tables import slug
 from obygaze_models.report.words import (
+    are_own_tests,
+    is_one_film,
     merged_baselines,
     metric_name,
     number_of,
@@ -34,7 +36,7 @@ FILMS = "Each dot is a model; a film's models share a line."
 def draw_intervals(run: Run, folder: Path) -> Iterable[Figure]:
     """The primary metric with its interval over films; baselines, each once, below."""
     metric = primary(run)
-    if all(len(_trains(run, test)) == 1 for test in _tests(run)) and len(_tests(run)) > 2:
+    if are_own_tests(run):
         yield from _by_task(run, metric, folder)
         return
     for test in _tests(run):
@@ -188,7 +190,7 @@ def draw_factors(run: Run, folder: Path) -> Iterable[Figure]:
 def _factors(axes: Any, record: Record, names: Sequence[str]) -> None:
     for factor in record["factors"]:
         place = names.index(factor["name"])
-        if record["film"]:
+        if is_one_film(record):
             axes.scatter(factor["log_odds"], place, s=14, color=BLIND, alpha=0.7, lw=0, zorder=1)
         elif None not in (factor["low"], factor["high"]):
             ends = [factor["low"], factor["high"]]
@@ -198,7 +200,7 @@ def _factors(axes: Any, record: Record, names: Sequence[str]) -> None:
 
 def _limits(records: Sequence[Record]) -> tuple[float, float]:
     """Wide enough for the whole; a film where a factor decides alone may fall off the edge."""
-    whole = [r for r in records if not r["film"]] or records
+    whole = [r for r in records if not is_one_film(r)] or records
     ends = [
         abs(f[k]) for r in whole for f in r["factors"] for k in ("low", "high") if f[k] is not None
     ]

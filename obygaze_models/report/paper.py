@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from obygaze_models.protocols.runner.records import Record, Run
-from obygaze_models.report.tables import Spread, Table
+from obygaze_models.report.tables import Group, Spread, Table
 from obygaze_models.report.words import metric_name, model_name, pair_name
 
 QUIRKS = {
@@ -33,32 +33,35 @@ def paper_tables(run: Run) -> Iterable[Table]:
 
 
 def _by_cell(run: Run) -> Iterable[Table]:
-    """A row a model, two columns a pair of tasks: as Table 2."""
+    """The cells of each model and store together: Table 2 and the bottlenecks."""
     printed = [
         (record, one)
         for record in run.cells
         for one in record.get("paper") or ()
         if not one.get("movie")
     ]
-    pairs = list(dict.fromkeys((record["train"], record["test"]) for record, _ in printed))
     for metric in dict.fromkeys(one["metric"] for _, one in printed):
-        found: dict[tuple[str, str], dict[tuple[str, str], tuple[Any, ...]]] = {}
-        for record, one in printed:
-            if one["metric"] == metric:
-                row = found.setdefault((model_name(record), record["feature"]), {})
-                row[record["train"], record["test"]] = (
-                    *(_ours(record, one), Spread(one["mean"], one.get("sd"))),
-                    record["leaked"],
-                )
-        rows = tuple(
-            (model, feature, *(cell for pair in pairs for cell in own.get(pair, (None,) * 3)))
-            for (model, feature), own in found.items()
+        groups: list[Group] = []
+        rows: list[tuple[Any, ...]] = []
+        own = [(r, one) for r, one in printed if one["metric"] == metric]
+        for name in dict.fromkeys(f"{model_name(r)} ({r['feature']})" for r, _ in own):
+            groups.append(Group(len(rows), name))
+            rows += [
+                _beside(r, one) for r, one in own if f"{model_name(r)} ({r['feature']})" == name
+            ]
+        yield Table(
+            f"paper-{metric}",
+            f"{metric_name(metric)}, ours beside the paper's",
+            ("trained on", "tested on", "ours", "paper", "leaked"),
+            tuple(rows),
+            warn=frozenset(i for i, row in enumerate(rows) if row[-1]),
+            groups=tuple(groups),
         )
-        headers = [
-            f"{pair_name(*pair)}, {what}" for pair in pairs for what in ("ours", "paper", "leaked")
-        ]
-        title = f"{metric_name(metric)}, ours beside the paper's (trained on → tested on)"
-        yield Table(f"paper-{metric}", title, ("model", "store", *headers), rows)
+
+
+def _beside(record: Record, one: Mapping[str, Any]) -> tuple[Any, ...]:
+    printed = Spread(one["mean"], one.get("sd"))
+    return record["train"], record["test"], _ours(record, one), printed, record["leaked"]
 
 
 def _by_film(run: Run) -> Iterable[Table]:

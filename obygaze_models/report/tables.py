@@ -39,6 +39,7 @@ class Number:
     high: float | None = None
     digits: int = 2
     mark: str = ""
+    is_p: bool = False
 
     def __str__(self) -> str:
         """The number and its interval, in one line."""
@@ -50,6 +51,8 @@ class Number:
         """The number alone; a dash where there is none."""
         if self.value is None or not math.isfinite(self.value):
             return "–"
+        if self.is_p and self.value < 10**-self.digits / 2:
+            return f"<{10**-self.digits:.{self.digits}f}"
         return f"{self.value:.{self.digits}f}{self.mark}"
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.report.tables import Number
 
@@ -55,6 +56,17 @@ def stores_of(run: Run) -> list[str]:
 def pairs_of(run: Run) -> list[tuple[str, str]]:
     """Train task and test task of every cell, in the order of the tables."""
     return list(dict.fromkeys((cell["train"], cell["test"]) for cell in run.cells))
+
+
+def are_own_tests(run: Run) -> bool:
+    """Whether there are many tasks and each is only tested on itself, as concepts are."""
+    pairs = pairs_of(run)
+    return len(pairs) > 2 and all(train == test for train, test in pairs)
+
+
+def is_one_film(record: Record) -> bool:
+    """Whether an analysis is of one film, not of all."""
+    return record["film"] not in ("", ALL_FILMS)
 
 
 def number_of(record: Record, metric: str) -> Number | None:

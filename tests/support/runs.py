@@ -126,7 +126,7 @@ def head(model: str = "pcbm-dt", names: tuple[str, ...] = ("Look", "Body")) -> R
     }
 
 
-def analysis(film: str = "") -> Record:
+def analysis(film: str = "all films") -> Record:
     """Success regressed on one factor."""
     factor = {"name": "Look", "log_odds": 1.5, "se": 0.5, "low": 0.5, "high": 2.5}
     return {

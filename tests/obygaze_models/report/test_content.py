@@ -75,8 +75,9 @@ def test_cells_of_different_clips_say_how_many(tmp_path):
 
 def test_the_papers_numbers_stand_beside_ours(tables):
     table = tables["paper-ap"]
-    assert table.headers[2:] == tuple(f"HN_S → EN_S, {w}" for w in ("ours", "paper", "leaked"))
-    assert table.rows == (("ridge", "clip", Spread(0.625, 0.03125), Spread(0.5, 0.125), 0),)
+    assert [group.title for group in table.groups] == ["ridge (clip)"]
+    assert table.headers == ("trained on", "tested on", "ours", "paper", "leaked")
+    assert table.rows == (("HN_S", "EN_S", Spread(0.625, 0.03125), Spread(0.5, 0.125), 0),)
     films = tables["paper-films-pcbm-dt-clip"]
     assert films.rows == (
         ("Juno", "tt1", Spread(0.5), Spread(0.53)),
@@ -95,7 +96,7 @@ def test_concepts_are_told_with_their_chance_and_stability(tables):
     row = tables["concepts-clip-0"].rows[0]
     assert row[:4] == ("Look", 3, Number(0.25), Number(0.75, 0.5, 1.0))
     assert row[6:] == (
-        *(Number(0.875), Number(None), Number(0.002, digits=3)),
+        *(Number(0.875), Number(None), Number(0.002, digits=3, is_p=True)),
         *(Number(0.9375), Number(0.6875)),
     )
     # A weight of 2 on margins that spread by one half adds 1 to the log odds.
@@ -113,7 +114,30 @@ def test_concepts_are_told_with_their_chance_and_stability(tables):
 def test_factors_have_a_column_for_all_films_and_one_for_each(tables):
     table = tables["analysis-ridge-clip-HN-S-EN-S"]
     assert table.headers == ("factor", "all films", "tt1")
-    assert str(table.rows[0][1]) == "1.50* [0.50, 2.50]"
+    assert [str(value) for value in table.rows[0][1:]] == ["1.50* [0.50, 2.50]", "1.50*"]
+
+
+def test_films_are_rows_where_there_are_fewer_cells_and_columns_where_there_are_more(tmp_path):
+    table = of(tmp_path, [cell(), cell("mlp")])["films"]
+    assert table.headers == ("film", "ridge, HN_S → EN_S", "mlp, HN_S → EN_S")
+    assert table.rows[1] == ("tt2", Number(0.5), Number(0.5))
+    many = [cell(f"model{i}", train=train) for train in ("A", "B") for i in range(7)]
+    table = of(tmp_path, many)["films"]
+    assert table.headers == ("model", "tt1", "tt2", "tt3")
+    assert [(g.start, g.title) for g in table.groups] == [(0, "A → EN_S"), (7, "B → EN_S")]
+    assert table.folded
+
+
+def test_tasks_tested_on_themselves_share_a_table(tmp_path):
+    names = ("Look", "Body", "Posture")
+    records = [cell("cav", train=name, test=name) for name in names]
+    records += [baseline("prevalence", train=name, test=name) for name in names]
+    table = of(tmp_path, records)["results"]
+    assert [(g.start, g.title, g.quiet) for g in table.groups] == [
+        (0, "cav", False),
+        (3, "prevalence", True),
+    ]
+    assert [row[:3] for row in table.rows[:3]] == [(name, 12, Number(0.25)) for name in names]
 
 
 def test_clips_without_features_are_named_with_the_reason(tables):

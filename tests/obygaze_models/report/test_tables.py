@@ -33,6 +33,8 @@ def test_numbers_say_their_interval_and_a_dash_where_there_is_nothing():
     assert str(Number(0.625, 0.25, 0.875)) == "0.62 [0.25, 0.88]"
     assert str(Number(0.5)) == "0.50"
     assert str(Number(None)) == str(Number(float("nan"))) == "–"
+    assert str(Number(0.0004, digits=3, is_p=True)) == "<0.001"
+    assert str(Number(0.0006, digits=3, is_p=True)) == "0.001"
     assert str(Number(1.5, 0.5, 2.5, digits=1, mark="*")) == "1.5* [0.5, 2.5]"
     assert (str(Spread(0.79, 0.05)), str(Spread(0.5)), str(Spread(None))) == (
         "0.79 (0.05)",
