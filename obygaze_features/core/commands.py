@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from obygaze_features.core.console import Console
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,6 +32,14 @@ class ExampleCommand(click.Command):
     def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = inspect.cleandoc(examples)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; wrong words that nothing else is known about lead to its help."""
+        try:
+            return super().invoke(ctx)
+        except FixUsage as error:
+            error.hint = error.hint or f"{ctx.command_path} --help"
+            raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples as they were typed, unwrapped."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from obygaze_features.core.errors import AlreadyThere, FixInput
+from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 
 # What sticks, cameras' cards and some network folders answer when asked for a second name.
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
@@ -30,6 +30,14 @@ def canonical_json(value: Any) -> bytes:
 def pretty_json(value: Any) -> bytes:
     """JSON for people and for diffs: indented, keys in the order given, one final newline."""
     return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
+
+
+def require_file(path: Path) -> None:
+    """An error unless there is a file of that name, or a link to one."""
+    if not path.exists():
+        raise NotFound("no such file", where=str(path), hint="look at the name again")
+    if not path.is_file():
+        raise FixInput("this is not a file", where=str(path), hint="the file itself")
 
 
 def sha256_bytes(data: bytes) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.files import require_file
 
 MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
@@ -123,10 +124,7 @@ def numbered_lines(path: Path, found: Violations) -> Iterator[tuple[int, str]]:
 
 
 def _open(path: Path) -> BinaryIO:
-    if not path.exists():
-        raise NotFound("no such file", where=str(path))
-    if not path.is_file():
-        raise FixInput("this is not a file", where=str(path))
+    require_file(path)
     size = path.stat().st_size
     if size > MAX_FILE:
         raise FixInput(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.files import sha256_file
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.manifest.io import ClipParser
 from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, Source
 from obygaze_features.manifest.tables import Row, Violations
@@ -58,10 +58,7 @@ class ClipReader:
 
 def source_of(path: Path, name: str | None = None) -> Source:
     """A file as the header remembers it, by its name and its hash."""
-    if not path.exists():
-        raise NotFound("no such file", where=str(path))
-    if not path.is_file():
-        raise FixInput("this is not a file", where=str(path))
+    require_file(path)
     return Source(name or path.name, sha256_file(path))
 
 

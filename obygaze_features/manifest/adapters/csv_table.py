@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.files import require_file
 from obygaze_features.manifest.adapters.common import ClipReader, Imported, Renamed, source_of
 from obygaze_features.manifest.model import COLUMNS, LEVELS, UNITS, Header, Manifest
 from obygaze_features.manifest.tables import DELIMITERS, Row, Violations, read_table
@@ -84,8 +85,7 @@ def read(
 
 def read_mapping(path: Path) -> TableMapping:
     """A mapping from a TOML file; everything that is wrong with it at once."""
-    if not path.is_file():
-        raise NotFound("no such file", where=str(path))
+    require_file(path)
     try:
         document = tomllib.loads(path.read_bytes().decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:

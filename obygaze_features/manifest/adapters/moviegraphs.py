@@ -32,6 +32,8 @@ from obygaze_features.manifest.tables import (
 TABLE_COLUMNS = ("clip_id", "movie_id", "start", "end")
 FRAME_COLUMNS = ("start_frame", "end_frame", "fps")
 SHOT_COLUMNS = ("first_shot", "last_shot", "use", *FRAME_COLUMNS)
+MOST_OFFSET_S = 86_400.0
+MIN_FPS, MAX_FPS = 1, 1000
 PICKLES = (".pkl", ".pickle", ".p")
 CITATION = (
     "P. Vicol, M. Tapaswi, L. Castrejon, S. Fidler. MovieGraphs: Towards Understanding "
@@ -90,10 +92,10 @@ def read(
 
 def _checked(offsets: dict[str, float], fps: float | None) -> _Clock:
     for movie, offset in offsets.items():
-        if not math.isfinite(offset):
-            raise FixUsage(f"the offset {offset} of {movie} is not a number of seconds")
-    if fps is not None and not 0 < fps < math.inf:
-        raise FixUsage(f"{fps} is not a frame rate")
+        if not abs(offset) <= MOST_OFFSET_S:
+            raise FixUsage(f"an offset of {offset} seconds for {movie} is not within a day")
+    if fps is not None and not MIN_FPS <= fps <= MAX_FPS:
+        raise FixUsage(f"{fps} is not a frame rate from {MIN_FPS} to {MAX_FPS}")
     return _Clock(offsets, fps)
 
 
@@ -106,20 +108,24 @@ def _from_shots(folder: Path, clock: _Clock, name: str) -> Imported:
         sources += [source_of(path, path.relative_to(folder).as_posix()) for path in files.paths]
         film, violations = read_film(files)
         reader = ClipReader((), SHOT_COLUMNS, violations[0])
-        clips += (reader.clip(scene.line, _shot_cells(film, scene, clock)) for scene in film.scenes)
+        for scene in film.scenes:
+            cells = _shot_cells(film, scene, clock, violations[0])
+            clips.append(reader.clip(scene.line, cells))
         early += _early(film.movie_id, [scene.start_s for scene in film.scenes], clock)
         wrong += violations
     raise_together("these are not the shot files of MovieGraphs", *wrong)
     return Imported(Manifest(name, _header(sources), tuple(clips), SHOT_COLUMNS), tuple(early))
 
 
-def _shot_cells(film: Film, scene: Scene, clock: _Clock) -> dict[str, str]:
+def _shot_cells(film: Film, scene: Scene, clock: _Clock, found: Violations) -> dict[str, str]:
     start_s, end_s = clock.span(film.movie_id, scene.start_s, scene.end_s)
     if clock.fps is None and film.movie_id not in clock.offsets:
         fps, frames = film.fps, (scene.start_frame, scene.end_frame)
     else:
         fps = clock.fps or film.fps
         frames = _frames(start_s, end_s, fps)
+    if frames[1] < frames[0]:
+        found.add(scene.line, None, f"shorter than a frame at {fps:g} frames a second")
     return {
         "clip_id": f"{film.movie_id}-{scene.number:03d}",
         "movie_id": film.movie_id,
@@ -194,7 +200,7 @@ def _fps(row: Row, clock: _Clock, violations: Violations) -> float | None:
         return clock.fps
     if "fps" not in row.cells:
         return None
-    if not _SECONDS.fullmatch(row["fps"]) or not float(row["fps"]):
+    if not (_SECONDS.fullmatch(row["fps"]) and MIN_FPS <= float(row["fps"]) <= MAX_FPS):
         violations.add(row.line, "fps", f"{row['fps']!r} is not a frame rate")
         return None
     return float(row["fps"])

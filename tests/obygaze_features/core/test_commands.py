@@ -15,6 +15,7 @@ from obygaze_features.core.commands import (
     pass_session,
 )
 from obygaze_features.core.console import Console
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.workspace import Workspace
 
 MODULE = '''
@@ -130,3 +131,19 @@ def test_the_session_and_the_common_switches_reach_a_command(tmp_path):
     result = CliRunner().invoke(show, ["--json", "--force"], obj=session)
     assert result.output == f"{tmp_path} True True\n"
     assert CliRunner().invoke(show, [], obj=session).output == f"{tmp_path} False False\n"
+
+
+def test_wrong_words_without_a_hint_lead_to_the_help():
+    @click.group()
+    def root():
+        pass
+
+    @root.command(cls=ExampleCommand)
+    @click.argument("hint")
+    def cut(hint):
+        raise FixUsage("wrong words", hint=hint or None)
+
+    caught = CliRunner().invoke(root, ["cut", ""], prog_name="obygaze").exception
+    assert isinstance(caught, FixUsage) and caught.hint == "obygaze cut --help"
+    caught = CliRunner().invoke(root, ["cut", "other words"], prog_name="obygaze").exception
+    assert isinstance(caught, FixUsage) and caught.hint == "other words"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core import files
-from obygaze_features.core.errors import AlreadyThere, FixInput
+from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 
 
 def names(folder: Path) -> list[str]:
@@ -188,6 +188,17 @@ def test_new_files_can_be_made_on_disks_without_hard_links(tmp_path, monkeypatch
     assert files.write_exclusive(tmp_path / "file", b"second") is False
     assert (tmp_path / "file").read_bytes() == b"first"
     assert names(tmp_path) == ["file"]
+
+
+def test_a_file_is_required_by_its_name(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("file")
+    files.require_file(tmp_path / "file")
+    files.require_file(tmp_path / "link")
+    with pytest.raises(NotFound):
+        files.require_file(tmp_path / "absent")
+    with pytest.raises(FixInput, match="not a file"):
+        files.require_file(tmp_path)
 
 
 def test_several_results_are_written_all_or_none(tmp_path):

@@ -98,6 +98,18 @@ def test_offsets_for_films_that_are_not_there(tmp_path: Path) -> None:
         read(tmp_path, fps=0.0)
 
 
+@pytest.mark.parametrize("offset", [1e308, -1e308, 90_000.0, float("inf")])
+def test_an_offset_is_within_a_day(tmp_path: Path, offset: float) -> None:
+    with pytest.raises(FixUsage, match="within a day"):
+        read(write_film(tmp_path), offsets={"tt01": offset})
+
+
+@pytest.mark.parametrize("fps", [1e-300, 0.5, 1001.0, 1e300, float("nan"), float("inf")])
+def test_a_frame_rate_is_one_that_films_have(tmp_path: Path, fps: float) -> None:
+    with pytest.raises(FixUsage, match="not a frame rate from 1 to 1000"):
+        read(write_film(tmp_path), fps=fps)
+
+
 @pytest.mark.parametrize("name", ["moviegraphs.pkl", "moviegraphs.PICKLE"])
 def test_a_pickle_is_never_opened(tmp_path: Path, name: str) -> None:
     path = tmp_path / name

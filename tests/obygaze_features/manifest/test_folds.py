@@ -76,7 +76,11 @@ def test_neighbour_blocks_keep_their_distance(
     sizes: list[int], seed: int, block: int, gap: int
 ) -> None:
     manifest = films(sizes)
-    folds = neighbour_blocks(manifest, 2, seed, block=block, gap=gap)
+    try:
+        folds = neighbour_blocks(manifest, 2, seed, block=block, gap=gap)
+    except FixUsage:  # a fold can be left empty, which is tested by hand
+        return
+    assert set(folds.values()) == {0, 1}
     for one in manifest:
         for other in manifest:
             if one.movie_id == other.movie_id and one.clip_id in folds and other.clip_id in folds:
