@@ -21,7 +21,7 @@ COMMANDS = {
     ),
     "zoo": (
         "obygaze_models.bench:bench_zoo",
-        "Our fits of Tables 2 and 4 beside a plain PyTorch loop.",
+        "Tables 2 and 4 from stores to tables, beside a plain PyTorch loop.",
     ),
     "extract": (
         "obygaze_features.extraction.bench:bench_extract",

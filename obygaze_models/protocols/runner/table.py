@@ -31,13 +31,17 @@ def result_text(run: Run) -> str:
 
 
 def _once(baselines: Sequence[Record]) -> list[Record]:
-    """Baselines that learn nothing are the same whatever trained: one line a test is enough."""
-    shown: dict[tuple[str, ...], Record] = {}
+    """Baselines that say the same share a line; those that learn nothing have one for each test."""
+    shown: dict[tuple[object, ...], Record] = {}
     for record in baselines:
         blind = record["model"] in BLIND
-        key = (record["model"], record["feature"], record["test"], "" if blind else record["train"])
+        train = "-" if blind else record["train"]
+        values = [str(record.get(metric)) for metric in SHOWN]
+        key = (record["feature"], train, record["test"], blind and record["model"], *values)
         if key not in shown:
-            shown[key] = {**record, "train": "-", "leaked": 0} if blind else record
+            shown[key] = {**record, "train": train, "leaked": 0 if blind else record["leaked"]}
+        elif not blind:
+            shown[key]["model"] += f", {record['model']}"
     return list(shown.values())
 
 
