@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from obygaze_models.protocols.kinds import BASELINES
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.report.anatomy import anatomy_tables, anatomy_words
 from obygaze_models.report.findings import finding_tables
@@ -81,33 +82,47 @@ def comparison_tables(run: Run) -> Iterable[Table]:
     merged: dict[Any, list[Record]] = {}
     for record in run.of("comparison"):
         side, difference = _side(record["first"], stores), _difference(record)
-        key = (record["train"], record["test"], record["metric"], side, str(difference))
+        pair = (record["train"], record["test"], record["metric"])
+        key = (*pair, side, _is_blind(record), str(difference))
         if "oracle" not in (record["first"]["model"], record["second"]["model"]):
             merged.setdefault(key, []).append(record)
     found = sorted(merged.values(), key=lambda own: _surest(own[0]))
-    rows = tuple(
-        (
-            pair_name(own[0]["train"], own[0]["test"]),
-            _side(own[0]["first"], stores),
-            ", ".join(_side(record["second"], stores) for record in own),
-            metric_name(own[0]["metric"]),
-            _difference(own[0]),
-            Number(own[0].get("p_sign_flip"), digits=3, is_p=True),
-            Number(own[0].get("p_corrected_t"), digits=3, is_p=True),
-            own[0].get("n_movies"),
-        )
-        for own in found[:MOST_COMPARISONS]
-    )
+    groups: list[Group] = []
+    rows: list[Row] = []
+    for title, blind in (("two models", False), ("a model and what sees no feature", True)):
+        part = [own for own in found if _is_blind(own[0]) == blind]
+        if part:
+            groups.append(Group(len(rows), title))
+            rows += [_compared(own, stores) for own in part[:MOST_COMPARISONS]]
     if rows:
         note = (
             "p by sign flips of whole films, exact where there are few (with n films it cannot be "
             "below 2 / 2^n); and by the corrected resampled t-test over folds. They are not "
             "corrected for the number of pairs."
         )
-        if len(found) > MOST_COMPARISONS:
-            note += f" {len(found) - MOST_COMPARISONS} further differences are in results.json."
+        if len(found) > len(rows):
+            note += f" {len(found) - len(rows)} further differences are in results.json."
         headers = ("task", "first", "second", "metric", "difference", "p by film", "p by fold")
-        yield Table("comparisons", "Pairs of models", (*headers, "films"), rows, note)
+        own = tuple(groups)
+        yield Table("comparisons", "Pairs", (*headers, "films"), tuple(rows), note, groups=own)
+
+
+def _is_blind(record: Record) -> bool:
+    return record["second"]["model"] in BASELINES
+
+
+def _compared(same: Sequence[Record], stores: Sequence[str]) -> Row:
+    one = same[0]
+    return (
+        pair_name(one["train"], one["test"]),
+        _side(one["first"], stores),
+        ", ".join(_side(record["second"], stores) for record in same),
+        metric_name(one["metric"]),
+        _difference(one),
+        Number(one.get("p_sign_flip"), digits=3, is_p=True),
+        Number(one.get("p_corrected_t"), digits=3, is_p=True),
+        one.get("n_movies"),
+    )
 
 
 def _difference(record: Record) -> Number:
@@ -118,7 +133,7 @@ def _surest(record: Record) -> tuple[float, float]:
     return _or_one(record.get("p_sign_flip")), -abs(record["difference"] or 0.0)
 
 
-MOST_COMPARISONS = 16
+MOST_COMPARISONS = 10
 
 
 def analysis_tables(run: Run) -> Iterable[Table]:
@@ -167,9 +182,11 @@ def other_metrics(run: Run) -> Iterable[Table]:
                 rows.append((with_store(record, stores_of(run)), *values))
     if rows and metrics:
         headers = ("model", *(NAMES[metric] for metric in metrics))
-        note = "Intervals are in results.json."
         yield Table(
-            "other", "The remaining metrics", headers, tuple(rows), note, groups=tuple(groups)
+            *("other", "The remaining metrics", headers, tuple(rows)),
+            note="Intervals are in results.json.",
+            groups=tuple(groups),
+            folded=True,
         )
 
 

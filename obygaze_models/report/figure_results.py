@@ -28,7 +28,8 @@ from obygaze_models.report.words import (
 Row = tuple[str, Record | None]
 INTERVALS = (
     "Dots: all clips of unseen folds. Lines: where other films could have put them. "
-    "Grey: baselines that see no feature; open: the ceiling. Dashed: share of positives, or chance."
+    "Grey: baselines that see no feature; open: the ceiling. Orange: some test clips were seen in "
+    "training. Dashed, for AP and AUC: chance."
 )
 FILMS = "Each dot is a model; a film's models share a line."
 
@@ -91,7 +92,7 @@ def _draw_rows(axes: Any, rows: Sequence[Row], metric: str, *, ticks: bool = Fal
         _interval(axes, place, record, metric)
         if ticks:
             axes.plot([_chance(record, metric)] * 2, [place - 0.32, place + 0.32], color=INK, lw=1)
-    if not ticks and records:
+    if not ticks and records and metric in ("ap", "auc"):
         rule(axes, _chance(records[0], metric))
     labels = [name if record else f"{name}" for name, record in rows]
     axes.set_yticks(range(len(rows)), labels, fontsize=7.5)

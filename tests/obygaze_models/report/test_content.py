@@ -90,6 +90,38 @@ def test_differences_that_are_the_same_are_one_row(tables):
     (row,) = tables["comparisons"].rows
     assert row[:4] == ("HN_S → EN_S", "ridge", "prevalence, all_positive", "AP")
     assert row[4] == Number(0.375, -0.125, 0.5)
+    assert [g.title for g in tables["comparisons"].groups] == ["a model and what sees no feature"]
+
+
+def test_what_learns_from_no_clip_has_seen_none(tmp_path):
+    records = [
+        cell(leaked=4),
+        baseline("random", leaked=4),
+        baseline("neighbour", leaked=4, ap=0.5),
+    ]
+    table = of(tmp_path, records)["results-EN-S"]
+    assert [(row[0], row[-1]) for row in table.rows] == [
+        ("ridge", 4),
+        ("random (expected) · any task", 0),
+        ("neighbour · any task", 4),
+    ]
+    assert table.warn == {0, 2}
+
+
+def test_models_are_compared_before_baselines(tmp_path):
+    one = {
+        **{"kind": "comparison", "task": "EN_S", "train": "HN_S", "test": "EN_S", "metric": "ap"},
+        **{"first": {"model": "ridge", "feature": "clip"}, "ci": None, "n_movies": 3},
+        **{"p_sign_flip": 0.03125, "p_corrected_t": None},
+    }
+    blind = {**one, "second": {"model": "neighbour", "feature": ""}, "difference": 0.5}
+    ceiling = {**one, "second": {"model": "oracle", "feature": ""}, "difference": -0.5}
+    other = {**one, "second": {"model": "mlp", "feature": "clip"}, "difference": 0.25}
+    table = of(tmp_path, [cell(), cell("mlp"), blind, ceiling, other])["comparisons"]
+    assert [(row[2], str(row[4]), str(row[6])) for row in table.rows] == [
+        ("mlp", "0.25", "–"),
+        ("neighbour", "0.50", "–"),
+    ]
 
 
 def test_concepts_are_told_with_their_chance_and_stability(tables):
