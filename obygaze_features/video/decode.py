@@ -217,9 +217,12 @@ class _Job:
         return self._finish(canvas)
 
     def _canvas(self, index: FrameIndex) -> _Canvas:
-        part = part_of(index.times_s, *self.part_s)
+        part = part_of(index.times_s, *self.part_s, index.last_s)
         if part[0] >= part[1]:
-            what = f"the part begins at {self.part_s[0]:g} s, after the last picture"
+            start_s, end_s = self.part_s
+            what = f"the part begins at {start_s:g} s, after the last picture"
+            if end_s is not None and end_s <= 0:
+                what = f"the part ends at {end_s:g} s, before the video begins"
             if not index.frames:
                 what = "no picture can be decoded"
             reason = "outside" if index.frames else "no-frames"

@@ -37,11 +37,14 @@ def sample_indices(total: int, count: int) -> Ints:
     return np.arange(count, dtype=np.int64) * total // count
 
 
-def part_of(times_s: Floats, start_s: float | None, end_s: float | None) -> tuple[int, int]:
+def part_of(
+    times_s: Floats, start_s: float | None, end_s: float | None, last_s: float = 0.0
+) -> tuple[int, int]:
     """The ranks [first, stop) of the pictures of a part: shown at t with start_s <= t < end_s.
 
     A part too short to hold the start of a picture is the one picture on the screen at start_s.
-    An empty range means that the part begins after the last picture.
+    `last_s` is how long the last one stays there. An empty range means that the part lies after
+    the last picture, or before the video begins.
     """
     start = -math.inf if start_s is None else start_s
     end = math.inf if end_s is None else end_s
@@ -51,9 +54,9 @@ def part_of(times_s: Floats, start_s: float | None, end_s: float | None) -> tupl
     first, stop = np.searchsorted(
         times_s, [start - ROUNDING_S, end - ROUNDING_S], side="left"
     ).tolist()
-    if first == stop and first > 0 and start <= times_s[-1] + ROUNDING_S:
+    if first == stop and first > 0 and start < times_s[-1] + max(last_s - ROUNDING_S, ROUNDING_S):
         return first - 1, first
-    if first == stop == 0 and len(times_s):
+    if first == stop == 0 and len(times_s) and end > ROUNDING_S:
         return 0, 1
     return first, stop
 
@@ -83,7 +86,7 @@ def sample_times(
     sampling: Sampling = "even",
 ) -> Floats:
     """When the chosen pictures are shown; NaN for those that stay empty."""
-    choice = choose(index, part_of(index.times_s, start_s, end_s), count, sampling)
+    choice = choose(index, part_of(index.times_s, start_s, end_s, index.last_s), count, sampling)
     return np.where(choice.mask, index.times_s[choice.index], np.nan)
 
 

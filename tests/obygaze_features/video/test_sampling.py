@@ -84,6 +84,13 @@ def test_a_part_by_its_bounds() -> None:
     assert part_of(times, 3.0, 1000.0) == (75, 100)
     assert part_of(times, 3.96, None) == (99, 100)
     assert part_of(times, 4.5, None) == (100, 100)
+    # The last picture is on the screen for as long as it is said to last.
+    assert part_of(times, 3.97, 4.0, last_s=0.04) == (99, 100)
+    assert part_of(times, 3.999, 9.0, last_s=0.04) == (99, 100)
+    assert part_of(times, 4.0, 9.0, last_s=0.04) == (100, 100)
+    # A video has nothing before it begins; one whose pictures begin late has its first.
+    assert part_of(times, -5.0, -1.0) == (0, 0)
+    assert part_of(times + 2, 0.0, 1.0) == (0, 1)
     # 0.1 + 0.2 is a little more than 0.3; the picture at 0.3 s belongs to the part all the same.
     assert part_of(np.array([0.0, 0.3, 0.6]), 0.1 + 0.2, 0.6) == (1, 2)
 
