@@ -69,6 +69,7 @@ WAYS_OUT = {
     errno.ENAMETOOLONG: "a shorter name",
     errno.ENOENT: "look at the name again",
     errno.ENOTDIR: "look at the path again: a part of it is a file",
+    errno.EEXIST: "look at the path again: it is something else",
     errno.EISDIR: "look at the path again: it is a folder",
 }
 

@@ -164,6 +164,11 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(lines)
 
 
+def count(n: int, noun: str) -> str:
+    """A number of things as people say it: `1 clip`, `2 clips`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def few(names: Sequence[str], most: int = 8) -> str:
     """Names as one line has room for them: the first ones, and how many more there are."""
     more = len(names) - most

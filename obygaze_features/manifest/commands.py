@@ -13,7 +13,7 @@ from obygaze_features.core.commands import (
     json_option,
     pass_session,
 )
-from obygaze_features.core.console import table
+from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest
@@ -65,7 +65,7 @@ def ls(session: Session, as_json: bool) -> None:
         keys = ("name", "dataset", "unit", "view", "clips", "movies", "with_video")
         lines = [[*(row[key] for key in keys), len(row["folds"])] for row in rows]
         session.console.result(table(headers, lines))
-    else:
+    elif not broken:
         folder = session.workspace.folder("manifests")
         session.console.note(f"no manifests in {folder} yet; obygaze manifest import --help")
 
@@ -173,7 +173,7 @@ def _record(clip: Clip) -> dict[str, object]:
 def _describe(found: Manifest) -> str:
     header = found.header
     lines = [
-        f"{found.name}: {len(found)} {header.unit}s of {len(found.movies)} films"
+        f"{found.name}: {count(len(found), header.unit)} of {count(len(found.movies), 'film')}"
         f" ({header.dataset}, {header.view} view)"
     ]
     lines += [f"  licence: {header.licence}"] if header.licence else []

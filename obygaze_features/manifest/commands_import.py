@@ -16,6 +16,7 @@ from obygaze_features.core.commands import (
     json_option,
     pass_session,
 )
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.adapters.common import Imported
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
@@ -203,8 +204,8 @@ def _keep(session: Session, imported: Imported, output: dict[str, Any]) -> None:
         document = {**summary, "warnings": list(imported.warnings), **stats.to_json()}
         session.console.json(document)
         return
-    levels = ", ".join(f"{level} {count}" for level, count in stats.levels.items() if count)
-    what = f"{len(made)} {made.header.unit}s of {stats.movies} films"
+    levels = ", ".join(f"{level} {n}" for level, n in stats.levels.items() if n)
+    what = f"{count(len(made), made.header.unit)} of {count(stats.movies, 'film')}"
     session.console.result(f"{path}: {what}" + (f" ({levels})" if levels else ""))
 
 

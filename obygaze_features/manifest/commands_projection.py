@@ -16,7 +16,7 @@ from obygaze_features.core.commands import (
     json_option,
     pass_session,
 )
-from obygaze_features.core.console import few
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
 from obygaze_features.manifest.projection import (
@@ -221,7 +221,7 @@ def _table_path(session: Session, name: str) -> Path:
 def _tell_unseen(session: Session, made: Projection) -> None:
     if made.unseen:
         session.console.warn(
-            f"{len(made.unseen)} clips lie in films that nobody marked and have no row:"
+            f"{count(len(made.unseen), 'clip')} in films that nobody marked, without a row:"
             f" {few(made.unseen, 5)}"
         )
 

@@ -13,7 +13,7 @@ from obygaze_features.core.commands import (
     json_option,
     pass_session,
 )
-from obygaze_features.core.console import table
+from obygaze_features.core.console import count, table
 from obygaze_features.core.figures import figure_stem
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import LEVELS, VIEWS
@@ -70,7 +70,8 @@ def _text(counted: Stats) -> str:
     ]
     movies = [[m, sum(n.values()), *n.values()] for m, n in counted.by_movie.items()]
     parts = [
-        f"{counted.clips} {unit}s of {counted.movies} films, {counted.without_video} without video",
+        f"{count(counted.clips, unit)} of {count(counted.movies, 'film')},"
+        f" {counted.without_video} without video",
         table(("level", "clips", "share", f"concepts a {unit}"), levels),
         table(("concept", *LEVELS), concepts) if concepts else "",
         table(("film", f"{unit}s", *LEVELS), movies),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from obygaze_features.core.console import table
+from obygaze_features.core.console import count, table
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import Projection, threshold_text
 
@@ -29,8 +29,8 @@ def levels_text(made: Projection) -> str:
 
 def summary(made: Projection) -> str:
     """The merged levels in one line."""
-    counts = ", ".join(f"{level} {count}" for level, count in made.counts().items())
-    return f"{len(made.merged)} clips: {counts}, without a label {len(made.unlabelled)}"
+    counts = ", ".join(f"{level} {n}" for level, n in made.counts().items())
+    return f"{count(len(made.merged), 'clip')}: {counts}, without a label {len(made.unlabelled)}"
 
 
 def sweep_text(swept: Sequence[Projection]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from obygaze_features.core.console import human
+from obygaze_features.core.console import count, human
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import require_file
 
@@ -53,7 +53,7 @@ def raise_together(what: str, *files: Violations, hint: str | None = None) -> No
     if len(lines) > MAX_TOLD:
         details.append(f"... and {len(lines) - MAX_TOLD} more")
     where = ", ".join(dict.fromkeys(violations.path for violations in files if violations))
-    found = "1 violation" if len(lines) == 1 else f"{len(lines)} violations"
+    found = count(len(lines), "violation")
     way_out = hint or "correct what is listed above, then the same command again"
     raise FixInput(f"{what}: {found}", where=where, hint=way_out, details=details)
 

@@ -39,15 +39,16 @@ def ls(session: Session, as_json: bool) -> None:
             rows.append({"name": name, **summary(open_named(session, name))})
         except (ObygazeError, OSError) as error:
             broken.append(name)
-            words = error.what if isinstance(error, ObygazeError) else str(error)
+            words = error.what if isinstance(error, ObygazeError) else error.strerror
             session.console.warn(f"{name}: {words} (obygaze store verify {name})")
     if as_json:
         session.console.json({"stores": rows, "broken": broken})
     elif rows:
         headers = ("name", "backbone", "clips", "ok", "levels", "state", "size")
         session.console.result(table(headers, [_line(row) for row in rows]))
-    else:
-        session.console.note("no stores here yet; obygaze extract run --help")
+    elif not broken:
+        folder = session.workspace.folder("stores")
+        session.console.note(f"no stores in {folder} yet; obygaze extract run --help")
 
 
 def _line(row: dict[str, Any]) -> list[object]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features import __version__
-from obygaze_features.core.console import Progress
+from obygaze_features.core.console import Progress, count
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.store.create import create_store
@@ -61,7 +61,7 @@ def subset(
     unknown = selection.clip_ids[selection.rows < 0].tolist()
     if unknown:
         raise NotFound(
-            f"{len(unknown)} clips are not in the store, the first is {unknown[0]!r}",
+            f"{count(len(unknown), 'clip')} not in the store, the first is {unknown[0]!r}",
             where=source.location,
             details=unknown[:20],
         )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.console import Progress
+from obygaze_features.core.console import Progress, count
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.commits import Commits, held
@@ -67,7 +67,7 @@ class Report:
         """An error (exit 4) that names each file with a problem."""
         if self.problems:
             raise Corrupt(
-                f"{len(self.problems)} problems, the first in {self.problems[0]}",
+                f"{count(len(self.problems), 'problem')}, the first in {self.problems[0]}",
                 where=self.location,
                 hint="fetch these files again, or extract their blocks again",
                 details=[str(problem) for problem in self.problems],
@@ -174,7 +174,7 @@ def _check(files: Files, name: str, mark: FileMark, hashes: bool, report: Report
     try:
         what = _found_wrong(files, name, mark, hashes)
     except (ObygazeError, OSError) as error:
-        what = error.what if isinstance(error, ObygazeError) else str(error)
+        what = error.what if isinstance(error, ObygazeError) else f"unreadable: {error.strerror}"
     if what:
         report.problems.append(Problem(name, what))
     report.n_files += 1

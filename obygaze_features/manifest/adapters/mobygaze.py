@@ -13,6 +13,7 @@ from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
+from obygaze_features.core.console import count
 from obygaze_features.manifest.adapters.common import (
     ClipReader,
     Imported,
@@ -141,7 +142,9 @@ def _oddities(rows: Iterable[Row], clips: tuple[Clip, ...]) -> tuple[str, ...]:
         (easy, "of EN with a concept"),
     ]
     oddities = [
-        f"{_count(len(lines))} {text} ({named_lines(lines)})" for lines, text in told if lines
+        f"{count(len(lines), 'segment')} {text} ({named_lines(lines)})"
+        for lines, text in told
+        if lines
     ]
     if overlaps or gaps:
         oddities.append(
@@ -153,10 +156,6 @@ def _oddities(rows: Iterable[Row], clips: tuple[Clip, ...]) -> tuple[str, ...]:
 
 def _words(row: Row) -> tuple[str, ...]:
     return string_list(row["concepts"]) or ()
-
-
-def _count(n: int) -> str:
-    return "1 segment" if n == 1 else f"{n} segments"
 
 
 def _seams(clips: Iterable[Clip]) -> tuple[int, int]:

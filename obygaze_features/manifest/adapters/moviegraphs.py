@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from obygaze_features.core.console import few
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.manifest.adapters.common import ClipReader, Imported, Renamed, source_of
 from obygaze_features.manifest.adapters.moviegraphs_shots import (
@@ -225,7 +225,7 @@ def _early(movie: str, starts: Sequence[float], clock: _Clock) -> Iterable[str]:
     offset = clock.offsets.get(movie, 0.0)
     n = sum(start + offset < 0 for start in starts)
     if n:
-        clips = "1 clip" if n == 1 else f"{n} clips"
+        clips = count(n, "clip")
         yield f"{movie}: with an offset of {offset:+g} s {clips} would start before the film"
 
 

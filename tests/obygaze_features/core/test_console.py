@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core import console as module
-from obygaze_features.core.console import Console, Quiet, few, human, table, wants_color
+from obygaze_features.core.console import Console, Quiet, count, few, human, table, wants_color
 
 
 def test_a_table_puts_numbers_right_and_words_left():
@@ -191,3 +191,7 @@ def test_a_few_names_have_room_in_one_line():
     assert few([]) == ""
     assert few(["a", "b"], 2) == "a, b"
     assert few(["a", "b", "c", "d"], 2) == "a, b and 2 more"
+
+
+def test_one_thing_is_told_in_the_singular():
+    assert [count(n, "clip") for n in (0, 1, 2)] == ["0 clips", "1 clip", "2 clips"]

@@ -105,3 +105,10 @@ def test_figures_replace_nothing_but_themselves(broken: Path) -> None:
 def test_a_split_is_given_a_name(broken: Path, name: str) -> None:
     refused = call_obygaze("-C", broken, "manifest", "folds", "good", "--as", name)
     assert (refused.code, refused.stdout) == (2, "")
+
+
+def test_where_all_are_broken_nothing_is_said_to_be_absent(broken: Path) -> None:
+    (broken / "manifests" / "good.toml").unlink()
+    listed = call_obygaze("-C", broken, "manifest", "ls").ok()
+    assert listed.stderr.count("Warning: ") == 3
+    assert "yet" not in listed.stderr

@@ -340,9 +340,9 @@ def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(tmp_path: Pa
         ["clip", "A", "B", "level", "share", "concepts"],
         ["m-001", "NS", "S", "S", "25.0", "%", "Body,", "Look"],
     ]
-    assert "1 clips lie in films that nobody marked" in result.stderr
+    assert "1 clip in films that nobody marked, without a row" in result.stderr
     assert "unseen-001" in result.stderr
-    assert "1 clips: EN 0, HN 0, NS 0, S 1, without a label 0" in result.stderr
+    assert "1 clip: EN 0, HN 0, NS 0, S 1, without a label 0" in result.stderr
 
 
 def test_a_concept_outside_the_vocabulary_is_told_and_kept(tmp_path: Path) -> None:

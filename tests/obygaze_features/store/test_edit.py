@@ -62,7 +62,7 @@ def test_a_subset_of_nothing_or_of_unknown_clips_is_refused(tmp_path: Path) -> N
     source = open_store(tmp_path / "s")
     with pytest.raises(FixInput, match="no clip"):
         subset(source, tmp_path / "part", clips=[])
-    with pytest.raises(NotFound, match="1 clips are not in the store"):
+    with pytest.raises(NotFound, match="1 clip not in the store"):
         subset(source, tmp_path / "part", clips=["nobody"])
     with pytest.raises(FixInput, match="no array"):
         subset(source, tmp_path / "part", levels=["tokens"])
