@@ -96,7 +96,8 @@ def missing_units(plan: ExtractPlan) -> list[int]:
         if not (Path(target.store) / STORE_FILE).exists():
             return list(range(plan.n_units))
         writer = StoreWriter(target.store)
-        if writer.plan.n_clips != len(plan.rows) or plan.unit_rows % writer.plan.block_rows:
+        other_blocks = writer.plan.n_blocks > 1 and plan.unit_rows % writer.plan.block_rows
+        if writer.plan.n_clips != len(plan.rows) or other_blocks:
             raise Mismatch(
                 "this store was begun with another plan",
                 where=target.store,

@@ -2,7 +2,8 @@
 
 Three daemons (munged, slurmctld, slurmd) run under one folder and end with the tests, however
 these end. One node has four processors and two stand-in GPUs; jobs of the partition `urgent` take
-the place of those of `main`, as on a shared cluster.
+the place of those of `main`, as on a shared cluster. Or there are several nodes, each with a name
+and a network cable of its own, which can be pulled out.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from support.servers import absent, free_port, need_program, wait_until
 
 CPUS, MEMORY_MB, GPUS = 4, 4000, 2
+NODE = "NodeName={name} NodeAddr={address} CPUs={cpus} RealMemory={memory} {more} State=UNKNOWN"
 # How long what is taken away may go on after its SIGTERM.
 GRACE_S = 10
 
 CONFIGURATION = """\
 ClusterName=tests
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 SlurmUser={user}
 SlurmdUser={user}
 SlurmctldPort={controller_port}
@@ -38,11 +40,12 @@ CredType=cred/munge
 # A job may start again as soon as its old credential has expired; two minutes is the default.
 AuthInfo=socket={folder}/munge.socket,cred_expire=5
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd-%n.log
+SlurmdTimeout=6
 SlurmdParameters=config_overrides
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -60,10 +63,21 @@ PreemptMode=REQUEUE
 JobRequeue=1
 KillWait=5
 SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,batch_sched_delay=0
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} State=UNKNOWN
-PartitionName=main Nodes=ALL Default=YES DefaultTime=60 PriorityTier=1 GraceTime={grace} State=UP
+{nodes}
+PartitionName=main Nodes=ALL Default=YES DefaultTime=60 PriorityTier=1 GraceTime={grace} LLN=YES State=UP
 PartitionName=urgent Nodes=ALL DefaultTime=60 PriorityTier=9 PreemptMode=OFF State=UP
 """
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node: where it is reached, and the words that start something on it."""
+
+    name: str
+    address: str = "127.0.0.1"
+    gateway: str = "127.0.0.1"
+    prefix: tuple[str, ...] = ()
+    cable: str = ""
 
 
 @dataclass
@@ -71,7 +85,14 @@ class Slurm:
     """A running Slurm; `environment` is what its clients need."""
 
     folder: Path
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str]
+    nodes: list[Node]
+
+    def unplug(self, node: Node) -> None:
+        """Pull a node's network cable; whatever runs there goes on."""
+        _ip("link", "set", node.cable, "down")
+        # Slurm would find out by itself, but only after half a minute.
+        self.call("scontrol", "update", f"node={node.name}", "state=down", "reason=unplugged")
 
     def call(self, program: str, *words: str, stdin: str | None = None) -> str:
         """Run one of Slurm's programs; what it said."""
@@ -115,56 +136,108 @@ class Slurm:
         ]
 
     def logs(self) -> str:
-        """The last lines of both daemons."""
-        paths = (self.folder / f"{name}.log" for name in ("slurmctld", "slurmd"))
-        texts = (path.read_text("utf-8", "replace") for path in paths if path.exists())
+        """The last lines of the daemons."""
+        paths = sorted(self.folder.glob("slurm*.log"))
+        texts = (path.read_text("utf-8", "replace") for path in paths)
         return "\n".join("\n".join(text.splitlines()[-15:]) for text in texts)
 
 
 @contextlib.contextmanager
-def running_slurm() -> Iterator[Slurm]:
-    """A Slurm of our own for as long as the context lasts; skips where it cannot be had."""
+def running_slurm(n_isolated: int = 0) -> Iterator[Slurm]:
+    """A Slurm of our own for as long as the context lasts; skips where it cannot be had.
+
+    `n_isolated` nodes have networks of their own; else there is one node, this machine.
+    """
     for program in ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "setpriv"):
         need_program(program)
     if os.geteuid() != 0:
         absent("slurmd starts jobs as their users: it must be root")
     # Slurm's sockets have short names only, so not under the long folder of a test.
     folder = Path(tempfile.mkdtemp(prefix="obygaze-slurm-"))
-    slurm = Slurm(folder, {**os.environ, "SLURM_CONF": f"{folder}/slurm.conf"})
-    daemons: list[subprocess.Popen[bytes]] = []
-    try:
-        _configure(folder)
+    environment = {**os.environ, "SLURM_CONF": f"{folder}/slurm.conf"}
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        nodes = [stack.enter_context(_isolated(number)) for number in range(n_isolated)]
+        slurm = Slurm(folder, environment, nodes or [Node(_host())])
+        daemons: list[subprocess.Popen[bytes]] = []
+        stack.callback(_end, slurm, daemons)
+        _configure(slurm)
         _start(slurm, daemons)
         yield slurm
-    finally:
-        _end(slurm, daemons)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _configure(folder: Path) -> None:
+@contextlib.contextmanager
+def _isolated(number: int) -> Iterator[Node]:
+    """A host name and a network namespace, joined to ours by a cable."""
+    need_program("ip")
+    name = f"node{number}"
+    space = f"oby{os.getpid()}n{number}"
+    # Addresses that are set aside for tests of networks; a few processes may do this at once.
+    net = f"198.18.{(2 * os.getpid() + number) % 250}"
+    ours, theirs = f"o{os.getpid()}a{number}", f"o{os.getpid()}b{number}"
+    within = ("netns", "exec", space, "ip")
+    with contextlib.ExitStack() as stack:
+        try:
+            _ip("netns", "add", space)
+        except subprocess.CalledProcessError:
+            absent("this machine lets nobody make network namespaces")
+        stack.callback(_ip, "netns", "delete", space)
+        _ip("link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", space)
+        _ip("address", "add", f"{net}.1/30", "dev", ours)
+        _ip("link", "set", ours, "up")
+        _ip(*within, "address", "add", f"{net}.2/30", "dev", theirs)
+        for device in ("lo", theirs):
+            _ip(*within, "link", "set", device, "up")
+        _ip(*within, "route", "add", "default", "via", f"{net}.1")
+        named = ("unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', name)
+        prefix = (need_program("ip"), "netns", "exec", space, *named)
+        yield Node(name, f"{net}.2", f"{net}.1", prefix, ours)
+
+
+def _ip(*words: str) -> None:
+    subprocess.run([need_program("ip"), *words], check=True, capture_output=True)
+
+
+def _host() -> str:
+    return socket.gethostname().split(".")[0]
+
+
+def _configure(slurm: Slurm) -> None:
+    folder, nodes = slurm.folder, slurm.nodes
     folder.chmod(0o755)
-    for name in ("state", "spool"):
-        (folder / name).mkdir()
+    (folder / "state").mkdir()
+    for node in nodes:
+        (folder / f"spool-{node.name}").mkdir()
     for number in range(GPUS):
         (folder / f"gpu{number}").touch()
     key = folder / "munge.key"
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o400)
-    host = socket.gethostname().split(".")[0]
+    alone = not nodes[0].cable
+    lines = [
+        NODE.format(
+            name=node.name,
+            address=node.address,
+            cpus=CPUS,
+            memory=MEMORY_MB,
+            more=f"Gres=gpu:{GPUS}" if alone else "",
+        )
+        for node in nodes
+    ]
     values = {
-        "host": host,
+        "host": _host(),
+        "address": nodes[0].gateway,
         "user": "root",
         "folder": folder,
         "controller_port": free_port(),
         "node_port": free_port(),
-        "cpus": CPUS,
-        "memory": MEMORY_MB,
-        "gpus": GPUS,
+        "nodes": "\n".join(lines),
         "grace": GRACE_S,
     }
+    gpus = f"NodeName={_host()} Name=gpu File={folder}/gpu[0-{GPUS - 1}]\n"
     texts = {
         "slurm.conf": CONFIGURATION.format(**values),
-        "gres.conf": f"NodeName={host} Name=gpu File={folder}/gpu[0-{GPUS - 1}]\n",
+        "gres.conf": gpus if alone else "",
         # Without a word slurmd looks for control groups, and ends where there are none.
         "cgroup.conf": "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n",
     }
@@ -174,39 +247,54 @@ def _configure(folder: Path) -> None:
 
 def _start(slurm: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:
     folder = slurm.folder
-    munge = [f"--{name}={folder}/munge.{name}" for name in ("socket",)]
-    munge += [f"--key-file={folder}/munge.key", f"--seed-file={folder}/munge.seed"]
-    munge += [f"--pid-file={folder}/munge.pid", f"--log-file={folder}/munge.log"]
-    for words in (
-        ["munged", "--foreground", "--force", *munge],
-        ["slurmctld", "-D", "-c"],
-        ["slurmd", "-D"],
-    ):
-        program = need_program(words[0])
-        command = ["setpriv", "--pdeathsig", "KILL", program, *words[1:]]
-        out = (folder / f"{words[0]}.out").open("wb")
-        with out:
-            daemons.append(
-                subprocess.Popen(
-                    command, env=slurm.environment, stdout=out, stderr=out, stdin=subprocess.DEVNULL
-                )
+    munge = [f"--{name}-file={folder}/munge.{name}" for name in ("key", "seed", "pid", "log")]
+    _daemon(
+        slurm,
+        daemons,
+        "munged",
+        "--foreground",
+        "--force",
+        f"--socket={folder}/munge.socket",
+        *munge,
+    )
+    wait_until((folder / "munge.socket").exists, "munged")
+    _daemon(slurm, daemons, "slurmctld", "-D", "-c")
+    for node in slurm.nodes:
+        _daemon(slurm, daemons, "slurmd", "-D", prefix=node.prefix)
+    wait_until(lambda: _is_idle(slurm), "Slurm to start", 30)
+
+
+def _daemon(
+    slurm: Slurm,
+    daemons: list[subprocess.Popen[bytes]],
+    name: str,
+    *words: str,
+    prefix: tuple[str, ...] = (),
+) -> None:
+    dies_with_us = ["setpriv", "--pdeathsig", "KILL"]
+    with (slurm.folder / f"{name}.out").open("ab") as out:
+        daemons.append(
+            subprocess.Popen(
+                [*dies_with_us, *prefix, need_program(name), *words],
+                env=slurm.environment,
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
             )
-        if words[0] == "munged":
-            wait_until((folder / "munge.socket").exists, "munged")
-    wait_until(lambda: _is_idle(slurm), f"Slurm to start\n{slurm.logs()}", 30)
+        )
 
 
 def _is_idle(slurm: Slurm) -> bool:
     done = subprocess.run(
-        [need_program("sinfo"), "--noheader", "--format=%T"],
+        [need_program("sinfo"), "--noheader", "--Node", "--partition=main", "--format=%T"],
         env=slurm.environment,
         capture_output=True,
     )
-    return done.stdout.startswith(b"idle")
+    return done.stdout.split() == [b"idle"] * len(slurm.nodes)
 
 
 def _end(slurm: Slurm, daemons: list[subprocess.Popen[bytes]]) -> None:
-    if len(daemons) == 3:
+    if len(daemons) >= 3:
         with contextlib.suppress(subprocess.SubprocessError, AssertionError):
             slurm.call("scancel", "--full", "--signal=KILL", "--user=root")
     for daemon in reversed(daemons):

@@ -68,7 +68,9 @@ class World:
         return self.folder / "clips.log"
 
     def variables(self, seconds: float) -> dict[str, str]:
-        return {"OBYGAZE_TEST_SECONDS": str(seconds), "OBYGAZE_TEST_LOG": str(self.log)}
+        ours = {"OBYGAZE_TEST_SECONDS": str(seconds), "OBYGAZE_TEST_LOG": str(self.log)}
+        # What is killed leaves its scratch folder behind.
+        return {**ours, "TMPDIR": str(self.folder)}
 
     def start(self, *words: str, seconds: float = 0.0) -> subprocess.Popen[str]:
         argv = [str(self.folder / "obygaze"), "extract", "run", str(self.folder / "plan.json")]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from support.slow_obygaze import clips_begun, install
 from support.slurm import Slurm, running_slurm
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.extraction.plan import ExtractPlan
+from obygaze_features.extraction.plan import ExtractPlan, make_plan
 from obygaze_features.extraction.run import load_targets
 from obygaze_features.extraction.slurm import SlurmArray, array_for, seconds_a_clip
 from obygaze_features.extraction.status import missing_units
@@ -171,6 +172,17 @@ def test_resume_submits_what_is_missing(plan: ExtractPlan, tmp_path: Path) -> No
     assert (done.json()["script"], done.json()["job"]) == (None, None)
 
 
+def test_a_store_smaller_than_a_block_is_one_unit(films: Manifest, tmp_path: Path) -> None:
+    few = films.with_clips(films.clips[:3])
+    (target,) = a_plan(few, tmp_path, "descriptors").targets
+    plan = make_plan(few, [replace(target, block_rows=64)], workspace=tmp_path)
+    assert missing_units(plan) == [0]
+    load_targets(plan)
+    assert missing_units(plan) == [0]
+    run_obygaze("extract", "run", plan_file(plan, tmp_path / "plan.json")).ok()
+    assert missing_units(plan) == []
+
+
 def test_a_changed_plan_is_refused_before_it_is_submitted(films: Manifest, tmp_path: Path) -> None:
     path = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
     run_obygaze("extract", "run", path)
@@ -249,6 +261,11 @@ class World:
 
     def n_blocks(self) -> int:
         return len(list((self.store / "commits").glob("block-*.json")))
+
+    def hosts(self) -> set[str]:
+        """Where the blocks were made."""
+        markers = (self.store / "commits").glob("block-*.json")
+        return {json.loads(marker.read_bytes())["host"] for marker in markers}
 
     def wait_for_blocks(self, least: int) -> None:
         wait_until(lambda: self.n_blocks() >= least, f"{least} blocks\n{self.said()}", 60)
@@ -344,6 +361,26 @@ def test_a_changed_recipe_ends_the_array(slurm: Slurm, films: Manifest, tmp_path
         assert slurm.restarts(name) == 0
         assert "ExitCode=5:0" in slurm.call("scontrol", "--oneliner", "show", "job", name)
     assert array_bytes(world.store) == before
+
+
+def test_a_node_that_is_unplugged_goes_on_writing(
+    films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    """Slurm gives its task to the other node; for a while, both make the same blocks."""
+    with running_slurm(n_isolated=2) as two_nodes:
+        world = World.of(two_nodes, tmp_path, films)
+        job = world.submit(seconds=0.8)
+        world.wait_for_blocks(2)
+        assert {"node0", "node1"} == world.hosts()
+        before = world.n_blocks()
+        two_nodes.unplug(two_nodes.nodes[1])
+        ends = two_nodes.wait_for_end(job)
+        assert before < N_UNITS
+        assert len(ends) == 2
+        restarts = sorted(two_nodes.restarts(name) for name in ends)
+        assert restarts == [0, 1], two_nodes.logs()
+        assert array_bytes(world.store) == undisturbed
+        assert clips_begun(world.log) > N_CLIPS, "nobody worked on the same blocks"
 
 
 def test_a_time_limit_shorter_than_the_slice(
