@@ -70,6 +70,7 @@ def what_options(function: F) -> F:
         click.option("--timeout", default=300.0, show_default=True, help="Seconds for one clip."),
         click.option(
             "--max-substituted",
+            type=click.FloatRange(0, 1),
             default=0.125,
             show_default=True,
             help="Fail a clip with more damaged frames than this share.",

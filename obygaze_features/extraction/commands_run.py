@@ -188,7 +188,8 @@ def _report(session: Session, states: Sequence[StoreStatus], as_json: bool) -> N
     ]
     session.console.result(table(headers, rows))
     for state in states:
-        session.console.note(f"{Path(state.store).name}: {state.who_waits}")
+        if state.seconds:
+            session.console.note(f"{Path(state.store).name}: {state.who_waits}")
     failures = {clip: why for state in states for clip, why in state.failures.items()}
     for clip, why in list(failures.items())[:SHOWN]:
         session.console.note(f"  {clip}: {why}")

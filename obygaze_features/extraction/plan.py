@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import lcm
+from math import inf, lcm
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,14 @@ class ExtractPlan:
     max_substituted: float = 1 / 8
     timeout_s: float = 300.0
     workspace: str = "."
+
+    def __post_init__(self) -> None:
+        """Refuse limits that no clip could keep, before anything is begun with them."""
+        if not 0 < self.timeout_s < inf or not 0 <= self.max_substituted <= 1:
+            raise FixUsage(
+                f"a limit of {self.timeout_s:g} s and {self.max_substituted:g} substituted",
+                hint="--timeout above 0, --max-substituted from 0 to 1",
+            )
 
     @property
     def clips_sha256(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.errors import AlreadyThere, FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import BlockMaker
 from obygaze_features.extraction.decoding import DecodeSettings, decode_rows, decoder_versions
@@ -175,6 +176,8 @@ def seal_complete(states: Sequence[StoreStatus], seal: bool | None) -> list[Stor
 
 
 def _maker(loaded: Loaded, rows: Sequence[int] | None, machine: Machine, redo: bool) -> BlockMaker:
+    if redo:
+        _refuse_sealed(loaded)
     wanted = loaded.writer.rows_to_redo() if redo else pending_rows(loaded, rows)
     return BlockMaker(
         loaded.backbone,
@@ -185,6 +188,19 @@ def _maker(loaded: Loaded, rows: Sequence[int] | None, machine: Machine, redo: b
         redo=redo,
         versions=decoder_versions(),
     )
+
+
+def _refuse_sealed(loaded: Loaded) -> None:
+    """A sealed store never changes; where nothing is left to redo that is no matter."""
+    if not loaded.writer.sealed:
+        return
+    state = store_status(loaded.target.store)
+    if state.failed or state.missing:
+        raise AlreadyThere(
+            f"this store is sealed: its {state.failed + state.missing} rows without features stay",
+            where=state.store,
+            hint="obygaze extract run into another store: --store NAME=STORE",
+        )
 
 
 class _Watch:
@@ -232,8 +248,6 @@ class _Watch:
 
     def raise_if_strict(self) -> None:
         """End a strict run at its first bad clip."""
-        from obygaze_features.core.errors import FixInput
-
         if self.strict and self.first is not None:
             clip_id, status = self.first
             raise FixInput(f"{clip_id}: {status}", hint="without --strict, to go on past bad clips")

@@ -62,7 +62,7 @@ class DecodePool:
     """
 
     def __init__(self, workers: int, *, timeout_s: float = TIMEOUT_S) -> None:
-        if workers < 1 or timeout_s <= 0:
+        if workers < 1 or not timeout_s > 0:
             raise FixUsage("a decode pool needs a worker and a time limit above 0")
         self.timeout_s = timeout_s
         self._jobs: queue.Queue[tuple[DecodeJob, Future[Decoded]] | None] = queue.Queue()

@@ -146,7 +146,7 @@ def _forget_some_blocks(store: Path, draw: random.Random) -> None:
         marker.unlink()
 
 
-@pytest.mark.parametrize("name", ["SIGUSR1", "SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGUSR1", "SIGINT"])
 def test_a_signal_to_every_process_of_a_job_fails_no_clip(tmp_path: Path, name: str) -> None:
     """As Slurm sends it: the decoders get it too, and are in the middle of something."""
     manifest = film_folder(tmp_path, 1)
@@ -234,6 +234,14 @@ def test_retry_makes_only_what_failed(films: Manifest, tmp_path: Path) -> None:
     assert (done.code, done.json()["ok"], done.json()["sealed"]) == (0, 9, True)
     after = open_store(store).matrix("clip").values
     np.testing.assert_array_equal(np.delete(after, 4, 0), np.delete(before, 4, 0))
+
+
+def test_retry_says_that_a_sealed_store_stays_as_it_is(world: Path) -> None:
+    words = ("films", "-b", "descriptors")
+    assert run_obygaze("-C", world, "extract", "run", *words, "--seal").code == 3
+    done = run_obygaze("-C", world, "extract", "retry", *words)
+    assert done.code == 1
+    assert "sealed: its 3 rows without features stay" in done.stderr
 
 
 def test_strict_stops_at_the_first_bad_clip(world: Path) -> None:
@@ -337,6 +345,10 @@ def test_parts_of_one_film_file(tmp_path: Path) -> None:
         (("-b", "descriptors", "--store", "other=x"), 2, "other"),
         (("-b", "descriptors", "--weights", "x"), 2, "NAME=VALUE"),
         (("-b", "descriptors", "--worker", "3"), 2, "0/8"),
+        (("-b", "descriptors", "--timeout", "0"), 2, "--timeout above 0"),
+        (("-b", "descriptors", "--timeout", "nan"), 2, "--timeout above 0"),
+        (("-b", "descriptors", "--timeout", "inf"), 2, "--timeout above 0"),
+        (("-b", "descriptors", "--max-substituted", "7"), 2, "0<=x<=1"),
     ],
 )
 def test_bad_words(world: Path, words: tuple[str, ...], code: int, said: str) -> None:
