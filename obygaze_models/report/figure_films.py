@@ -14,7 +14,7 @@ from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.stats_figure import draw_stats
 from obygaze_features.manifest.views import view
-from obygaze_models.protocols.runner.records import Record, Run
+from obygaze_models.protocols.runner.records import PREDICTIONS_FILE, Record, Run
 from obygaze_models.report.figure import MODEL, PALE, WRONG, Figure, bare
 from obygaze_models.report.words import pair_name, pairs_of, primary, stores_of, value_of
 
@@ -63,7 +63,7 @@ class Strip:
 
 def draw_timelines(run: Run, folder: Path) -> Iterable[Figure]:
     """Films in the order of their clips: annotated levels above, predictions below."""
-    if not run.cells or not run.predictions:
+    if not run.cells or not (run.folder / PREDICTIONS_FILE).is_file() or not run.predictions:
         return
     pair = _pair(run)
     strips = _strips(run, pair)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features import __version__
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import Corrupt, FixUsage
 from obygaze_features.core.files import write_atomic
-from obygaze_models.protocols.runner.records import Run, read_run
+from obygaze_models.protocols.runner.records import RESULTS_FILE, Run, read_run
 from obygaze_models.report.content import HEADINGS, all_tables, sections_of
 from obygaze_models.report.figure import Figure
 from obygaze_models.report.figures import draw_all
@@ -95,7 +95,18 @@ def page_html(chapters: Sequence[Chapter]) -> str:
 
 def _chapter(folder: Path) -> Chapter:
     run = read_run(folder)
-    figures = draw_all(run, folder / "figures")
+    try:
+        return _told(run, folder / "figures")
+    except (KeyError, TypeError) as error:
+        raise Corrupt(
+            f"this run lacks what a report tells: {error}",
+            where=str(folder / RESULTS_FILE),
+            hint="the same obygaze run again, with --force",
+        ) from error
+
+
+def _told(run: Run, folder: Path) -> Chapter:
+    figures = draw_all(run, folder)
     own = {section.key: section for section in sections_of(run)}
     # A section may have nothing but figures.
     for figure in figures:

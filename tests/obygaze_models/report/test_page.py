@@ -201,6 +201,23 @@ def test_what_is_no_run_or_no_format_is_refused(tmp_path):
         report([])
 
 
+def test_a_run_without_predictions_is_told_without_timelines(tmp_path):
+    folder = write_run(tmp_path / "run", [cell()])
+    (folder / "predictions.csv").unlink()
+    names = [path.name for path in report([folder])]
+    assert "films.svg" in names and "timelines.svg" not in names
+
+
+@pytest.mark.parametrize("lost", ["manifest", "protocol"])
+def test_a_run_that_lacks_a_part_is_named_and_is_no_bug(tmp_path, lost):
+    folder = write_run(tmp_path / "run", [cell()])
+    about = json.loads((folder / "run.json").read_text())
+    del about[lost]
+    (folder / "run.json").write_text(json.dumps(about))
+    with pytest.raises(Corrupt, match=lost):
+        report([folder])
+
+
 def test_the_command_finds_runs_by_name_and_says_what_it_wrote(tmp_path):
     write_run(tmp_path / "runs" / "mine", [cell()])
     done = run_obygaze("-C", tmp_path, "report", "mine", "--format", "csv", "--json").ok()
