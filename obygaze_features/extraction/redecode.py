@@ -39,6 +39,7 @@ def redecoder(
         dtype=target.dtype,
         attn_implementation=target.attention,
         tf32=target.tf32,
+        compiled=target.compiled,
         workspace=workspace,
     )
     view, levels = view_of(backbone, target), chosen_levels(backbone, recipe["levels"])
@@ -71,6 +72,7 @@ def _target(recipe: Mapping[str, Any], weights: str | None) -> Target:
         dtype=compute.get("dtype", "float32") if "attention" in compute else "float32",
         attention=compute.get("attention"),
         tf32=bool(compute.get("tf32", False)),
+        compiled=bool(compute.get("compiled", False)),
     )
 
 

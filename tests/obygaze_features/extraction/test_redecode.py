@@ -1,0 +1,36 @@
+"""Extracting again by a recipe: everything the recipe says of a run is taken from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from obygaze_features.backbones.base import Placement
+from obygaze_features.extraction.plan import Target
+from obygaze_features.extraction.recipes import SPELLED
+from obygaze_features.extraction.redecode import _target
+
+
+@pytest.mark.parametrize(
+    ("placement", "sampling"),
+    [
+        (Placement(), "card"),
+        (Placement(dtype="bfloat16", attention="eager", tf32=True), "keyframes"),
+        (Placement(dtype="float16", compiled=True), "card"),
+    ],
+)
+def test_a_target_is_read_back_from_its_recipe(placement: Placement, sampling: str) -> None:
+    recipe = {
+        "backbone": {"name": "clip-b16", "preset": "default"},
+        "compute": placement.recipe(),
+        "sampling": {"rule": SPELLED["even" if sampling == "card" else sampling], "frames": 16},
+    }
+    assert _target(recipe, "folder") == Target(
+        store="",
+        backbone="clip-b16@default",
+        weights="folder",
+        sampling=sampling,
+        dtype=placement.dtype,
+        attention=placement.attention,
+        tf32=placement.tf32,
+        compiled=placement.compiled,
+    )
