@@ -6,11 +6,16 @@ that another tests on.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
 
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.manifest.dealing import (
+    IntArray,
+    folds_by_group,
+    grouped_folds,
+    stratified_folds,
+)
 from obygaze_features.manifest.model import Clip, Manifest, sort_key
 
 Folds = dict[str, int]
@@ -19,41 +24,20 @@ Folds = dict[str, int]
 def stratified(manifest: Manifest, k: int, seed: int = 0) -> Folds:
     """Folds of equal size, in which each level is shared out evenly."""
     _check_k(k, len(manifest), "clips")
-    random, folds, dealt = Random(seed), Folds(), 0
-    for level in sorted({clip.level for clip in manifest}):
-        ids = sorted(clip.clip_id for clip in manifest if clip.level == level)
-        random.shuffle(ids)
-        # Dealing goes on where the last level stopped, so that whole folds differ by one at most.
-        for position, clip_id in enumerate(ids, start=dealt):
-            folds[clip_id] = position % k
-        dealt += len(ids)
-    return folds
+    return _by_id(manifest, stratified_folds(_levels(manifest), k, seed=seed))
 
 
 def grouped(manifest: Manifest, k: int, seed: int = 0) -> Folds:
     """Folds of whole films, as even in every level as whole films allow."""
     _check_k(k, len(manifest.movies), "films")
-    counts = {
-        movie: Counter(clip.level for clip in manifest if clip.movie_id == movie)
-        for movie in manifest.movies
-    }
-    movies = list(manifest.movies)
-    Random(seed).shuffle(movies)
-    movies.sort(key=lambda movie: -counts[movie].total())
-    total = sum(counts.values(), Counter[str]())
-    filled = [Counter[str]() for _ in range(k)]
-    of_movie = {}
-    for movie in movies:
-        fold = min(range(k), key=lambda f: (_unevenness(filled, f, counts[movie], total), f))
-        filled[fold] += counts[movie]
-        of_movie[movie] = fold
-    return {clip.clip_id: of_movie[clip.movie_id] for clip in manifest}
+    films = [clip.movie_id for clip in manifest]
+    return _by_id(manifest, grouped_folds(films, _levels(manifest), k, seed=seed))
 
 
 def leave_one_movie_out(manifest: Manifest) -> Folds:
     """One fold a film, in the order of their ids."""
-    number = {movie: fold for fold, movie in enumerate(manifest.movies)}
-    return {clip.clip_id: number[clip.movie_id] for clip in manifest}
+    _check_k(2, len(manifest.movies), "films")
+    return _by_id(manifest, folds_by_group([clip.movie_id for clip in manifest]))
 
 
 def neighbour_blocks(
@@ -101,16 +85,12 @@ def _films(manifest: Manifest) -> Iterable[list[Clip]]:
         yield sorted((clip for clip in manifest if clip.movie_id == movie), key=sort_key)
 
 
-def _unevenness(
-    filled: list[Counter[str]], fold: int, more: Counter[str], total: Counter[str]
-) -> float:
-    """How far the folds would be from equal shares of every level if `fold` took `more`."""
-    share = 1 / len(filled)
-    return sum(
-        ((counts[level] + (more[level] if i == fold else 0)) / total[level] - share) ** 2
-        for i, counts in enumerate(filled)
-        for level in total
-    )
+def _levels(manifest: Manifest) -> list[str]:
+    return [clip.level for clip in manifest]
+
+
+def _by_id(manifest: Manifest, folds: IntArray) -> Folds:
+    return dict(zip(manifest.clip_ids, folds.tolist(), strict=True))
 
 
 def _check_k(k: int, available: int, what: str) -> None:

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_models.evaluation.leakage import Leak, count_leak
-from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.folds import (
+from obygaze_features.manifest.dealing import (
     OUTSIDE,
     IntArray,
     folds_by_group,
     grouped_folds,
-    n_folds_of,
     stratified_folds,
 )
+from obygaze_models.evaluation.leakage import Leak, count_leak
+from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.folds import n_folds_of
 from obygaze_models.protocols.labels import LabelArray
 from obygaze_models.protocols.released import authors_splits, movie_pairs, text_splits
 from obygaze_models.protocols.schema import Protocol, Splits

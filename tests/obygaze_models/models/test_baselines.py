@@ -9,6 +9,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from support.published import SplitFile, split_file
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.dealing import grouped_folds
 from obygaze_models.evaluation.bootstrap import estimate
 from obygaze_models.evaluation.metrics import evaluate
 from obygaze_models.evaluation.predictions import Predictions
@@ -26,7 +27,6 @@ from obygaze_models.models.baselines import (
     random_average_precision,
 )
 from obygaze_models.models.ground import FixTraining
-from obygaze_models.protocols.folds import grouped_folds
 
 
 @pytest.mark.parametrize("name", BASELINES)

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.protocols.folds import (
+from obygaze_features.manifest.dealing import (
     block_folds,
     folds_by_group,
     grouped_folds,
-    n_folds_of,
-    read_folds,
     stratified_folds,
 )
+from obygaze_models.protocols.folds import n_folds_of, read_folds
 
 
 def spread(counts: np.ndarray) -> int:

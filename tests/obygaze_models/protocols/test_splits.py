@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.protocols.folds import block_folds, stratified_folds
+from obygaze_features.manifest.dealing import block_folds, stratified_folds
 from obygaze_models.protocols.splits import Split, cross, drop_near, fixed, nested, rotate
 
 FOLDS = np.array([0, 1, 2, 3, -1, 0, 1, 2, 3, -1])
