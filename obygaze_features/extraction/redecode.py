@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.backbones.base import Backbone
+from obygaze_features.backbones.cards import DEFAULT_PRESET
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.backbones.run import blank_padding
 from obygaze_features.core.errors import FixInput, Mismatch
@@ -66,7 +67,7 @@ def _target(recipe: Mapping[str, Any], weights: str | None) -> Target:
     keyframes = recipe["sampling"].get("rule") == SPELLED["keyframes"]
     return Target(
         store="",
-        backbone=f"{backbone['name']}@{backbone['preset']}",
+        backbone=f"{backbone['name']}@{backbone.get('preset', DEFAULT_PRESET)}",
         weights=weights,
         sampling="keyframes" if keyframes else "card",
         dtype=compute.get("dtype", "float32") if "attention" in compute else "float32",
