@@ -34,6 +34,7 @@ MOST_KNOWN = 4
 
 # Codecs whose packets may hold nothing to show.
 _HIDING = frozenset({"vp8", "vp9"})
+_TS_MARK = 0x47
 _LOG_LOCK = threading.Lock()
 _LOGGING: list[int | None] = []
 
@@ -119,6 +120,8 @@ def open_source(path: Path) -> Iterator[Source]:
         broken = _read_all(container, stream, table)
         if not table.pts:
             raise BadVideo("no picture in it", path=path, stage="open", reason="no-frames")
+        if container.format.name == "mpegts" and _ends_inside_a_packet(path):
+            table.broken[-1] = True
         index = table.index(container, stream)
         broken = broken or bool(index.broken.any())
         kept = table.packets if small else None
@@ -145,6 +148,21 @@ def _read_all(container: Any, stream: Any, table: _Table) -> bool:
         except av().FFmpegError:
             return True
     return bool(complaints)
+
+
+def _ends_inside_a_packet(path: Path) -> bool:
+    """Whether a transport stream was cut: its last picture may lack bytes, and no decoder sees it.
+
+    Packets begin with a mark every 188 bytes, or 204, or 4 bytes late every 192.
+    """
+    for size, late in ((188, 0), (204, 0), (192, 4)):
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - 8 * size))
+            tail = stream.read()
+        marked = [at for at in range(size) if set(tail[at::size]) == {_TS_MARK}]
+        if marked and len(tail) == 8 * size:
+            return late not in marked
+    return False
 
 
 def _declared_s(container: Any, stream: Any) -> float:

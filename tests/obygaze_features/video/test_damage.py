@@ -163,6 +163,30 @@ def test_a_file_cut_short_is_named(tmp_path: Path, suffix: str) -> None:
     assert np.array(read_numbers(rest.frames))[fine].tolist() == rest.index[fine].tolist()
 
 
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("codec", ["libx264", "libx265"])
+def test_a_transport_stream_cut_inside_a_packet_spoils_its_last_picture(
+    tmp_path: Path, codec: str, wide: bool
+) -> None:
+    options = {"preset": "ultrafast", "g": "24", "bf": "0"}
+    if codec == "libx265":
+        options |= {"x265-params": "log-level=none:pools=none:frame-threads=1:bframes=0"}
+    mode = {"mpegts_m2ts_mode": "1" if wide else "0"}
+    path = write_video(
+        tmp_path / "a.ts", codec, format="mpegts", options=options, container_options=mode
+    )
+    size, whole = 192 if wide else 188, path.read_bytes()
+    assert len(whole) % size == 0 and not probe(path).damaged
+    # Packets before the beginning are no matter: recordings begin anywhere.
+    path.write_bytes(whole[size // 2 :])
+    assert not probe(path).index.broken.any()
+    path.write_bytes(whole[: len(whole) * 2 // 3 // size * size + 77])
+    info = probe(path)
+    assert info.damaged
+    clip = decode_views(path, [View(info.index.frames)]).popitem()[1]
+    assert clip.substituted.tolist() == [False] * (info.index.frames - 1) + [True]
+
+
 def test_a_table_of_contents_that_never_came(clean: Path, tmp_path: Path) -> None:
     with pytest.raises(BadVideo, match="before its table of contents") as caught:
         probe(cut(clean, tmp_path / "short.mp4", 0.6))
