@@ -56,7 +56,7 @@ SwitchType=switch/none
 MailProg=/bin/true
 ReturnToService=2
 SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
+SelectTypeParameters=CR_CPU,CR_LLN
 GresTypes=gpu
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
@@ -64,7 +64,7 @@ JobRequeue=1
 KillWait=5
 SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,batch_sched_delay=0
 {nodes}
-PartitionName=main Nodes=ALL Default=YES DefaultTime=60 PriorityTier=1 GraceTime={grace} LLN=YES State=UP
+PartitionName=main Nodes=ALL Default=YES DefaultTime=60 PriorityTier=1 GraceTime={grace} State=UP
 PartitionName=urgent Nodes=ALL DefaultTime=60 PriorityTier=9 PreemptMode=OFF State=UP
 """
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.checkpoints import save_tiny
 from support.cli import Result, environment, obygaze_argv, run_obygaze
 from support.dask_cluster import children_of, running_dask
 from support.extraction import BLOCK_ROWS, a_plan, array_bytes, film_folder, plan_file
@@ -27,6 +28,7 @@ from obygaze_features.extraction.dask_cluster import ClusterLost, embedded, join
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import Machine, extract
 from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.extraction.status import missing_units
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.video.pool import DecodePool
 
@@ -203,6 +205,26 @@ def test_an_error_of_a_worker_is_the_error_of_the_run(films: Manifest, world: Wo
     assert done.code == 5, done.stderr
     assert "sampling.rule" in done.stderr
     assert array_bytes(world.store) == before
+
+
+def test_changed_weights_are_refused(films: Manifest, world: World) -> None:
+    """Between one worker's blocks and the next, somebody replaces the checkpoint."""
+    pytest.importorskip("transformers")
+    weights = save_tiny("clip", world.folder / "weights")
+    few = films.with_clips(films.clips[10:15])
+    plan = a_plan(few, world.folder, "clip-b16", weights=str(weights))
+    path = plan_file(plan, world.folder / "plan.json")
+    extract(plan, Machine(), StopFlag(), rows=range(BLOCK_ROWS))
+    store = Path(plan.targets[0].store)
+    before = array_bytes(store)
+    assert missing_units(plan) == [1]
+    save_tiny("clip", weights, seed=1)
+    done = run_obygaze("extract", "run", path, "--engine", "dask", "--devices", "cpu")
+    assert (done.code, "weights" in done.stderr) == (5, True), done.stderr
+    assert array_bytes(store) == before
+    save_tiny("clip", weights)
+    (state,) = extract(plan, Machine(), StopFlag())
+    assert (state.ok, state.done) == (5, True)
 
 
 def test_two_runs_given_the_same_blocks_at_once(
