@@ -162,6 +162,8 @@ class Store:
         """What became of every row; in a store that is not sealed this reads all markers."""
         noted: dict[int, RowStatus] = {}
         for block in range(self.plan.n_blocks):
+            if not any(self.commits.holds(level, block) for level in self.levels):
+                noted.update(dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED))
             noted.update(self.commits.noted(block))
         odd = {row: status for row, status in noted.items() if not status.is_ok}
         is_ok = np.ones(self.n_clips, dtype=bool)

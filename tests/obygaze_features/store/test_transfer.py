@@ -456,3 +456,15 @@ def test_the_size_is_known_before(tmp_path: Path, sealed: Path) -> None:
     with pytest.raises(NotFound, match="no movie"):
         prepare(sealed, movies=["tt999"])
     assert [spec.name for spec in ARRAYS] == ["clip", "pooled", "frames", "time_s"]
+
+
+def test_rows_that_were_not_fetched_do_not_count_as_ok(tmp_path: Path, sealed: Path) -> None:
+    whole = open_store(sealed)
+    movie = str(whole.movie_ids[0])
+    pull(str(sealed), tmp_path / "part", movies=[movie])
+    part = open_store(tmp_path / "part")
+    fetched = set(np.flatnonzero(whole.movie_ids == movie) // whole.plan.block_rows)
+    here = [row for row in range(whole.n_clips) if row // whole.plan.block_rows in fetched]
+    ok = int(whole.status().is_ok[here].sum())
+    assert part.status().counts["ok"] == ok < whole.status().counts["ok"]
+    assert part.status().counts["missing"] > 0
