@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -29,6 +30,9 @@ _FROM_OUTSIDE = (
     *("OBYGAZE_WORKSPACE", "OBYGAZE_DEBUG", "FORCE_COLOR", "HF_TOKEN", "HF_HUB_CACHE"),
     *("SLURM_CPUS_PER_TASK", "CUDA_VISIBLE_DEVICES", "AWS_PROFILE"),
 )
+
+# A shell that starts tests in the background has them ignore Ctrl-C, and all their children too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 for _name in _FROM_OUTSIDE:
     os.environ.pop(_name, None)

@@ -26,7 +26,7 @@ EXTRAS = {
     "mlp": {"torch"},
     "video": {"av"},
     "extract": {"obygaze", "torch", "transformers"},
-    "cluster": {"distributed"},
+    "cluster": {"cryptography", "distributed"},
     "remote": {"obstore", "huggingface_hub"},
 }
 # Names under which packages are imported, where they differ from the distribution's.

@@ -50,7 +50,13 @@ WALLTIME = re.compile(
 @click.option(
     "--sbatch", "directives", multiple=True, metavar="OPTION", help="--account=lab; repeat."
 )
-@click.option("--logs", type=click.Path(path_type=Path), default="logs", show_default=True)
+@click.option(
+    "--logs",
+    type=click.Path(path_type=Path),
+    default="logs",
+    show_default=True,
+    help="Folder of the logs; they are appended to.",
+)
 @click.option("-o", "out", type=click.Path(path_type=Path), help="[default: PLAN as .sbatch]")
 @click.option("--resume", is_flag=True, help="Only tasks that have something left to do.")
 @click.option("--submit", "submit_now", is_flag=True, help="Hand it to sbatch now.")

@@ -98,7 +98,7 @@ def test_something_required_that_is_missing_is_exit_1(workspace, monkeypatch):
     monkeypatch.setattr(metadata, "version", version)
     result = call_obygaze("-C", workspace, "doctor")
     assert result.code == 1
-    assert result.stdout.splitlines()[-1].startswith("Missing: zarr>=3.1, found none")
+    assert result.stdout.splitlines()[-1].startswith("Missing: zarr>=3.1.6, found none")
 
 
 def test_a_checkout_that_was_never_installed_says_so(found, monkeypatch):

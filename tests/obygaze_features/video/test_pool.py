@@ -114,9 +114,12 @@ def test_a_crash_costs_one_clip(films: list[Path], slow_film: Path) -> None:
     with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
         (pid,) = pool.worker_ids()
+        # Held still until the blow, so that no machine is quick enough to be done before it.
+        os.kill(pid, signal.SIGSTOP)
         future = pool.submit(DecodeJob(slow_film, (View(32),)))
         time.sleep(0.2)
         os.kill(pid, signal.SIGSEGV)
+        os.kill(pid, signal.SIGCONT)
         error = future.result().error
         assert error is not None
         assert (error.stage, error.reason) == ("worker", "crashed")
