@@ -68,6 +68,9 @@ PartitionName=main Nodes=ALL Default=YES DefaultTime=60 PriorityTier=1 GraceTime
 PartitionName=urgent Nodes=ALL DefaultTime=60 PriorityTier=9 PreemptMode=OFF State=UP
 """
 
+# A task that was preempted is not at its end: it is put back into the queue.
+ENDED = frozenset({"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"})
+
 
 @dataclass(frozen=True)
 class Node:
@@ -121,9 +124,21 @@ class Slurm:
         return int(told.split("Restarts=")[1].split()[0])
 
     def wait_for_end(self, job: str, timeout_s: float = 120) -> dict[str, str]:
-        """Wait until no task of a job waits or runs; their last states."""
-        under_way = {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED"}
-        wait_until(lambda: not under_way & set(self.states(job).values()), f"job {job}", timeout_s)
+        """Wait until every task of a job has ended for good; their last states.
+
+        A task on its way back into the queue may look ended for a moment (and has states of its
+        own meanwhile, such as SIGNALING), so the end must last.
+        """
+
+        def ended() -> bool:
+            for _ in range(3):
+                states = self.states(job).values()
+                if not states or not ENDED.issuperset(states):
+                    return False
+                time.sleep(1)
+            return True
+
+        wait_until(ended, f"job {job}", timeout_s)
         return self.states(job)
 
     def pids(self, job_ids: Mapping[str, str] | None = None, word: str = "extract") -> list[int]:

@@ -135,6 +135,7 @@ def test_a_worker_killed_from_outside_costs_nothing(films: list[Path], slow_film
     with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
         (pid,) = pool.worker_ids()
+        os.kill(pid, signal.SIGSTOP)
         future = pool.submit(DecodeJob(slow_film, (View(32),)))
         time.sleep(0.2)
         os.kill(pid, signal.SIGKILL)
