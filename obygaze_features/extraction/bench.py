@@ -53,7 +53,7 @@ class World:
     obygaze bench extract --device cuda --real-size --batch 32 --dtype bfloat16
     """,
 )
-@click.option("--clips", default=24, show_default=True, help="How many clips.")
+@click.option("--clips", default=12, show_default=True, help="How many clips.")
 @click.option("--rounds", default=3, show_default=True, help="Rounds that count.")
 @click.option("--device", default="cpu", show_default=True, help="Where the models run.")
 @click.option("--workers", default=1, show_default=True, help="Decode processes.")
