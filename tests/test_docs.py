@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.machinery
 import importlib.util
 import re
@@ -27,8 +28,9 @@ def reference_module():
 
 def test_the_command_reference_is_what_the_commands_say_now():
     text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    if text != reference_module().reference():
-        pytest.fail("docs/commands.md is stale: make docs", pytrace=False)
+    changes = difflib.unified_diff(text.splitlines(), reference_module().reference().splitlines())
+    if told := "\n".join(changes):
+        pytest.fail(f"docs/commands.md is stale: make docs\n{told}", pytrace=False)
 
 
 def test_the_guide_tells_of_every_command():
