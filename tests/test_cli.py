@@ -89,7 +89,7 @@ def parse(example: str) -> None:
     for sign in ("|", ">", "&&", ";", "2>"):
         words = words[: words.index(sign)] if sign in words else words
     command: click.Command = cli.root
-    ctx = click.Context(command)
+    ctx = click.Context(command, **command.context_settings)
     while True:
         _, words, _ = command.make_parser(ctx).parse_args(list(words))
         if not isinstance(command, click.Group) or not words:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import importlib.machinery
-import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,31 +16,21 @@ PAGES = pages()
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 
 
-def reference_module():
-    path = ROOT / "scripts" / "make-command-reference"
-    loader = importlib.machinery.SourceFileLoader("make_command_reference", str(path))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
-
-
 def test_the_command_reference_is_what_the_commands_say_now():
+    # In a process of its own: click keeps what a command's first caller made of its help option.
+    script = ROOT / "scripts" / "make-command-reference"
+    made = subprocess.run(
+        [sys.executable, script, "--print"], check=True, stdout=subprocess.PIPE, encoding="utf-8"
+    ).stdout
     text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    changes = difflib.unified_diff(text.splitlines(), reference_module().reference().splitlines())
-    if told := "\n".join(changes):
+    if told := "\n".join(difflib.unified_diff(text.splitlines(), made.splitlines())):
         pytest.fail(f"docs/commands.md is stale: make docs\n{told}", pytrace=False)
 
 
 def test_the_guide_tells_of_every_command():
-    module = reference_module()
     guide = " ".join((ROOT / "docs" / "guide.md").read_text(encoding="utf-8").split())
-    commands = [
-        ctx.command_path
-        for ctx in module.contexts()
-        if not isinstance(ctx.command, module.click.Group)
-    ]
+    reference = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    commands = re.findall(r"(?m)^Usage: (obygaze .+?)(?= \[OPTIONS\])(?!.* COMMAND )", reference)
     assert len(commands) > 2
     untold = [path for path in commands if not re.search(rf"{re.escape(path)}(?![\w-])", guide)]
     assert untold == []
