@@ -147,7 +147,9 @@ def estimate(plan: ExtractPlan, *, workers: int, n_probed: int = N_PROBED) -> Es
     cards = [find_card(target.backbone, workspace) for target in plan.targets]
     pairs = list(zip(plan.targets, cards, strict=True))
     with_video = [row for row in plan.rows if row.video]
+    # Asked once for each clip: a million questions take long on a network disk.
     there = [row for row in with_video if Path(row.video).is_file()]
+    found = {row.clip_id for row in there}
     step = max(1, len(there) // max(n_probed, 1))
     views = tuple({View(c.geometry.frames, rule_of(c, target)): None for target, c in pairs})
     seconds, unreadable, clip_bytes = _probe(there[::step][:n_probed], views, plan.timeout_s)
@@ -155,7 +157,7 @@ def estimate(plan: ExtractPlan, *, workers: int, n_probed: int = N_PROBED) -> Es
     return Estimate(
         clips=len(plan.rows),
         with_video=len(with_video),
-        not_found=[row.clip_id for row in with_video if not Path(row.video).is_file()],
+        not_found=[row.clip_id for row in with_video if row.clip_id not in found],
         stores=[_store(plan, target, card) for target, card in pairs],
         decode_s=seconds,
         unreadable=unreadable,

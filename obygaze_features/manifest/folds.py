@@ -7,6 +7,7 @@ that another tests on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from random import Random
 
 from obygaze_features.core.errors import FixUsage
@@ -81,8 +82,8 @@ def _without_borders(manifest: Manifest, folds: Folds, gap: int) -> Folds:
 
 
 def _films(manifest: Manifest) -> Iterable[list[Clip]]:
-    for movie in manifest.movies:
-        yield sorted((clip for clip in manifest if clip.movie_id == movie), key=sort_key)
+    for _, clips in groupby(sorted(manifest, key=sort_key), key=lambda clip: clip.movie_id):
+        yield list(clips)
 
 
 def _levels(manifest: Manifest) -> list[str]:

@@ -78,7 +78,7 @@ def compute_stats(manifest: Manifest) -> Stats:
         levels={level: levels[level] for level in LEVELS},
         concepts={level: _concept_counts(manifest, level) for level in LEVELS},
         concepts_per_clip={level: _concepts_per_clip(manifest, level) for level in LEVELS[1:]},
-        by_movie={movie: _level_counts(manifest, movie) for movie in manifest.movies},
+        by_movie=_level_counts(manifest),
         without_level=levels[""],
         without_video=sum(not clip.video for clip in manifest),
         folds={name: _fold_stats(manifest, name) for name in manifest.folds},
@@ -96,9 +96,9 @@ def _concepts_per_clip(manifest: Manifest, level: str) -> float | None:
     return _ratio(sum(sizes), len(sizes))
 
 
-def _level_counts(manifest: Manifest, movie: str) -> dict[str, int]:
-    counts = Counter(clip.level for clip in manifest if clip.movie_id == movie)
-    return {level: counts[level] for level in LEVELS}
+def _level_counts(manifest: Manifest) -> dict[str, dict[str, int]]:
+    counts = Counter((clip.movie_id, clip.level) for clip in manifest)
+    return {movie: {level: counts[movie, level] for level in LEVELS} for movie in manifest.movies}
 
 
 def _fold_stats(manifest: Manifest, name: str) -> dict[int, FoldStats]:

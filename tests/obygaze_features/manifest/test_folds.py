@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from obygaze_features.manifest.folds import (
     stratified,
 )
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
+from obygaze_features.manifest.stats import compute_stats
 
 
 def films(sizes: list[int], levels: str = "") -> Manifest:
@@ -119,3 +121,27 @@ def test_impossible_numbers_of_folds(k: int) -> None:
         grouped(films([3, 3, 3]), k)
     with pytest.raises(FixUsage):
         neighbour_blocks(films([3]), 2, block=0)
+
+
+class Counted(Manifest):
+    """A manifest that counts how often somebody goes through all its clips."""
+
+    def __iter__(self) -> Iterator[Clip]:
+        PASSES.append(len(self))
+        return super().__iter__()
+
+
+PASSES: list[int] = []
+
+
+def test_a_manifest_of_many_films_is_not_gone_through_once_for_each() -> None:
+    many, passes = films([3] * 200, "03"), []
+    counted = Counted(many.name, many.header, many.clips)
+    for work in (lambda m: neighbour_blocks(m, 4, block=3, gap=0), compute_stats):
+        PASSES.clear()
+        work(counted)
+        passes.append(len(PASSES))
+    # With a pass for each film these would be hundreds; a million clips would take an hour.
+    assert max(passes) < 20
+    # Film 199 starts with the second level of the cycle: S, EN, S.
+    assert compute_stats(counted).by_movie["m199"] == {"EN": 1, "HN": 0, "NS": 0, "S": 2}
