@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.machine import usable_cores
 from obygaze_models.evaluation.leakage import Leak, check_leaks
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.ground import FixTraining
@@ -21,9 +20,9 @@ from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.runner.features import Features
-from obygaze_models.protocols.runner.forks import fork_map
 from obygaze_models.protocols.runner.models import Case, Scores, train_baseline, train_model
 from obygaze_models.protocols.runner.perceptrons import fit_all, settings_of
+from obygaze_models.protocols.runner.processes import map_parts, workers_for
 from obygaze_models.protocols.runner.scoring import Cell, Tested, tune
 from obygaze_models.protocols.schedule import Labels, Schedule, leaks
 from obygaze_models.protocols.schema import Model, Protocol
@@ -150,22 +149,22 @@ def _run_others(
     if any("tolerance" in model.settings or model.kind == "svm" for model in models.values()):
         banks.gram.products  # noqa: B018 - made here, so that no process has to make its own
     # All tasks and heads of a fold stay in one process, because they share its concept vectors.
-    n_parts = min(bench.n_jobs or usable_cores(), n_folds)
+    n_parts = min(workers_for(bench.n_jobs), n_folds)
+    quiet = replace(bench, progress=Quiet())  # what another process can be given
 
-    def work(part: int) -> dict[FoldKey, list[Fitted]]:
+    def work(part: int, progress: Progress) -> dict[FoldKey, list[Fitted]]:
         found = {}
         for train in trains:
-            for number, split, wanted in bench.folds(train):
+            for number, split, wanted in quiet.folds(train):
                 if number % n_parts == part:
                     for name, model in models.items():
-                        fitted = _run_one(bench, banks, model, train, split, wanted)
+                        fitted = _run_one(quiet, banks, model, train, split, wanted)
                         found[name, train, number] = [fitted]
-                        if part == 0:  # the others have no voice; they are about as far
-                            bench.progress.advance(n_parts)
+                        progress.advance(n_parts)  # the other parts are about as far
         return found
 
     done: dict[FoldKey, list[Fitted]] = {}
-    for part in fork_map(work, n_parts):
+    for part in map_parts(work, n_parts, bench.progress):
         done.update(part)
     return done
 

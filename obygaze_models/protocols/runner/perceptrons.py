@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.machine import usable_cores
 from obygaze_models.models.mlp_many import Job, MLPFit, MLPSettings, fit_many
-from obygaze_models.protocols.runner.forks import fork_map
+from obygaze_models.protocols.runner.processes import map_parts, workers_for
 
 MIN_FITS = 8  # below this, starting a process costs more than it saves
 
@@ -30,10 +29,9 @@ def settings_of(settings: dict[str, Any]) -> MLPSettings:
 def fit_all(
     X: NDArray[np.float32], work: Sequence[tuple[MLPSettings, Job]], n_jobs: int = 0
 ) -> list[MLPFit]:
-    """All fits in the order given; `n_jobs` processes (0: one a core)."""
-    n_jobs = n_jobs or usable_cores()
-    parts = _share_out(work, n_jobs)
-    done = fork_map(lambda part: _fit(X, [work[i] for i in parts[part]]), len(parts))
+    """All fits in the order given; `n_jobs` processes (0: as many as there are cores)."""
+    parts = _share_out(work, workers_for(n_jobs))
+    done = map_parts(lambda part, _: _fit(X, [work[i] for i in parts[part]]), len(parts))
     fits: dict[int, MLPFit] = {}
     for part, found in zip(parts, done, strict=True):
         fits.update(zip(part, found, strict=True))
