@@ -13,7 +13,7 @@ import numpy as np
 from obygaze_features.backbones.cards import Card
 from obygaze_features.backbones.families import FAMILIES
 from obygaze_features.backbones.hub import is_cached
-from obygaze_features.backbones.registry import find_card, find_cards
+from obygaze_features.backbones.registry import card_names, find_card, find_cards
 from obygaze_features.core.commands import (
     ExampleCommand,
     LazyGroup,
@@ -22,6 +22,7 @@ from obygaze_features.core.commands import (
     json_option,
     pass_session,
 )
+from obygaze_features.core.completion import completing
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError
 from obygaze_features.core.files import write_new
@@ -137,7 +138,7 @@ def _summary(card: Card) -> dict[str, Any]:
     obygaze backbones show xclip-b16-k600-zs@paper-2024 --json
     """,
 )
-@click.argument("name")
+@click.argument("name", shell_complete=completing(card_names))
 @json_option
 @pass_session
 def show(session: Session, name: str, as_json: bool) -> None:
@@ -182,7 +183,7 @@ def show(session: Session, name: str, as_json: bool) -> None:
     obygaze backbones check vivit-b16x2-k400 --json
     """,
 )
-@click.argument("name")
+@click.argument("name", shell_complete=completing(card_names))
 @weights_option
 @device_option
 @dtype_option
@@ -231,7 +232,7 @@ def check(
         --pixels pixels.npy --mask mask.npy -o levels.npz
     """,
 )
-@click.argument("name")
+@click.argument("name", shell_complete=completing(card_names))
 @weights_option
 @click.option(
     "--pixels",

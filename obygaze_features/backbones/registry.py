@@ -56,6 +56,11 @@ def find_cards(pattern: str = "*", workspace: Workspace | None = None) -> Found:
     return Found(tuple(cards), tuple(problems))
 
 
+def card_names(workspace: Workspace | None = None) -> list[str]:
+    """The names of all cards, whatever is in them."""
+    return sorted(_paths(workspace))
+
+
 def _paths(workspace: Workspace | None) -> dict[str, Path]:
     """The file of each name; one name in two places is an error, never a silent choice."""
     paths: dict[str, Path] = {}

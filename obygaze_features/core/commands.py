@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from obygaze_features.core.completion import Text
 from obygaze_features.core.console import Console
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.workspace import Workspace
@@ -32,6 +33,9 @@ class ExampleCommand(click.Command):
     def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.examples = inspect.cleandoc(examples)
+        for param in self.params:
+            if type(param.type) is click.types.StringParamType:
+                param.type = Text()
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it; wrong words that nothing else is known about lead to its help."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from obygaze_features.backbones.registry import card_names
 from obygaze_features.core.commands import (
     ExampleCommand,
     Session,
@@ -17,6 +18,7 @@ from obygaze_features.core.commands import (
     json_option,
     pass_session,
 )
+from obygaze_features.core.completion import completing
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.extraction.plan import (
@@ -41,7 +43,13 @@ _FIXED = (
 def what_options(function: F) -> F:
     """The options that say what to extract; the same for plan, run and retry."""
     options = [
-        click.option("-b", "backbones", multiple=True, metavar="NAME", help="A backbone; repeat."),
+        click.option(
+            *("-b", "backbones"),
+            multiple=True,
+            metavar="NAME",
+            help="A backbone; repeat.",
+            shell_complete=completing(card_names),
+        ),
         click.option("--levels", metavar="A,B", help="Levels to keep. [default: all but tokens]"),
         click.option(
             "--weights", multiple=True, metavar="NAME=PATH", help="Where a backbone's weights are."

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from obygaze_features.backbones.registry import card_names
 from obygaze_features.core.commands import (
     ExampleCommand,
     Session,
@@ -14,6 +15,7 @@ from obygaze_features.core.commands import (
     json_option,
     pass_session,
 )
+from obygaze_features.core.completion import completing
 from obygaze_features.core.errors import FixUsage
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -27,7 +29,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     obygaze extract text -b clip-b16 --prompts person --weights folder --json
     """,
 )
-@click.option("-b", "backbone", required=True, metavar="NAME", help="A backbone with a text tower.")
+@click.option(
+    *("-b", "backbone"),
+    required=True,
+    metavar="NAME",
+    help="A backbone with a text tower.",
+    shell_complete=completing(card_names),
+)
 @click.option(
     "--prompts", required=True, metavar="SET", help="emotion, person, profession, or TOML."
 )

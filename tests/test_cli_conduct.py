@@ -1,0 +1,294 @@
+"""How the command behaves, whatever is asked: errors, streams, colour, workspaces."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+
+import click
+import pytest
+from support.cli import ROOT, call_obygaze, environment, obygaze_argv, run_obygaze
+
+import cli
+from obygaze_features.core import errors
+from obygaze_features.core.commands import Session
+
+# ---- a command of our own, to provoke what others do only when things go wrong ------------------
+
+
+@pytest.fixture
+def provoke(monkeypatch):
+    """Make `obygaze provoke` do what a test says."""
+
+    def install(action) -> None:
+        @click.command()
+        @click.pass_obj
+        def provoked(session: Session):
+            """Provoke."""
+            return action(session)
+
+        monkeypatch.setitem(cli.root.commands, "provoke", provoked)
+
+    return install
+
+
+@pytest.mark.parametrize(
+    "name, code",
+    [
+        ("FixInput", 1),
+        ("NotFound", 1),
+        ("AlreadyThere", 1),
+        ("FixUsage", 2),
+        ("InstallExtra", 2),
+        ("Corrupt", 4),
+        ("Mismatch", 5),
+        ("Stopped", 75),
+    ],
+)
+def test_each_error_is_three_lines_and_its_exit_code(provoke, name, code):
+    def fail(session: Session) -> None:
+        raise getattr(errors, name)("what\nhappened", where="a.csv:3", hint="something else")
+
+    provoke(fail)
+    result = call_obygaze("provoke")
+    assert (result.code, result.stdout) == (code, "")
+    assert result.stderr.splitlines() == [
+        "Error: what happened",
+        "  in: a.csv:3",
+        "  Try: something else",
+    ]
+
+
+def test_details_come_before_the_error(provoke):
+    def fail(session: Session) -> None:
+        raise errors.FixInput("2 violations", details=["a.csv:3:1: one", "a.csv:9:4: two"])
+
+    provoke(fail)
+    assert call_obygaze("provoke").stderr.splitlines() == [
+        "a.csv:3:1: one",
+        "a.csv:9:4: two",
+        "Error: 2 violations",
+    ]
+
+
+@pytest.mark.parametrize("returned, code", [(None, 0), (0, 0), (3, 3), (True, 0), ("text", 0)])
+def test_a_command_may_return_its_exit_code(provoke, returned, code):
+    provoke(lambda session: returned)
+    assert call_obygaze("provoke").code == code
+
+
+def test_a_file_that_cannot_be_read_is_no_bug(provoke, tmp_path):
+    provoke(lambda session: (tmp_path / "absent").read_bytes())
+    result = call_obygaze("provoke")
+    assert result.code == 1
+    assert result.stderr.splitlines() == [
+        "Error: No such file or directory",
+        f"  in: {tmp_path}/absent",
+        "  Try: look at the name again",
+    ]
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("first\nsecond"), KeyError("first"), EOFError("first")]
+)
+def test_a_bug_says_that_it_is_one_and_how_to_see_more(provoke, error):
+    def fail(session: Session) -> None:
+        raise error
+
+    provoke(fail)
+    result = call_obygaze("provoke")
+    assert result.code == 1
+    what, hint = result.stderr.strip().splitlines()
+    assert what.startswith(f"Error: a bug in obygaze: {type(error).__name__}: ")
+    assert "first" in what
+    assert "second" not in result.stderr
+    assert hint == "  Try: the same command with OBYGAZE_DEBUG=1 shows where"
+
+
+def test_debugging_shows_the_traceback(provoke):
+    def fail(session: Session) -> None:
+        raise errors.FixInput("what")
+
+    provoke(fail)
+    with pytest.raises(errors.FixInput):
+        call_obygaze("provoke", env={"OBYGAZE_DEBUG": "1"})
+    result = run_obygaze("manifest", "show", "nothing-here", env={"OBYGAZE_DEBUG": "1"})
+    assert result.code == 1
+    assert "Traceback (most recent call last)" in result.stderr
+    assert "nothing-here" in result.stderr
+
+
+def test_an_interrupt_is_130_and_one_line(provoke):
+    def interrupt(session: Session) -> None:
+        raise KeyboardInterrupt
+
+    provoke(interrupt)
+    result = call_obygaze("provoke")
+    assert result.code == 130
+    assert result.stderr.strip() == "Error: interrupted"
+
+
+def test_ctrl_c_in_a_real_process_is_130():
+    program = (
+        "import sys, time, click, cli\n"
+        "@cli.root.command()\n"
+        "def wait():\n"
+        "    click.echo('waiting')\n"
+        "    time.sleep(60)\n"
+        "cli.main(['wait'])\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "waiting\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err.strip() == "Error: interrupted"
+
+
+def test_an_interrupt_while_modules_load_is_130_and_one_line(tmp_path):
+    # A cli.py that is interrupted while it is imported, in place of the real one.
+    (tmp_path / "cli.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
+    program = "from obygaze_features.core.start import main; main()"
+    paths = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=environment({"PYTHONPATH": paths}),
+    )
+    assert done.returncode == 130
+    assert done.stderr.strip() == "Error: interrupted"
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("first_lines", [1, 0])
+def test_a_reader_that_goes_away_is_no_error(first_lines):
+    command = shlex.join(obygaze_argv("doctor", "--json"))
+    script = f"{command} | head -n {first_lines}"
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=True, env=environment()
+    )
+    assert done.stderr == ""
+    assert done.stdout == "{\n" * first_lines
+
+
+# ---- usage errors ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words, hint",
+    [
+        (["no-such-command"], "obygaze --help"),
+        (["--no-such-option"], "obygaze --help"),
+        (["doctor", "--no-such-option"], "obygaze doctor --help"),
+        (["doctor", "surplus"], "obygaze doctor --help"),
+        (["bench", "no-such-bench"], "obygaze bench --help"),
+        (["bench", "startup", "--rounds", "0"], "obygaze bench startup --help"),
+    ],
+)
+def test_wrong_usage_is_exit_2_and_points_at_the_help(words, hint):
+    result = call_obygaze(*words)
+    assert (result.code, result.stdout) == (2, "")
+    lines = result.stderr.splitlines()
+    assert lines[0].startswith("Error: ")
+    assert lines[-1] == f"  Try: {hint}"
+    assert len(lines) == 2
+
+
+# ---- streams, colour, the workspace ------------------------------------------------------------
+
+
+def test_results_go_to_stdout_and_talk_to_stderr(provoke):
+    def talk(session: Session) -> None:
+        session.console.result("result")
+        session.console.note("note")
+        session.console.detail("detail")
+
+    provoke(talk)
+    told = {words: call_obygaze(*words, "provoke") for words in [(), ("-q",), ("-v",)]}
+    assert {result.stdout for result in told.values()} == {"result\n"}
+    assert [result.stderr.split() for result in told.values()] == [
+        ["note"],
+        [],
+        ["note", "detail"],
+    ]
+
+
+RED = "\x1b[31m"
+
+
+@pytest.mark.parametrize(
+    "words, env, coloured",
+    [
+        ([], {"NO_COLOR": None}, False),
+        (["--color", "always"], {}, True),
+        (["--color", "always"], {"NO_COLOR": "1"}, True),
+        (["--color", "never"], {"NO_COLOR": None}, False),
+    ],
+)
+def test_colour_only_where_it_was_asked_for(words, env, coloured):
+    result = call_obygaze(*words, "no-such-command", env=env)
+    assert result.code == 2
+    assert (RED in result.stderr) is coloured
+    assert ("\x1b" in call_obygaze(*words, "doctor", env=env).stdout) is coloured
+
+
+@pytest.mark.parametrize("env, coloured", [({"NO_COLOR": None}, True), ({"NO_COLOR": "1"}, False)])
+def test_a_terminal_gets_colour_unless_no_color_is_set(env, coloured):
+    pty = pytest.importorskip("pty", reason="no pseudo-terminals on this system")
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run(
+            obygaze_argv("no-such-command"),
+            stdout=theirs,
+            stderr=theirs,
+            env=environment({"TERM": "xterm", **env}),
+            check=False,
+        )
+        assert (RED in os.read(ours, 10_000).decode()) is coloured
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_the_workspace_is_here_or_what_the_environment_or_the_option_says(tmp_path):
+    here, there, elsewhere = (tmp_path / name for name in ("here", "there", "elsewhere"))
+    for folder in (here, there, elsewhere):
+        folder.mkdir()
+
+    def used(*words: str, **env: str) -> str:
+        return call_obygaze(*words, "doctor", "--json", cwd=here, env=env).json()["workspace"]
+
+    assert used() == str(here)
+    assert used(OBYGAZE_WORKSPACE=str(there)) == str(there)
+    assert used("-C", str(elsewhere), OBYGAZE_WORKSPACE=str(there)) == str(elsewhere)
+    assert used("-C", "../there") == f"{here}/../there"
+
+
+def test_a_workspace_that_is_a_file_is_wrong_usage(tmp_path):
+    (tmp_path / "file").touch()
+    result = call_obygaze("-C", tmp_path / "file", "doctor")
+    assert result.code == 2
+    assert "is a file" in result.stderr
+
+
+def test_bench_startup_measures_the_help_beside_click_itself():
+    result = call_obygaze("bench", "startup", "--rounds", "1", "--json").ok()
+    told = result.json()
+    assert told["reference"] == "python -c 'import click'"
+    ratios = {row["name"]: row["ratio"] for row in told["contestants"]}
+    assert ratios["python -c 'import click'"] == 1.0
+    assert {"obygaze --help", "python -c pass"} <= set(ratios)
+    assert all(row["peak_rss_bytes"] > 1e6 for row in told["contestants"])
+    assert "obygaze --help" in call_obygaze("bench", "startup", "--rounds", "1").ok().stdout
