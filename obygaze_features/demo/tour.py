@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -13,66 +12,11 @@ from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import write_atomic
 from obygaze_features.demo.films import make_films, write_tables
 from obygaze_features.demo.footage import break_on_purpose, render
+from obygaze_features.demo.steps import steps_of
+from obygaze_features.demo.tiny_xclip import save_where_possible
 
 MARK = ".obygaze-demo"
 BROKEN = 30
-
-
-@dataclass(frozen=True)
-class Step:
-    """One command of the tour, and why a person would type it."""
-
-    why: str
-    command: str
-
-
-STEPS = (
-    Step(
-        "Two experts marked stretches of six films. What does that make of each clip?",
-        "manifest project {folder}/segments.csv --clips {folder}/clips.csv --sweep 0.1,0.2,0.4"
-        " --figure {folder}/figures/timeline --movie tt9000002 -o {folder}/labels.csv",
-    ),
-    Step(
-        "How far do the two agree, beyond chance?",
-        "manifest agree {folder}/segments.csv --clips {folder}/clips.csv",
-    ),
-    Step(
-        "Labels and clips become a manifest: the table everything else is keyed by.",
-        "manifest import csv {folder}/labels.csv --mapping {folder}/mapping.toml -o films",
-    ),
-    Step(
-        "The videos are found by their names.",
-        "manifest link films {folder}/videos",
-    ),
-    Step(
-        "What is in it, in numbers and as a picture.",
-        "manifest stats films --figure {folder}/figures/concepts",
-    ),
-    Step(
-        "What would an extraction make, take and miss?",
-        "extract plan films -b descriptors",
-    ),
-    Step(
-        "Extract. One video is broken on purpose: a row with its reason, not a crash.",
-        "extract run films -b descriptors --seal",
-    ),
-    Step(
-        "How were these features made, and are they whole?",
-        "store info films.descriptors",
-    ),
-    Step(
-        "Every byte is checked against its hash.",
-        "store verify films.descriptors --hash",
-    ),
-    Step(
-        "Train and test, each film unseen once; baselines that see no video are beside the models.",
-        "run honest --manifest films --store desc=films.descriptors -o honest",
-    ),
-    Step(
-        "All of it as one page, with tables and figures beside it.",
-        "report honest",
-    ),
-)
 MAPPING = """\
 # Where each column of a manifest comes from.
 dataset = "made-up films"
@@ -112,10 +56,11 @@ def demo(ctx: click.Context, session: Session, folder: Path) -> None:
     videos = render(scenes, folder / "videos")
     break_on_purpose(videos[BROKEN])
     write_atomic(folder / "mapping.toml", MAPPING.encode("utf-8"))
+    weights, told = save_where_possible(folder / "weights")
+    session.console.result(f"\n# {told}")
     root = ctx.find_root().command
-    for step in STEPS:
-        words = [word.format(folder=folder) for word in shlex.split(step.command)]
-        session.console.result(f"\n# {step.why}\n$ obygaze {shlex.join(words)}")
+    for why, words in steps_of(folder, weights):
+        session.console.result(f"\n# {why}\n$ obygaze {shlex.join(words)}")
         root.main(args=["-C", str(folder), *words], prog_name="obygaze", standalone_mode=False)
     session.console.result(
         f"\nThe page is {folder}/runs/honest/report.html; pictures are in {folder}/figures."

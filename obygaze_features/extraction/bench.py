@@ -19,7 +19,7 @@ from obygaze_features.core.commands import ExampleCommand, Session, json_option,
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.extras import need
 from obygaze_features.extraction.backends import stack, to_numpy
-from obygaze_features.extraction.bench_models import MODELS, save_random
+from obygaze_features.extraction.bench_models import MODELS
 from obygaze_features.extraction.decoding import DecodeSettings, decode_rows
 from obygaze_features.extraction.plan import ExtractPlan, Row, Target
 from obygaze_features.extraction.run import Loaded, Machine, extract_into, load_targets
@@ -155,7 +155,7 @@ def _make_world(folder: Path, n_clips: int, machine: Machine, dtype: str, real_s
         Target(
             store=str(folder / "stores" / model.card),
             backbone=model.card,
-            weights=str(save_random(model, folder / model.card, real_size=real_size)),
+            weights=str(model.save(folder / model.card, real_size=real_size)),
             dtype=dtype,
         )
         for model in MODELS

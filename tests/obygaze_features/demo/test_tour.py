@@ -2,29 +2,114 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
-from support.cli import run_obygaze
+from support.cli import Result, run_obygaze
+
+from obygaze_features.demo.tiny_xclip import CARD, save_where_possible
+from obygaze_features.store.reader import open_store
+
+# The thirty-first of twelve clips a film is the seventh of the third film.
+BROKEN = "tt9000003-007"
+# What a new process reads first: a finder of modules that finds all but two.
+WITHOUT_TORCH = """
+import sys
+from importlib.machinery import PathFinder
 
 
-@pytest.mark.timeout(300)  # half a minute of work, on a machine that may be busy
-def test_the_tour_ends_at_a_page_that_names_the_broken_clip(tmp_path: Path) -> None:
-    folder = tmp_path / "tour"
-    # A module that cannot be imported stands in for a laptop without torch.
-    (tmp_path / "absent" / "torch").mkdir(parents=True)
-    (tmp_path / "absent" / "torch" / "__init__.py").write_text("raise ImportError('no torch')\n")
-    env = {"PYTHONPATH": str(tmp_path / "absent")}
-    done = run_obygaze("demo", "-o", folder, env=env, timeout=280).ok()
+class Hiding(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        hidden = name in ("torch", "transformers")
+        return None if hidden else super().find_spec(name, path, target)
+
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Hiding
+"""
+
+
+def _take(folder: Path, **env: str | None) -> Result:
+    return run_obygaze("demo", "-o", folder, env=env, timeout=280).ok()
+
+
+def _page_of(done: Result, folder: Path) -> str:
     page = folder / "runs" / "honest" / "report.html"
     assert done.stdout.rstrip().splitlines()[-1].startswith(f"The page is {page};")
     text = page.read_text(encoding="utf-8")
-    # The thirty-first of twelve clips a film is the seventh of the third film.
-    assert "tt9000003-007" in text
+    assert BROKEN in text
     assert "open unreadable" in text
     assert not re.search(r'(?:src|href)="(?!#|data:)', text)
+    return text
+
+
+def _stores_of(folder: Path) -> set[str]:
+    results = json.loads((folder / "runs" / "honest" / "results.json").read_text())
+    return {record["feature"] for record in results if record["kind"] == "cell"}
+
+
+@pytest.mark.timeout(300)  # half a minute of work, on a machine that may be busy
+def test_the_tour_of_a_laptop_says_what_torch_would_add(tmp_path: Path) -> None:
+    folder, hidden = tmp_path / "tour", tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "sitecustomize.py").write_text(WITHOUT_TORCH, encoding="utf-8")
+    done = _take(folder, PYTHONPATH=str(hidden))
+    _page_of(done, folder)
+    told = [line for line in done.stdout.splitlines() if "X-CLIP" in line]
+    assert len(told) == 1
+    assert told[0].startswith("# Without torch and transformers")
+    assert told[0].endswith("pip install 'obygaze[extract]'")
+    assert [path.name for path in (folder / "stores").glob("films.*")] == ["films.descriptors"]
     for name in ("timelines", "clips", "concepts-desc", "tree-pcbm-dt-desc-ENHN-S"):
         assert (folder / "runs" / "honest" / "figures" / f"{name}.png").stat().st_size > 5000
-    again = run_obygaze("demo", "-o", tmp_path / "absent", timeout=60)
+    again = run_obygaze("demo", "-o", hidden, timeout=60)
     assert (again.code, "not made by the demo" in again.stderr) == (1, True)
+
+
+@pytest.mark.timeout(300)
+def test_with_torch_a_random_xclip_is_extracted_in_the_same_pass(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    folder = tmp_path / "tour"
+    done = _take(folder)
+    page = _page_of(done, folder)
+    assert "desc (descriptors), untrained (xclip-b32-k400)" in page
+    assert "it has learnt nothing" in done.stdout
+    # Writing and reading a checkpoint shows no bar of its own, and no warning.
+    assert done.stderr.splitlines()[0] == "making 72 clips of six films ..."
+    assert "%|" not in done.stderr
+    runs = [line for line in done.stdout.splitlines() if line.startswith("$ obygaze extract run")]
+    weights = folder / "weights"
+    assert runs == [
+        f"$ obygaze extract run films -b descriptors -b {CARD} --weights {CARD}={weights} --seal"
+    ]
+    plain, xclip = (open_store(folder / "stores" / f"films.{n}") for n in ("descriptors", CARD))
+    assert (weights / "model.safetensors").is_file()
+    assert plain.sealed
+    assert xclip.sealed
+    # Eight frames at int(i * total / 8) are every second one of the sixteen at int(i * total / 16).
+    pairs = (
+        plain.matrix("asked_s", missing="drop").values[:, ::2],
+        xclip.matrix("asked_s", missing="drop").values,
+    )
+    assert pairs[0].shape == (71, 8)
+    assert (pairs[0] == pairs[1]).all()
+    assert xclip.matrix("clip", missing="drop").values.shape == (71, 32)
+    assert _stores_of(folder) == {"desc", "untrained"}
+
+
+def test_an_installation_that_cannot_be_imported_is_no_end_of_the_tour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+
+    def fail(*_: object) -> None:
+        raise ImportError("libcudart.so.13: cannot open shared object file")
+
+    monkeypatch.setattr("obygaze_features.backbones.random_weights.save_random", fail)
+    weights, told = save_where_possible(tmp_path)
+    assert weights is None
+    assert told.endswith("so no X-CLIP: libcudart.so.13: cannot open shared object file")

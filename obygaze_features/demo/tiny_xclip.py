@@ -1,0 +1,55 @@
+"""A tiny X-CLIP with random weights, in the form of a real one, for where torch is installed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.errors import ObygazeError
+
+CARD = "xclip-b32-k400"
+NEEDED = ("torch", "transformers")
+_LAYERS = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
+SIZES: dict[str, Any] = {
+    "projection_dim": 32,
+    "prompt_num_attention_heads": 2,
+    "text_config": {**_LAYERS, "vocab_size": 64, "max_position_embeddings": 8},
+    "vision_config": {
+        **_LAYERS,
+        "image_size": 64,
+        "patch_size": 16,
+        "num_frames": 8,
+        "mit_hidden_size": 32,
+        "mit_intermediate_size": 64,
+        "mit_num_attention_heads": 2,
+    },
+}
+
+
+def save_where_possible(folder: Path) -> tuple[Path | None, str]:
+    """The checkpoint, or nothing; and what the tour says of it."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        return None, (
+            f"Without {' and '.join(missing)} the features are simple statistics alone; a tiny"
+            " X-CLIP would join them: pip install 'obygaze[extract]'"
+        )
+    from obygaze_features.backbones.random_weights import save_random
+
+    try:
+        save_random("xclip", SIZES, folder)
+    except (ImportError, OSError, ObygazeError) as error:
+        # An installation that is there and broken is no reason to end a tour.
+        told = (str(error).splitlines() or [type(error).__name__])[0]
+        return None, f"torch or transformers cannot be used here, so no X-CLIP: {told}"
+    return folder, (
+        f"A tiny X-CLIP is written to {folder}, real in form, to show several backbones in one"
+        " pass.\n# Its weights are random: it has learnt nothing. What it scores below comes from"
+        " the bare\n# colours of made-up films, and is the least that a trained model has to beat."
+    )
