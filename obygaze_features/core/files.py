@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import io
 import json
 import os
 import secrets
@@ -29,7 +30,11 @@ def canonical_json(value: Any) -> bytes:
 
 def pretty_json(value: Any) -> bytes:
     """JSON for people and for diffs: indented, keys in the order given, one final newline."""
-    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
+    text = io.StringIO()
+    # Not dumps(): that first makes a list of every bracket and comma, ten times what is written.
+    json.dump(value, text, indent=1, ensure_ascii=False, allow_nan=False)
+    text.write("\n")
+    return text.getvalue().encode("utf-8")
 
 
 def require_file(path: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import stat
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,18 @@ def test_no_json_holds_what_json_has_not():
 
 def test_pretty_json_keeps_the_order_and_ends_with_a_newline():
     assert files.pretty_json({"b": 1, "a": 2}) == b'{\n "b": 1,\n "a": 2\n}\n'
+
+
+def test_pretty_json_takes_no_more_memory_than_a_few_copies_of_what_it_writes():
+    value = [{"a": 1, "b": 2}] * 50_000
+    tracemalloc.start()
+    try:
+        written = files.pretty_json(value)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert written == (json.dumps(value, indent=1) + "\n").encode()
+    assert peak < 8 * len(written)  # json.dumps takes 19 times as much as it writes
 
 
 def test_sha256_of_bytes_and_of_a_file_are_the_published_value(tmp_path):
