@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,11 +10,13 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound
 
 URL_SCHEMES = ("http://", "https://", "s3://", "hf://")
+# Of one letter would be a disk of Windows.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def is_url(name: str) -> bool:
     """Whether a name is an address rather than a file."""
-    return name.startswith(URL_SCHEMES)
+    return _SCHEME.match(name) is not None
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,13 @@ def link_(session: Session, name: str, folder: Path, as_json: bool) -> None:
     help="What is kept together.",
 )
 @click.option("-k", "k", default=5, show_default=True, help="How many folds.")
-@click.option("--seed", default=0, show_default=True, help="Another seed, another split.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Another seed, another split.",
+)
 @click.option("--block", default=10, show_default=True, help="Neighbour: clips in a block.")
 @click.option("--gap", default=1, show_default=True, help="Neighbour: clips left out at borders.")
 @click.option("--as", "column", help="Name of the split. [default: the kind]")

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.errors import Corrupt, FixInput, NotFound
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, NotFound
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import confined
-from obygaze_features.core.workspace import is_url
+from obygaze_features.core.workspace import URL_SCHEMES, is_url
 from obygaze_features.store.network import network_error, object_store, told
 
 LINK_REFUSED = "a store must not contain symbolic links"
@@ -220,6 +220,9 @@ def open_files(location: str | Path) -> Files:
 
 
 def _open_url(url: str) -> Files:
+    if not url.startswith(URL_SCHEMES):
+        hint = "https://, s3:// or hf://OWNER/NAME"
+        raise FixUsage("stores are not read from such addresses", where=url, hint=hint)
     if url.endswith(".zip"):
         from obygaze_features.store.remote_zip import RemoteZip
 

@@ -10,10 +10,10 @@ from threading import Lock
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError, Stopped
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.extras import need
 from obygaze_features.store.files import Files, ObjectFiles
-from obygaze_features.store.network import AGAIN, object_store
+from obygaze_features.store.network import LOOK, Unreachable, object_store
 from obygaze_features.store.schema import FileMark
 
 PURPOSE = "the Hugging Face hub"
@@ -150,7 +150,7 @@ class FaceHub:
             return FixInput("the hub refuses access", where=where, hint="hf auth login")
         if status is not None and 400 <= status < 500 and status not in (408, 429):
             return FixInput(f"the hub refuses this: {line}", where=where)
-        return Stopped(f"the hub cannot be reached: {line}", where=where, hint=AGAIN)
+        return Unreachable(f"the hub cannot be reached: {line}", where=where, hint=LOOK)
 
 
 def the_hub() -> Hub:

@@ -17,7 +17,7 @@ from obygaze_features.core.files import confined, sha256_file
 from obygaze_features.store.counted import CountedFiles
 from obygaze_features.store.files import Piece
 from obygaze_features.store.limits import check_disk
-from obygaze_features.store.network import AGAIN, NoRanges
+from obygaze_features.store.network import AGAIN, NoRanges, Unreachable, transfer
 from obygaze_features.store.part import AT_ONCE, Part
 from obygaze_features.store.schema import FileMark
 
@@ -52,7 +52,7 @@ class Load:
         wanted = [name for name, has in zip(names, there, strict=True) if not has]
         check_disk(sum(self.part.files[name].n_bytes for name in wanted), self.draft)
         (self.draft / "parts").mkdir(exist_ok=True)
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with transfer(), ThreadPoolExecutor(AT_ONCE) as pool:
             try:
                 run_all(pool, self._fetch, wanted)
             except BaseException:
@@ -123,7 +123,7 @@ class Load:
             except NoRanges:
                 whole_file = self._checked(self.files.read(name), name, mark, mark.n_bytes)
                 return Piece(whole_file.data[start:], whole_file.total)
-            except Stopped:
+            except Unreachable:
                 if attempt == TRIES - 1 or self.stopped:
                     raise
                 # Smaller pieces come through where a link breaks off again and again.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -16,10 +18,24 @@ ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 KEY_SERVER = "169.254.169.254"
 KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true if it is public"
 AGAIN = "the same command again; it goes on where it stopped"
+LOOK = "look at the address and the network, then the same command again"
 
 
 class NoRanges(FixInput):
     """A server that sends files whole only."""
+
+
+class Unreachable(ObygazeError):
+    """A place on a network does not answer, or breaks off: look at the address, or try later."""
+
+
+@contextmanager
+def transfer() -> Iterator[None]:
+    """Within this a connection that breaks off stops the command (75): what has arrived stays."""
+    try:
+        yield
+    except Unreachable as error:
+        raise Stopped(error.what, where=error.where, hint=AGAIN) from error
 
 
 def object_store(url: str, **client: Any) -> Any:
@@ -59,7 +75,7 @@ def told(error: Exception, where: str) -> ObygazeError:
         )
     if KEY_SERVER in line:
         return FixInput("there are no keys for this bucket", where=where, hint=KEYS)
-    return Stopped(f"the connection failed: {line}", where=where, hint=AGAIN)
+    return Unreachable(f"the connection failed: {line}", where=where, hint=LOOK)
 
 
 def _first_line(error: Exception) -> str:

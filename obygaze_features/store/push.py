@@ -18,6 +18,7 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.files import read_or_none
 from obygaze_features.store.load import run_all
+from obygaze_features.store.network import transfer
 from obygaze_features.store.pack import read_checked
 from obygaze_features.store.part import AT_ONCE, is_all, merged
 from obygaze_features.store.reader import Store
@@ -76,12 +77,12 @@ class _Sender:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             kept = list(pool.map(self._has, sorted(self.part.files)))
         wanted = [name for name in kept if name is not None]
-        with ThreadPoolExecutor(SENDERS) as pool:
-            run_all(pool, self._send, wanted)
-        partial = self._send_documents(there)
-        self.place.settle(
-            f"Features: {Plan.from_bytes(self.part.documents[STORE_FILE], '').recipe.title}"
-        )
+        title = Plan.from_bytes(self.part.documents[STORE_FILE], "").recipe.title
+        with transfer():
+            with ThreadPoolExecutor(SENDERS) as pool:
+                run_all(pool, self._send, wanted)
+            partial = self._send_documents(there)
+            self.place.settle(f"Features: {title}")
         return Transferred(
             source=self.order.files.location,
             target=self.place.location,

@@ -311,8 +311,8 @@ class _reading:
         if kind is not None and issubclass(
             kind, KeyError | TypeError | ValueError | AttributeError
         ):
-            words = f"{kind.__name__}: {error}"
-            raise Corrupt(f"it lacks what format {VERSION} promises ({words})", where=self.where)
+            words = str(error) if kind is ValueError else f"{kind.__name__}: {error}"
+            raise Corrupt(f"it is not what format {VERSION} promises ({words})", where=self.where)
 
 
 def _count(value: Any) -> int:

@@ -148,7 +148,10 @@ def files_to_json(files: Mapping[str, FileMark]) -> dict[str, list[Any]]:
 
 
 def files_from_json(value: Mapping[str, Any]) -> dict[str, FileMark]:
-    """File marks as read."""
+    """File marks as read; a name that leads out of the store is an error."""
+    for name in value:
+        if "\\" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
+            raise ValueError(f"it names a file {name!r}")
     return {str(name): FileMark(int(n_bytes), str(sha)) for name, (n_bytes, sha) in value.items()}
 
 

@@ -40,9 +40,13 @@ def result_options(function: F) -> F:
 
 def seed_option(function: F) -> F:
     """--seed, for whatever is drawn at random."""
-    return click.option("--seed", default=0, show_default=True, help="Of all random draws.")(
-        function
-    )
+    return click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Of all random draws.",
+    )(function)
 
 
 def delimiter_option(function: F) -> F:

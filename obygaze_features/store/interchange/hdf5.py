@@ -16,8 +16,9 @@ import h5py
 import numpy as np
 
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.store.interchange.hdf5_layouts import ID, found_levels
+from obygaze_features.store.interchange.hdf5_layouts import ID, found_levels, kinds_of
 from obygaze_features.store.interchange.source import (
+    DAMAGE,
     Array,
     BadRow,
     Columns,
@@ -51,9 +52,18 @@ def open_hdf5(
 def _open_one(
     path: Path, given: dict[str, str], id_key: str | None, movie_key: str | None
 ) -> Source:
-    if path.is_dir():
-        return FileEach(path, given)
-    handle = _opened(one_file(path))
+    try:
+        if path.is_dir():
+            return FileEach(path, given)
+        return _one_file(one_file(path), given, id_key, movie_key)
+    except DAMAGE as error:
+        raise _not_whole(error, path) from error
+
+
+def _one_file(
+    path: Path, given: dict[str, str], id_key: str | None, movie_key: str | None
+) -> Source:
+    handle = _opened(path)
     try:
         if id_key is not None or (not given and _id_key(handle)):
             return _columns(path, handle, given, id_key or _id_key(handle), movie_key)
@@ -67,7 +77,11 @@ def _opened(path: Path) -> Any:
     try:
         return h5py.File(path, "r")
     except OSError as error:
-        raise Corrupt(f"not a whole HDF5 file: {error}", where=str(path)) from error
+        raise _not_whole(error, path) from error
+
+
+def _not_whole(error: Exception, path: Path) -> Corrupt:
+    return Corrupt(f"not a whole HDF5 file: {error}", where=str(path))
 
 
 def _plain(parent: Any, path: str, where: str) -> Any:
@@ -85,7 +99,8 @@ def _plain(parent: Any, path: str, where: str) -> Any:
 
 
 def _id_key(handle: Any) -> str | None:
-    names = (name for name in ID_KEYS if isinstance(handle.get(name), h5py.Dataset))
+    kinds = kinds_of(handle)
+    names = (name for name in ID_KEYS if kinds.get(name) is h5py.Dataset)
     return next((name for name in names if handle[name].ndim == 1), None)
 
 
@@ -93,23 +108,23 @@ def _columns(
     path: Path, handle: Any, levels: Mapping[str, str], id_key: str | None, movie_key: str | None
 ) -> Columns:
     ids = _texts_at(handle, id_key or "", path)
-    if movie_key is None and isinstance(handle.get(MOVIE), h5py.Dataset):
+    arrays = [name for name, kind in kinds_of(handle).items() if kind is h5py.Dataset]
+    if movie_key is None and MOVIE in arrays:
         movie_key = MOVIE
     movies = _texts_at(handle, movie_key, path) if movie_key else None
     if not levels:
         levels = {
             level_name(name): name
-            for name, node in handle.items()
-            if isinstance(node, h5py.Dataset)
-            and node.dtype.kind == "f"
+            for name in arrays
+            if (node := handle[name]).dtype.kind == "f"
             and 2 <= node.ndim <= 4
             and len(node) == len(ids)
         }
     if not levels:
         raise FixInput("no array has a row for each id", where=str(path), hint="--level NAME=PATH")
-    arrays = {level: _dataset(handle, key, path) for level, key in levels.items()}
+    found = {level: _dataset(handle, key, path) for level, key in levels.items()}
     origin = {**file_origin("hdf5", path), "levels": dict(levels)}
-    return Columns(origin, ids, movies, arrays, handle=handle)
+    return Columns(origin, ids, movies, found, handle=handle)
 
 
 def _texts_at(handle: Any, key: str, path: Path) -> list[str]:
@@ -141,14 +156,17 @@ class _Keyed:
 
     def shape(self, level: str, index: int) -> Shape:
         """From the dataset's header."""
-        node = self._node(level, index)
-        return Shape(tuple(node.shape), str(node.dtype))
+        try:
+            node = self._node(level, index)
+            return Shape(tuple(node.shape), str(node.dtype))
+        except DAMAGE as error:
+            raise BadRow(f"{level} cannot be read: {error}") from error
 
     def row(self, level: str, index: int) -> Array:
         """The dataset itself."""
         try:
             return np.asarray(self._node(level, index)[()])
-        except OSError as error:
+        except DAMAGE as error:
             raise BadRow(f"{level} cannot be read: {error}") from error
 
 
@@ -221,11 +239,8 @@ class FileEach(_Keyed):
         with _opened(self.files[0]) as first:
             names = [
                 name
-                for name in first
-                if isinstance(first.get(name, getlink=True), h5py.HardLink)
-                and isinstance(first[name], h5py.Dataset)
-                and first[name].dtype.kind == "f"
-                and first[name].ndim
+                for name, kind in kinds_of(first).items()
+                if kind is h5py.Dataset and first[name].dtype.kind == "f" and first[name].ndim
             ]
         if len(names) != 1:
             raise FixInput(
@@ -272,7 +287,9 @@ def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:
     before, after = words[place].split(ID)
     matcher = re.compile(f"{re.escape(before)}(.+){re.escape(after)}", re.DOTALL)
     wanted = h5py.Dataset if place + 1 == len(words) else h5py.Group
+    kinds = kinds_of(parent)
     for name in parent:
         match = matcher.fullmatch(name)
-        if match and parent.get(name, getclass=True) is wanted:
+        # A link is refused, by name, when it is read.
+        if match and kinds.get(name, wanted) is wanted:
             yield match[1]

@@ -17,11 +17,7 @@ LEVELS_ATTRIBUTE = "obygaze_levels"  # written by export: which levels a file ho
 
 def found_levels(handle: Any, path: Path) -> dict[str, str]:
     """The layout of a file about which nothing was told, if there is one that fits."""
-    kinds = {
-        name: handle.get(name, getclass=True)
-        for name in handle
-        if isinstance(handle.get(name, getlink=True), h5py.HardLink)
-    }
+    kinds = kinds_of(handle)
     groups = [name for name, kind in kinds.items() if kind is h5py.Group]
     if len(groups) < len(kinds):
         return {_flat_level(handle, kinds): ID}
@@ -29,6 +25,15 @@ def found_levels(handle: Any, path: Path) -> dict[str, str]:
     if experts:
         return {level_name(name): f"{name}/{ID}" for name in experts}
     return _levels_within(handle, groups, path)
+
+
+def kinds_of(group: Any) -> dict[str, Any]:
+    """Whether it is a group or a dataset, for each name in a group that is no link."""
+    return {
+        name: group.get(name, getclass=True)
+        for name in group
+        if isinstance(group.get(name, getlink=True), h5py.HardLink)
+    }
 
 
 def _flat_level(handle: Any, kinds: Mapping[str, Any]) -> str:
@@ -51,10 +56,8 @@ def _levels_within(handle: Any, groups: Sequence[str], path: Path) -> dict[str, 
     first = handle[groups[0]]
     arrays = [
         name
-        for name in first
-        if first.get(name, getclass=True) is h5py.Dataset
-        and first[name].dtype.kind == "f"
-        and first[name].ndim
+        for name, kind in kinds_of(first).items()
+        if kind is h5py.Dataset and first[name].dtype.kind == "f" and first[name].ndim
     ]
     prefix = "v_" if all(name.startswith("v_") for name in groups) else ""
     named = [name for name in arrays if name == "features" or name.endswith("_features")]

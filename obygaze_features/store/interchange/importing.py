@@ -16,7 +16,14 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.store.create import create_store
 from obygaze_features.store.edit import Roster
-from obygaze_features.store.interchange.source import Array, BadRow, Shape, Source, checked_shape
+from obygaze_features.store.interchange.source import (
+    Array,
+    BadRow,
+    Shape,
+    Source,
+    checked_shape,
+    name_of,
+)
 from obygaze_features.store.limits import check_disk, check_memory
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.schema import OK, ArraySpec, RowStatus
@@ -73,6 +80,8 @@ def import_store(
     if len(index_of) < len(ids):
         repeated = [clip for clip, n in Counter(ids).items() if n > 1]
         raise FixInput(f"{len(repeated)} ids are there more than once", details=repeated[:20])
+    if not ids:
+        raise FixInput("there are no clips in these files", where=name_of(source))
     rows = roster or roster_of(source)
     indices = [index_of.get(clip) for clip in rows.clip_ids]
     if not any(index is not None for index in indices):
@@ -152,14 +161,15 @@ class _Job:
 
     def _usual_shape(self, level: str) -> Shape:
         found: Counter[Shape] = Counter()
+        why = ""
         for index in self.indices:
             if index is not None:
                 try:
                     found[self._stored_shape(self.source.shape(level, index), level)] += 1
-                except BadRow:
-                    continue  # told again, with its reason, when the row is read
+                except BadRow as error:  # told again when the row is read
+                    why = why or f"; the first: {error}"
         if not found:
-            raise FixInput(f"no clip has a usable {level}", where=str(self.source.origin))
+            raise FixInput(f"no clip has a usable {level}{why}", where=name_of(self.source))
         shape, count = found.most_common(1)[0]
         if 2 * count <= found.total():
             shapes = [f"{n} clips of {one.sizes} {one.dtype}" for one, n in found.most_common(20)]

@@ -10,6 +10,7 @@ import numpy as np
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.store.interchange.source import (
+    DAMAGE,
     Array,
     BadRow,
     Columns,
@@ -49,7 +50,7 @@ def _mapped(path: Path) -> Array:
             raise Corrupt("not a whole npy file", where=str(path))
     try:
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except DAMAGE as error:
         if "allow_pickle" in str(error) or "Python objects" in str(error):
             raise FixInput(
                 "this file holds Python objects, which would have to be unpickled",

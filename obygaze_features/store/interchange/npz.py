@@ -12,6 +12,7 @@ import numpy as np
 
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.store.interchange.source import (
+    DAMAGE,
     Array,
     Columns,
     Source,
@@ -46,7 +47,7 @@ def _open_one(
     try:
         with np.load(path, allow_pickle=False) as packed:
             return _columns(_Members(path, packed), levels, id_key, movie_key)
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
+    except DAMAGE as error:
         raise Corrupt(f"not a whole npz file: {error}", where=str(path)) from error
 
 
@@ -93,7 +94,7 @@ class _Members:
                     else np.lib.format.read_array_header_2_0
                 )
                 shape, _, dtype = read(stream)
-        except ValueError as error:
+        except DAMAGE as error:
             raise Corrupt(f"{member!r} is not an array: {error}", where=str(self.path)) from error
         return shape, dtype
 
@@ -138,5 +139,5 @@ def read_arrays(path: Path) -> dict[str, Array]:
         with np.load(path, allow_pickle=False) as packed:
             members = _Members(path, packed)
             return {name: members.read(name) for name in members.names}
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
+    except DAMAGE as error:
         raise Corrupt(f"not a whole npz file: {error}", where=str(path)) from error

@@ -19,6 +19,7 @@ import numpy as np
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.extras import need
 from obygaze_features.store.interchange.source import (
+    DAMAGE,
     Array,
     BadRow,
     Shape,
@@ -134,7 +135,7 @@ class PthFolder:
                 where=str(file),
                 hint="torch.save(features.detach().cpu(), file) where it was made",
             ) from error
-        except (RuntimeError, EOFError, ValueError, LookupError, OSError) as error:
+        except DAMAGE as error:
             raise BadRow(f"{file.name} cannot be read: {str(error)[:120]}") from error
         if not self.keys:
             return {"": self._tensor(value, file, "a tensor")}

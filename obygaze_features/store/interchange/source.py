@@ -5,6 +5,10 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import struct
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +24,12 @@ from obygaze_features.store.schema import RowStatus
 
 Array = npt.NDArray[Any]
 MOST_DIMENSIONS = 3
+# What NumPy, h5py and torch are seen to raise over bytes that are not what they should be.
+DAMAGE = (
+    *(OSError, EOFError, ValueError, TypeError, RuntimeError, LookupError, ArithmeticError),
+    *(AssertionError, AttributeError, SyntaxError, struct.error, tokenize.TokenError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 
 
 class Shape(NamedTuple):
@@ -92,7 +102,10 @@ class Columns:
 
     def row(self, level: str, index: int) -> Array:
         """One row of an array."""
-        return np.asarray(self.arrays[level][index])
+        try:
+            return np.asarray(self.arrays[level][index])
+        except DAMAGE as error:
+            raise BadRow(f"{level} cannot be read: {error}") from error
 
     def close(self) -> None:
         """Close the file the arrays are read from."""
@@ -113,7 +126,7 @@ class Joined:
                 here, there = ", ".join(self.levels), ", ".join(source.levels)
                 raise FixInput(
                     f"{here} in one of them, {there} in another",
-                    where=str(source.origin.get("file", source.origin.get("folder"))),
+                    where=name_of(source),
                 )
         self.places = [
             (source, index) for source in sources for index in range(len(source.clip_ids))
@@ -180,6 +193,12 @@ def texts(values: Any, what: str, where: str) -> list[str]:
         return [one.decode("utf-8") if isinstance(one, bytes) else str(one) for one in array]
     except UnicodeDecodeError as error:
         raise FixInput(f"{what} is not UTF-8: {error}", where=where) from error
+
+
+def name_of(source: Source) -> str:
+    """What a source was read from, in a word."""
+    origin = source.origin
+    return str(origin.get("file", origin.get("folder", origin["format"])))
 
 
 def one_file(path: Path) -> Path:

@@ -107,6 +107,14 @@ def test_a_split_is_given_a_name(broken: Path, name: str) -> None:
     assert (refused.code, refused.stdout) == (2, "")
 
 
+@pytest.mark.parametrize("kind", ["grouped", "stratified", "neighbour"])
+def test_seeds_are_not_negative(broken: Path, kind: str) -> None:
+    words = ("manifest", "folds", "good", "--kind", kind, "--seed", "-1")
+    refused = call_obygaze("-C", broken, *words)
+    assert (refused.code, refused.stdout) == (2, "")
+    assert "--seed" in refused.stderr
+
+
 def test_where_all_are_broken_nothing_is_said_to_be_absent(broken: Path) -> None:
     (broken / "manifests" / "good.toml").unlink()
     listed = call_obygaze("-C", broken, "manifest", "ls").ok()

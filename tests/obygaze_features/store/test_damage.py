@@ -264,6 +264,23 @@ def test_a_link_to_a_folder_inside_a_store_is_refused(sealed, tmp_path: Path) ->
         open_store(path).matrix("clip")
 
 
+@pytest.mark.parametrize("bad", ["../outside/file", "/outside/file", "data.zarr//x", "a\\b"])
+def test_a_seal_cannot_make_a_check_look_outside(sealed, tmp_path: Path, bad: str) -> None:
+    path = a_copy(sealed[0], tmp_path)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("x")
+    value = json.loads((path / "seal.json").read_bytes())
+    value["files"][bad] = [1, "0" * 64]
+    del value["sha256"]
+    (path / "seal.json").write_bytes(stamp(value))
+    report = verify(path, hashes=True)
+    assert [problem.name for problem in report.problems] == ["seal.json"]
+    assert repr(bad) in report.problems[0].what
+    assert report.warnings == []
+    with pytest.raises(Corrupt, match="names a file"):
+        open_store(path).matrix("clip")
+
+
 def test_things_nobody_promised_are_warned_of_and_ignored(sealed, tmp_path: Path) -> None:
     path = a_copy(sealed[0], tmp_path)
     (path / "data.zarr/notes.txt").write_text("hello")

@@ -177,6 +177,33 @@ def test_what_is_no_hdf5_is_said(tmp_path: Path, content: bytes) -> None:
         open_hdf5([tmp_path / "f.h5"])
 
 
+def test_damage_within_a_file_is_told_as_such(tmp_path: Path) -> None:
+    file = written(tmp_path / "f.h5", {"a": A, "b": A, "c": A})
+    data = file.read_bytes()
+    assert b"SNOD" in data  # where the group says what lies in it
+    file.write_bytes(data.replace(b"SNOD", b"SNOB"))
+    with pytest.raises(Corrupt, match="not a whole HDF5 file"):
+        open_hdf5([file])
+    with pytest.raises(Corrupt, match="not a whole HDF5 file"):
+        open_hdf5([file], {"clip": "clips"}, id_key="ids")
+    (tmp_path / "folder").mkdir()
+    file.rename(tmp_path / "folder" / "f.h5")
+    with pytest.raises(Corrupt, match="not a whole HDF5 file"):
+        open_hdf5([tmp_path / "folder"])
+
+
+@pytest.mark.parametrize("name", ["ids", "x", "movie_id"])
+def test_a_link_to_what_is_no_hdf5_is_refused_or_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / "secret").write_text("no HDF5 at all")
+    file = written(tmp_path / "f.h5", {"a": A})
+    with h5py.File(file, "a") as handle:
+        handle[name] = h5py.ExternalLink(str(tmp_path / "secret"), "/x")
+    with pytest.raises(FixInput, match="is a link"):
+        import_store(open_hdf5([file]), tmp_path / "s")
+    with pytest.raises(FixInput, match="is a link"):
+        open_hdf5([file], id_key=name)
+
+
 def test_pooling_numbers_by_hand(tmp_path: Path) -> None:
     file = written(tmp_path / "f.h5", {"a": A, "b": -A})
     source = open_hdf5([file])

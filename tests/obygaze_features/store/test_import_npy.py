@@ -72,8 +72,10 @@ def test_files_that_are_no_arrays_are_failed_rows(tmp_path: Path) -> None:
     claim = {"descr": "<f4", "fortran_order": False, "shape": (10**13,)}
     np.lib.format.write_array_header_1_0(header, claim)
     (tmp_path / "f" / "m-9.npy").write_bytes(header.getvalue())
+    cut = b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<f4', 'shape': (2,".ljust(117) + b"\n"
+    (tmp_path / "f" / "m-6.npy").write_bytes(cut)
     done = import_store(open_npy([tmp_path / "f"]), tmp_path / "s")
-    assert list(done.failed) == ["m-7", "m-8", "m-9"]
+    assert list(done.failed) == ["m-6", "m-7", "m-8", "m-9"]
     assert all("not a whole npy file" in reason for reason in done.failed.values())
 
 

@@ -205,3 +205,17 @@ def test_several_files_become_one_store(tmp_path: Path) -> None:
     third = saved(tmp_path / "c.npz", clip_id=["m-9"], Y=X[2:])
     with pytest.raises(FixInput, match="x in one of them, y in another"):
         open_npz([first, third], {})
+
+
+def test_no_clips_at_all_is_said_of_the_file(tmp_path: Path) -> None:
+    np.savez(tmp_path / "none.npz", clip_id=np.array([], dtype=str), x=np.zeros((0, 3), np.float32))
+    with pytest.raises(FixInput, match="no clips") as error:
+        import_store(open_npz([tmp_path / "none.npz"], {"clip": "x"}), tmp_path / "s")
+    assert error.value.where == "none.npz"
+
+
+def test_why_no_clip_can_be_used_is_said(tmp_path: Path) -> None:
+    np.savez(tmp_path / "f.npz", clip_id=["a-1", "a-2"], x=np.zeros((2, 0), np.float32))
+    with pytest.raises(FixInput, match=r"no clip has a usable clip; .*shape \(0,\)") as error:
+        import_store(open_npz([tmp_path / "f.npz"], {"clip": "x"}), tmp_path / "s")
+    assert error.value.where == "f.npz"

@@ -134,6 +134,18 @@ def test_a_pickle_that_would_run_code_stops_the_import(tmp_path: Path, how: str)
     assert not (tmp_path / "s").exists()
 
 
+def test_a_file_that_is_cut_off_early_is_a_failed_row(tmp_path: Path) -> None:
+    root = put(tmp_path, "m/m-1.pth", torch.zeros(1, 2))
+    for i in (2, 3):
+        put(tmp_path, f"m/m-{i}.pth", torch.zeros(1, 2))
+    torch.save(torch.ones(1, 2), root / "m/m-4.pth", _use_new_zipfile_serialization=False)
+    whole = (root / "m/m-4.pth").read_bytes()
+    (root / "m/m-5.pth").write_bytes(whole[:-3])
+    (root / "m/m-6.pth").write_bytes(b"junk")
+    done = import_store(PthFolder(root), tmp_path / "s")
+    assert list(done.failed) == ["m-5", "m-6"]
+
+
 def test_legacy_files_of_tensors_are_read(tmp_path: Path) -> None:
     root = put(tmp_path, "m/m-1.pth", torch.zeros(1, 3))
     torch.save(torch.ones(1, 3), root / "m/m-2.pth", _use_new_zipfile_serialization=False)

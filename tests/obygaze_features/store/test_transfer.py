@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cli import call_obygaze
 from support.store_servers import WebServer, web_server
 from support.stores import (
     ARRAYS,
@@ -35,6 +36,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.store import ArraySpec, RowStatus, open_store
 from obygaze_features.store import load as load_module
+from obygaze_features.store.network import Unreachable
 from obygaze_features.store.text import TextTable, add_text
 from obygaze_features.store.transfer import prepare, pull
 from obygaze_features.store.verify import verify
@@ -360,8 +362,16 @@ def test_a_seal_that_promises_too_much_is_refused(
     for bad in ("../evil", "/etc/evil", "data.zarr\\evil"):
         files = {**seal.files, bad: FileMark(1, "00")}
         (sealed / "seal.json").write_bytes(replace(seal, files=files).to_bytes())
-        with web_server(sealed) as server, pytest.raises(FixInput, match="names a file"):
+        with web_server(sealed) as server, pytest.raises(Corrupt, match="names a file"):
             pull(server.url, tmp_path / "got")
+
+
+@pytest.mark.parametrize("url", ["ftp://films/x", "gopher://x", "file:///etc"])
+def test_addresses_that_nothing_is_read_from(tmp_path: Path, url: str) -> None:
+    for words in (("info", url), ("pull", url), ("verify", url)):
+        done = call_obygaze("store", *words, cwd=tmp_path)
+        assert (done.code, done.stdout) == (2, "")
+        assert "not read from such addresses" in done.stderr
 
 
 def test_a_full_disk_is_said_before_anything_is_fetched(
@@ -378,8 +388,12 @@ def test_a_full_disk_is_said_before_anything_is_fetched(
 def test_what_cannot_be_reached_is_said_in_words(tmp_path: Path, sealed: Path) -> None:
     with web_server(sealed) as server:
         pass
-    with pytest.raises(Stopped, match="connection failed"):
+    with pytest.raises(Unreachable, match="connection failed") as error:
         pull(server.url, tmp_path / "got")
+    assert error.value.exit_code == 1  # not 75: nothing was begun that could go on
+    assert "address" in str(error.value.hint)
+    with pytest.raises(Unreachable, match="connection failed"):
+        open_store(server.url)
     with web_server(tmp_path) as server, pytest.raises(NotFound, match=r"no store\.json"):
         pull(f"{server.url}/nothing", tmp_path / "got")
 
