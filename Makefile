@@ -39,8 +39,9 @@ format: .venv/.test ## put the code in its one form
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: .venv/.test ## write docs/commands.md anew from the live help
+docs: .venv/.test ## write docs/commands.md and docs/api.md anew from the code
 	$(BIN)/python scripts/make-command-reference
+	$(BIN)/python scripts/make-api-reference
 
 clean: ## remove the environment and all caches; never what is in the workspace
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

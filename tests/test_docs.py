@@ -16,15 +16,17 @@ PAGES = pages()
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 
 
-def test_the_command_reference_is_what_the_commands_say_now():
+@pytest.mark.parametrize("reference", ["command", "api"])
+def test_a_reference_is_what_the_code_says_now(reference):
     # In a process of its own: click keeps what a command's first caller made of its help option.
-    script = ROOT / "scripts" / "make-command-reference"
+    script = ROOT / "scripts" / f"make-{reference}-reference"
     made = subprocess.run(
         [sys.executable, script, "--print"], check=True, stdout=subprocess.PIPE, encoding="utf-8"
     ).stdout
-    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    page = ROOT / "docs" / {"command": "commands.md", "api": "api.md"}[reference]
+    text = page.read_text(encoding="utf-8")
     if told := "\n".join(difflib.unified_diff(text.splitlines(), made.splitlines())):
-        pytest.fail(f"docs/commands.md is stale: make docs\n{told}", pytrace=False)
+        pytest.fail(f"docs/{page.name} is stale: make docs\n{told}", pytrace=False)
 
 
 def test_the_guide_tells_of_every_command():

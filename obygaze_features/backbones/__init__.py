@@ -1,1 +1,34 @@
 """Video and image models as data: one card a checkpoint, one small adapter a family."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from obygaze_features.backbones.base import Backbone as Backbone
+    from obygaze_features.backbones.cards import Card as Card
+    from obygaze_features.backbones.check import check_backbone as check_backbone
+    from obygaze_features.backbones.load import load_backbone as load_backbone
+    from obygaze_features.backbones.registry import card_names as card_names
+    from obygaze_features.backbones.registry import find_card as find_card
+    from obygaze_features.backbones.registry import find_cards as find_cards
+    from obygaze_features.backbones.run import forward_in_batches as forward_in_batches
+    from obygaze_features.backbones.text import embed_prompts as embed_prompts
+    from obygaze_features.backbones.text import load_text_tower as load_text_tower
+
+_HOME = {
+    "find_card": "registry",
+    "find_cards": "registry",
+    "card_names": "registry",
+    "Card": "cards",
+    "load_backbone": "load",
+    "Backbone": "base",
+    "forward_in_batches": "run",
+    "check_backbone": "check",
+    "load_text_tower": "text",
+    "embed_prompts": "text",
+}
+__all__ = [*_HOME]
+__getattr__, __dir__ = lazily(__name__, _HOME)

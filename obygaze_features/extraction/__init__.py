@@ -1,1 +1,46 @@
 """From a plan to committed blocks: decode, batch, forward, write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from obygaze_features.extraction.dask_cluster import embedded as embedded
+    from obygaze_features.extraction.dask_cluster import joined as joined
+    from obygaze_features.extraction.dask_engine import extract_on as extract_on
+    from obygaze_features.extraction.plan import ExtractPlan as ExtractPlan
+    from obygaze_features.extraction.plan import Target as Target
+    from obygaze_features.extraction.plan import make_plan as make_plan
+    from obygaze_features.extraction.plan import read_plan_file as read_plan_file
+    from obygaze_features.extraction.plan import write_plan as write_plan
+    from obygaze_features.extraction.run import Machine as Machine
+    from obygaze_features.extraction.run import extract as extract
+    from obygaze_features.extraction.signals import StopFlag as StopFlag
+    from obygaze_features.extraction.signals import stop_on_signals as stop_on_signals
+    from obygaze_features.extraction.slurm import SlurmArray as SlurmArray
+    from obygaze_features.extraction.slurm import array_for as array_for
+    from obygaze_features.extraction.status import StoreStatus as StoreStatus
+    from obygaze_features.extraction.status import store_status as store_status
+
+_HOME = {
+    "Target": "plan",
+    "make_plan": "plan",
+    "ExtractPlan": "plan",
+    "write_plan": "plan",
+    "read_plan_file": "plan",
+    "extract": "run",
+    "Machine": "run",
+    "stop_on_signals": "signals",
+    "StopFlag": "signals",
+    "store_status": "status",
+    "StoreStatus": "status",
+    "extract_on": "dask_engine",
+    "embedded": "dask_cluster",
+    "joined": "dask_cluster",
+    "array_for": "slurm",
+    "SlurmArray": "slurm",
+}
+__all__ = [*_HOME]
+__getattr__, __dir__ = lazily(__name__, _HOME)

@@ -1,1 +1,60 @@
 """Clips, labels, concepts and splits as data: the one table everything else is keyed by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from obygaze_features.manifest.folds import grouped as grouped
+    from obygaze_features.manifest.folds import leave_one_movie_out as leave_one_movie_out
+    from obygaze_features.manifest.folds import neighbour_blocks as neighbour_blocks
+    from obygaze_features.manifest.folds import stratified as stratified
+    from obygaze_features.manifest.io import check_manifest as check_manifest
+    from obygaze_features.manifest.io import manifest_sha256 as manifest_sha256
+    from obygaze_features.manifest.io import read_manifest as read_manifest
+    from obygaze_features.manifest.io import update_manifest as update_manifest
+    from obygaze_features.manifest.io import write_manifest as write_manifest
+    from obygaze_features.manifest.model import Clip as Clip
+    from obygaze_features.manifest.model import Header as Header
+    from obygaze_features.manifest.model import Manifest as Manifest
+    from obygaze_features.manifest.projection import Projection as Projection
+    from obygaze_features.manifest.projection import project as project
+    from obygaze_features.manifest.segments import ClipSpan as ClipSpan
+    from obygaze_features.manifest.segments import Segment as Segment
+    from obygaze_features.manifest.segments import read_segments as read_segments
+    from obygaze_features.manifest.segments import read_spans as read_spans
+    from obygaze_features.manifest.stats import Stats as Stats
+    from obygaze_features.manifest.stats import compute_stats as compute_stats
+    from obygaze_features.manifest.views import view as view
+    from obygaze_features.manifest.vocabulary import canonical_concept as canonical_concept
+    from obygaze_features.manifest.vocabulary import canonical_level as canonical_level
+
+_HOME = {
+    "Manifest": "model",
+    "Header": "model",
+    "Clip": "model",
+    "read_manifest": "io",
+    "write_manifest": "io",
+    "update_manifest": "io",
+    "check_manifest": "io",
+    "manifest_sha256": "io",
+    "view": "views",
+    "compute_stats": "stats",
+    "Stats": "stats",
+    "grouped": "folds",
+    "leave_one_movie_out": "folds",
+    "neighbour_blocks": "folds",
+    "stratified": "folds",
+    "read_segments": "segments",
+    "read_spans": "segments",
+    "Segment": "segments",
+    "ClipSpan": "segments",
+    "project": "projection",
+    "Projection": "projection",
+    "canonical_concept": "vocabulary",
+    "canonical_level": "vocabulary",
+}
+__all__ = [*_HOME]
+__getattr__, __dir__ = lazily(__name__, _HOME)

@@ -6,36 +6,51 @@ Reading one: `open_store(path or URL)`, then `store.matrix(level, clips=...)` or
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazily
 
 if TYPE_CHECKING:
     from obygaze_features.store.create import create_store as create_store
+    from obygaze_features.store.diff import Diff as Diff
+    from obygaze_features.store.diff import diff_stores as diff_stores
+    from obygaze_features.store.edit import merge as merge
+    from obygaze_features.store.edit import subset as subset
+    from obygaze_features.store.interchange.export import export_store as export_store
+    from obygaze_features.store.interchange.importing import Told as Told
+    from obygaze_features.store.interchange.importing import import_store as import_store
+    from obygaze_features.store.pack import unpack as unpack
     from obygaze_features.store.reader import Matrix as Matrix
+    from obygaze_features.store.reader import Status as Status
     from obygaze_features.store.reader import Store as Store
     from obygaze_features.store.reader import open_store as open_store
     from obygaze_features.store.recipe import Recipe as Recipe
     from obygaze_features.store.schema import ArraySpec as ArraySpec
     from obygaze_features.store.schema import RowStatus as RowStatus
     from obygaze_features.store.text import TextTable as TextTable
+    from obygaze_features.store.transfer import pull as pull
     from obygaze_features.store.writer import StoreWriter as StoreWriter
 
 _HOME = {
-    "ArraySpec": "schema",
-    "Matrix": "reader",
-    "Recipe": "recipe",
-    "RowStatus": "schema",
-    "Store": "reader",
-    "StoreWriter": "writer",
-    "TextTable": "text",
-    "create_store": "create",
     "open_store": "reader",
+    "Store": "reader",
+    "Matrix": "reader",
+    "Status": "reader",
+    "create_store": "create",
+    "ArraySpec": "schema",
+    "RowStatus": "schema",
+    "Recipe": "recipe",
+    "StoreWriter": "writer",
+    "import_store": "interchange.importing",
+    "Told": "interchange.importing",
+    "export_store": "interchange.export",
+    "subset": "edit",
+    "merge": "edit",
+    "diff_stores": "diff",
+    "Diff": "diff",
+    "unpack": "pack",
+    "pull": "transfer",
+    "TextTable": "text",
 }
-
-
-def __getattr__(name: str) -> Any:
-    # Listing commands must not import zarr.
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+__all__ = [*_HOME]
+__getattr__, __dir__ = lazily(__name__, _HOME)

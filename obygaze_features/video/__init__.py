@@ -1,1 +1,34 @@
 """Videos as numbers of pictures: probe, sampling, exact decoding, decoding in worker processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from obygaze_features.video.decode import Clip as Clip
+    from obygaze_features.video.decode import View as View
+    from obygaze_features.video.decode import decode_clip as decode_clip
+    from obygaze_features.video.decode import decode_views as decode_views
+    from obygaze_features.video.errors import BadVideo as BadVideo
+    from obygaze_features.video.pool import DecodeJob as DecodeJob
+    from obygaze_features.video.pool import DecodePool as DecodePool
+    from obygaze_features.video.probe import VideoInfo as VideoInfo
+    from obygaze_features.video.sampling import sample_indices as sample_indices
+    from obygaze_features.video.saving import save_clip as save_clip
+
+_HOME = {
+    "decode_clip": "decode",
+    "decode_views": "decode",
+    "View": "decode",
+    "Clip": "decode",
+    "sample_indices": "sampling",
+    "DecodePool": "pool",
+    "DecodeJob": "pool",
+    "VideoInfo": "probe",
+    "save_clip": "saving",
+    "BadVideo": "errors",
+}
+__all__ = [*_HOME]
+__getattr__, __dir__ = lazily(__name__, _HOME)

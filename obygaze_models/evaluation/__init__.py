@@ -1,1 +1,44 @@
 """Metrics, intervals, tests, and what leaked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from obygaze_models.evaluation.bootstrap import Estimate as Estimate
+    from obygaze_models.evaluation.bootstrap import estimate as estimate
+    from obygaze_models.evaluation.compare import holm as holm
+    from obygaze_models.evaluation.compare import nadeau_bengio as nadeau_bengio
+    from obygaze_models.evaluation.compare import paired_bootstrap as paired_bootstrap
+    from obygaze_models.evaluation.compare import sign_flip as sign_flip
+    from obygaze_models.evaluation.compare import swap_test as swap_test
+    from obygaze_models.evaluation.error_analysis import analyse_success as analyse_success
+    from obygaze_models.evaluation.leakage import check_leaks as check_leaks
+    from obygaze_models.evaluation.leakage import count_leak as count_leak
+    from obygaze_models.evaluation.logistic import fit_logistic as fit_logistic
+    from obygaze_models.evaluation.metrics import evaluate as evaluate
+    from obygaze_models.evaluation.metrics import evaluate_groups as evaluate_groups
+    from obygaze_models.evaluation.predictions import Predictions as Predictions
+    from obygaze_models.evaluation.thresholds import tune_threshold as tune_threshold
+
+_HOME = {
+    "Predictions": "predictions",
+    "evaluate": "metrics",
+    "evaluate_groups": "metrics",
+    "estimate": "bootstrap",
+    "Estimate": "bootstrap",
+    "paired_bootstrap": "compare",
+    "nadeau_bengio": "compare",
+    "sign_flip": "compare",
+    "swap_test": "compare",
+    "holm": "compare",
+    "count_leak": "leakage",
+    "check_leaks": "leakage",
+    "tune_threshold": "thresholds",
+    "fit_logistic": "logistic",
+    "analyse_success": "error_analysis",
+}
+__all__ = [*_HOME]
+__getattr__, __dir__ = lazily(__name__, _HOME)

@@ -8,3 +8,84 @@ bottlenecks  `bottleneck.Bottleneck` with a head: `heads`, `sparse_head`, `score
              and `residual` beside it; `interventions`, `purity`
 baselines    `baselines`
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from obygaze_models.models.baselines import AllPositive as AllPositive
+    from obygaze_models.models.baselines import FilmPrior as FilmPrior
+    from obygaze_models.models.baselines import Neighbour as Neighbour
+    from obygaze_models.models.baselines import Prevalence as Prevalence
+    from obygaze_models.models.baselines import RandomBaseline as RandomBaseline
+    from obygaze_models.models.baselines import oracle as oracle
+    from obygaze_models.models.baselines import places as places
+    from obygaze_models.models.bottleneck import Bottleneck as Bottleneck
+    from obygaze_models.models.concept_report import concept_quality as concept_quality
+    from obygaze_models.models.concept_report import stability as stability
+    from obygaze_models.models.concepts import ConceptBank as ConceptBank
+    from obygaze_models.models.concepts import cross_fitted_margins as cross_fitted_margins
+    from obygaze_models.models.frames import FrameProbe as FrameProbe
+    from obygaze_models.models.heads import Head as Head
+    from obygaze_models.models.heads import LinearHead as LinearHead
+    from obygaze_models.models.heads import LogisticHead as LogisticHead
+    from obygaze_models.models.heads import TreeHead as TreeHead
+    from obygaze_models.models.interventions import TrueValues as TrueValues
+    from obygaze_models.models.interventions import intervene as intervene
+    from obygaze_models.models.linear import LinearProbe as LinearProbe
+    from obygaze_models.models.linear import LogisticProbe as LogisticProbe
+    from obygaze_models.models.linear import RidgeProbe as RidgeProbe
+    from obygaze_models.models.linear import SVMProbe as SVMProbe
+    from obygaze_models.models.mlp import MLPProbe as MLPProbe
+    from obygaze_models.models.mlp_many import Job as Job
+    from obygaze_models.models.mlp_many import MLPSettings as MLPSettings
+    from obygaze_models.models.mlp_many import fit_many as fit_many
+    from obygaze_models.models.ordinal import OrdinalHead as OrdinalHead
+    from obygaze_models.models.purity import concept_matrix as concept_matrix
+    from obygaze_models.models.purity import film_leak as film_leak
+    from obygaze_models.models.purity import task_gain as task_gain
+    from obygaze_models.models.residual import ResidualHead as ResidualHead
+    from obygaze_models.models.scorecard import ScorecardHead as ScorecardHead
+    from obygaze_models.models.sparse_head import SparseHead as SparseHead
+
+_HOME = {
+    "LinearProbe": "linear",
+    "RidgeProbe": "linear",
+    "LogisticProbe": "linear",
+    "SVMProbe": "linear",
+    "MLPProbe": "mlp",
+    "fit_many": "mlp_many",
+    "MLPSettings": "mlp_many",
+    "Job": "mlp_many",
+    "FrameProbe": "frames",
+    "ConceptBank": "concepts",
+    "cross_fitted_margins": "concepts",
+    "concept_quality": "concept_report",
+    "stability": "concept_report",
+    "Bottleneck": "bottleneck",
+    "Head": "heads",
+    "LinearHead": "heads",
+    "LogisticHead": "heads",
+    "TreeHead": "heads",
+    "SparseHead": "sparse_head",
+    "ScorecardHead": "scorecard",
+    "OrdinalHead": "ordinal",
+    "ResidualHead": "residual",
+    "intervene": "interventions",
+    "TrueValues": "interventions",
+    "task_gain": "purity",
+    "concept_matrix": "purity",
+    "film_leak": "purity",
+    "Prevalence": "baselines",
+    "FilmPrior": "baselines",
+    "Neighbour": "baselines",
+    "RandomBaseline": "baselines",
+    "AllPositive": "baselines",
+    "oracle": "baselines",
+    "places": "baselines",
+}
+__all__ = [*_HOME]
+__getattr__, __dir__ = lazily(__name__, _HOME)

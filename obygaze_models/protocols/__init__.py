@@ -1,1 +1,34 @@
 """Experiments as data: tasks, splits, grid, metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazily
+
+if TYPE_CHECKING:
+    from obygaze_models.protocols.reading import load_protocol as load_protocol
+    from obygaze_models.protocols.runner.final import fit_final as fit_final
+    from obygaze_models.protocols.runner.final import training_protocol as training_protocol
+    from obygaze_models.protocols.runner.keeping import keep as keep
+    from obygaze_models.protocols.runner.records import Run as Run
+    from obygaze_models.protocols.runner.records import read_run as read_run
+    from obygaze_models.protocols.runner.run import Inputs as Inputs
+    from obygaze_models.protocols.runner.run import gather as gather
+    from obygaze_models.protocols.runner.run import run_protocol as run_protocol
+    from obygaze_models.protocols.schema import Protocol as Protocol
+
+_HOME = {
+    "load_protocol": "reading",
+    "Protocol": "schema",
+    "gather": "runner.run",
+    "Inputs": "runner.run",
+    "run_protocol": "runner.run",
+    "read_run": "runner.records",
+    "Run": "runner.records",
+    "training_protocol": "runner.final",
+    "fit_final": "runner.final",
+    "keep": "runner.keeping",
+}
+__all__ = [*_HOME]
+__getattr__, __dir__ = lazily(__name__, _HOME)
