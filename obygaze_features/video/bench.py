@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,48 +20,16 @@ from obygaze_features.core.commands import ExampleCommand, Session, json_option,
 from obygaze_features.core.console import Progress, Quiet, table
 from obygaze_features.core.machine import this_machine
 from obygaze_features.video.bench_films import RATE, FilmSpec, make_film
+from obygaze_features.video.bench_pictures import CHARACTERS
 from obygaze_features.video.bench_readers import READERS
+from obygaze_features.video.bench_sets import character_films, coded_films, odd_films
 from obygaze_features.video.sampling import sample_indices
 from obygaze_features.video.source import av
 
 REFERENCE = "obygaze"
+KEY_FRAMES = "obygaze, key frames"
+RIVALS = ("decord", "torchcodec")
 TIME_LIMIT_S = 300.0
-
-
-def long_films(seconds: int) -> list[FilmSpec]:
-    """The films that are timed: group lengths and a second codec."""
-    count = seconds * RATE
-    ten_bit = {"preset": "ultrafast", "x265-params": "log-level=none"}
-    return [
-        FilmSpec("h264-default-groups", n_frames=count),
-        FilmSpec("h264-no-cuts", options={"sc_threshold": "0"}, n_frames=count),
-        FilmSpec("h264-groups-of-24", options={"g": "24"}, n_frames=count),
-        FilmSpec("hevc-10-bit", ".mkv", "libx265", "yuv420p10le", ten_bit, count),
-    ]
-
-
-def odd_films() -> list[FilmSpec]:
-    """Small films of the kinds on which readers go wrong without a word."""
-    small: dict[str, Any] = {"n_frames": 120, "width": 320, "height": 240}
-    quick = {"preset": "veryfast", "g": "30"}
-    open_groups = quick | {"x264-params": "open-gop=1:bframes=3:b-adapt=0"}
-    refresh = quick | {"x264-params": "intra-refresh=1:bframes=0"}
-    rich = {"b": "1500k", "bf": "2", "g": "30"}
-    uneven = tuple(2400 + 40 * n + 20 * (n % 2) + 90 * (n // 30) for n in range(120))
-    return [
-        FilmSpec("mp4, open groups", options=open_groups, **small),
-        FilmSpec("mp4, intra refresh", options=refresh, **small),
-        FilmSpec("mp4, edit list", options=quick, hidden=20, **small),
-        FilmSpec("mp4, variable rate", options=quick, ticks=uneven, **small),
-        FilmSpec("mkv, variable rate", ".mkv", options=quick, ticks=uneven, **small),
-        FilmSpec("avi, mpeg-4 with b", ".avi", "mpeg4", options=rich, **small),
-        FilmSpec("avi, h.264 with b", ".avi", options=quick, **small),
-        FilmSpec("mpg, mpeg-2", ".mpg", "mpeg2video", options=rich, **small),
-        FilmSpec("ts, h.264", ".ts", options=quick, **small),
-        FilmSpec("flv, h.264", ".flv", options=quick, **small),
-        FilmSpec("webm, vp9", ".webm", "libvpx-vp9", options={"b": "600k"}, **small),
-        FilmSpec("raw h.264", ".h264", options=quick, **small),
-    ]
 
 
 @dataclass(frozen=True)
@@ -78,65 +47,118 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Headline:
+    """How many times the CPU time of one way of ours the others take, film by film."""
+
+    reference: str
+    ratios: Mapping[str, Mapping[str, float]]
+
+    @property
+    def medians(self) -> dict[str, float]:
+        """Of each rival, the median over the films."""
+        return {name: statistics.median(films.values()) for name, films in self.ratios.items()}
+
+    def as_json(self) -> dict[str, Any]:
+        """The ratios and their medians."""
+        return {**asdict(self), "medians": self.medians}
+
+    def as_text(self) -> str:
+        """A row a film, and the medians under them."""
+        films = list(dict.fromkeys(film for ratios in self.ratios.values() for film in ratios))
+        rows = [
+            [film, *(_times(ratios.get(film)) for ratios in self.ratios.values())] for film in films
+        ]
+        rows.append(["median", *(_times(ratio) for ratio in self.medians.values())])
+        title = f"CPU time, as a multiple of that of {self.reference!r}"
+        return f"{title}\n{table(['film', *self.ratios], rows)}"
+
+
+@dataclass(frozen=True)
 class DecodeBench:
     """The whole comparison: times on long films, exactness on long and odd ones."""
 
-    timed: tuple[BenchResult, ...]
+    timed: Mapping[str, BenchResult]
     readings: tuple[Reading, ...]
     absent: Mapping[str, str]
+
+    def headlines(self) -> list[Headline]:
+        """The others' CPU time beside ours: exact pictures first, then key frames."""
+        found = [self._headline(reference) for reference in (REFERENCE, KEY_FRAMES)]
+        return [headline for headline in found if headline.ratios]
+
+    def _headline(self, reference: str) -> Headline:
+        ratios: dict[str, dict[str, float]] = {}
+        for film, result in self.timed.items():
+            names = [timing.name for timing in result.timings]
+            judged = replace(result, reference=reference)
+            for name in names if reference in names else ():
+                if name not in (REFERENCE, KEY_FRAMES):
+                    ratios.setdefault(name, {})[film] = judged.ratio(name, "cpu_s")
+        return Headline(reference, ratios)
 
     def as_json(self) -> dict[str, Any]:
         """Everything as one JSON object."""
         return {
-            "timed": [result.as_json() for result in self.timed],
+            "headlines": [headline.as_json() for headline in self.headlines()],
+            "timed": {film: result.as_json() for film, result in self.timed.items()},
             "exact": [asdict(reading) for reading in self.readings],
             "absent": dict(self.absent),
         }
 
     def as_text(self) -> str:
-        """Tables: times of each long film, then right pictures of every film."""
-        parts = [result.as_text() for result in self.timed]
+        """Tables: all films at a glance, each by itself, then right pictures of every film."""
+        parts = [headline.as_text() for headline in self.headlines()]
+        parts += [result.as_text() for result in self.timed.values()]
         readers = list(dict.fromkeys(reading.reader for reading in self.readings))
         cells = {(one.film, one.reader): one for one in self.readings}
         films = list(dict.fromkeys(reading.film for reading in self.readings))
-        rows = [[film, *(_exactness(cells[film, reader]) for reader in readers)] for film in films]
+        rows = [
+            [film, *(_exactness(cells.get((film, reader))) for reader in readers)] for film in films
+        ]
         parts.append("Right pictures, read from the pixels\n" + table(["film", *readers], rows))
         parts += [f"{name} is not here: {why}" for name, why in self.absent.items()]
         return "\n\n".join(parts)
 
 
-def _exactness(reading: Reading) -> str:
+def _exactness(reading: Reading | None) -> str | None:
+    if reading is None:
+        return None
     return "fails" if reading.failed else f"{reading.right} of {reading.asked}"
+
+
+def _times(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{ratio:.2f}x"
 
 
 def bench_decoding(
     films: Sequence[FilmSpec],
     odd: Sequence[FilmSpec] = (),
     *,
-    readers: Sequence[str] = tuple(READERS),
+    readers: Sequence[str] = (REFERENCE, KEY_FRAMES, *RIVALS),
+    odd_readers: Sequence[str] = tuple(READERS),
     count: int = 32,
     rounds: int = 2,
     folder: Path | None = None,
     progress: Progress | None = None,
 ) -> DecodeBench:
-    """Measure readers in turns, one process a reading; the `odd` films only for exactness."""
+    """Measure `readers` in turns, one process a reading; `odd` films are only for exactness."""
     progress = progress or Quiet()
     folder = folder or Path(tempfile.gettempdir()) / "obygaze-bench"
     absent: dict[str, str] = {}
-    readings, timed = [], []
+    readings: list[Reading] = []
+    timed: dict[str, BenchResult] = {}
     with tempfile.TemporaryDirectory() as libraries:
         environment = _environment(Path(libraries))
         for number, spec in enumerate([*films, *odd]):
             progress.say(f"making {spec.name}")
             path = make_film(spec, folder)
             is_timed = number < len(films)
-            names = [name for name in readers if name not in absent]
-            turns = names * (rounds if is_timed else 1)
+            turns = list(readers) * rounds if is_timed else odd_readers
             found = _read_in_turns(spec, path, count, turns, environment, absent, progress)
             readings += found
             if is_timed:
-                timed.append(_as_result(spec, path, count, found))
-    return DecodeBench(tuple(timed), tuple(readings), absent)
+                timed[spec.name] = _as_result(spec, path, count, found)
+    return DecodeBench(timed, tuple(readings), absent)
 
 
 def _read_in_turns(
@@ -148,7 +170,7 @@ def _read_in_turns(
     absent: dict[str, str],
     progress: Progress,
 ) -> list[Reading]:
-    taken: dict[str, list[dict[str, Any]]] = {name: [] for name in turns}
+    taken: dict[str, list[dict[str, Any]]] = {name: [] for name in turns if name not in absent}
     for name in turns:
         progress.say(f"{name}: {spec.name}")
         progress.advance()
@@ -203,7 +225,7 @@ def _right(spec: FilmSpec, name: str, count: int, result: Mapping[str, Any]) -> 
     """How many pictures are those the rule asks for, or at least those they are said to be."""
     shown = spec.shown
     ranks: Iterable[int] = sample_indices(len(shown), count).tolist()
-    if name == "obygaze, key frames":
+    if name == KEY_FRAMES:
         ranks = result["index"]
     return sum(
         number == shown[rank] for number, rank in zip(result["numbers"], ranks, strict=False)
@@ -244,11 +266,15 @@ def _environment(libraries: Path) -> dict[str, str]:
     }
 
 
+FILMS = {"characters": character_films, "codings": coded_films}
+
+
 @click.command(
     cls=ExampleCommand,
     examples="""
     obygaze bench decode
     obygaze bench decode --seconds 30 --rounds 1
+    obygaze bench decode --films codings --reader opencv
     obygaze bench decode --json
     """,
 )
@@ -259,6 +285,14 @@ def _environment(libraries: Path) -> dict[str, str]:
     "--count", type=click.IntRange(1), default=32, show_default=True, help="Pictures of a film."
 )
 @click.option("--rounds", type=click.IntRange(1), default=2, show_default=True, help="Rounds.")
+@click.option(
+    "--films",
+    type=click.Choice([*FILMS, "odd"]),
+    multiple=True,
+    default=("characters", "odd"),
+    show_default=True,
+    help="Five characters of films, other codings of one, small odd ones for exactness.",
+)
 @click.option(
     "--reader",
     "readers",
@@ -273,23 +307,42 @@ def bench_decode(
     seconds: int,
     count: int,
     rounds: int,
+    films: tuple[str, ...],
     readers: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """What exact pictures cost, beside other readers.
 
-    The rivals are decord, torchcodec, OpenCV and reading in order, those that are installed. The
-    films are made on the first run, which takes some minutes, and kept in the folder for
-    temporary files.
+    The rivals are decord and torchcodec, and OpenCV and reading in order too where only
+    exactness is at stake or they are named. The films have five characters, because the ratios
+    depend on what is to be seen. They are made on the first run, which takes some minutes, and
+    kept in the folder for temporary files.
     """
-    names = [name for name in READERS if not readers or name in {REFERENCE, *readers}]
-    films, odd = long_films(seconds), odd_films()
-    total = len(names) * (rounds * len(films) + len(odd))
+    timed = [film for kind, make in FILMS.items() if kind in films for film in make(seconds)]
+    odd = odd_films() if "odd" in films else []
+    chosen = {REFERENCE, *(readers or READERS)}
+    all_names = [name for name in READERS if name in chosen]
+    slow = set() if readers else {"opencv", "pyav in order"}
+    names = [name for name in all_names if name not in slow]
+    total = len(names) * rounds * len(timed) + len(all_names) * len(odd)
     with session.console.progress("decode", total, "readings") as progress:
         result = bench_decoding(
-            films, odd, readers=names, count=count, rounds=rounds, progress=progress
+            timed,
+            odd,
+            readers=names,
+            odd_readers=all_names,
+            count=count,
+            rounds=rounds,
+            progress=progress,
         )
     if as_json:
         session.console.json(result.as_json())
-    else:
-        session.console.result(result.as_text())
+        return
+    if "characters" in films:
+        session.console.result(_about_characters())
+    session.console.result(result.as_text())
+
+
+def _about_characters() -> str:
+    about = [(name, character.words) for name, character in CHARACTERS.items()]
+    return "Characters of films\n" + table(("", "what is in it"), about) + "\n"

@@ -1,9 +1,9 @@
-"""Films for measuring readers: cuts, camera moves and grain, and in each picture its number."""
+"""Films for measuring readers: what is in them, how they are coded, in each picture its number."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -12,12 +12,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.files import sha256_bytes
+from obygaze_features.video.bench_pictures import CHARACTERS, GREY, chroma_planes, pictures
 from obygaze_features.video.picture import Pixels
 from obygaze_features.video.source import av
 
 BITS = 12
 DARK, LIGHT = 40, 210
 RATE = 24
+MADE_BY = 1  # to be raised when the code that draws the pictures draws others
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class FilmSpec:
     n_frames: int = 150 * RATE
     width: int = 1280
     height: int = 544
+    character: str = "calm"
     ticks: tuple[int, ...] = ()
     hidden: int = 0
 
@@ -40,23 +44,33 @@ class FilmSpec:
         """The numbers of the pictures a reader should find, in order."""
         return list(range(self.hidden, self.n_frames))
 
+    @property
+    def file_name(self) -> str:
+        """A name that no other film has, nor this one once anything in it is defined anew."""
+        definition = repr((self, CHARACTERS[self.character], MADE_BY))
+        return f"{self.name}-{sha256_bytes(definition.encode())[:8]}{self.suffix}"
+
 
 def stamp(grey: NDArray[np.uint8], number: int) -> None:
     """Write a number along the upper edge: twelve blocks, and the same inverted."""
     height, width = grey.shape
     edges = np.linspace(0, width, 2 * BITS + 1).astype(int)
-    tall = max(16, height // 20)
+    tall = _stamp_rows(height)
     for block in range(2 * BITS):
         bit = (number >> (block % BITS)) & 1
         light = bit == (block < BITS)
         grey[:tall, edges[block] : edges[block + 1]] = LIGHT if light else DARK
 
 
+def _stamp_rows(height: int) -> int:
+    return max(16, height // 20)
+
+
 def read_stamp(picture: Pixels) -> int:
     """The number of a picture; -1 where it cannot be read beyond doubt."""
     height, width = picture.shape[:2]
     edges = np.linspace(0, width, 2 * BITS + 1)
-    rows = slice(4, max(16, height // 20) - 4)
+    rows = slice(4, _stamp_rows(height) - 4)
     inner = [
         picture[rows, int(a + (b - a) / 4) : int(b - (b - a) / 4) + 1].mean()
         for a, b in pairwise(edges)
@@ -69,7 +83,7 @@ def read_stamp(picture: Pixels) -> int:
 
 def make_film(spec: FilmSpec, folder: Path) -> Path:
     """Make a film, unless the folder holds it from before."""
-    path = folder / f"{spec.name}-{spec.n_frames}{spec.suffix}"
+    path = folder / spec.file_name
     if path.exists():
         return path
     folder.mkdir(parents=True, exist_ok=True)
@@ -88,59 +102,19 @@ def _write(spec: FilmSpec, path: Path) -> None:
         stream.width, stream.height, stream.pix_fmt = spec.width, spec.height, spec.pix_fmt
         tick = Fraction(1, 1000) if spec.ticks else Fraction(1, RATE)
         stream.codec_context.time_base = tick
-        for number, grey in enumerate(_pictures(spec)):
-            frame = av().VideoFrame.from_ndarray(grey, format="gray").reformat(format=spec.pix_fmt)
+        content = pictures(CHARACTERS[spec.character], spec.n_frames, spec.height, spec.width)
+        for number, planes in enumerate(content):
+            stamp(planes[: spec.height], number)
+            _without_colour(planes, spec.height)
+            frame = av().VideoFrame.from_ndarray(planes, format="yuv420p")
+            if spec.pix_fmt != "yuv420p":
+                frame = frame.reformat(format=spec.pix_fmt)
             frame.pts = spec.ticks[number] if spec.ticks else number - spec.hidden
             frame.time_base = tick
             out.mux(stream.encode(frame))
         out.mux(stream.encode())
 
 
-def _pictures(spec: FilmSpec) -> Iterator[NDArray[np.uint8]]:
-    """Shots of one to eight seconds: two textures that move apart, with grain over them."""
-    draw = np.random.default_rng(0)
-    height, width = spec.height, spec.width
-    margin = 128
-    backs = [_texture(draw, height + margin, width + margin, 32, 150) for _ in range(5)]
-    fronts = [_texture(draw, height + margin, width + margin, 8, 56) for _ in range(5)]
-    grains = [draw.integers(0, 9, (height, width), dtype=np.uint8) for _ in range(7)]
-    number = 0
-    while number < spec.n_frames:
-        back, front = backs[draw.integers(5)], fronts[draw.integers(5)]
-        # Slow, as most shots of films are: about a third of a pixel from picture to picture.
-        moves = draw.uniform(-0.6, 0.6, 4)
-        for step in range(int(draw.integers(RATE, 8 * RATE))):
-            if number == spec.n_frames:
-                return
-            grey = grains[number % 7].copy()
-            grey += _window(back, moves[:2] * step, height, width)
-            grey += _window(front, moves[2:] * step, height, width)
-            stamp(grey, number)
-            yield grey
-            number += 1
-
-
-def _window(
-    texture: NDArray[np.uint8], move: NDArray[np.float64], height: int, width: int
-) -> NDArray[np.uint8]:
-    # Back and forth within the margin.
-    y, x = np.abs((64 + move) % 254 - 127).astype(int)
-    return texture[y : y + height, x : x + width]
-
-
-def _texture(
-    draw: np.random.Generator, height: int, width: int, cell: int, depth: int
-) -> NDArray[np.uint8]:
-    """Smooth clouds of a size, from 16 up over `depth` levels."""
-    total = np.zeros((height, width))
-    while cell >= 2:
-        coarse = draw.normal(0, cell, (height // cell + 2, width // cell + 2))
-        fine = np.repeat(np.repeat(coarse, cell, 0), cell, 1)
-        kernel = np.ones(cell) / cell
-        for axis in (0, 1):
-            fine = np.apply_along_axis(np.convolve, axis, fine, kernel, mode="same")
-        total += fine[:height, :width]
-        cell //= 2
-    total -= total.min()
-    levels: NDArray[np.uint8] = (total / total.max() * depth + 16).astype(np.uint8)
-    return levels
+def _without_colour(planes: Pixels, height: int) -> None:
+    """Make the rows of the stamp grey."""
+    chroma_planes(planes, height)[:, : _stamp_rows(height) // 2 + 1] = GREY

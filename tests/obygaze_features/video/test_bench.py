@@ -10,15 +10,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from obygaze_features.video.bench import (
-    DecodeBench,
-    bench_decode,
-    bench_decoding,
-    long_films,
-    odd_films,
-)
+from obygaze_features.video.bench import DecodeBench, Headline, bench_decode, bench_decoding
 from obygaze_features.video.bench_films import FilmSpec, make_film, read_stamp, stamp
+from obygaze_features.video.bench_pictures import CHARACTERS, pictures
 from obygaze_features.video.bench_readers import READERS
+from obygaze_features.video.bench_sets import character_films, coded_films, odd_films
 from obygaze_features.video.decode import View, decode_clip
 
 QUICK = {"preset": "ultrafast"}
@@ -49,18 +45,55 @@ def test_films_hold_what_they_say(tmp_path: Path) -> None:
     before = path.stat().st_mtime_ns
     assert make_film(EDITED, tmp_path).stat().st_mtime_ns == before
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
+    assert make_film(replace(EDITED, n_frames=61), tmp_path) != path
 
 
 def test_film_names_are_unlike() -> None:
-    names = [spec.name for spec in [*long_films(150), *odd_films()]]
-    assert len(set(names)) == len(names) >= 14
+    specs = [*character_films(150), *coded_films(150), *odd_films(), *character_films(30)]
+    files = [spec.file_name for spec in specs]
+    assert len(set(files)) == len(files) >= 25
+
+
+def test_every_character_has_a_film_coded_by_default() -> None:
+    films = character_films(150)
+    assert [film.character for film in films] == list(CHARACTERS)
+    shapes = {(f.codec, len(f.options), f.n_frames, f.width, f.height) for f in films}
+    assert shapes == {("libx264", 0, 3600, 1280, 544)}
+
+
+def _luma(name: str, count: int) -> np.ndarray:
+    return np.array([planes[:120] for planes in pictures(CHARACTERS[name], count, 120, 160)])
+
+
+def _changed(name: str) -> np.ndarray:
+    """The mean change from each picture to the next, within the first twelve (one shot)."""
+    return np.abs(np.diff(_luma(name, 12).astype(int), axis=0)).mean(axis=(1, 2))
+
+
+def test_characters_are_what_their_words_say() -> None:
+    # Drawn: every picture twice. A locked camera: most pixels change by grain alone.
+    assert np.array_equal(_changed("clean") == 0, np.arange(11) % 2 == 0)
+    still = np.abs(np.diff(_luma("static", 12).astype(int), axis=0))
+    assert np.median(still) <= 2 < _changed("busy").mean()
+    # The same film but for its grain, of standard deviations 4 and 1.5.
+    more = _luma("noisy", 12).astype(int) - _luma("calm", 12)
+    assert more.std() == pytest.approx(4 - 1.5, abs=0.3)
+
+
+@pytest.mark.parametrize("name", CHARACTERS)
+def test_films_are_the_same_every_time_and_in_colour(name: str) -> None:
+    once, again = (np.array(list(pictures(CHARACTERS[name], 5, 120, 160))) for _ in range(2))
+    assert np.array_equal(once, again) and once.shape == (5, 180, 160)
+    assert np.ptp(once[:, 120:].astype(int)) > 10
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> DecodeBench:
     readers = ("obygaze", "obygaze, key frames", "pyav in order")
     folder = tmp_path_factory.mktemp("films")
-    return bench_decoding([TIMED], [EDITED], readers=readers, count=8, rounds=2, folder=folder)
+    return bench_decoding(
+        [TIMED], [EDITED], readers=readers, odd_readers=readers, count=8, rounds=2, folder=folder
+    )
 
 
 def test_only_the_right_pictures_count(result: DecodeBench) -> None:
@@ -77,10 +110,28 @@ def test_only_the_right_pictures_count(result: DecodeBench) -> None:
 
 
 def test_times_are_of_two_rounds_and_only_of_timed_films(result: DecodeBench) -> None:
-    (timed,) = result.timed
+    (timed,) = result.timed.values()
     assert timed.reference == "obygaze"
     assert all(len(timing.cpu_s) == 2 and min(timing.cpu_s) > 0 for timing in timed.timings)
     assert timed.ratio("obygaze", "cpu_s") == 1.0
+
+
+def test_a_headline_is_the_median_over_films() -> None:
+    ratios = {"decord": {"a": 1.5, "b": 4.0, "c": 2.0}, "torchcodec": {"a": 1.25, "c": 1.75}}
+    headline = Headline("obygaze", ratios)
+    assert headline.medians == {"decord": 2.0, "torchcodec": 1.5}
+    rows = [line.split() for line in headline.as_text().splitlines()[1:]]
+    assert ["a", "1.50x", "1.25x"] in rows and ["median", "2.00x", "1.50x"] in rows
+
+
+def test_headlines_set_the_others_beside_both_ways_of_ours(result: DecodeBench) -> None:
+    whole, keys = result.headlines()
+    assert (whole.reference, keys.reference) == ("obygaze", "obygaze, key frames")
+    (timed,) = result.timed.values()
+    assert whole.ratios == {"pyav in order": {"timed": timed.ratio("pyav in order", "cpu_s")}}
+    ours, others = timed.timing("obygaze, key frames"), timed.timing("pyav in order")
+    pairs = [b / a for a, b in zip(ours.cpu_s, others.cpu_s, strict=True)]
+    assert keys.medians["pyav in order"] == pytest.approx(sum(pairs) / 2)
 
 
 def test_tables_name_films_and_readers(result: DecodeBench) -> None:
@@ -91,9 +142,9 @@ def test_tables_name_films_and_readers(result: DecodeBench) -> None:
 
 
 def test_a_reader_that_fails_is_a_finding(tmp_path: Path) -> None:
-    path = tmp_path / "edited-60.mp4"
+    path = tmp_path / EDITED.file_name
     path.write_bytes(b"no film")
-    found = bench_decoding([], [EDITED], readers=["obygaze"], folder=tmp_path)
+    found = bench_decoding([], [EDITED], odd_readers=["obygaze"], folder=tmp_path)
     assert found.readings[0].failed == "the file is not a video, or its beginning is damaged"
     assert "fails" in found.as_text()
 
