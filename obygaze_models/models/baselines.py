@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import digamma
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
@@ -65,9 +66,14 @@ def random_average_precision(n_positive: int, n: int) -> float:
     """Mean AP of a random order without ties, which lies a little above the prevalence."""
     if not 0 < n_positive <= n:
         raise FixInput(f"{n_positive} positives among {n} clips have no average precision")
-    rank = np.arange(1, n + 1)
-    others = (n_positive - 1) / (n - 1) if n > 1 else 0.0
-    return float(np.mean((1 + others * (rank - 1)) / rank))
+    return float(random_ap(np.array(n_positive / n), np.array(float(n))))
+
+
+def random_ap(prevalence: Floats, n: Floats) -> Floats:
+    """The same of many tests at once, each of `n` clips; NaN where there is no positive one."""
+    first = (digamma(n + 1) + np.euler_gamma) / n  # the mean of 1 / rank
+    others = np.clip((prevalence * n - 1) / np.maximum(n - 1, 1), 0, 1)
+    return np.where(prevalence > 0, first + others * (1 - first), np.nan)
 
 
 def places(movies: ArrayLike, scenes: ArrayLike) -> Floats:

@@ -13,15 +13,25 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import ClassifierTags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from obygaze_models.models.directions import WITHOUT_TOLERANCE, Plane, Task, find_plane
+from obygaze_models.models.directions import WITHOUT_TOLERANCE, Task, find_plane
 from obygaze_models.models.gram import Gram
-from obygaze_models.models.ground import Bools, FixTraining, Floats, Ints, draw_seed, one_thread
+from obygaze_models.models.ground import (
+    Bools,
+    FixTraining,
+    Floats,
+    Ints,
+    draw_seed,
+    one_thread,
+    spread,
+)
 from obygaze_models.models.state import Savable
 
 Tolerance = float | Mapping[str, float] | Literal["paper", "inner"]
 
 PAPER_C = {"Body": 0.05, "Look": 0.05, "Activities": 0.05}  # the released code; all others .01
 PAPER_C_ELSE = 0.01
+INNER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # times 1 / spread of the features
+OPEN = 0.01  # in units of the decision, of which the margin is 2 wide
 
 
 class ConceptBank(Savable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -29,10 +39,11 @@ class ConceptBank(Savable, TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     Targets have a column for each concept: 1 has it, 0 lacks it, -1 leaves the row out (see
     `concept_targets`). `C` is one tolerance, one by name, the released code's ("paper"), or the
-    best average precision over inner folds ("inner", over whole groups where groups are given).
-    `balance` is "weights" as in the released code, "subsample" as in the paper's text (as many
-    rows without as with, drawn by seed), or None. With `unit_norm` a margin is a distance: vector
-    and bias are divided by the vector's length, which the released code does not do.
+    best average precision over inner folds ("inner", over whole groups where groups are given) of
+    `tolerances`, which by default go with the spread of the features. `balance` is "weights" as in
+    the released code, "subsample" as in the paper's text (as many rows without as with, drawn by
+    seed), or None. With `unit_norm` a margin is a distance: vector and bias are divided by the
+    vector's length, which the released code does not do.
     """
 
     fitted: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "C_", "length_", "concepts_")
@@ -43,7 +54,7 @@ class ConceptBank(Savable, TransformerMixin, BaseEstimator):  # type: ignore[mis
         *,
         method: str = "svm",
         C: Tolerance = "inner",
-        tolerances: Sequence[float] = (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1),
+        tolerances: Sequence[float] | None = None,
         balance: Literal["weights", "subsample"] | None = "weights",
         unit_norm: bool = True,
         inner_folds: int = 3,
@@ -109,26 +120,27 @@ class ConceptBank(Savable, TransformerMixin, BaseEstimator):  # type: ignore[mis
         seed = [draw_seed(self.random_state), column]
         try:
             tolerance = self._tolerance(name, gram, rows, positive, groups, seed)
-            normal, bias = self._plane(gram, rows, positive, tolerance, seed)
+            task = self._task(gram, rows, positive, tolerance, seed)
+            normal, bias = find_plane(self.method, task)
         except FixTraining as error:
             raise FixTraining(error.what, where=f"concept {name}", hint=error.hint) from error
         if self.unit_norm and self.method == "svm":
-            bias = settled_bias(gram.X[rows] @ normal, positive, bias)
+            bias = settled_bias(task.X @ normal, task.positive, task.weights, bias)
         length = float(np.linalg.norm(normal))
         unit = length if self.unit_norm else 1.0
         self.C_[column], self.length_[column] = tolerance, length
         self.coef_[column], self.intercept_[column] = normal / unit, bias / unit
 
-    def _plane(
+    def _task(
         self, gram: Gram, rows: Ints, positive: Bools, tolerance: float, seed: list[int]
-    ) -> Plane:
+    ) -> Task:
         if self.balance not in ("weights", "subsample", None):
             raise FixTraining(f"no balance is called {self.balance!r}", hint="weights or subsample")
         if self.balance == "subsample":
             kept = subsample(positive, seed)
             rows, positive = rows[kept], positive[kept]
         balanced = self.balance == "weights"
-        return find_plane(self.method, Task(gram, rows, positive, tolerance, balanced))
+        return Task(gram, rows, positive, tolerance, balanced, exact=self.unit_norm)
 
     def _tolerance(
         self,
@@ -149,14 +161,18 @@ class ConceptBank(Savable, TransformerMixin, BaseEstimator):  # type: ignore[mis
             return float(self.C[name])
         if self.C != "inner":
             return float(self.C)
+        offered = self.tolerances
+        if offered is None:
+            scale = spread(gram.X[rows])
+            offered = [step / scale for step in INNER]
         folds = inner_folds(positive, None if groups is None else groups[rows], self.inner_folds)
         if not folds:  # too few rows or films for any validation: the middle of the road
-            return float(self.tolerances[len(self.tolerances) // 2])
+            return float(offered[len(offered) // 2])
         scores = [
             np.mean([self._score(gram, rows, positive, fold, C, seed) for fold in folds])
-            for C in self.tolerances
+            for C in offered
         ]
-        return float(self.tolerances[int(np.argmax(scores))])
+        return float(offered[int(np.argmax(scores))])
 
     def _score(
         self,
@@ -167,20 +183,39 @@ class ConceptBank(Savable, TransformerMixin, BaseEstimator):  # type: ignore[mis
         tolerance: float,
         seed: list[int],
     ) -> float:
-        normal, bias = self._plane(gram, rows[~fold], positive[~fold], tolerance, seed)
+        task = self._task(gram, rows[~fold], positive[~fold], tolerance, seed)
+        normal, bias = find_plane(self.method, task)
         return float(average_precision_score(positive[fold], gram.X[rows[fold]] @ normal + bias))
 
 
-def settled_bias(along: Floats, positive: Bools, bias: float) -> float:
-    """The bias of a machine, or the middle of both sides where the machine leaves it open.
+def settled_bias(along: Floats, positive: Bools, weights: Floats | None, bias: float) -> float:
+    """The bias of a machine, or of the biases it leaves open the one nearest to the middle.
 
     With a tolerance so small that all rows lie inside the margin (it is 2 wide in units of the
-    decision), the bias is next to free. Divided by the length of a vector that is then short, it
-    would be hundreds of distances, others for each fold, and no head could learn from that.
+    decision), many biases are as good as another, and rounding picks one. Divided by the length of
+    a vector that is then short, it would be hundreds of distances, others for each fold, and no
+    head could learn from that. The middle is that between the means of both sides.
     """
-    if np.ptp(along) >= 2:
+    low, high = open_biases(along, positive, np.ones(len(along)) if weights is None else weights)
+    if high - low < OPEN:
         return bias
-    return -float(along[positive].mean() + along[~positive].mean()) / 2
+    middle = -float(along[positive].mean() + along[~positive].mean()) / 2
+    return min(max(middle, low), high)
+
+
+def open_biases(along: Floats, positive: Bools, weights: Floats) -> tuple[float, float]:
+    """The lowest and the highest bias for which the weighted loss of a machine is least.
+
+    The loss falls while more weight of rows with the concept than without lies inside the margin
+    or beyond it, so its slope changes only where a row crosses the margin.
+    """
+    at = np.where(positive, 1.0, -1.0) - along
+    order = np.argsort(at, kind="stable")
+    slope = np.cumsum(weights[order]) - weights[positive].sum()
+    level = 1e-9 * weights.sum()
+    first = int(np.argmax(slope >= -level))
+    flat = abs(slope[first]) <= level and first + 1 < len(order)
+    return float(at[order[first]]), float(at[order[first + int(flat)]])
 
 
 def concept_columns(y: Any, n_rows: int) -> Ints:

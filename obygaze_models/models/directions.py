@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVC
 
 from obygaze_models.models.gram import Gram
 from obygaze_models.models.ground import Bools, FixTraining, Floats, Ints, balanced_weights
+from obygaze_models.models.solved import logistic
 
 Plane = tuple[Floats, float]
 
@@ -28,6 +29,7 @@ class Task:
 
     `C` is the margin tolerance of a machine and the inverse strength of logistic and ridge (with
     alpha = 1 / 2C); mean difference and LDA have none. `balanced` lets both sides weigh the same.
+    A machine is that of libsvm, or where libsvm stops too early the `exact` one.
     """
 
     gram: Gram
@@ -35,6 +37,7 @@ class Task:
     positive: Bools
     C: float
     balanced: bool
+    exact: bool = False
 
     @property
     def X(self) -> Floats:
@@ -50,7 +53,8 @@ class Task:
 
 
 def _svm(task: Task) -> Plane:
-    return task.gram.machine(task.rows, task.positive, task.C, task.weights)
+    weights = task.weights
+    return task.gram.machine(task.rows, task.positive, task.C, weights, exact=task.exact)
 
 
 def _liblinear(task: Task) -> Plane:
@@ -59,8 +63,8 @@ def _liblinear(task: Task) -> Plane:
 
 
 def _logistic(task: Task) -> Plane:
-    model = LogisticRegression(C=task.C, max_iter=5000)
-    return _plane(model.fit(task.X, task.positive, sample_weight=task.weights))
+    coef, intercept = logistic(task.X, task.positive.astype(np.int64), task.C, task.weights)
+    return coef[0], float(intercept[0])
 
 
 def _ridge(task: Task) -> Plane:

@@ -16,6 +16,10 @@ from sklearn.svm import SVC
 
 from obygaze_models.models.ground import Bools, FixTraining, Floats, Ints, one_thread
 
+TOLERANCE = 1e-3  # libsvm's own: how far decisions may be from where the optimum has them
+AT_BOUND = 1e-6
+MOST_FITS = 4
+
 
 class Gram:
     """Rows with their products; machines are trained on any of its rows."""
@@ -31,15 +35,34 @@ class Gram:
         return products
 
     def machine(
-        self, rows: Ints, positive: Bools, C: float, weight: Floats | None = None
+        self,
+        rows: Ints,
+        positive: Bools,
+        C: float,
+        weight: Floats | None = None,
+        *,
+        exact: bool = False,
     ) -> tuple[Floats, float]:
         """The normal vector and the bias of the soft-margin machine on these rows.
 
-        `weight` multiplies the tolerance C of each row.
+        `weight` multiplies the tolerance C of each row. Where all decisions lie closer together
+        than the margin is wide, as on features of small length, libsvm stops before they are told
+        apart; `exact` asks it again there, as closely as they ask for.
         """
-        svm = SVC(kernel="precomputed", C=C)
-        svm.fit(self.products[np.ix_(rows, rows)], positive.astype(np.int64), sample_weight=weight)
-        normal = svm.dual_coef_[0] @ self.X[rows[svm.support_]]
+        products = self.products[np.ix_(rows, rows)]
+        most = C * (np.ones(len(rows)) if weight is None else weight)
+        tolerance = TOLERANCE
+        for _ in range(MOST_FITS):
+            svm = SVC(kernel="precomputed", C=C, tol=tolerance)
+            svm.fit(products, positive.astype(np.int64), sample_weight=weight)
+            dual = svm.dual_coef_[0]
+            needed = TOLERANCE * min(1.0, float(np.ptp(products[:, svm.support_] @ dual)) / 2)
+            bound = np.abs(dual) >= (1 - AT_BOUND) * most[svm.support_]
+            # Where every row has all the weight it may have, nothing is left to be found.
+            if not exact or bound.sum() >= len(rows) - 1 or not 0 < needed < tolerance / 2:
+                break
+            tolerance = needed
+        normal = dual @ self.X[rows[svm.support_]]
         if not np.isfinite(normal).all():
             raise FixTraining("a support vector machine did not end in numbers")
         return normal, float(svm.intercept_[0])

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -20,12 +19,14 @@ from obygaze_models.models.ground import (
     balanced_weights,
     encode_classes,
     one_thread,
+    spread,
 )
 from obygaze_models.models.network import softmax
+from obygaze_models.models.solved import logistic
 from obygaze_models.models.state import Savable
 
 ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
-ALPHAS = tuple(float(alpha) for alpha in np.logspace(-2, 6, 17))
+ALPHAS = tuple(float(alpha) for alpha in np.logspace(-5, 5, 21))  # times spread of the features
 
 
 class LinearProbe(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -80,9 +81,8 @@ class LogisticProbe(LinearProbe):
         self.class_weight = class_weight
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        model = LogisticRegression(C=self.C, max_iter=5000)
-        model.fit(X, codes, sample_weight=self._weights(codes, self.class_weight))
-        self.coef_, self.intercept_ = model.coef_, model.intercept_
+        weights = self._weights(codes, self.class_weight)
+        self.coef_, self.intercept_ = logistic(X, codes, self.C, weights)
 
     def predict_proba(self, X: Any) -> Floats:
         """The probability of each class for each row."""
@@ -97,12 +97,13 @@ class RidgeProbe(LinearProbe):
 
     One decomposition gives the whole path, and leaving out has a closed form, so the choice costs
     no refit: the residuals r of a left-out film are (I - H)^-1 r with its block H of the smoother.
-    Without groups each row is left out alone.
+    Without groups each row is left out alone. Without `alphas` the path goes with the spread of
+    the features.
     """
 
     fitted: ClassVar[tuple[str, ...]] = (*LinearProbe.fitted, "alpha_", "errors_")
 
-    def __init__(self, alphas: Sequence[float] = ALPHAS) -> None:
+    def __init__(self, alphas: Sequence[float] | None = None) -> None:
         self.alphas = alphas
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
@@ -110,8 +111,11 @@ class RidgeProbe(LinearProbe):
         targets = np.where(np.eye(n_classes, dtype=bool)[codes], 1.0, -1.0)
         targets = targets[:, 1:] if n_classes == 2 else targets
         path = RidgePath(X, targets)
-        self.errors_ = np.array([path.left_out_error(alpha, groups) for alpha in self.alphas])
-        self.alpha_ = float(self.alphas[int(self.errors_.argmin())])
+        alphas = self.alphas
+        if alphas is None:
+            alphas = [step * spread(X) for step in ALPHAS]
+        self.errors_ = np.array([path.left_out_error(alpha, groups) for alpha in alphas])
+        self.alpha_ = float(alphas[int(self.errors_.argmin())])
         self.coef_, self.intercept_ = path.plane(self.alpha_)
 
 

@@ -21,6 +21,7 @@ from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import MARGIN_METRICS, METRICS, evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.evaluation.thresholds import tune_threshold
+from obygaze_models.models.baselines import random_ap
 from obygaze_models.protocols.runner.sums import (
     Floats,
     Sums,
@@ -196,7 +197,7 @@ class Cell:
 
 
 def tune(y: NDArray[np.bool_], scores: Floats) -> float | None:
-    """A threshold for weighted F1 on the clips that choose; None where they lack a class."""
+    """A threshold for binary F1 on the clips that choose; None where they lack a class."""
     if not len(y) or y.all() or not y.any():
         return None
     found: float = tune_threshold(validation_y=y, validation_score=scores, metric="f1_binary")
@@ -206,13 +207,17 @@ def tune(y: NDArray[np.bool_], scores: Floats) -> float | None:
 def expected_random(
     y: NDArray[np.bool_], codes: NDArray[np.intp], n_units: int, share: float
 ) -> Statistics:
-    """What calling a random share positive scores in the long run, under weights of units."""
+    """What calling a random share positive scores in the long run, under weights of units.
+
+    A clip that is drawn twice has one rank, so the average precision is that of the distinct ones.
+    """
     size = np.bincount(codes, minlength=n_units)
     positive = np.bincount(codes, weights=y, minlength=n_units)
 
     def compute(weights: Floats) -> Values:
         f = ratio(weights @ positive, weights @ size)
         ones, zeros = _blind(f, share), _blind(1 - f, 1 - share)
+        distinct = np.maximum((weights > 0) @ size, 1).astype(np.float64)
         return {
             "f1_binary": ones,
             "f1_weighted": f * ones + (1 - f) * zeros,
@@ -222,7 +227,7 @@ def expected_random(
             "accuracy": f * share + (1 - f) * (1 - share),
             "prevalence": f,
             "share_positive": np.where(np.isnan(f), np.nan, share),
-            "ap": f,
+            "ap": random_ap(f, distinct),
             "auc": np.where((f > 0) & (f < 1), 0.5, np.nan),
         }
 

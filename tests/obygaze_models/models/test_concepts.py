@@ -16,7 +16,12 @@ from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.svm import SVC, LinearSVC
 
 from obygaze_models.models.concept_targets import concept_targets
-from obygaze_models.models.concepts import ConceptBank, cross_fitted_margins, subsample
+from obygaze_models.models.concepts import (
+    ConceptBank,
+    cross_fitted_margins,
+    open_biases,
+    subsample,
+)
 from obygaze_models.models.directions import METHODS
 from obygaze_models.models.ground import FixTraining
 
@@ -237,3 +242,51 @@ def test_a_machine_that_leaves_its_bias_open_stands_midway_between_both_sides():
     assert bank.coef_[0, 0] == pytest.approx(1.0)
     assert bank.intercept_[0] == pytest.approx(-0.2)
     assert (bank.transform(X)[:, 0] > 0).tolist() == (y == 1).tolist()
+
+
+def primal_loss(X: Any, positive: Any, weight: Any, normal: Any, bias: float) -> float:
+    """What a soft-margin machine makes least, written out."""
+    signs = np.where(positive, 1.0, -1.0)
+    return float(0.5 * normal @ normal + weight @ np.maximum(0, 1 - signs * (X @ normal + bias)))
+
+
+@pytest.mark.parametrize("balance", ["weights", None])
+@pytest.mark.parametrize("length", [1e-3, 1.0, 30.0])
+def test_a_machine_is_the_best_one_for_features_of_any_length(balance: Any, length: float) -> None:
+    X, Y, _ = clips(width=8)
+    X, positive = X * length / np.sqrt(8), Y[:, 0] == 1
+    C = 0.01
+    bank = ConceptBank(C=C, balance=balance).fit(X, Y[:, :1])
+    share = np.where(positive, 240 / (2 * positive.sum()), 240 / (2 * (~positive).sum()))
+    weight = C * (share if balance else np.ones(240))
+    normal, bias = bank.coef_[0] * bank.length_[0], bank.intercept_[0] * bank.length_[0]
+    # libsvm on rows a thousand (or so) times as long, with C to match, is the same problem.
+    longer = 10 / length
+    best = SVC(C=C / longer**2, kernel="linear", tol=1e-10).fit(
+        X * longer, positive, sample_weight=weight / C
+    )
+    towards, least = best.coef_[0] * longer, None
+    cosine = towards @ normal / np.linalg.norm(towards) / np.linalg.norm(normal)
+    assert cosine > 0.99999
+    least = min(
+        primal_loss(X, positive, weight, towards, offset)
+        for offset in np.where(positive, 1.0, -1.0) - X @ towards
+    )
+    ours = primal_loss(X, positive, weight, normal, bias)
+    assert ours - least <= 2e-3 * (0.5 * towards @ towards)
+
+
+def test_inner_tolerances_do_not_depend_on_the_length_of_features() -> None:
+    X, Y, films = clips(strength=0.8)
+    banks = [ConceptBank(NAMES).fit(X * s, Y, groups=films) for s in (1e-4, 1.0, 1e4)]
+    for bank, s in zip(banks, (1e-4, 1.0, 1e4), strict=True):
+        np.testing.assert_allclose(bank.C_ * s**2, banks[1].C_, rtol=1e-9)
+        np.testing.assert_allclose(bank.transform(X * s) / s, banks[1].transform(X), atol=1e-3)
+
+
+def test_the_biases_that_are_left_open_by_hand() -> None:
+    # Row with at 2, row without at 0: the loss is flat between bias -1 (both lose 1 in all) ...
+    along, positive = np.array([0.5, 0.0]), np.array([True, False])
+    assert open_biases(along, positive, np.ones(2)) == (-1.0, 0.5)
+    # ... and with twice the weight without, it falls until the row without stops losing at -1.
+    assert open_biases(along, positive, np.array([1.0, 2.0])) == (-1.0, -1.0)

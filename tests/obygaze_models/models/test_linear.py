@@ -59,8 +59,8 @@ def test_a_margin_worked_out_by_hand() -> None:
 def test_logistic_probe_is_that_of_sklearn(classes: int) -> None:
     X, y = clips(classes=classes)
     ours = LogisticProbe(C=0.1).fit(X, y)
-    theirs = LogisticRegression(C=0.1, max_iter=5000).fit(X, y)
-    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-8)
+    theirs = LogisticRegression(C=0.1, max_iter=5000, tol=1e-10).fit(X, y)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
 
 
 @pytest.mark.parametrize("alpha", [0.1, 3.0, 1000.0])
@@ -107,3 +107,28 @@ def test_leaving_out_the_only_film_is_refused() -> None:
 def test_one_class_is_refused_in_words(probe: Any) -> None:
     with pytest.raises(FixTraining, match="one class only"):
         probe.fit(np.eye(4), ["S"] * 4)
+
+
+@pytest.mark.parametrize("length", [1e-4, 1.0, 1e4])
+def test_logistic_probes_are_solved_for_features_of_any_length(length: float) -> None:
+    X, y = clips()
+    C = 0.5 / length**2
+    ours = LogisticProbe(C, class_weight="balanced").fit(X * length, y)
+    theirs = LogisticRegression(
+        C=0.5, class_weight="balanced", solver="newton-cholesky", tol=1e-12, max_iter=1000
+    ).fit(X, y)
+    np.testing.assert_allclose(
+        ours.decision_function(X * length), theirs.decision_function(X), rtol=0, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("length", [1e-4, 1e4])
+def test_the_ridge_path_goes_with_the_length_of_features(length: float) -> None:
+    X, y = clips()
+    films = np.arange(240) % 12
+    one, other = (RidgeProbe().fit(X * s, y, groups=films) for s in (1.0, length))
+    assert other.alpha_ == pytest.approx(one.alpha_ * length**2)
+    np.testing.assert_allclose(other.errors_, one.errors_, rtol=1e-6)
+    np.testing.assert_allclose(
+        other.decision_function(X * length), one.decision_function(X), atol=1e-8
+    )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score
 
 from obygaze_models.evaluation.metrics import METRICS, replicate
 from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.protocols.runner.scoring import expected_random
 from obygaze_models.protocols.runner.sums import Sums, auc_within, mean_over_folds
 
 NAMES = [name for name in METRICS if name != "auc_within"]
@@ -53,3 +57,20 @@ def test_a_film_that_is_drawn_twice_counts_twice_in_a_mean_over_films() -> None:
     weights = np.array([[1.0, 1.0], [2.0, 1.0], [0.0, 1.0]])
     found = mean_over_folds([right, wrong], ["accuracy"], weights)["accuracy"]
     assert found.tolist() == pytest.approx([0.5, 2 / 3, 0.0])
+
+
+def test_a_random_order_has_the_mean_precision_of_all_orders() -> None:
+    """Two films of six clips, two and no positives; the mean over the fifteen orders by sklearn."""
+    y = np.zeros(12, dtype=bool)
+    y[:2] = True
+    codes = np.repeat([0, 1], 6)
+    found = expected_random(y, codes, 2, 0.5)(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+    orders = [np.isin(np.arange(6), chosen) for chosen in combinations(range(6), 2)]
+    both = [np.isin(np.arange(12), chosen) for chosen in combinations(range(12), 2)]
+    means = [
+        np.mean([average_precision_score(one, -np.arange(len(one))) for one in o])
+        for o in (orders, both)
+    ]
+    assert found["ap"][0] == pytest.approx(means[0])
+    assert np.isnan(found["ap"][1])  # nobody can rank what is not there
+    assert found["ap"][2] == pytest.approx(means[1])
