@@ -126,7 +126,7 @@ def compare(
     if reference not in names or len(set(names)) < len(names) or rounds < 1:
         raise FixUsage(f"a bench needs rounds and unlike names, {reference!r} among them")
     progress = progress or Quiet()
-    taken: dict[str, list[_Taken]] = {name: [] for name in names}
+    taken: dict[str, list[Taken]] = {name: [] for name in names}
     for turn in range(warmups + rounds):
         for contestant in contestants:
             if contestant.prepare is not None:
@@ -155,20 +155,22 @@ def duration(seconds: float) -> str:
 
 
 @dataclass(frozen=True)
-class _Taken:
+class Taken:
+    """What one run took."""
+
     wall_s: float
     cpu_s: float
     peak_rss_bytes: int | None = None
 
 
-def _take(contestant: Contestant) -> _Taken:
+def _take(contestant: Contestant) -> Taken:
     work = contestant.work
     if not callable(work):
-        return _take_command(contestant.name, list(work))
+        return take_command(contestant.name, list(work))
     cpu, wall = _cpu_time(), time.perf_counter()
     work()
     wall_s = time.perf_counter() - wall
-    return _Taken(wall_s, _cpu_time() - cpu)
+    return Taken(wall_s, _cpu_time() - cpu)
 
 
 def _cpu_time() -> float:
@@ -177,7 +179,8 @@ def _cpu_time() -> float:
     return time.process_time() + workers.ru_utime + workers.ru_stime
 
 
-def _take_command(name: str, argv: list[str]) -> _Taken:
+def take_command(name: str, argv: list[str]) -> Taken:
+    """Run a command once, its output thrown away; an error that names it where it fails."""
     launcher = [sys.executable, "-I", "-S", str(Path(__file__).with_name("launch.py"))]
     done = subprocess.run([*launcher, *argv], capture_output=True, text=True, check=False)
     taken = json.loads(done.stdout) if done.returncode == 0 else {"code": "no start"}
@@ -188,10 +191,10 @@ def _take_command(name: str, argv: list[str]) -> _Taken:
             where=" ".join(argv)[:200],
             hint=(done.stderr.splitlines() or ["the same command by hand"])[-1],
         )
-    return _Taken(**taken)
+    return Taken(**taken)
 
 
-def _timing(name: str, results: Sequence[_Taken]) -> Timing:
+def _timing(name: str, results: Sequence[Taken]) -> Timing:
     peaks = [taken.peak_rss_bytes for taken in results if taken.peak_rss_bytes is not None]
     return Timing(
         name=name,

@@ -15,6 +15,14 @@ COMMANDS = {
         "obygaze_features.video.bench:bench_decode",
         "What exact pictures cost, beside other readers.",
     ),
+    "extract": (
+        "obygaze_features.extraction.bench:bench_extract",
+        "The pipeline against its own stages and against one clip at a time.",
+    ),
+    "engines": (
+        "obygaze_features.extraction.bench_engines:bench_engines",
+        "What an engine adds to a block's own work, and two workers against one.",
+    ),
     "store": (
         "obygaze_features.store.bench:bench_store",
         "Reading, writing and opening stores, beside other layouts and over http.",
@@ -23,17 +31,17 @@ COMMANDS = {
         "obygaze_models.bench:bench_zoo",
         "Tables 2 and 4 from stores to tables, beside a plain PyTorch loop.",
     ),
-    "extract": (
-        "obygaze_features.extraction.bench:bench_extract",
-        "The pipeline against its own stages and against one clip at a time.",
+    "audits": (
+        "obygaze_models.audits.bench:bench_audits",
+        "Exact and drawn permutation tests beside a plain Python loop.",
+    ),
+    "growth": (
+        "obygaze_features.core.bench_growth:bench_growth",
+        "How costs grow with clips, dimensions, folds, concepts and models.",
     ),
     "all": (
         "obygaze_features.core.bench_all:bench_all",
         "Every bench in one run, as one page.",
-    ),
-    "audits": (
-        "obygaze_models.audits.bench:bench_audits",
-        "Exact and drawn permutation tests beside a plain Python loop.",
     ),
 }
 

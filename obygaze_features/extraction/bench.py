@@ -149,7 +149,7 @@ def _facts(result: BenchResult, clips: int, world: World) -> dict[str, str]:
 
 
 def _make_world(folder: Path, n_clips: int, machine: Machine, dtype: str, real_size: bool) -> World:
-    videos = [_film(folder / f"{number:03d}.mp4", number) for number in range(n_clips)]
+    videos = [make_film(folder / f"{number:03d}.mp4", number) for number in range(n_clips)]
     rows = tuple(Row(f"tt-{number:03d}", "tt", str(path)) for number, path in enumerate(videos))
     targets = [
         Target(
@@ -169,7 +169,7 @@ def _make_world(folder: Path, n_clips: int, machine: Machine, dtype: str, real_s
     return World(folder, one, two, *loaded, [clip for clip in clips if isinstance(clip, Clip)])
 
 
-def _film(path: Path, seed: int) -> Path:
+def make_film(path: Path, seed: int, seconds: int = SECONDS) -> Path:
     """Smooth motion with a few cuts, at the codec's own choice of groups."""
     av = need("av", "video", "the extraction bench")
     random = np.random.default_rng(seed)
@@ -177,7 +177,7 @@ def _film(path: Path, seed: int) -> Path:
     with av.open(str(path), "w") as out:
         stream = out.add_stream("libx264", rate=RATE, options={"preset": "veryfast"})
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
-        for number in range(RATE * SECONDS):
+        for number in range(RATE * seconds):
             if number % 60 == 0:
                 phase = random.uniform(0, 6.28, 3).astype(np.float32)
             waves = (

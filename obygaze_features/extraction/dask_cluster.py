@@ -78,7 +78,8 @@ def _embedded(devices: Sequence[str], dashboard: bool) -> Iterator[Any]:
             "allowed_failures": ALLOWED_FAILURES,
             "worker_ttl": WORKER_TTL_S,
             "dashboard": dashboard,
-            "dashboard_address": "127.0.0.1:8787" if dashboard else None,
+            # Without an address Dask would want 8787 too, and complain where others have it.
+            "dashboard_address": "127.0.0.1:8787" if dashboard else "127.0.0.1:0",
         }
         workers = {
             i: {"cls": Nanny, "options": {**nanny, "env": _environment(device)}}

@@ -1,0 +1,148 @@
+"""How growth is read from times: powers, steps and words, worked out by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from obygaze_features.core import bench_sizes
+from obygaze_features.core.bench_apart import run_apart
+from obygaze_features.core.bench_figure import draw_growth
+from obygaze_features.core.bench_sizes import Cost, Growth, growth_word, merged, take_runs
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.machine import Machine
+
+MACHINE = Machine("CPU", 2, "Linux x86_64", "3.11.7", {})
+SIZES = (10, 100, 1000, 10_000)
+
+
+def growth(*costs: Cost) -> Growth:
+    return Growth("Clips", "clips", SIZES, costs, MACHINE, {"films": "made up"})
+
+
+def of_power(power: float, name: str = "work", least: float = 0.0) -> Cost:
+    return Cost(name, tuple((max(1e-3 * size**power, least),) for size in SIZES))
+
+
+@pytest.mark.parametrize(
+    ("power", "word"),
+    [
+        (0.0, "below linear"),
+        (0.5, "below linear"),
+        (0.9, "linear"),
+        (1.0, "linear"),
+        (1.2, "linear"),
+        (1.5, "above linear"),
+        (2.0, "above linear"),
+    ],
+)
+def test_the_power_of_a_power_is_found(power: float, word: str) -> None:
+    cost = of_power(power)
+    assert growth(cost).exponent(cost) == pytest.approx(power, abs=1e-9)
+    assert growth_word(power) == word
+
+
+def test_what_every_call_costs_does_not_hide_how_it_grows() -> None:
+    # The two smallest sizes cost what a call costs, 0.1 s; with them in it the power would be 0.9.
+    cost = of_power(1.0, least=0.1)
+    assert growth(cost).exponent(cost) == pytest.approx(1.0)
+
+
+def test_a_step_is_the_ratio_to_the_size_before() -> None:
+    cost = Cost("work", ((1.0, 2.0, 3.0), (8.0,), (4.0, 8.0), (0.0,)))
+    assert cost.medians == (2.0, 8.0, 6.0, 0.0)
+    # A clock that did not tick is as good as one microsecond.
+    assert growth(cost).steps(cost) == [4.0, 0.75, pytest.approx(1e-6 / 6)]
+    assert cost.spread == 1.0  # (3 - 1) / 2 at the first size, (8 - 4) / 6 at the third
+    assert of_power(1).spread is None
+
+
+def test_the_table_says_what_is_above_linear() -> None:
+    square = of_power(2, "squares")
+    size = Cost("bytes", tuple((float(n * 1000),) for n in SIZES), "B")
+    assert growth(square, size).as_text().splitlines() == [
+        "Clips",
+        "clips    10       100             1,000           10,000            power  growth"
+        "        spread",
+        "squares  100 ms   10 s (100x)     1,000 s (100x)  100,000 s (100x)   2.00  above linear"
+        "       -",
+        "bytes    10.0 kB  100.0 kB (10x)  1.0 MB (10x)    10.0 MB (10x)      1.00  linear"
+        "             -",
+        "films: made up",
+        "single runs; in brackets, times the size before it, which is 10 times smaller",
+        "power: of the size, fitted to the 3 largest; linear is 1 +- 0.25",
+        "above linear: squares",
+        "CPU, 2 cores, Linux x86_64, Python 3.11.7",
+    ]
+    assert "above linear: nothing" in growth(of_power(1)).as_text()
+    told = json.loads(json.dumps(growth(square).as_json()))
+    assert told["sizes"] == list(SIZES)
+    assert told["costs"][0]["growth"] == "above linear"
+    assert told["costs"][0]["runs"] == [[0.1], [10.0], [1000.0], [100_000.0]]
+
+
+class Clock:
+    """A clock that only the work moves on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("each_s", "taken"),
+    [
+        (0.1, 3),  # three after the first, which does not count
+        (0.8, 1),  # the first and one more: a third would be over two seconds
+        (1.5, 1),  # the first, which then counts
+        (60.0, 1),
+    ],
+)
+def test_dear_work_is_run_less_often(
+    each_s: float, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(bench_sizes, "time", clock)
+
+    def work() -> None:
+        clock.now += each_s
+
+    def prepare() -> None:
+        clock.now += 100
+
+    assert take_runs(work, 3, prepare=prepare) == pytest.approx((each_s,) * taken)
+
+
+def test_no_rounds_are_no_bench() -> None:
+    with pytest.raises(FixUsage):
+        take_runs(lambda: None, 0)
+
+
+def test_parts_of_each_size_become_costs() -> None:
+    parts = [{"a": [1.0, 2.0], "b": [5]}, {"a": [3.0], "b": [6]}]
+    assert merged(parts, {"b": "B"}) == [
+        Cost("a", ((1.0, 2.0), (3.0,))),
+        Cost("b", ((5,), (6,)), "B"),
+    ]
+
+
+def test_a_part_in_a_process_of_its_own_answers_and_tells_its_memory() -> None:
+    ballast = bytearray(b"1") * 200_000_000
+    answer, memory = run_apart("obygaze_features.core.bench:duration", seconds=0.5)
+    assert answer == "500 ms"
+    assert 5e6 < memory < len(ballast)
+    with pytest.raises(FixInput, match="failed"):
+        run_apart("obygaze_features.core.bench:duration", minutes=1)
+
+
+def test_a_panel_for_each_table_is_drawn_without_bytes(tmp_path) -> None:
+    many = [growth(of_power(1, "line"), Cost("size", tuple((9.0,) for _ in SIZES), "B"))] * 3
+    svg, png = draw_growth(many, tmp_path / "growth")
+    text = svg.read_text(encoding="utf-8")
+    assert text.count("line, power 1.00") == 3
+    assert "size, power" not in text
+    assert png.stat().st_size > 10_000
+    assert draw_growth(many, tmp_path / "again")[0].read_bytes() == svg.read_bytes()
