@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
@@ -95,9 +96,10 @@ def merge_(
 
 def _ids(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").split()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise FixInput("not UTF-8", where=str(path), hint="one clip id a line, as text") from error
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _roster(session: Session, name: str) -> Roster:
@@ -117,11 +119,18 @@ def _tell(session: Session, copied: Copied, as_json: bool) -> None:
     if as_json:
         session.console.json({**asdict(copied), "path": str(copied.path)})
         return
-    state = "sealed" if copied.sealed else f"{copied.pending_blocks} blocks still to extract"
+    pending = count(copied.pending_blocks, "block")
+    state = "sealed" if copied.sealed else f"{pending} still to extract"
+    blocks = count(copied.n_blocks, "block")
     session.console.result(
-        f"{copied.path}: {copied.n_clips} clips, {copied.n_blocks} blocks copied, {state}"
+        f"{copied.path}: {count(copied.n_clips, 'clip')}, {blocks} copied, {state}"
     )
     if copied.in_several:
         session.console.note(
-            f"{copied.in_several} clips were in more than one store; the first that was ok counts"
+            f"{count(copied.in_several, 'clip')} in several stores; the first that is ok counts"
+        )
+    if copied.n_differing:
+        session.console.warn(
+            f"{count(copied.n_differing, 'clip')} with other numbers in another of these stores"
+            " (obygaze store diff)"
         )

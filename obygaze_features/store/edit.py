@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,9 @@ from obygaze_features.store.reader import Store
 from obygaze_features.store.schema import NOT_FETCHED, OK, ArraySpec, RowStatus
 from obygaze_features.store.writer import StoreWriter
 
+# A store by its place among the sources, and a row of it.
+Origin = tuple[int, int]
+
 
 @dataclass(frozen=True)
 class Copied:
@@ -30,6 +33,7 @@ class Copied:
     n_blocks: int
     pending_blocks: int
     in_several: int
+    n_differing: int
     sealed: bool
 
 
@@ -89,8 +93,9 @@ def merge(
 ) -> Copied:
     """One store of the clips of several of the same recipe, or of a manifest's clips.
 
-    A clip that several hold is taken from the first in which it is ok. Blocks with a clip that
-    none holds stay pending: the run that extracts fills them. `progress` counts clips.
+    A clip that several hold is taken from the first in which it is ok; of the clips copied,
+    `n_differing` are ok in another with other numbers. Blocks with a clip that none holds stay
+    pending: the run that extracts fills them. `progress` counts clips.
     """
     if not sources:
         raise FixInput("nothing to merge")
@@ -166,7 +171,13 @@ def _copy(
     if not pending:
         writer.seal()
     return Copied(
-        path, writer.plan.n_clips, n_copied, pending, origins.in_several, sealed=not pending
+        path=path,
+        n_clips=writer.plan.n_clips,
+        n_blocks=n_copied,
+        pending_blocks=pending,
+        in_several=origins.in_several,
+        n_differing=origins.n_differing,
+        sealed=not pending,
     )
 
 
@@ -178,14 +189,20 @@ class _Origins:
     ) -> None:
         self.sources = sources
         self.names = [spec.name for spec in arrays]
-        self.in_several = 0
+        self.in_several = self.n_differing = 0
         self.noted = [store.status().noted for store in sources]
-        self.of = [self._origin(rows) for rows in zip(*self._rows(clip_ids), strict=True)]
+        self.of: list[Origin | None] = []
+        self.also: list[list[Origin]] = []
+        for rows in zip(*self._rows(clip_ids), strict=True):
+            found = self._origins(rows)
+            self.of.append(found[0] if found else None)
+            self.also.append(found[1:])
 
     def _rows(self, clip_ids: Sequence[str]) -> list[list[int]]:
         return [store.select(clips=clip_ids).rows.tolist() for store in self.sources]
 
-    def _origin(self, rows: Sequence[int]) -> tuple[int, int] | None:
+    def _origins(self, rows: Sequence[int]) -> list[Origin]:
+        """Where a clip is ok; if nowhere, where it failed."""
         there = [
             (i, row)
             for i, row in enumerate(rows)
@@ -193,7 +210,7 @@ class _Origins:
         ]
         self.in_several += len(there) > 1
         ok = [one for one in there if self._status(*one).is_ok]
-        return next(iter(ok or there), None)
+        return ok or there[:1]
 
     def _status(self, source: int, row: int) -> RowStatus:
         store = self.sources[source]
@@ -210,11 +227,28 @@ class _Origins:
             return False
         arrays = {spec.name: self._values(spec, wanted) for spec in writer.plan.arrays}
         statuses = [self._status(*one) for one in wanted]
+        self.n_differing += self._n_differing(writer.plan.arrays, arrays, self.also[first:after])
         return writer.commit_block(
             block, arrays, statuses, versions={"copied_by": f"obygaze {__version__}"}
         )
 
-    def _values(self, spec: ArraySpec, wanted: Sequence[tuple[int, int]]) -> npt.NDArray[Any]:
+    def _n_differing(
+        self,
+        specs: Sequence[ArraySpec],
+        copied: Mapping[str, npt.NDArray[Any]],
+        also: Sequence[Sequence[Origin]],
+    ) -> int:
+        """How many clips of a block have other numbers in another store that holds them."""
+        pairs = [(place, one) for place, others in enumerate(also) for one in others]
+        differing: set[int] = set()
+        for spec in specs if pairs else ():
+            theirs = self._values(spec, [one for _, one in pairs])
+            for (place, _), values in zip(pairs, theirs, strict=True):
+                if not np.array_equal(copied[spec.name][place], values, equal_nan=spec.is_float):
+                    differing.add(place)
+        return len(differing)
+
+    def _values(self, spec: ArraySpec, wanted: Sequence[Origin]) -> npt.NDArray[Any]:
         out = np.empty((len(wanted), *spec.tail_shape), dtype=spec.dtype)
         where = np.array([source for source, _ in wanted])
         rows = np.array([row for _, row in wanted], dtype=np.int64)

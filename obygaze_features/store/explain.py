@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from obygaze_features.core.console import count
 from obygaze_features.store.recipe import SECTIONS, Recipe
 from obygaze_features.store.records import Plan
 
@@ -16,7 +17,7 @@ def explain(plan: Plan, counts: Mapping[str, int] | None = None) -> str:
     """A few sentences on what the store holds and how it was made."""
     sentences = [
         f"This store holds features of {plan.n_clips:,} clips of the manifest "
-        f"{plan.manifest_name!r}, in {plan.n_blocks} blocks of {plan.block_rows} clips."
+        f"{plan.manifest_name!r}, in {count(plan.n_blocks, 'block')} of {plan.block_rows} clips."
     ]
     if counts:
         sentences.append(_counts(counts))

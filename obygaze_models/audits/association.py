@@ -113,7 +113,8 @@ def unit_rows(vectors: ArrayLike, name: str) -> Floats:
     rows = np.asarray(vectors, dtype=np.float64)
     if rows.ndim != 2 or not rows.size:
         raise FixInput(f"{name} must be a non-empty table of vectors, has shape {rows.shape}")
-    lengths = np.linalg.norm(rows, axis=1)
+    with np.errstate(over="ignore"):  # what overflows is told in the next lines
+        lengths = np.linalg.norm(rows, axis=1)
     bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
     if len(bad):
         raise FixInput(f"vector {int(bad[0])} of {name} is zero or not finite: it has no direction")

@@ -169,6 +169,12 @@ def test_subset_and_merge_make_stores_of_the_workspace(workspace: Path) -> None:
     assert (merged["n_clips"], merged["sealed"], merged["in_several"]) == (7, True, 0)
     ids = open_store(workspace / "stores/three").clip_ids.tolist()
     assert ids == ["tt0000100-003", *(f"tt0000101-{i:03d}" for i in range(1, 6)), "tt0000102-001"]
+    assert merged["n_differing"] == 0
+    call(workspace, "merge", "growing", "whole", "-o", "same").ok()
+    plan_store(workspace / "stores/other")
+    fill_store(workspace / "stores/other", some_values(23, seed=9))
+    told = call(workspace, "merge", "growing", "other", "-o", "apart").ok().stderr
+    assert "Warning: 7 clips with other numbers in another of these stores" in told
     wrong = call(workspace, "subset", "whole", "-o", "https://example.org/x")
     assert wrong.code == 2 and "store push" in wrong.stderr
     assert call(workspace, "subset", "whole", "--movie", "tt9", "-o", "four").code == 1
@@ -211,6 +217,15 @@ def test_a_card_says_what_how_and_what_is_not_inside(workspace: Path) -> None:
     assert call(workspace, "card", "whole", "-o", str(target)).code == 1
     assert target.read_text() == "mine"
     assert call(workspace, "card", "whole", "--json").ok().json()["card"] == text
+
+
+def test_a_list_of_clips_has_an_id_a_line_whatever_is_in_it(workspace: Path) -> None:
+    plan_store(workspace / "stores/odd", 3, clip_ids=["a b", "c/d", "é"], movie_ids=["m"] * 3)
+    fill_store(workspace / "stores/odd", some_values(3)).seal()
+    (workspace / "chosen.txt").write_text("\n é\r\na b\n\n", encoding="utf-8")
+    words = ("subset", "odd", "--clips", str(workspace / "chosen.txt"), "-o", "few")
+    assert "2 clips, 1 block copied" in call(workspace, *words).ok().stdout
+    assert open_store(workspace / "stores/few").clip_ids.tolist() == ["a b", "é"]
 
 
 def test_a_list_of_clips_that_is_no_text_is_the_users_to_correct(workspace: Path) -> None:
