@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from obygaze_features.backbones.cards import Card
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError
@@ -16,6 +19,7 @@ from obygaze_features.core.extras import need
 
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
 _TENSORS = (".bin", ".pt", ".pth")
+_KNOCK_S = 5.0
 _EPOCH = re.compile(r"pytorch_model\.bin(\.\d+)?$")
 _SMALL_FILES = ("config.json", "preprocessor_config.json", "video_preprocessor_config.json")
 
@@ -125,6 +129,7 @@ def _is_whole(card: Card) -> bool:
 
 def _download(card: Card) -> None:
     hub = need("huggingface_hub", "extract", f"downloading {card.checkpoint}")
+    _reach(card, hub.constants.ENDPOINT)
     api = hub.HfApi()
     try:
         names = api.list_repo_files(card.checkpoint, revision=card.revision)
@@ -135,11 +140,27 @@ def _download(card: Card) -> None:
     except Exception as error:
         # The errors of the hub are many, and each means that there are no weights.
         told = (str(error).splitlines() or [type(error).__name__])[0]
-        raise NotFound(
-            f"{card.checkpoint} could not be downloaded: {told}",
-            where=_missing_at(card),
-            hint="--weights FOLDER, or try again where there is a network",
-        ) from error
+        raise _not_fetched(card, told) from error
+
+
+def _reach(card: Card, endpoint: str) -> None:
+    """Knock at the hub's door first: its library knocks six times, for half a minute."""
+    address = urlsplit(endpoint)
+    if getproxies().keys() & {address.scheme, "all"}:
+        return  # only the library knows the way through a proxy
+    port = address.port or (80 if address.scheme == "http" else 443)
+    try:
+        socket.create_connection((address.hostname or "", port), timeout=_KNOCK_S).close()
+    except OSError as error:
+        raise _not_fetched(card, f"{address.netloc} cannot be reached ({error})") from error
+
+
+def _not_fetched(card: Card, told: str) -> NotFound:
+    return NotFound(
+        f"{card.checkpoint} could not be downloaded: {told}",
+        where=_missing_at(card),
+        hint="--weights FOLDER, or try again where there is a network",
+    )
 
 
 def _wanted(names: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ _OTHER_KINDS = {
     "clip.visual.layer1.": "a ResNet instead of a transformer",
 }
 _BLOCK = re.compile(r"transformer\.resblocks\.(\d+)\.(.+)")
+_DENSE = re.compile(r"clip\.visual\.transformer\.resblocks\.\d+\.mlp\.c_fc\.weight")
 _DIRECT = {
     "class_embedding": "vision_model.embeddings.class_embedding",
     "positional_embedding": "vision_model.embeddings.position_embedding.weight",
@@ -93,13 +94,13 @@ def infer_shapes(tensors: Mapping[str, Tensor], frames: int, where: str) -> Shap
         )
     conv, proj = tensors[f"{_VISUAL}conv1.weight"], tensors[f"{_VISUAL}proj"]
     patches = tensors[f"{_VISUAL}positional_embedding"].shape[0] - 1
-    first = tensors.get(f"{_VISUAL}transformer.resblocks.0.mlp.c_fc.weight")
+    dense = [value for key, value in tensors.items() if _DENSE.fullmatch(key)]
     shapes = Shapes(
         width=int(conv.shape[0]),
         patch=int(conv.shape[-1]),
         grid=math.isqrt(max(patches, 0)),
         layers=_count(tensors, f"{_VISUAL}transformer.resblocks."),
-        hidden=int(first.shape[0]) if first is not None else 0,
+        hidden=int(dense[0].shape[0]) if dense else 0,
         out=int(proj.shape[1]),
         frames=_frames(tensors, frames),
         temporal_layers=_count(tensors, f"{_TEMPORAL}resblocks."),
@@ -221,12 +222,12 @@ class LsmdcBackbone(TorchBackbone):
         tensors, where = strip_module(raw), str(files.files[0])
         shapes = infer_shapes(tensors, card.geometry.frames, where)
         module = torch.nn.ModuleDict({"vision": _vision_module(shapes, placement.attention)})
-        _load_strictly(module["vision"], vision_tensors(tensors, where), where)
+        _load_strictly(module["vision"], vision_tensors(tensors, where), where, _visual_name)
         if shapes.temporal_layers:
             rows = int(tensors[_POSITIONS].shape[0])
             heads, hidden = shapes.out // _HEAD_WIDTH, _temporal_hidden(tensors, where)
             encoder = TemporalEncoder(shapes.out, hidden, heads, shapes.temporal_layers, rows)
-            _load_strictly(encoder, temporal_tensors(tensors), where)
+            _load_strictly(encoder, temporal_tensors(tensors), where, _temporal_name)
             module["temporal"] = encoder
         geometry = _geometry(card, shapes)
         return cls(
@@ -306,16 +307,40 @@ def _geometry(card: Card, shapes: Shapes) -> Geometry:
     )
 
 
-def _load_strictly(module: torch.nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
+def _visual_name(key: str) -> str:
+    """What a checkpoint calls a tensor of CLIP's class: the way back of `_rename`."""
+    for theirs, ours in _DIRECT.items():
+        if key == ours:
+            return _VISUAL + theirs
+    block = re.fullmatch(r"vision_model\.encoder\.layers\.(\d+)\.(.+)\.(weight|bias)", key)
+    if block is None:
+        return f"{_VISUAL}proj"
+    names = {ours: theirs for theirs, ours in _IN_BLOCK.items()}
+    stem, kind = block[2], block[3]
+    name = f"{names[stem]}.{kind}" if stem in names else f"attn.in_proj_{kind}"
+    return f"{_VISUAL}transformer.resblocks.{block[1]}.{name}"
+
+
+def _temporal_name(key: str) -> str:
+    return _POSITIONS if key == "positions" else _TEMPORAL + key
+
+
+def _load_strictly(
+    module: torch.nn.Module,
+    tensors: Mapping[str, Tensor],
+    where: str,
+    named: Callable[[str], str],
+) -> None:
+    """Load every tensor, or refuse with the names the checkpoint has for them."""
     wanted = module.state_dict()
-    missing = sorted(wanted.keys() - tensors.keys())
+    missing = sorted({named(key) for key in wanted.keys() - tensors.keys()})
     if missing:
         raise refuse("tensors are missing", missing, where, "fetch the checkpoint again")
-    extra = sorted(tensors.keys() - wanted.keys())
+    extra = sorted(named(key) for key in tensors.keys() - wanted.keys())
     if extra:
         raise refuse("tensors that nothing here uses", extra, where, "another card")
     wrong = [
-        f"{key}: {list(tensors[key].shape)}, not {list(wanted[key].shape)}"
+        f"{named(key)}: {list(tensors[key].shape)}, not {list(wanted[key].shape)}"
         for key in sorted(wanted)
         if tensors[key].shape != wanted[key].shape
     ]

@@ -107,9 +107,13 @@ class Console:
         """Print a result to stdout."""
         click.echo(text, color=self.color)
 
-    def json(self, value: Any) -> None:
-        """Print a result for programs to stdout; NaN becomes null, arrays become lists."""
-        text = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    def json(self, value: Any, *, one_line: bool = False) -> None:
+        """Print a result for programs to stdout; NaN becomes null, arrays become lists.
+
+        On one line it can end a stream of such lines.
+        """
+        indent = None if one_line else 2
+        text = json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
         click.echo(text, color=self.color)
 
     def note(self, text: str) -> None:

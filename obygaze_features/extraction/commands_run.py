@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 SHOWN = 20
-SHARED = ("wait", "decode")
 
 
 def _how_options(function: F) -> F:
@@ -177,9 +176,12 @@ def _teller(stream: Any) -> Callable[[Mapping[str, Any]], None] | None:
 
 def _report(session: Session, states: Sequence[StoreStatus], as_json: bool) -> None:
     if as_json:
+        from obygaze_features.extraction.status import together
+
         documents = [state.to_json() for state in states]
-        first = documents[0] if len(documents) == 1 else _together(states)
-        session.console.json({**first, "stores": documents})
+        first = documents[0] if len(documents) == 1 else together(states)
+        # Events may have gone before it, a line each.
+        session.console.json({**first, "stores": documents}, one_line=True)
         return
     headers = ("store", "clips", "ok", "failed", "missing", "blocks", "of")
     rows = [
@@ -195,17 +197,3 @@ def _report(session: Session, states: Sequence[StoreStatus], as_json: bool) -> N
         session.console.note(f"  {clip}: {why}")
     if len(failures) > SHOWN:
         session.console.note(f"  and {len(failures) - SHOWN} more: obygaze extract status STORE")
-
-
-def _together(states: Sequence[StoreStatus]) -> dict[str, Any]:
-    names = ("clips", "ok", "failed", "missing")
-    counts = {name: sum(getattr(state, name) for state in states) for name in names}
-    stages = dict.fromkeys(stage for state in states for stage in state.seconds)
-    # Stores share one decode and wait for it together; the rest each does for itself.
-    seconds = {
-        stage: round(
-            (max if stage in SHARED else sum)(s.seconds.get(stage, 0.0) for s in states), 3
-        )
-        for stage in stages
-    }
-    return {"store": [state.store for state in states], **counts, "seconds": seconds}

@@ -46,7 +46,7 @@ def redecoder(
     view, levels = view_of(backbone, target), chosen_levels(backbone, recipe["levels"])
     here = recipe_of(backbone, view, levels)
     if here.fingerprint != store.fingerprint:
-        differences = [str(difference) for difference in store.recipe.diff(here)]
+        differences = list(map(str, here.diff(store.recipe, ("here", "in the store"))))
         raise Mismatch(
             "what is installed here would not make these features",
             where=store.location,

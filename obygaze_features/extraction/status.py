@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.clock import STAGES, who_waits
 from obygaze_features.extraction.plan import ExtractPlan
-from obygaze_features.store.reader import open_store
+from obygaze_features.store.reader import Store, open_store
 from obygaze_features.store.records import STORE_FILE
 from obygaze_features.store.writer import StoreWriter
+
+# Which stages all stores of a run share, and the order in which stages are told.
+SHARED = ("wait", "decode")
+SHOWN = (*SHARED, "preprocess", "forward", "write")
 
 
 @dataclass(frozen=True)
@@ -59,17 +65,29 @@ class StoreStatus:
         return {**values, "seconds": rounded, **extra}
 
 
+def together(states: Sequence[StoreStatus]) -> dict[str, Any]:
+    """The stores of one run as one: a clip is ok where all have it, failed where one has not."""
+    whole = [open_store(state.store).status().is_ok for state in states]
+    ok = int(np.logical_and.reduce(whole).sum())
+    failed = len(set().union(*(state.failures for state in states)))
+    clips = states[0].clips
+    counts = {"clips": clips, "ok": ok, "failed": failed, "missing": clips - ok - failed}
+    stages = dict.fromkeys(stage for state in states for stage in state.seconds)
+    # Stores share one decode and wait for it together; the rest each does for itself.
+    seconds = {
+        stage: round(
+            (max if stage in SHARED else sum)(s.seconds.get(stage, 0.0) for s in states), 3
+        )
+        for stage in stages
+    }
+    return {"store": [state.store for state in states], **counts, "seconds": seconds}
+
+
 def store_status(location: str | Path) -> StoreStatus:
     """The state of one store. Rows without a video, and rows not reached yet, are missing."""
     store = open_store(location)
     status = store.status()
-    seconds: dict[str, float] = {}
-    done = 0
-    for block in range(store.plan.n_blocks):
-        marker = None if store.sealed else store.commits.marker(block)
-        done += store.sealed or marker is not None
-        for stage, value in (marker.seconds if marker else {}).items():
-            seconds[stage] = seconds.get(stage, 0.0) + value
+    done, seconds = _progress(store)
     failed = {row: noted for row, noted in status.noted.items() if noted.state == "failed"}
     clip_ids = store.clip_ids
     reasons = Counter(f"{noted.stage}: {noted.error}" for noted in failed.values())
@@ -87,6 +105,20 @@ def store_status(location: str | Path) -> StoreStatus:
         seconds=seconds,
         sealed=store.sealed,
     )
+
+
+def _progress(store: Store) -> tuple[int, dict[str, float]]:
+    """How many blocks are there, and the seconds of each stage that they took."""
+    if store.commits.seal is not None:
+        spent = store.commits.seal.seconds
+        known = {stage: spent[stage] for stage in SHOWN if stage in spent}
+        return store.plan.n_blocks, {**known, **spent}
+    markers = [store.commits.marker(block) for block in range(store.plan.n_blocks)]
+    there = [marker for marker in markers if marker is not None]
+    seconds: Counter[str] = Counter()
+    for marker in there:
+        seconds.update(dict(marker.seconds))
+    return len(there), dict(seconds)
 
 
 def missing_units(plan: ExtractPlan) -> list[int]:

@@ -97,7 +97,12 @@ def clips_csv(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> bytes:
 
 def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> Plan:
     found = read_plan(path)
-    found.recipe.require(plan.recipe, where=str(path), what="this store has another recipe")
+    found.recipe.require(
+        plan.recipe,
+        where=str(path),
+        what="this store has another recipe",
+        places=("in the store", "asked for"),
+    )
     parts = ("n_clips", "block_rows", "manifest_sha256", "arrays", "compressor")
     odd = [part for part in parts if getattr(found, part) != getattr(plan, part)]
     if "manifest_sha256" in odd:

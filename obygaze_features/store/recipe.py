@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -31,10 +31,12 @@ class Difference:
     key: str
     ours: Any
     theirs: Any
+    places: tuple[str, str] = ("here", "there")
 
     def __str__(self) -> str:
         """The line a person reads."""
-        return f"{self.key}: {_spell(self.ours)} here, {_spell(self.theirs)} there"
+        here, there = self.places
+        return f"{self.key}: {_spell(self.ours)} {here}, {_spell(self.theirs)} {there}"
 
 
 ABSENT = "(absent)"
@@ -122,13 +124,21 @@ class Recipe:
             return f"unknown ({value.get('source', 'imported')})"
         return str(value["backbone"].get("name", "?"))
 
-    def diff(self, other: Recipe) -> list[Difference]:
-        """Every key, as a dotted path, on which two recipes differ."""
-        return list(_differences("", self.to_dict(), other.to_dict()))
+    def diff(self, other: Recipe, places: tuple[str, str] = ("here", "there")) -> list[Difference]:
+        """Every key, as a dotted path, on which two recipes differ; `places` say where each is."""
+        found = _differences("", self.to_dict(), other.to_dict())
+        return [replace(difference, places=places) for difference in found]
 
-    def require(self, other: Recipe, *, where: str, what: str = "another recipe") -> None:
+    def require(
+        self,
+        other: Recipe,
+        *,
+        where: str,
+        what: str = "another recipe",
+        places: tuple[str, str] = ("here", "there"),
+    ) -> None:
         """An error (exit 5) that lists the differing keys, unless both recipes are the same."""
-        differences = self.diff(other)
+        differences = self.diff(other, places)
         if differences:
             keys = ", ".join(difference.key for difference in differences[:4])
             more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""

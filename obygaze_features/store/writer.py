@@ -47,7 +47,12 @@ class StoreWriter:
             raise NotFound("there is no store here", where=str(path), hint="plan it first")
         self.plan: Plan = read_plan(self.path)
         if recipe is not None:
-            self.plan.recipe.require(recipe, where=str(path), what="this store has another recipe")
+            self.plan.recipe.require(
+                recipe,
+                where=str(path),
+                what="this store has another recipe",
+                places=("in the store", "asked for"),
+            )
         self._encoder = _Encoder(self.plan)
 
     def commit_block(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -275,6 +276,19 @@ def test_the_hubs_checkpoint_must_be_what_the_card_says(
     assert "width: 32 and 768" in caught.value.details
 
 
+@pytest.fixture
+def door(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A hub that can be reached, and says nothing."""
+    import huggingface_hub
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", url)
+        monkeypatch.setattr("obygaze_features.backbones.hub.getproxies", dict)
+        yield server
+
+
+@pytest.mark.usefixtures("door")
 @pytest.mark.parametrize("names", [["config.json", "model.safetensors", "pytorch_model.bin"]])
 def test_one_form_is_downloaded(
     names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -304,6 +318,7 @@ def test_one_form_is_downloaded(
     assert "pytorch_model.bin" not in asked[0]
 
 
+@pytest.mark.usefixtures("door")
 def test_a_failed_download_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import huggingface_hub
 
@@ -315,6 +330,31 @@ def test_a_failed_download_is_one_error(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", fail)
     with pytest.raises(NotFound, match="could not be downloaded: no route to host"):
         load_backbone("clip-b16")
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: socket.socket
+) -> None:
+    import huggingface_hub
+
+    asked: list[str] = []
+
+    def list_files(*a: Any, **k: Any) -> list[str]:
+        asked.append("list")
+        return []
+
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", list_files)
+    door.close()
+    with pytest.raises(NotFound, match=r"127\.0\.0\.1:\d+ cannot be reached"):
+        load_backbone("clip-b16")
+    assert not asked
+    # Behind a proxy a closed door means nothing: the hub's own library is asked.
+    monkeypatch.setattr("obygaze_features.backbones.hub.getproxies", lambda: {"http": "a:1"})
+    with pytest.raises(NotFound, match="no weights in a form"):
+        load_backbone("clip-b16")
+    assert asked == ["list"]
 
 
 @pytest.mark.parametrize(

@@ -366,3 +366,32 @@ def test_every_refusal_is_one_a_person_can_act_on(tmp_path: Path) -> None:
         load_backbone("xclip-lsmdc-b32", tmp_path)
     assert caught.value.hint
     assert caught.value.where
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "clip.visual.class_embedding",
+        "clip.visual.ln_post.bias",
+        "clip.visual.transformer.resblocks.1.attn.in_proj_bias",
+        "clip.visual.transformer.resblocks.0.attn.out_proj.weight",
+        "clip.visual.transformer.resblocks.0.mlp.c_proj.weight",
+        "clip.visual.transformer.resblocks.1.ln_1.weight",
+        "transformerClip.resblocks.1.ln_2.weight",
+    ],
+)
+def test_what_is_missing_has_the_name_it_has_in_the_checkpoint(tmp_path: Path, name: str) -> None:
+    torch.save(_without(name)(lsmdc_tensors(**SMALL)), tmp_path / "pytorch_model.bin.0")
+    with pytest.raises(FixInput, match="missing") as caught:
+        load_backbone("xclip-lsmdc-b32", tmp_path)
+    assert [line.strip() for line in caught.value.details] == [name]
+
+
+def test_a_layer_that_is_missing_whole_is_named(tmp_path: Path) -> None:
+    first = "clip.visual.transformer.resblocks.0."
+    tensors = lsmdc_tensors(**SMALL)
+    rest = {key: value for key, value in tensors.items() if not key.startswith(first)}
+    torch.save(rest, tmp_path / "pytorch_model.bin.0")
+    with pytest.raises(FixInput, match="missing") as caught:
+        load_backbone("xclip-lsmdc-b32", tmp_path)
+    assert all(line.strip().startswith((first, "...")) for line in caught.value.details)

@@ -76,8 +76,8 @@ def test_another_recipe_lists_the_keys_that_differ(tmp_path: Path) -> None:
         )
     assert caught.value.exit_code == 5
     assert list(caught.value.details) == [
-        "sampling.frames: 3 here, 8 there",
-        "sampling.step: (absent) here, 2 there",
+        "sampling.frames: 3 in the store, 8 asked for",
+        "sampling.step: (absent) in the store, 2 asked for",
     ]
 
 

@@ -1,0 +1,65 @@
+"""What is told of stores: alone and of one run, while they grow and when they are sealed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from support.cli import run_obygaze
+from support.extraction import film_folder, keep_manifest
+from support.stores import block_of, plan_store, some_values
+
+from obygaze_features.extraction.status import store_status, together
+from obygaze_features.store import RowStatus, StoreWriter
+
+BAD = RowStatus("failed", "decode", "timeout")
+NONE = RowStatus("no-video", "plan", "none")
+
+
+def _store(path: Path, blocks: int, noted: dict[int, RowStatus]) -> Path:
+    """Twenty-three rows in six blocks of four, of which the first few are there."""
+    plan_store(path)
+    writer, values = StoreWriter(path), some_values(23)
+    for block in range(blocks):
+        first, after = writer.plan.block_range(block)
+        statuses = [noted.get(row, RowStatus("ok")) for row in range(first, after)]
+        seconds = {"wait": 1.0 + block, "decode": 4.0, "forward": 2.0}
+        writer.commit_block(block, block_of(values, (first, after)), statuses, seconds=seconds)
+    return path
+
+
+def test_two_stores_of_a_run_are_counted_by_clips(tmp_path: Path) -> None:
+    first = store_status(_store(tmp_path / "a", 6, {2: BAD, 9: BAD, 20: NONE}))
+    second = store_status(_store(tmp_path / "b", 3, {2: BAD, 5: BAD}))
+    # Both have rows 0 to 11 but 2, 5 and 9; row 20 and the other rows above 11 lack one of them.
+    told = together([first, second])
+    assert (told["clips"], told["ok"], told["failed"], told["missing"]) == (23, 9, 3, 11)
+    assert told["store"] == [str(tmp_path / "a"), str(tmp_path / "b")]
+    # They decode and wait together: 1 + 2 + 3 + 4 + 5 + 6; each computes for itself: 12 and 6.
+    assert told["seconds"] == {"wait": 21.0, "decode": 24.0, "forward": 18.0}
+
+
+def test_a_sealed_store_still_tells_where_its_time_went(tmp_path: Path) -> None:
+    path = _store(tmp_path / "a", 6, {2: BAD})
+    before = store_status(path)
+    StoreWriter(path).seal()
+    after = store_status(path)
+    assert (before.sealed, after.sealed) == (False, True)
+    assert list(after.seconds.items()) == list(before.seconds.items())
+    assert dict(after.seconds) == {"wait": 21.0, "decode": 24.0, "forward": 12.0}
+    assert after.seconds_to_go == 0.0
+    assert after.who_waits.startswith("the model waited for decoding 64 %")
+
+
+def test_the_last_line_of_a_run_is_its_whole_document(tmp_path: Path) -> None:
+    manifest = film_folder(tmp_path / "films", 5, bad={3: b"broken"})
+    keep_manifest(manifest, tmp_path)
+    command = ("extract", "run", "films", "-b", "descriptors", "--events", "-", "--json")
+    done = run_obygaze("-C", tmp_path, *command)
+    assert done.code == 3
+    *events, last = map(json.loads, done.stdout.splitlines())
+    assert sorted(event["clip_id"] for event in events) == sorted(manifest.by_id)
+    assert {"store", "clips", "ok", "failed", "missing", "seconds"} <= last.keys()
+    assert (last["clips"], last["ok"], last["failed"], last["missing"]) == (5, 4, 1, 0)
+    assert np.all([value >= 0 for value in last["seconds"].values()])
