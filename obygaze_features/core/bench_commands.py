@@ -37,7 +37,7 @@ COMMANDS = {
     ),
     "growth": (
         "obygaze_features.core.bench_growth:bench_growth",
-        "How costs grow with clips, dimensions, folds, concepts and models.",
+        "How costs grow with clips, dimensions, folds, concepts, models and workers.",
     ),
     "all": (
         "obygaze_features.core.bench_all:bench_all",
