@@ -128,8 +128,9 @@ def _is_whole(card: Card) -> bool:
 
 
 def _download(card: Card) -> None:
-    hub = need("huggingface_hub", "extract", f"downloading {card.checkpoint}")
-    _reach(card, hub.constants.ENDPOINT)
+    purpose = f"downloading {card.checkpoint}"
+    hub = need("huggingface_hub", "extract", purpose)
+    _reach(card, need("huggingface_hub.constants", "extract", purpose).ENDPOINT)
     api = hub.HfApi()
     try:
         names = api.list_repo_files(card.checkpoint, revision=card.revision)

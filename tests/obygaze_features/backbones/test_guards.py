@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator
@@ -10,8 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.checkpoints import FORMS, TINY, save_lsmdc, save_tiny
+from support.cli import run_obygaze
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
@@ -355,6 +358,24 @@ def test_a_hub_that_cannot_be_reached_is_asked_nothing(
     with pytest.raises(NotFound, match="no weights in a form"):
         load_backbone("clip-b16")
     assert asked == ["list"]
+
+
+def test_without_a_network_one_short_line_comes_at_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = server.getsockname()[1]
+    np.save(tmp_path / "x.npy", np.zeros((1, 16, 3, 8, 8), np.float32))
+    env: dict[str, str | None] = {
+        **{name: None for name in os.environ if name.lower().endswith("_proxy")},
+        "HF_HUB_CACHE": str(tmp_path / "hub"),
+        "HF_ENDPOINT": f"http://127.0.0.1:{nobody}",
+        "HF_HUB_OFFLINE": "0",
+        "TRANSFORMERS_OFFLINE": "0",
+    }
+    words = ("forward", "clip-b16", "--pixels", tmp_path / "x.npy", "-o", tmp_path / "y.npz")
+    done = run_obygaze("backbones", *words, env=env)
+    assert done.code == 1
+    assert len(done.stderr.splitlines()) == 3, "and no attempts that are told one by one"
+    assert f"127.0.0.1:{nobody} cannot be reached" in done.stderr
 
 
 @pytest.mark.parametrize(
