@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -65,6 +65,25 @@ def save(figure: Any, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
     write_all_new(files, force=force)
     first, second = files
     return first, second
+
+
+def apart(values: Sequence[float], least: float) -> list[float]:
+    """How far to move dots of one row up or down, so that none hides another.
+
+    Dots that are nearer to each other than `least` are spread evenly around the row, in steps of 1.
+    """
+    order = sorted(range(len(values)), key=lambda i: values[i])
+    heaps: list[list[int]] = []
+    for i in order:
+        if heaps and values[i] - values[heaps[-1][-1]] < least:
+            heaps[-1].append(i)
+        else:
+            heaps.append([i])
+    moved = [0.0] * len(values)
+    for heap in heaps:
+        for place, i in enumerate(sorted(heap)):
+            moved[i] = place - (len(heap) - 1) / 2
+    return moved
 
 
 def figure_stem(path: Path) -> Path:

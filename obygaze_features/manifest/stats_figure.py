@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES, MUTED, canvas, save
+from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES, MUTED, apart, canvas, save
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.stats import Stats
+
+DOT, STEP = 0.018, 0.24  # the size of a dot across (of all shares), and along the rows
 
 
 def draw_stats(stats: Stats, stem: Path, title: str, *, force: bool = True) -> tuple[Path, Path]:
@@ -45,11 +47,14 @@ def _draw_levels(axes: Any, stats: Stats) -> None:
 def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
     """One row a concept: the share of a level's clips that carry it, a dot a level."""
     levels = [level for level in LEVELS if stats.concepts[level]]
-    for row, name in enumerate(names):
-        shares = [_share(stats, level, name) for level in levels]
+    found = [[_share(stats, level, name) for level in levels] for name in names]
+    widest = max((share for shares in found for share in shares), default=1.0)
+    for row, shares in enumerate(found):
         axes.plot([min(shares), max(shares)], [row, row], color="#e4e3df", lw=3, zorder=1)
-        for level, share in zip(levels, shares, strict=True):
-            axes.scatter(share, row, s=46, color=LEVEL_COLORS[level], edgecolor="white", zorder=2)
+        moved = apart(shares, DOT * widest)
+        for level, share, step in zip(levels, shares, moved, strict=True):
+            dot = axes.scatter(share, row + STEP * step, s=46, color=LEVEL_COLORS[level])
+            dot.set(edgecolor="white", zorder=2, clip_on=False)
     for level in levels:
         mean = stats.concepts_per_clip.get(level)
         note = "" if mean is None else f", {mean:.2f} concepts a {stats.unit}"

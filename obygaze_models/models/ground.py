@@ -47,6 +47,12 @@ def spread(X: Floats) -> float:
     return found if found > 0 else 1.0
 
 
+def spreads(X: Floats) -> Floats:
+    """The standard deviation of each column; 1 for one that never varies."""
+    found: Floats = X.std(axis=0)
+    return np.where(found > 0, found, 1.0)
+
+
 def draw_seed(random_state: Any) -> int:
     """A seed from what scikit-learn calls a random state; a whole number is its own seed."""
     if isinstance(random_state, int | np.integer):

@@ -18,7 +18,14 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from obygaze_models.models.ground import Floats, Ints, draw_seed, encode_two_classes, one_thread
+from obygaze_models.models.ground import (
+    Floats,
+    Ints,
+    draw_seed,
+    encode_two_classes,
+    one_thread,
+    spreads,
+)
 from obygaze_models.models.state import Savable
 
 Penalty = Literal["l1", "l2"]
@@ -101,15 +108,21 @@ class LinearHead(Head):
 
 
 class LogisticHead(LinearHead):
-    """The paper's logistic regression on margins; its liblinear penalises the intercept too."""
+    """The paper's logistic regression on margins; its liblinear penalises the intercept too.
 
-    def __init__(self, C: float = 0.1, *, penalty: Penalty = "l2") -> None:
+    With `scaled` it learns from margins in units of their spread, so that the penalty does not
+    depend on how long the features are, which the released code does not do.
+    """
+
+    def __init__(self, C: float = 0.1, *, penalty: Penalty = "l2", scaled: bool = False) -> None:
         self.C = C
         self.penalty = penalty
+        self.scaled = scaled
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        model = liblinear_logistic(self.C, self.penalty).fit(X, codes)
-        self.coef_, self.intercept_ = model.coef_[0], float(model.intercept_[0])
+        scale = spreads(X) if self.scaled else np.ones(X.shape[1])
+        model = liblinear_logistic(self.C, self.penalty).fit(X / scale, codes)
+        self.coef_, self.intercept_ = model.coef_[0] / scale, float(model.intercept_[0])
         self.mean_ = X.mean(axis=0)
 
 

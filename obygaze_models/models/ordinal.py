@@ -13,7 +13,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from obygaze_models.models.ground import FixTraining, Floats, Ints, encode_classes, one_thread
+from obygaze_models.models.ground import (
+    FixTraining,
+    Floats,
+    Ints,
+    encode_classes,
+    one_thread,
+    spreads,
+)
 from obygaze_models.models.state import Savable
 
 
@@ -21,14 +28,18 @@ class OrdinalHead(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc
     """Proportional odds: P(level at most k) = sigmoid(threshold k - severity).
 
     The severity is a weighted sum of margins, with an L2 penalty of inverse strength C. `order`
-    names the levels from low to high; without it they are taken in sorted order.
+    names the levels from low to high; without it they are taken in sorted order. With `scaled` it
+    learns from margins in units of their spread, whatever the length of the features.
     """
 
     fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "thresholds_", "mean_", "rank_")
 
-    def __init__(self, C: float = 1.0, *, order: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self, C: float = 1.0, *, order: Sequence[Any] | None = None, scaled: bool = False
+    ) -> None:
         self.C = C
         self.order = order
+        self.scaled = scaled
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> OrdinalHead:
         """Learn the severity and the thresholds from margins."""
@@ -38,9 +49,11 @@ class OrdinalHead(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.rank_ = self._ranks()
         self.mean_ = X.mean(axis=0)
         with one_thread():
-            self.coef_, self.thresholds_ = proportional_odds(
-                X - self.mean_, self.rank_[codes], len(self.classes_), self.C
+            scale = spreads(X) if self.scaled else np.ones(X.shape[1])
+            coef, self.thresholds_ = proportional_odds(
+                (X - self.mean_) / scale, self.rank_[codes], len(self.classes_), self.C
             )
+            self.coef_ = coef / scale
         return self
 
     def severity(self, X: Any) -> Floats:

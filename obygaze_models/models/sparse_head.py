@@ -12,7 +12,7 @@ from scipy.special import expit
 from sklearn.metrics import log_loss
 
 from obygaze_models.models.concepts import inner_folds
-from obygaze_models.models.ground import FixTraining, Floats, Ints
+from obygaze_models.models.ground import FixTraining, Floats, Ints, spreads
 from obygaze_models.models.heads import LinearHead
 
 PRECISE = {"maxiter": 1000, "ftol": 1e-12, "gtol": 1e-7}
@@ -41,7 +41,7 @@ class SparseHead(LinearHead):
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         if self.max_concepts is not None and self.max_concepts < 0:
             raise FixTraining("max_concepts is at least 0")
-        self.mean_, scale = X.mean(axis=0), np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
+        self.mean_, scale = X.mean(axis=0), spreads(X)
         Z = (X - self.mean_) / scale
         self.path_C_ = _strengths(Z, codes, self.n_strengths)
         coef, intercept = _path(Z, codes, self.path_C_)

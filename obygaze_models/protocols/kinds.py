@@ -45,6 +45,7 @@ _BANK: dict[str, tuple[Rule, Any]] = {
     "cross_fit": (_whole(0), 5),
 }
 _PAPER = choice(("paper",))
+_SCALED: dict[str, tuple[Rule, Any]] = {"scaled": (boolean, True)}  # margins, for a penalised head
 KINDS: dict[str, dict[str, tuple[Rule, Any]]] = {
     "mlp": _MLP,
     "logistic": {"C": (POSITIVE, 1.0), "class_weight": (WEIGHT, "balanced")},
@@ -62,22 +63,33 @@ KINDS: dict[str, dict[str, tuple[Rule, Any]]] = {
         **_BANK,
         "C": (either(POSITIVE, _PAPER), 0.1),
         "penalty": (choice(("l1", "l2", "paper")), "l2"),
+        **_SCALED,
     },
     "pcbm-sparse": {**_BANK, "max_concepts": (_whole(1), 8)},
     "scorecard": {**_BANK, "max_points": (_whole(1), 5), "C": (POSITIVE, 1.0)},
-    "pcbm-h": {**_BANK, "C": (POSITIVE, 0.1), "residual_C": (POSITIVE, 0.01)},
-    "ordinal": {**_BANK, "C": (POSITIVE, 1.0)},
+    "pcbm-h": {**_BANK, "C": (POSITIVE, 0.1), "residual_C": (POSITIVE, 0.01), **_SCALED},
+    "ordinal": {**_BANK, "C": (POSITIVE, 1.0), **_SCALED},
 }
 LISTS = ("hidden",)  # settings that are lists by nature, so a list of them is no choice
 
 _AUTHORS_BANK = {"tolerance": "paper", "balance": "weights", "unit_norm": False, "cross_fit": 0}
 _TEXT_BANK = {"tolerance": "paper", "balance": "subsample", "unit_norm": True, "cross_fit": 0}
+
+
+def _as_published(bank: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Each bottleneck on vectors of the paper: heads take margins as they are."""
+    kinds = {kind: own for kind, own in KINDS.items() if "tolerance" in own}
+    return {
+        k: {**bank, **({"scaled": False} if "scaled" in own else {})} for k, own in kinds.items()
+    }
+
+
 BY_QUIRK: dict[str, Mapping[str, Mapping[str, Any]]] = {
     "authors": {
         "mlp": {"keep": "last", "double_softmax": True},
-        **{kind: _AUTHORS_BANK for kind, own in KINDS.items() if "tolerance" in own},
+        **_as_published(_AUTHORS_BANK),
     },
-    "text": {kind: _TEXT_BANK for kind, own in KINDS.items() if "tolerance" in own},
+    "text": _as_published(_TEXT_BANK),
     "none": {},
 }
 # No setting: what a baseline does is fixed, and its name says it.

@@ -53,7 +53,7 @@ def head_record(model: Model, opened: Opened, task: str, labels: NDArray[np.int8
     }
 
 
-SHOWN = ("C", "penalty", "max_depth", "min_samples_leaf", "max_concepts", "max_points")
+SHOWN = ("C", "penalty", "scaled", "max_depth", "min_samples_leaf", "max_concepts", "max_points")
 
 
 def _tree(head: Any) -> Record | None:

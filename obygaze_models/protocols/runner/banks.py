@@ -161,8 +161,9 @@ def build_head(kind: str, settings: Mapping[str, Any]) -> Any:
     if kind == "scorecard":
         return ScorecardHead(settings["max_points"], C=settings["C"])
     if kind == "ordinal":
-        return OrdinalHead(settings["C"], order=("EN", "HN", "NS", "S"))
-    return LogisticHead(settings["C"], penalty=settings.get("penalty", "l2"))
+        return OrdinalHead(settings["C"], order=("EN", "HN", "NS", "S"), scaled=settings["scaled"])
+    penalty = settings.get("penalty", "l2")
+    return LogisticHead(settings["C"], penalty=penalty, scaled=settings["scaled"])
 
 
 def build_residual(settings: Mapping[str, Any]) -> Any:

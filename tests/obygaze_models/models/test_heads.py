@@ -13,6 +13,8 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from obygaze_models.models.ground import FixTraining
@@ -239,3 +241,23 @@ def test_an_offset_of_another_length_is_refused() -> None:
     M, y = margins()
     with pytest.raises(FixTraining, match="offsets of shape"):
         ResidualHead().fit(M, y, offset=np.zeros(3))
+
+
+@pytest.mark.parametrize("length", [1e-3, 1.0, 50.0])
+def test_scaled_heads_do_not_see_the_length_of_margins(length: float) -> None:
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(200, 3)) * (0.1, 1.0, 5.0) + 1
+    y = (X[:, 0] * 10 + X[:, 1] + rng.normal(size=200) > 11).astype(int)
+    theirs = make_pipeline(
+        StandardScaler(with_mean=False), LogisticRegression(C=0.3, solver="liblinear", tol=1e-4)
+    ).fit(X, y)
+    ours = LogisticHead(0.3, scaled=True).fit(X * length, y)
+    np.testing.assert_allclose(
+        ours.predict_proba(X * length), theirs.predict_proba(X), rtol=0, atol=1e-6
+    )
+    plain, scaled = (
+        OrdinalHead(0.3, scaled=True).fit(X * s, y + (X[:, 1] > 2)) for s in (1.0, length)
+    )
+    np.testing.assert_allclose(
+        scaled.predict_proba(X * length), plain.predict_proba(X), rtol=0, atol=1e-6
+    )
