@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -98,19 +99,11 @@ def _import_options(function: F) -> F:
 @click.option("--id-key", help="The array of clip ids. [default: clip_id]")
 @click.option("--movie-key", help="The array of movie ids. [default: movie_id, if there]")
 @_import_options
-def npz(
-    session: Session,
-    sources: tuple[Path, ...],
-    id_key: str | None,
-    movie_key: str | None,
-    levels: tuple[str, ...],
-    **common: Any,
-) -> None:
+def npz(session: Session, **words: Any) -> None:
     """An npz file: ids, and arrays with a row for each."""
     from obygaze_features.store.interchange.npz import open_npz
 
-    source = open_npz(sources, _pairs(levels), id_key=id_key, movie_key=movie_key)
-    _import(session, source, **common)
+    _import(session, partial(open_npz, **_own(words, "id_key", "movie_key")), **words)
 
 
 @click.command(
@@ -122,13 +115,7 @@ def npz(
 )
 @click.option("--as", "level", help="The level's name. [default: clip or tokens, by the shape]")
 @_import_options
-def pth(
-    session: Session,
-    sources: tuple[Path, ...],
-    level: str | None,
-    levels: tuple[str, ...],
-    **common: Any,
-) -> None:
+def pth(session: Session, **words: Any) -> None:
     """A folder FEATURES/<movie>/<video>.pth, as the released code has it.
 
     A tensor is [1, D], or [1, tokens, D]. With --level NAME=KEY the files are dictionaries of
@@ -136,7 +123,7 @@ def pth(
     """
     from obygaze_features.store.interchange.pth import open_pth
 
-    _import(session, open_pth(sources, _pairs(levels), level=level), **common)
+    _import(session, partial(open_pth, **_own(words, "level")), **words)
 
 
 @click.command(
@@ -151,14 +138,7 @@ def pth(
 @click.option("--id-key", help="Where the ids lie, if there is one array of all clips.")
 @click.option("--movie-key", help="Where the movies of those ids lie.")
 @_import_options
-def hdf5(
-    session: Session,
-    sources: tuple[Path, ...],
-    id_key: str | None,
-    movie_key: str | None,
-    levels: tuple[str, ...],
-    **common: Any,
-) -> None:
+def hdf5(session: Session, **words: Any) -> None:
     """An HDF5 file: a dataset a clip, or one array and ids.
 
     In --level NAME=PATH the path tells the layout: '{id}' or '{id}/features' for a dataset a
@@ -166,8 +146,7 @@ def hdf5(
     """
     from obygaze_features.store.interchange.hdf5 import open_hdf5
 
-    source = open_hdf5(sources, _pairs(levels), id_key=id_key, movie_key=movie_key)
-    _import(session, source, **common)
+    _import(session, partial(open_hdf5, **_own(words, "id_key", "movie_key")), **words)
 
 
 @click.command(
@@ -178,9 +157,7 @@ def hdf5(
     """,
 )
 @_import_options
-def npy(
-    session: Session, sources: tuple[Path, ...], levels: tuple[str, ...], **common: Any
-) -> None:
+def npy(session: Session, **words: Any) -> None:
     """A folder of npy files: one a clip, or one a level and the ids.
 
     With clip_id.npy in it, each file is a level with a row for each id. Otherwise each file is a
@@ -188,13 +165,20 @@ def npy(
     """
     from obygaze_features.store.interchange.npy import open_npy
 
-    _import(session, open_npy(sources, _pairs(levels)), **common)
+    _import(session, open_npy, **words)
+
+
+def _own(words: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The options that only one format has, taken from all that were given."""
+    return {name: words.pop(name) for name in names}
 
 
 def _import(
     session: Session,
-    source: Source,
+    open_source: Callable[[Sequence[Path], dict[str, str]], Source],
     *,
+    sources: Sequence[Path],
+    levels: Sequence[str],
     output: str,
     manifest: str | None,
     told: Sequence[str],
@@ -204,6 +188,7 @@ def _import(
 ) -> None:
     if is_url(output):
         raise FixUsage("a new store is written to a folder", hint="then obygaze store push")
+    source = open_source(sources, _pairs(levels))
     default = "also" if list(source.levels) == ["tokens"] else "none"
     facts = Told(facts=_pairs(told), pool=pool or default, **known)  # type: ignore[arg-type]
     roster, aliases = _roster(session, manifest) if manifest is not None else (None, {})

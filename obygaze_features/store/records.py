@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -83,10 +84,8 @@ class Plan:
 
     def to_bytes(self) -> bytes:
         """The bytes of store.json."""
-        return stamp(
+        return _stamped(
             {
-                "format": FORMAT,
-                "version": VERSION,
                 "created": self.created,
                 "created_by": self.created_by,
                 "manifest": {"name": self.manifest_name, "sha256": self.manifest_sha256},
@@ -106,8 +105,7 @@ class Plan:
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Plan:
         """store.json as read: refused when it is of a later version, damaged or makes no sense."""
-        value = unstamp(data, where, check=check_version)
-        with _reading(where):
+        with _read(data, where) as value:
             recipe = Recipe.from_dict(value["recipe"])
             if recipe.fingerprint != value["fingerprint"]:
                 raise Mismatch("the fingerprint is not that of the recipe beside it", where=where)
@@ -153,10 +151,8 @@ class Marker:
 
     def to_bytes(self) -> bytes:
         """The bytes of the marker."""
-        return stamp(
+        return _stamped(
             {
-                "format": FORMAT,
-                "version": VERSION,
                 "block": self.block,
                 "rows": list(self.rows),
                 "revision": self.revision,
@@ -174,8 +170,7 @@ class Marker:
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Marker:
         """A marker as read."""
-        value = unstamp(data, where, check=check_version)
-        with _reading(where):
+        with _read(data, where) as value:
             first, after = value["rows"]
             return cls(
                 block=int(value["block"]),
@@ -199,13 +194,12 @@ class TextMarker:
 
     def to_bytes(self) -> bytes:
         """The bytes of the marker."""
-        return stamp({"format": FORMAT, "version": VERSION, "files": files_to_json(self.files)})
+        return _stamped({"files": files_to_json(self.files)})
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> TextMarker:
         """The marker as read."""
-        value = unstamp(data, where, check=check_version)
-        with _reading(where):
+        with _read(data, where) as value:
             return cls(files_from_json(value["files"]))
 
 
@@ -222,10 +216,8 @@ class Seal:
 
     def to_bytes(self) -> bytes:
         """The bytes of seal.json."""
-        return stamp(
+        return _stamped(
             {
-                "format": FORMAT,
-                "version": VERSION,
                 "fingerprint": self.fingerprint,
                 "counts": dict(self.counts),
                 "noted": rows_to_json(self.noted),
@@ -238,8 +230,7 @@ class Seal:
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Seal:
         """seal.json as read."""
-        value = unstamp(data, where, check=check_version)
-        with _reading(where):
+        with _read(data, where) as value:
             return cls(
                 fingerprint=str(value["fingerprint"]),
                 counts=dict(value["counts"]),
@@ -274,13 +265,12 @@ class Partial:
     def to_bytes(self) -> bytes:
         """The bytes of partial.json."""
         arrays = {name: sorted(self.blocks[name]) for name in sorted(self.blocks)}
-        return stamp({"format": FORMAT, "version": VERSION, "arrays": arrays})
+        return _stamped({"arrays": arrays})
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Partial:
         """partial.json as read."""
-        value = unstamp(data, where, check=check_version)
-        with _reading(where):
+        with _read(data, where) as value:
             arrays = dict(value["arrays"])
             return cls({str(name): frozenset(map(int, arrays[name])) for name in arrays})
 
@@ -298,21 +288,21 @@ def check_version(value: Mapping[str, Any], where: str) -> None:
         )
 
 
-class _reading:
-    """Turns what odd JSON does to code that takes it apart into one clear error."""
+def _stamped(value: Mapping[str, Any]) -> bytes:
+    return stamp({"format": FORMAT, "version": VERSION, **value})
 
-    def __init__(self, where: str) -> None:
-        self.where = where
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        if kind is not None and issubclass(
-            kind, KeyError | TypeError | ValueError | AttributeError
-        ):
-            words = str(error) if kind is ValueError else f"{kind.__name__}: {error}"
-            raise Corrupt(f"it is not what format {VERSION} promises ({words})", where=self.where)
+@contextmanager
+def _read(data: bytes, where: str) -> Iterator[dict[str, Any]]:
+    """The value of a file of ours; what odd JSON does to code that takes it apart is one error."""
+    value = unstamp(data, where, check=check_version)
+    try:
+        yield value
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+        raise Corrupt(
+            f"it is not what format {VERSION} promises ({kind}{error})", where=where
+        ) from error
 
 
 def _count(value: Any) -> int:
