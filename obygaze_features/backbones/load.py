@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from obygaze_features.backbones.base import Backbone, Placement
@@ -63,6 +64,17 @@ def load_from(
     from obygaze_features.backbones.transformer import load_transformer
 
     return load_transformer(card, files, placement, own)
+
+
+def as_loaded(card: Card, files: WeightFiles) -> Card:
+    """The card with the sizes and levels that weights of another size give it; loads no model."""
+    if card.family == "lsmdc":
+        from obygaze_features.backbones.lsmdc import card_of
+
+        return card_of(card, files)
+    from obygaze_features.backbones.transformer import configured
+
+    return replace(card, geometry=configured(card, files))
 
 
 def _check_words(card: Card, device: str, dtype: str, attention: str | None) -> None:

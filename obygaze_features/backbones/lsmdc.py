@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from obygaze_features.backbones.base import Placement, TorchBackbone
@@ -206,6 +206,14 @@ def _vision_module(shapes: Shapes, attention: str) -> torch.nn.Module:
     return module
 
 
+def card_of(card: Card, files: WeightFiles) -> Card:
+    """The card as a checkpoint makes it: its sizes, and its levels."""
+    tensors = strip_module(read_tensors(files.files))
+    shapes = infer_shapes(tensors, card.geometry.frames, str(files.files[0]))
+    sources = _sources(card, bool(shapes.temporal_layers))
+    return replace(card, geometry=_geometry(card, shapes), sources=sources)
+
+
 class LsmdcBackbone(TorchBackbone):
     """Frame vectors of CLIP, optionally mixed over time, normalised and averaged under a mask."""
 
@@ -242,8 +250,7 @@ class LsmdcBackbone(TorchBackbone):
     @property
     def sources(self) -> Mapping[str, str]:
         """The card's levels, and the mixed frame vectors where the checkpoint mixes."""
-        extra = {"frames_temporal": "frame-temporal"} if "temporal" in self.module_names else {}
-        return {**self.card.sources, **extra}
+        return _sources(self.card, "temporal" in self.module_names)
 
     @property
     def module_names(self) -> set[str]:
@@ -279,6 +286,10 @@ class LsmdcBackbone(TorchBackbone):
             "frame-norm": unit,
             "video": video,
         }
+
+
+def _sources(card: Card, mixes: bool) -> Mapping[str, str]:
+    return {**card.sources, **({"frames_temporal": "frame-temporal"} if mixes else {})}
 
 
 def _unit(x: Tensor) -> Tensor:

@@ -60,6 +60,18 @@ def load_transformer(
     return TransformerBackbone(card, geometry, kept, hashes, placement, pixels, edge)
 
 
+def configured(card: Card, files: WeightFiles) -> Geometry:
+    """The geometry of a checkpoint by its configuration alone."""
+    family = FAMILIES[card.family]
+    _check_family(card, family, files)
+    kind = getattr(library(family.module), family.model)
+    with silenced():
+        config = kind.config_class.from_pretrained(files.folder, local_files_only=True)
+    geometry = family.geometry(config, card)
+    _check_geometry(geometry, files)
+    return geometry
+
+
 def _check_family(card: Card, family: Family, files: WeightFiles) -> None:
     config = files.small_file("config.json")
     if config is None:

@@ -98,7 +98,7 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
 
 
 def _unreadable(path: Path, error: Exception) -> Corrupt:
-    first = (str(error).splitlines() or [type(error).__name__])[0]
+    first = (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0]
     return Corrupt(
         f"this file cannot be read as weights (cut short, damaged, or not tensors): {first[:120]}",
         where=str(path),

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.backbones.cards import Card
-from obygaze_features.backbones.geometry import activation_bytes_of
-from obygaze_features.backbones.hub import is_cached
+from obygaze_features.backbones.geometry import activation_bytes_of, flops_of
+from obygaze_features.backbones.hub import find_weights, is_cached
+from obygaze_features.backbones.load import as_loaded
 from obygaze_features.backbones.registry import find_card
 from obygaze_features.core.console import human, table
+from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import ExtractPlan, Row, Target
 from obygaze_features.extraction.recipes import HEAVY, rule_of
@@ -42,6 +44,18 @@ class StoreEstimate:
     n_bytes: int
     gflop_a_clip: float
     weights: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class _Model:
+    """A target with its card, whose sizes are those of the weights where these are known."""
+
+    target: Target
+    card: Card
+    weights: str
+    weight_bytes: int = 4 * PARAMETERS
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,8 +93,11 @@ class Estimate:
         needed = sum(s.n_bytes * (1 - s.blocks_done / s.blocks) for s in self.stores)
         if needed > self.free_bytes:
             found.append(f"{human(needed)} are needed, {human(self.free_bytes)} are free")
-        missing = ("not cached", "not found")
-        found += [f"{s.backbone}: weights {s.weights}" for s in self.stores if s.weights in missing]
+        found += [
+            f"{s.backbone}: weights {s.weights}{f': {s.why}' if s.why else ''}"
+            for s in self.stores
+            if s.weights in ("not cached", "not found", "unusable")
+        ]
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -111,7 +128,7 @@ class Estimate:
                 s.blocks_done,
                 s.files,
                 human(s.n_bytes),
-                f"{s.gflop_a_clip:.0f}" if s.gflop_a_clip else None,
+                _told_gflop(s.gflop_a_clip),
                 s.weights,
             )
             for s in self.stores
@@ -144,8 +161,8 @@ def block_rows_of(card: Card, levels: Sequence[str]) -> int:
 def estimate(plan: ExtractPlan, *, workers: int, n_probed: int = N_PROBED) -> Estimate:
     """Look at everything a run would need; decodes a few clips, writes nothing."""
     workspace = Workspace(Path(plan.workspace))
-    cards = [find_card(target.backbone, workspace) for target in plan.targets]
-    pairs = list(zip(plan.targets, cards, strict=True))
+    models = [_model(target, find_card(target.backbone, workspace)) for target in plan.targets]
+    pairs = [(model.target, model.card) for model in models]
     with_video = [row for row in plan.rows if row.video]
     # Asked once for each clip: a million questions take long on a network disk.
     there = [row for row in with_video if Path(row.video).is_file()]
@@ -158,20 +175,44 @@ def estimate(plan: ExtractPlan, *, workers: int, n_probed: int = N_PROBED) -> Es
         clips=len(plan.rows),
         with_video=len(with_video),
         not_found=[row.clip_id for row in with_video if row.clip_id not in found],
-        stores=[_store(plan, target, card) for target, card in pairs],
+        stores=[_store(plan, model) for model in models],
         decode_s=seconds,
         unreadable=unreadable,
-        peak_bytes=_peak(pairs, clip_bytes, workers),
+        peak_bytes=_peak(models, clip_bytes, workers),
         free_bytes=shutil.disk_usage(folder).free,
         workers=workers,
     )
 
 
-def _store(plan: ExtractPlan, target: Target, card: Card) -> StoreEstimate:
+def _model(target: Target, card: Card) -> _Model:
+    """What a target would load, as far as its weights are here and can tell."""
+    if card.family == "descriptors":
+        return _Model(target, card, "none needed", 0)
+    try:
+        if target.weights is None and not is_cached(card):
+            return _Model(target, card, "not cached")
+        files = find_weights(card, target.weights)
+    except NotFound:
+        return _Model(target, card, "not cached" if target.weights is None else "not found")
+    if target.weights is None:
+        return _Model(target, card, "cached", files.n_bytes)
+    try:
+        return _Model(target, as_loaded(card, files), "local", files.n_bytes)
+    except InstallExtra:
+        # Without the library a checkpoint's own size is not known: the card's will have to do.
+        return _Model(target, card, "local", files.n_bytes)
+    except ObygazeError as error:
+        return _Model(target, card, "unusable", files.n_bytes, f"{error.what} ({error.where})")
+
+
+def _store(plan: ExtractPlan, model: _Model) -> StoreEstimate:
+    target, card = model.target, model.card
     levels = _kept(target, card)
     block_rows = min(target.block_rows or BLOCK_ROWS, len(plan.rows))
     blocks = -(-len(plan.rows) // block_rows)
-    times = 2 * 8 * card.geometry.frames
+    has_mask = card.family == "lsmdc"
+    # The two times of each frame, and whether it is real.
+    times = (2 * 8 + has_mask) * card.geometry.frames
     return StoreEstimate(
         store=target.store,
         backbone=card.label,
@@ -179,24 +220,18 @@ def _store(plan: ExtractPlan, target: Target, card: Card) -> StoreEstimate:
         blocks=blocks,
         blocks_done=_committed(Path(target.store), blocks),
         # Each block is a file for each level and each of the two time arrays, and a marker.
-        files=blocks * (len(levels) + 3) + len(levels) + 8,
-        n_bytes=len(plan.rows) * (sum(levels.values()) + times),
-        gflop_a_clip=card.gflop,
-        weights=_weights(target, card),
+        files=blocks * (len(levels) + has_mask + 3) + len(levels) + has_mask + 8,
+        # The last block takes the room of a full one.
+        n_bytes=blocks * block_rows * (sum(levels.values()) + times),
+        gflop_a_clip=flops_of(card.family, card.geometry) / 1e9 or card.gflop,
+        weights=model.weights,
+        why=model.why,
     )
 
 
 def _committed(store: Path, blocks: int) -> int:
     markers = sum(1 for _ in (store / "commits").glob("block-*.json"))
     return blocks if (store / SEAL_FILE).exists() else markers
-
-
-def _weights(target: Target, card: Card) -> str:
-    if card.family == "descriptors":
-        return "none needed"
-    if target.weights is not None:
-        return "local" if Path(target.weights).exists() else "not found"
-    return "cached" if is_cached(card) else "not cached"
 
 
 def _probe(
@@ -218,7 +253,8 @@ def _probe(
     return mean, unreadable, max(sizes, default=TYPICAL_CLIP_BYTES)
 
 
-def _peak(pairs: Sequence[tuple[Target, Card]], clip_bytes: int, workers: int) -> int:
+def _peak(models: Sequence[_Model], clip_bytes: int, workers: int) -> int:
+    pairs = [(model.target, model.card) for model in models]
     activation = [
         activation_bytes_of(
             card.family,
@@ -232,7 +268,7 @@ def _peak(pairs: Sequence[tuple[Target, Card]], clip_bytes: int, workers: int) -
         (target.block_rows or BLOCK_ROWS) * sum(_kept(target, card).values())
         for target, card in pairs
     )
-    weights = sum(4 * PARAMETERS for _, card in pairs if card.family != "descriptors")
+    weights = sum(model.weight_bytes for model in models)
     batches = [batch_for(each) for each in activation]
     return peak_bytes(clip_bytes, workers, batches, activation, blocks, weights)
 
@@ -241,6 +277,12 @@ def _kept(target: Target, card: Card) -> dict[str, int]:
     """Bytes of each level that is kept."""
     names = target.levels or tuple(name for name in card.levels if name not in HEAVY)
     return {name: card.levels[name].n_bytes for name in names if name in card.levels}
+
+
+def _told_gflop(gflop: float) -> str | None:
+    if not gflop:
+        return None
+    return f"{gflop:.0f}" if gflop >= 10 else f"{gflop:.2g}"
 
 
 def _existing(path: Path) -> Path:
