@@ -93,9 +93,14 @@ class FrameIndex:
         the group before.
         """
         nth = int(np.searchsorted(self.keys, position, side="right")) - 1
-        while nth > 0 and self.timed and self.pts[self.keys[nth]] > self.pts[position]:
+        while nth > 0 and self._is_shown_before(position, int(self.keys[nth])):
             nth -= 1
         return int(self.keys[nth - back]) if nth - back >= 0 else 0
+
+    def _is_shown_before(self, position: int, key: int) -> bool:
+        if self.timed:
+            return bool(self.pts[position] < self.pts[key])
+        return self.counted and bool(0 <= self.ranks[position] < self.ranks[key])
 
     def runs(self, positions: Iterable[int], back: int = 0) -> list[Run]:
         """The fewest stretches of packets that hold `positions`, each from a key frame on."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from obygaze_features.video.continuity import hole_crosses, is_holed, length_size_of
 from obygaze_features.video.index import FrameIndex, Ints, Run
 from obygaze_features.video.source import Source, av
 
@@ -17,6 +18,9 @@ Sink = Callable[[int, Any], bool | None]
 # Where a B picture is never built upon: an error in it stays in it.
 _LEAF_B_CODECS = frozenset({"mpeg1video", "mpeg2video", "mpeg4", "msmpeg4v3", "h263"})
 _B_PICTURE = 3
+# Without these the decoders hide their errors in the picture and say nothing. Where a stream of
+# HEVC carries sums of its pictures, they are compared.
+_ERR_DETECT = {"hevc": "explode+crccheck", "mjpeg": "explode"}
 
 
 @dataclass
@@ -47,9 +51,12 @@ class Reader:
         self.codec = source.stream.codec_context
         self.codec.thread_count = threads
         self.codec.thread_type = "AUTO"
-        if self.codec.name == "hevc":
-            # Without it the HEVC decoder hides its errors in the picture and says nothing.
-            self.codec.options = {"err_detect": "explode"}
+        self.name, extradata = source.codec
+        if self.name in _ERR_DETECT:
+            self.codec.options = {"err_detect": _ERR_DETECT[self.name]}
+        self.length_size = length_size_of(self.name, extradata)
+        # The packet that was decoded last.
+        self.before: Any = None
         # The picture that was decoded to learn the geometry, with its position.
         self.first: tuple[int, Any] | None = None
         self.damage = Damage(set(np.flatnonzero(source.index.broken).tolist()))
@@ -68,6 +75,7 @@ class Reader:
         return len(self.damage) == before
 
     def _run(self, run: Run, sink: Sink, skip: bool) -> None:
+        self.before = None
         for position, packet in self.source.packets(run.start, run.stop):
             on_the_way = skip and position not in run.wanted
             self.codec.skip_frame = "NONREF" if on_the_way else "DEFAULT"
@@ -77,6 +85,8 @@ class Reader:
         self._drain(run.stop, sink)
 
     def _feed(self, packet: Any, position: int, sink: Sink) -> bool:
+        if packet is not None:
+            self._look_into(packet, position)
         try:
             frames = self.codec.decode(packet)
         except EOFError:
@@ -86,6 +96,13 @@ class Reader:
             return False
         enough = [self._hand_on(frame, position, sink) for frame in frames]
         return any(enough)
+
+    def _look_into(self, packet: Any, position: int) -> None:
+        if is_holed(self.name, packet, self.length_size):
+            self.damage.spreading.add(position)
+        if hole_crosses(self.name, self.before, packet):
+            self.damage.spreading.add(position - 1)
+        self.before = packet
 
     def _drain(self, position: int, sink: Sink) -> None:
         before = len(self.damage)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.extras import need
+from obygaze_features.video.continuity import losses
 from obygaze_features.video.errors import BadVideo
 from obygaze_features.video.index import NO_PTS, FrameIndex, clock_of, presentation_order
 
@@ -34,6 +35,8 @@ MOST_KNOWN = 4
 
 # Codecs whose packets may hold nothing to show.
 _HIDING = frozenset({"vp8", "vp9"})
+# Codecs whose decoders say nothing of most damage.
+_SILENT = frozenset({"vp8", "vp9", "hevc", "av1"})
 _TS_MARK = 0x47
 _LOG_LOCK = threading.Lock()
 _LOGGING: list[int | None] = []
@@ -74,6 +77,20 @@ class Source:
             if position >= start:
                 packet.pts = packet.dts = position
                 yield position, packet
+
+    @property
+    def codec(self) -> tuple[str, bytes | None]:
+        """The name of the codec, and what it needs to know beforehand."""
+        context = self.stream.codec_context
+        return context.codec.canonical_name, context.extradata
+
+    def note_losses(self) -> None:
+        """Mark the pictures before which the coded pictures themselves say one is lost."""
+        everything = self.packets(0, len(self.index.pts) - 1)
+        coded = ((position, bytes(packet)) for position, packet in everything)
+        lost = losses(self.index, *self.codec, coded)
+        self.index.broken[lost] = True
+        self.broken |= bool(lost)
 
     def _read_again(self, start: int) -> Iterator[tuple[int, Any]]:
         """Packets of a file too large to keep, from near `start` where seeking can be trusted."""
@@ -126,6 +143,7 @@ def open_source(path: Path) -> Iterator[Source]:
         broken = broken or bool(index.broken.any())
         kept = table.packets if small else None
         source = Source(path, container, stream, index, broken, declared_s, kept)
+        source.note_losses()
         if not small:
             _KNOWN[_identity(path)] = replace(source, container=None, stream=None)
             while len(_KNOWN) > MOST_KNOWN:
@@ -140,14 +158,19 @@ def _identity(path: Path) -> tuple[str, int, int]:
 
 def _read_all(container: Any, stream: Any, table: _Table) -> bool:
     """Note every packet of the stream; True where the container is damaged or cut short."""
-    hides = stream.codec_context.codec.canonical_name in _HIDING
+    codec = stream.codec_context.codec.canonical_name
+    known = 0
     with _complaints(container.format.name) as complaints:
         try:
             for packet in _demux(container, stream):
-                table.add(packet, hides and _hidden(packet))
+                table.add(packet, codec in _HIDING and _hidden(packet))
+                if codec in _SILENT and known < (known := len(complaints())):
+                    table.doubt(2)
         except av().FFmpegError:
             return True
-    return bool(complaints)
+        if codec in _SILENT and known < len(complaints()) and table.pts:
+            table.doubt(1)
+        return bool(complaints())
 
 
 def _ends_inside_a_packet(path: Path) -> bool:
@@ -175,19 +198,19 @@ def _declared_s(container: Any, stream: Any) -> float:
 
 
 @contextmanager
-def _complaints(container: str) -> Iterator[list[Any]]:
-    """The errors that a reader of containers logs: some damage it tells in no other way."""
+def _complaints(container: str) -> Iterator[Callable[[], list[Any]]]:
+    """The errors a reader of containers has logged so far: some damage it tells in no other way."""
     logging = av().logging
-    found: list[Any] = []
     with _LOG_LOCK:
         _LOGGING.append(logging.get_level())
         logging.set_level(logging.ERROR)
         logging.set_skip_repeated(False)
     try:
         with logging.Capture() as lines:
-            yield found
+            yield lambda: [
+                line for line in lines if line[0] <= logging.ERROR and line[1] == container
+            ]
     finally:
-        found += [line for line in lines if line[0] <= logging.ERROR and line[1] == container]
         with _LOG_LOCK:
             before = _LOGGING.pop()
             if not _LOGGING:
@@ -251,7 +274,14 @@ def _choose_stream(container: Any, path: Path) -> Any:
 
 
 def _demux(container: Any, stream: Any) -> Iterator[Any]:
-    return (packet for packet in container.demux(stream) if packet.size)
+    while True:
+        try:
+            yield from (packet for packet in container.demux(stream) if packet.size)
+        except IndexError:
+            # PyAV trips over a packet of a stream that was not there when it began; reading goes
+            # on behind it.
+            continue
+        return
 
 
 def _seek(container: Any, stream: Any, pts: int) -> bool:
@@ -288,6 +318,14 @@ class _Table:
         if self.keep:
             packet.pts = packet.dts = len(self.packets)
             self.packets.append(packet)
+
+    def doubt(self, count: int) -> None:
+        """Say that damage in the container lies within the last packets, or between them."""
+        first = max(0, len(self.broken) - count)
+        # A key frame after the damage is whole.
+        self.broken[first:] = [
+            at == first or not self.key[at] for at in range(first, len(self.key))
+        ]
 
     def index(self, container: Any, stream: Any) -> FrameIndex:
         """The index of the pictures, timed where container and times allow."""

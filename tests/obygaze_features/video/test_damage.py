@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.damage import change_packets, flip_bits
 from support.videos import read_numbers, remux, write_video
 
 from obygaze_features.video.decode import Clip, View, decode_clip, decode_views
@@ -18,20 +19,7 @@ EVEN_GROUPS = {"preset": "veryfast", "g": "30", "sc_threshold": "0", "bf": "2"}
 
 def spoil(source: Path, target: Path, positions: set[int], *, seed: int = 1) -> Path:
     """Copy a video with flipped bits inside some packets; the container stays whole."""
-    import av
-
-    def damage(number: int, packet: av.Packet) -> av.Packet:
-        if number not in positions:
-            return packet
-        draw, data = random.Random(seed + number), bytearray(bytes(packet))
-        for _ in range(12):
-            data[draw.randrange(len(data) // 8 + 8, len(data))] ^= 1 << draw.randrange(8)
-        spoilt = av.Packet(bytes(data))
-        spoilt.pts, spoilt.dts, spoilt.time_base = packet.pts, packet.dts, packet.time_base
-        spoilt.is_keyframe, spoilt.duration = packet.is_keyframe, packet.duration
-        return spoilt
-
-    return remux(source, target, damage)
+    return change_packets(source, target, positions, flip_bits, seed=seed)
 
 
 def all_of(path: Path, count: int) -> Clip:

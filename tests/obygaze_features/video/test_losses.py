@@ -1,0 +1,281 @@
+"""Losses that no decoder reports: what the coded pictures say of them, and what a clean file says.
+
+Files are made damaged in all the ways below; every picture that is not, to the pixel, one of the
+clean file must be marked, and no clean file may be accused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.damage import (
+    Change,
+    change_file,
+    change_packets,
+    drop_packets,
+    flip_bits,
+    remove_bytes,
+    zero_bytes,
+)
+from support.video_kinds import KINDS
+from support.videos import write_video
+
+from obygaze_features.video import continuity, source
+from obygaze_features.video.decode import Clip, View, decode_views
+from obygaze_features.video.probe import VideoInfo, probe
+
+COUNT = 60
+X264 = {"preset": "veryfast", "g": "20", "sc_threshold": "0", "bf": "2"}
+X265 = "log-level=none:pools=none:frame-threads=1:keyint=20:bframes=2:b-adapt=0:scenecut=0"
+MPEG = {"bf": "2", "g": "15", "b": "800k", "b_strategy": "0"}
+CODED: dict[str, tuple[str, dict[str, str]]] = {
+    "h264": ("libx264", X264),
+    "hevc": ("libx265", {"preset": "ultrafast", "x265-params": X265}),
+    "hashed": ("libx265", {"preset": "ultrafast", "x265-params": f"{X265}:hash=1"}),
+    "mpeg2": ("mpeg2video", MPEG),
+    "mpeg4": ("mpeg4", MPEG),
+    "vp8": ("libvpx", {"g": "20", "b": "4M", "deadline": "realtime"}),
+    "mjpeg": ("mjpeg", {"b": "2M"}),
+    "vp9": ("libvpx-vp9", {"g": "20", "b": "4M", "deadline": "realtime"}),
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of each picture that can be had: whether it is one of the clean file, whether marked."""
+
+    whole: np.ndarray
+    marked: np.ndarray
+    info: VideoInfo
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("clean")
+
+    @cache
+    def make(name: str) -> Path:
+        codec, options = CODED[name.split(".")[0]]
+        path, numbers = folder / name, range(COUNT)
+        pix_fmt = "yuvj420p" if codec == "mjpeg" else "yuv420p"
+        return write_video(
+            path, codec, numbers=numbers, options=options, size=(320, 240), pix_fmt=pix_fmt
+        )
+
+    return make
+
+
+def all_of(path: Path) -> tuple[VideoInfo, Clip]:
+    info = probe(path, decode=True)
+    view = View(info.index.frames)
+    return info, decode_views(path, [view])[view]
+
+
+def judge(path: Path, clean: Path) -> Verdict:
+    known = {frame.tobytes() for frame in all_of(clean)[1].frames}
+    info, clip = all_of(path)
+    whole = np.array([frame.tobytes() in known for frame in clip.frames])
+    return Verdict(whole, clip.substituted, info)
+
+
+def positions_of(path: Path, kind: str) -> list[int]:
+    """Positions of pictures of a kind, as the decoder names them."""
+    import av
+
+    with av.open(str(path)) as opened:
+        packets = [packet for packet in opened.demux(video=0) if packet.size]
+        codec = opened.streams.video[0].codec_context
+        found = []
+        for number, packet in enumerate(packets):
+            packet.pts = packet.dts = number
+        for packet in [*packets, None]:
+            found += [
+                f.pts
+                for f in codec.decode(packet)
+                if f.pict_type == av.video.frame.PictureType[kind]
+            ]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".ts", ".flv", ".avi", ".h264"])
+@pytest.mark.parametrize("nth", [2, 5])
+def test_a_lost_picture_of_h264_marks_what_was_built_on_it(
+    clean: Any, tmp_path: Path, suffix: str, nth: int
+) -> None:
+    whole = clean(f"h264{suffix}")
+    position = positions_of(whole, "P")[nth]
+    found = judge(drop_packets(whole, tmp_path / f"lost{suffix}", {position}), whole)
+    assert len(found.whole) == COUNT - 1 and not found.whole.all()
+    assert not (~found.whole & ~found.marked).any()
+    assert found.info.damaged
+    # Nothing but the group it was lost from.
+    (rows,) = np.nonzero(found.marked)
+    group = position // 20
+    assert group * 20 <= rows.min() and rows.max() < (group + 1) * 20
+
+
+@pytest.mark.parametrize("suffix", [".mkv", ".ts"])
+def test_a_lost_key_frame_of_h264_marks_its_group(clean: Any, tmp_path: Path, suffix: str) -> None:
+    whole = clean(f"h264{suffix}")
+    found = judge(drop_packets(whole, tmp_path / f"lost{suffix}", {20}), whole)
+    assert np.flatnonzero(found.marked).tolist() == list(range(20, 39))
+    assert not (~found.whole & ~found.marked).any()
+
+
+@pytest.mark.parametrize("suffix", [".mpg", ".ts"])
+@pytest.mark.parametrize("kind", ["I", "P"])
+def test_a_lost_picture_of_mpeg2_marks_what_was_built_on_it(
+    clean: Any, tmp_path: Path, suffix: str, kind: str
+) -> None:
+    whole = clean(f"mpeg2{suffix}")
+    position = positions_of(whole, kind)[2]
+    found = judge(drop_packets(whole, tmp_path / f"lost{suffix}", {position}), whole)
+    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
+    assert found.info.damaged
+
+
+@pytest.mark.parametrize("name", ["mpeg2.mpg", "h264.mkv"])
+def test_a_lost_picture_on_which_none_is_built_spoils_none(
+    clean: Any, tmp_path: Path, name: str
+) -> None:
+    whole = clean(name)
+    # Of two B pictures in a row the second one has none built on it.
+    position = positions_of(whole, "B")[3]
+    found = judge(drop_packets(whole, tmp_path / name, {position}), whole)
+    assert found.whole.all() and not found.marked.any()
+
+
+def test_b_pictures_before_a_key_frame_hang_on_the_group_before(clean: Any, tmp_path: Path) -> None:
+    # In AVI pictures are counted: which are shown before the key frame is known afterwards.
+    whole = clean("mpeg4.avi")
+    keys = positions_of(whole, "I")
+    last = max(p for p in positions_of(whole, "P") if p < keys[1])
+    found = judge(change_packets(whole, tmp_path / "spoilt.avi", {last}, flip_bits, seed=3), whole)
+    (rows,) = np.nonzero(~found.whole)
+    assert {keys[1] - 2, keys[1] - 1} & set(rows.tolist())
+    assert not (~found.whole & ~found.marked).any()
+
+
+FILES = [f"h264{suffix}" for suffix in (".mkv", ".ts", ".flv", ".avi", ".h264")]
+FILES += ["mpeg2.mpg", "mpeg2.ts"]
+
+
+@pytest.mark.parametrize("change", [zero_bytes, remove_bytes])
+@pytest.mark.parametrize("name", FILES)
+def test_bytes_that_are_gone_leave_no_picture_spoilt_and_unmarked(
+    clean: Any, tmp_path: Path, name: str, change: Change
+) -> None:
+    whole = clean(name)
+    for seed in range(3):
+        path = change_file(whole, tmp_path / f"{seed}-{name}", change, seed=seed)
+        found = judge(path, whole)
+        assert not (~found.whole & ~found.marked).any()
+
+
+def test_zeros_inside_a_picture_of_hevc(clean: Any, tmp_path: Path) -> None:
+    # Three zeros never stand in a unit of HEVC; its decoder makes a picture of them all the same.
+    whole = clean("hevc.mp4")
+
+    def hole(data: bytearray, _: Any) -> None:
+        data[len(data) // 2 : len(data) // 2 + 8] = bytes(8)
+
+    (position,) = positions_of(whole, "I")[1:2]
+    found = judge(change_packets(whole, tmp_path / "holed.mp4", {position}, hole), whole)
+    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
+    assert not found.marked[:18].any() and not found.marked[42:].any()
+
+
+def test_zeros_from_one_packet_into_the_next(clean: Any, tmp_path: Path) -> None:
+    whole = clean("hevc.mp4")
+    first = change_packets(whole, tmp_path / "end.mp4", {30}, lambda data, _: _zero(data, -9, None))
+    both = change_packets(first, tmp_path / "both.mp4", {31}, lambda data, _: _zero(data, 0, 9))
+    found = judge(both, whole)
+    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
+
+
+def _zero(data: bytearray, start: int, stop: int | None) -> None:
+    data[start:stop] = bytes(len(data[start:stop]))
+
+
+@pytest.mark.parametrize("name", ["vp8.webm", "vp9.webm"])
+def test_zeros_in_place_of_a_sector(clean: Any, tmp_path: Path, name: str) -> None:
+    whole = clean(name)
+    path = change_packets(whole, tmp_path / name, {20}, lambda data, _: _zero(data, 200, 460))
+    found = judge(path, whole)
+    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["hashed.mp4", "mjpeg.avi"])
+def test_flipped_bits_where_the_decoder_can_tell(
+    clean: Any, tmp_path: Path, name: str, seed: int
+) -> None:
+    whole = clean(name)
+    path = change_packets(whole, tmp_path / name, {10 + 9 * seed}, flip_bits, seed=seed)
+    found = judge(path, whole)
+    assert found.marked.any() and not (~found.whole & ~found.marked).any()
+
+
+@pytest.mark.parametrize("name", ["vp8.webm", "vp9.webm", "hevc.mkv"])
+def test_what_the_container_complains_about_is_not_trusted(
+    clean: Any, tmp_path: Path, name: str
+) -> None:
+    whole = clean(name)
+    for seed in range(3):
+        path = change_file(whole, tmp_path / f"{seed}-{name}", remove_bytes, seed=seed)
+        found = judge(path, whole)
+        assert found.info.damaged and not (~found.whole & ~found.marked).any()
+
+
+NUMBERED = [name for name in KINDS if "h264" in name or "mpeg2" in name or "mpeg1" in name]
+
+
+@pytest.mark.parametrize("name", sorted(NUMBERED))
+def test_no_clean_file_is_accused(name: str, tmp_path: Path) -> None:
+    # Even where no time is missing, so that the numbers would not be looked at.
+    made = KINDS[name](tmp_path)
+    with source.open_source(made.path) as opened:
+        codec, extradata = opened.codec
+        packets = opened.packets(0, len(opened.index.pts))
+        coded = [(position, bytes(packet)) for position, packet in packets]
+        size = continuity.length_size_of(codec, extradata)
+        if codec == "h264":
+            numbers = list(continuity._numbers(size, extradata or b"", coded))
+            assert len(numbers) == len(coded)
+            assert list(continuity._leaps(opened.index, numbers)) == []
+        else:
+            assert sum(map(len, continuity._groups(opened.index, coded))) == len(coded)
+            assert continuity._mpeg_losses(opened.index, coded) == []
+        assert not any(continuity.is_holed(codec, data, size) for _, data in coded)
+
+
+def test_a_stream_that_appears_on_the_way_is_passed_over() -> None:
+    class Packet:
+        size = 7
+
+    class Container:
+        """PyAV raises at a packet of a stream it did not know when it began to read."""
+
+        turns = iter([2, 3])
+
+        def demux(self, _: object) -> Any:
+            turn = next(self.turns)
+            yield from [Packet()] * turn
+            if turn == 2:
+                raise IndexError("list index out of range")
+
+    assert len(list(source._demux(Container(), None))) == 5
+
+
+def test_parameters_of_h264_are_read_by_the_book() -> None:
+    # By hand: profile 66, level 30, set 0; log2_max_frame_num 4 + 2 = 6; order type 2;
+    # one reference; gaps allowed.
+    bits = "01000010" + "00000000" + "00011110" + "1" + "011" + "011" + "010" + "1" + "1000"
+    unit = b"\x67" + int(bits.ljust(48, "0"), 2).to_bytes(6, "big")
+    found = continuity._counting(unit)
+    assert (found.bits, found.may_skip, found.separate_planes) == (6, True, False)

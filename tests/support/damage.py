@@ -1,0 +1,63 @@
+"""Ways in which video files get damaged: flipped bits, zeros, lost pictures, lost bytes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from support.videos import remux
+
+Change = Callable[[bytearray, random.Random], None]
+
+
+def change_packets(
+    source: Path, target: Path, positions: Collection[int], change: Change, *, seed: int = 1
+) -> Path:
+    """Copy a video with some packets changed inside; the container stays whole."""
+    import av
+
+    def changed(number: int, packet: Any) -> Any:
+        if number not in positions:
+            return packet
+        data = bytearray(bytes(packet))
+        change(data, random.Random(seed + number))
+        other = av.Packet(bytes(data))
+        other.pts, other.dts, other.time_base = packet.pts, packet.dts, packet.time_base
+        other.is_keyframe, other.duration = packet.is_keyframe, packet.duration
+        return other
+
+    return remux(source, target, changed)
+
+
+def flip_bits(data: bytearray, draw: random.Random) -> None:
+    """Twelve bits, anywhere but in the head of the packet."""
+    for _ in range(12):
+        data[draw.randrange(len(data) // 8 + 8, len(data))] ^= 1 << draw.randrange(8)
+
+
+def drop_packets(source: Path, target: Path, positions: Collection[int]) -> Path:
+    """Copy a video without some packets."""
+    return remux(source, target, lambda number, packet: None if number in positions else packet)
+
+
+def zero_bytes(data: bytearray, draw: random.Random) -> None:
+    """Up to 1500 bytes of zeros, as where a sector was never written."""
+    at = draw.randrange(len(data) // 5, len(data) * 9 // 10)
+    size = min(draw.randrange(100, 1500), len(data) - at)
+    data[at : at + size] = bytes(size)
+
+
+def remove_bytes(data: bytearray, draw: random.Random) -> None:
+    """Up to 1500 bytes gone."""
+    at = draw.randrange(len(data) // 5, len(data) * 9 // 10)
+    del data[at : at + draw.randrange(100, 1500)]
+
+
+def change_file(source: Path, target: Path, change: Change, *, seed: int = 1) -> Path:
+    """Copy a file with its bytes changed, container and all."""
+    data = bytearray(source.read_bytes())
+    change(data, random.Random(seed))
+    target.write_bytes(bytes(data))
+    return target
