@@ -53,6 +53,10 @@ class Arrays:
         except DAMAGE as error:
             raise self._damaged(f"data.zarr/{name}", error) from error
 
+    def check_layout(self, name: str) -> None:
+        """An error where an array is not there as it was planned."""
+        self._array(name)
+
     def read(self, spec: ArraySpec, rows: Rows) -> npt.NDArray[Any]:
         """The values of some rows, in the order of the rows."""
         if not len(rows):

@@ -55,6 +55,7 @@ class Commits:
         seal = Seal.from_bytes(data, where)
         if seal.fingerprint != self.plan.recipe.fingerprint:
             raise Mismatch("the seal is of another recipe than the store", where=where)
+        self._check_rows(seal.noted, (0, self.plan.n_clips), where)
         part = read_or_none(self.files, PARTIAL_FILE)
         if part is not None:
             self._partial = Partial.from_bytes(part, f"{self.files.location}/{PARTIAL_FILE}")
@@ -90,7 +91,15 @@ class Commits:
         )
         if marker.block != block or marker.rows != self.plan.block_range(block):
             raise Corrupt(f"this marker speaks of block {marker.block}", where=where)
+        self._check_rows(marker.noted, marker.rows, where)
         return marker
+
+    def _check_rows(
+        self, noted: Mapping[int, RowStatus], rows: tuple[int, int], where: str
+    ) -> None:
+        beyond = [row for row in noted if row not in range(*rows)]
+        if beyond:
+            raise Corrupt(f"it speaks of row {beyond[0]}, which it has not got", where=where)
 
     def is_committed(self, block: int) -> bool:
         """Whether a block is there."""

@@ -115,7 +115,7 @@ class Plan:
                 recipe=recipe,
                 manifest_name=str(value["manifest"]["name"]),
                 manifest_sha256=str(value["manifest"]["sha256"]),
-                arrays=tuple(ArraySpec.from_dict(item) for item in value["arrays"]),
+                arrays=_arrays(value["arrays"]),
                 licence=str(value["licence"]),
                 citation=str(value["citation"]),
                 compressor=value["compressor"],
@@ -282,7 +282,7 @@ def check_version(value: Mapping[str, Any], where: str) -> None:
     version = value.get("version")
     if not isinstance(version, int) or version > VERSION:
         raise Mismatch(
-            f"format version {version}; this obygaze reads up to {VERSION}",
+            f"format version {version!r}; this obygaze reads up to {VERSION}",
             where=where,
             hint="pip install --upgrade obygaze",
         )
@@ -303,6 +303,13 @@ def _read(data: bytes, where: str) -> Iterator[dict[str, Any]]:
         raise Corrupt(
             f"it is not what format {VERSION} promises ({kind}{error})", where=where
         ) from error
+
+
+def _arrays(value: Sequence[Any]) -> tuple[ArraySpec, ...]:
+    arrays = tuple(ArraySpec.from_dict(item) for item in value)
+    if not arrays or len({spec.name for spec in arrays}) < len(arrays):
+        raise ValueError("no arrays, or two of one name")
+    return arrays
 
 
 def _count(value: Any) -> int:

@@ -103,7 +103,7 @@ def verify(
             progress.advance(promised[name].n_bytes)
     _look_around(files, plan, promised, report)
     if not report.problems:
-        report.counts = Store(files, plan).status().counts
+        _check_plan(Store(files, plan), report)
     return report
 
 
@@ -168,6 +168,27 @@ def _promised_by_markers(plan: Plan, commits: Commits, report: Report) -> dict[s
         except ObygazeError as error:
             report.problems.append(Problem(marker_key(block), error.what))
     return promised
+
+
+def _check_plan(store: Store, report: Report) -> None:
+    """Whether all that store.json plans is promised: each array, as planned, in each block."""
+    plan, commits = store.plan, store.commits
+    try:
+        report.counts = store.status().counts
+    except ObygazeError as error:
+        report.problems.append(Problem(SEAL_FILE, error.what))
+        return
+    for spec in plan.arrays:
+        try:
+            store.arrays.check_layout(spec.name)
+        except ObygazeError as error:
+            report.problems.append(Problem(f"data.zarr/{spec.name}/zarr.json", error.what))
+    for block in range(plan.n_blocks):
+        promised = commits.marks(block)
+        for spec in plan.arrays if promised else ():
+            name = plan.block_key(spec.name, block)
+            if name not in promised:
+                report.problems.append(Problem(name, "neither the seal nor a marker promises it"))
 
 
 def _check(files: Files, name: str, mark: FileMark, hashes: bool, report: Report) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -279,6 +280,64 @@ def test_a_seal_cannot_make_a_check_look_outside(sealed, tmp_path: Path, bad: st
     assert report.warnings == []
     with pytest.raises(Corrupt, match="names a file"):
         open_store(path).matrix("clip")
+
+
+def restamped(path: Path, **changes: object) -> None:
+    """store.json as another writer might have made it, and a seal that goes with it."""
+    store, seal = (json.loads((path / f"{name}.json").read_bytes()) for name in ("store", "seal"))
+    del store["sha256"], seal["sha256"]
+    noted = changes.pop("noted", {})
+    data = stamp({**store, **changes})
+    (path / "store.json").write_bytes(data)
+    seal["files"]["store.json"] = [len(data), hashlib.sha256(data).hexdigest()]
+    (path / "seal.json").write_bytes(stamp({**seal, "noted": noted}))
+
+
+GHOST = {"name": "ghost", "tail_shape": [3], "dims": ["d3"], "dtype": "float32"}
+
+
+def test_what_a_store_plans_and_nobody_promises_is_found(sealed, tmp_path: Path) -> None:
+    path = a_copy(sealed[0], tmp_path)
+    arrays = json.loads((path / "store.json").read_bytes())["arrays"]
+    restamped(path, arrays=[*arrays, GHOST])
+    problems = verify(path).problems
+    names = {problem.name for problem in problems}
+    assert names == {
+        "data.zarr/ghost/zarr.json",
+        *(f"data.zarr/ghost/c.{block}.0" for block in range(6)),  # 23 clips in blocks of 4
+    }
+    with pytest.raises(Corrupt, match="missing"):
+        open_store(path).matrix("ghost")
+    restamped(path, arrays=arrays)
+    assert not verify(path, hashes=True).problems
+
+
+def test_arrays_of_another_layout_than_the_plan_are_found(sealed, tmp_path: Path) -> None:
+    path = a_copy(sealed[0], tmp_path)
+    restamped(path, block_rows=23)
+    named = {problem.name for problem in verify(path).problems}
+    assert {"data.zarr/clip/zarr.json", "data.zarr/time_s/zarr.json"} <= named
+    with pytest.raises(Corrupt, match="layout"):
+        open_store(path).matrix("clip")
+
+
+@pytest.mark.parametrize("row", ["23", "-1"])
+def test_a_seal_that_speaks_of_rows_there_are_none_of(sealed, tmp_path: Path, row: str) -> None:
+    path = a_copy(sealed[0], tmp_path)
+    failed = {"state": "failed", "stage": "decode", "error": "E", "message": "m"}
+    restamped(path, noted={row: failed})
+    assert [problem.name for problem in verify(path).problems] == ["seal.json"]
+    with pytest.raises(Corrupt, match=f"row {row}"):
+        open_store(path).status()
+
+
+@pytest.mark.parametrize("arrays", [{}, [], [GHOST, GHOST]])
+def test_a_plan_has_arrays_each_of_a_name_of_its_own(sealed, tmp_path: Path, arrays) -> None:
+    path = a_copy(sealed[0], tmp_path)
+    restamped(path, arrays=arrays)
+    with pytest.raises(Corrupt, match="no arrays, or two of one name"):
+        open_store(path)
+    assert [problem.name for problem in verify(path).problems] == ["store.json"]
 
 
 def test_things_nobody_promised_are_warned_of_and_ignored(sealed, tmp_path: Path) -> None:
