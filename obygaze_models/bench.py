@@ -89,6 +89,9 @@ def measure_zoo(
     for title, seconds in parts.items():
         told = ", ".join(f"{part} {value:.1f}" for part, value in seconds.items())
         facts[f"seconds of {title}"] = told
+    facts["every fit of a loop"] = (
+        "an estimate: the time of one of its steps, times the steps of all fits"
+    )
     for loop, sample in zip(loops, done, strict=True):
         whole_s = sample["seconds"] / sample["steps"] * steps
         times = whole_s / result.timing(OURS).median_s

@@ -106,7 +106,8 @@ class BenchResult:
         headers = ("contestant", "median", "from to", "time ratio", "CPU ratio", "peak memory")
         facts = [f"{name}: {value}" for name, value in self.facts.items()]
         rounds = len(self.timings[0].wall_s)
-        about = f"ratios to {self.reference!r}, median of {rounds} rounds taken in turns"
+        taken = f"median of {rounds} rounds taken in turns" if rounds > 1 else "a single round"
+        about = f"ratios to {self.reference!r}, {taken}"
         return "\n".join([self.title, table(headers, rows), *facts, about, self.machine.line()])
 
 

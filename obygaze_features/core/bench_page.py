@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from obygaze_features.core.console import count
+
 HEAD = """\
 # Performance
 
@@ -102,8 +104,8 @@ class Page:
 
     def as_markdown(self) -> str:
         """The page."""
-        minutes = sum(section.seconds for section in self.sections) / 60
-        made = f"Made {self.made} in {minutes:.0f} minutes on {self.machine}.{self.settings}"
+        minutes = round(sum(section.seconds for section in self.sections) / 60)
+        made = f"Made {self.made} in {count(minutes, 'minute')} on {self.machine}.{self.settings}"
         return "\n".join([HEAD, _filled(made), "", *(one.as_markdown() for one in self.sections)])
 
 

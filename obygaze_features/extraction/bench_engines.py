@@ -144,10 +144,13 @@ class Engines:
             for name, times in self.speed_ups.items()
         ]
         about = (
-            f"runs of {self.n_blocks} blocks, medians of {len(work.runs)} rounds taken in turns;"
-            " same bytes from all ways"
+            f"runs of {self.n_blocks} blocks, {_rounds(len(work.runs))}; same bytes from all ways"
         )
         return "\n".join([self.kind, table(headers, rows), *told, about])
+
+
+def _rounds(n: int) -> str:
+    return f"medians of {n} rounds taken in turns" if n > 1 else "a single round"
 
 
 def _more(taken: Taken, work: Taken) -> str:

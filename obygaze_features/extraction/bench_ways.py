@@ -181,9 +181,9 @@ def no_slurm() -> str:
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20)
     except subprocess.TimeoutExpired:
-        return "no Slurm answers here"
+        return "sbatch is on this machine, but no Slurm answers in time"
     if done.returncode:
-        return "no Slurm answers here: " + " ".join(done.stderr.split())[:120]
+        return "sbatch is on this machine, but no Slurm answers"
     return "" if done.stdout.split() else "Slurm has no idle node"
 
 

@@ -127,6 +127,6 @@ def test_the_page_as_it_is_written():
     sections = [Section("a", "a", "What it means.", 65.0, "figures\n"), Section("b", "b", "", 1.0)]
     text = Page(sections, "a machine", "2026-11-20").as_markdown()
     assert text.startswith(bench_page.HEAD)
-    assert "\nMade 2026-11-20 in 1 minutes on a machine.\n" in text
+    assert "\nMade 2026-11-20 in 1 minute on a machine.\n" in text
     assert "## a\n\nWhat it means.\n\n```text\nfigures\n```\n" in text
     assert max(map(len, text.splitlines())) <= 100

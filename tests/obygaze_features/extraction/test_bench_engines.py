@@ -140,7 +140,7 @@ def test_all_ways_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("exit 1", "no Slurm answers here"),
+        ("exit 1", "but no Slurm answers"),
         ("true", "no idle node"),
         ("echo 2", ""),
     ],
