@@ -18,6 +18,8 @@ from obygaze_features.core.files import require_file
 MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
 MAX_TOLD = 1000
+# A cell may be as long as a line; what is wrong with it is said before and after it.
+MAX_MESSAGE = 300
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
@@ -35,6 +37,8 @@ class Violations:
     def add(self, line: int | None, column: str | None, message: str) -> None:
         """Note one violation; `line` and `column` are None where it has no such place."""
         place = self.path if line is None else f"{self.path}:{line}"
+        if len(message) > MAX_MESSAGE:
+            message = f"{message[:80]} ... {message[-150:]}"
         self.lines.append(
             f"{place}: {message if column is None else f'column {column!r}: {message}'}"
         )

@@ -140,7 +140,12 @@ def _check_names(names: Sequence[str], format: str, where: str) -> None:
     for name in names:
         odd = "/" in name or "\\" in name or "\0" in name or name.startswith(".")
         if odd or len(name.encode()) > 200:
-            raise FixInput(f"{name!r} cannot be the name of a file or key", where=where)
+            shown = name if len(name) <= 60 else f"{name[:60]}..."
+            raise FixInput(
+                f"{shown!r} cannot be the name of a file or key",
+                where=where,
+                hint="npz or csv, which take any id",
+            )
 
 
 def _write_whole(path: Path, write: Callable[[Path], None]) -> None:

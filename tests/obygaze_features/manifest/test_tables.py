@@ -133,6 +133,15 @@ def test_a_collector_lets_the_caller_add_what_is_wrong_with_values(tmp_path: Pat
     assert caught.value.where == str(path)
 
 
+def test_a_cell_as_long_as_a_line_is_not_shown_whole() -> None:
+    wrong = Violations("f.csv")
+    wrong.add(7, "level", f"{'x' * 1_000_000!r} is not one of EN, HN, NS, S")
+    (line,) = wrong.lines
+    assert line.startswith("f.csv:7: column 'level': 'xxx")
+    assert line.endswith("xxx' is not one of EN, HN, NS, S")
+    assert len(line) < 300
+
+
 def test_violations_of_several_files_come_together_and_never_by_the_million() -> None:
     first, second, clean = Violations("x.csv"), Violations("y.csv"), Violations("z.csv")
     first.add(None, None, "bad")
