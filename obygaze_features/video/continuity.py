@@ -6,7 +6,7 @@ Nothing here guesses: each rule is broken by damage alone, so that a clean file 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ _NOT_IN_A_NAL = re.compile(rb"\x00\x00\x00[^\x00]")
 _NOT_IN_A_STREAM_OF_NALS = re.compile(rb"\x00\x00\x00[^\x00\x01]")
 _START = b"\0\0\1"
 _PICTURE = b"\0\0\1\0"
+_SLICE = re.compile(rb"\x00\x00\x01[\x01-\xaf]")
 _GROUP = b"\0\0\1\xb8"
 _B_PICTURE = 3
 # How many pictures may be shown between a lost key frame and the next picture in the file.
@@ -75,6 +76,22 @@ def losses(index: FrameIndex, codec: str, extradata: bytes | None, coded: Coded)
     if codec in ("mpeg1video", "mpeg2video") and index.timed:
         return _mpeg_losses(index, coded)
     return []
+
+
+def skipped_in_avi(entries: Iterable[tuple[int, int]], places: Sequence[int]) -> list[int]:
+    """Positions of pictures before which the table of an AVI names one that was not found.
+
+    `entries` are where chunks begin and how large they are, `places` where packets do, which is
+    behind the head of a chunk.
+    """
+    named = np.array([place + 8 for place, size in entries if size], dtype=np.int64)
+    there = np.array(places, dtype=np.int64)
+    lost = named[~np.isin(named, there)]
+    # A table that counts otherwise, or of another file, says nothing.
+    if not len(lost) or len(lost) > len(named) / 8 or (np.diff(there) <= 0).any():
+        return []
+    after = np.unique(np.searchsorted(there, lost))
+    return [position for position in after.tolist() if position < len(there)]
 
 
 def _holes(index: FrameIndex) -> Bools:
@@ -265,9 +282,9 @@ class _MpegPicture:
 
 def _mpeg_losses(index: FrameIndex, coded: Coded) -> list[int]:
     """Where numbers are missing in a group of pictures, or begin anew before it is over."""
-    found: list[int] = []
+    kept = list(_headed(coded, found := []))
     holes = _holes(index)
-    for group in _groups(index, coded):
+    for group in _groups(index, kept):
         seen: dict[int, int] = {}
         for one in group:
             # The two fields of a picture share their number.
@@ -278,6 +295,15 @@ def _mpeg_losses(index: FrameIndex, coded: Coded) -> list[int]:
         if holes[ranks[ranks >= 0]].any():
             found += _lost_in(group)
     return found
+
+
+def _headed(coded: Coded, found: list[int]) -> Iterator[tuple[int, bytes]]:
+    """The beginnings of packets with a picture; slices without one go to `found`."""
+    for position, data in coded:
+        if _PICTURE in data:
+            yield position, data[: data.find(_PICTURE) + 6]
+        elif _SLICE.search(data):
+            found.append(position)
 
 
 def _groups(index: FrameIndex, coded: Coded) -> Iterator[list[_MpegPicture]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.extras import need
-from obygaze_features.video.continuity import losses
+from obygaze_features.video.continuity import losses, skipped_in_avi
 from obygaze_features.video.errors import BadVideo
 from obygaze_features.video.index import NO_PTS, FrameIndex, clock_of, presentation_order
 
@@ -137,6 +137,8 @@ def open_source(path: Path) -> Iterator[Source]:
         broken = _read_all(container, stream, table)
         if not table.pts:
             raise BadVideo("no picture in it", path=path, stage="open", reason="no-frames")
+        if container.format.name == "avi":
+            table.note_skipped((entry.pos, entry.size) for entry in stream.index_entries)
         if container.format.name == "mpegts" and _ends_inside_a_packet(path):
             table.broken[-1] = True
         index = table.index(container, stream)
@@ -303,6 +305,7 @@ class _Table:
         self.key: list[bool] = []
         self.shown: list[bool] = []
         self.broken: list[bool] = []
+        self.place: list[int] = []
         self.packets: list[Any] = []
         self.last_ticks = 0
 
@@ -314,6 +317,7 @@ class _Table:
         self.key.append(packet.is_keyframe)
         self.shown.append(not hidden and not packet.is_discard)
         self.broken.append(packet.is_corrupt)
+        self.place.append(-1 if packet.pos is None else packet.pos)
         self.last_ticks = packet.duration or self.last_ticks
         if self.keep:
             packet.pts = packet.dts = len(self.packets)
@@ -326,6 +330,11 @@ class _Table:
         self.broken[first:] = [
             at == first or not self.key[at] for at in range(first, len(self.key))
         ]
+
+    def note_skipped(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Mark the pictures before which the table of an AVI names others."""
+        for position in skipped_in_avi(entries, self.place):
+            self.broken[position] |= not self.key[position]
 
     def index(self, container: Any, stream: Any) -> FrameIndex:
         """The index of the pictures, timed where container and times allow."""

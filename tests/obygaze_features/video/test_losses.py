@@ -177,6 +177,45 @@ def test_bytes_that_are_gone_leave_no_picture_spoilt_and_unmarked(
         assert not (~found.whole & ~found.marked).any()
 
 
+def test_a_chunk_of_avi_that_is_not_found_but_in_the_table(clean: Any, tmp_path: Path) -> None:
+    import av
+
+    whole = clean("mpeg4.avi")
+    with av.open(str(whole)) as opened:
+        places = [packet.pos for packet in opened.demux(video=0) if packet.size]
+    position = positions_of(whole, "P")[5]
+
+    def unname(data: bytearray, _: Any) -> None:
+        head = places[position] - 8
+        assert data[head : head + 4] == b"00dc"
+        data[head : places[position + 1] - 8] = bytes(places[position + 1] - 8 - head)
+
+    found = judge(change_file(whole, tmp_path / "unnamed.avi", unname), whole)
+    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
+
+
+def test_a_table_of_avi_that_says_nothing() -> None:
+    places = list(range(108, 1108, 100))
+    table = [(place - 8, 50) for place in places]
+    assert continuity.skipped_in_avi(table, places) == []
+    assert continuity.skipped_in_avi(table, [*places[:4], *places[5:]]) == [4]
+    assert continuity.skipped_in_avi([(place, 50) for place in places], places) == []
+    # Chunks of no size are pictures that were left out when the file was made.
+    assert continuity.skipped_in_avi([*table, (558, 0)], places) == []
+
+
+def test_slices_without_a_picture(clean: Any, tmp_path: Path) -> None:
+    whole = clean("mpeg2.mpg")
+    position = positions_of(whole, "P")[5]
+
+    def behead(data: bytearray, _: Any) -> None:
+        at = data.index(b"\0\0\1\0")
+        data[at : at + 8] = b"\xff" * 8
+
+    found = judge(change_packets(whole, tmp_path / "headless.mpg", {position}, behead), whole)
+    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
+
+
 def test_zeros_inside_a_picture_of_hevc(clean: Any, tmp_path: Path) -> None:
     # Three zeros never stand in a unit of HEVC; its decoder makes a picture of them all the same.
     whole = clean("hevc.mp4")
@@ -249,7 +288,9 @@ def test_no_clean_file_is_accused(name: str, tmp_path: Path) -> None:
             assert len(numbers) == len(coded)
             assert list(continuity._leaps(opened.index, numbers)) == []
         else:
-            assert sum(map(len, continuity._groups(opened.index, coded))) == len(coded)
+            assert sum(
+                map(len, continuity._groups(opened.index, continuity._headed(coded, [])))
+            ) == len(coded)
             assert continuity._mpeg_losses(opened.index, coded) == []
         assert not any(continuity.is_holed(codec, data, size) for _, data in coded)
 
