@@ -93,7 +93,11 @@ def word_rates(
 
 
 def contrasts(captions: Sequence[Caption], lists: WordLists, **options: Any) -> list[Contrast]:
-    """Each list's test between two groups; empty where there are not two with clusters apart."""
+    """Each list's test between two groups; empty where there are not two with clusters apart.
+
+    What is exchanged is how many more of the words a cluster has than the rate over all captions
+    makes of its size: a cluster of many captions is not one that uses the words more.
+    """
     groups = sorted({caption.group for caption in captions})
     of_cluster: dict[str, set[str]] = {}
     for caption in captions:
@@ -104,10 +108,13 @@ def contrasts(captions: Sequence[Caption], lists: WordLists, **options: Any) -> 
     is_first = [of_cluster[name] == {groups[0]} for name in names]
     found = []
     for title, words in lists.items():
-        counts = Counter[str]()
+        counts, sizes = Counter[str](), Counter(caption.cluster for caption in captions)
         for caption in captions:
             counts[caption.cluster] += _occurrences(caption, words)
-        p = permutation_p([counts[name] for name in names], is_first, **options)
+        total, n = counts.total(), len(captions)
+        # In whole numbers, so that ties are ties.
+        beyond = [counts[name] * n - total * sizes[name] for name in names]
+        p = permutation_p(beyond, is_first, **options)
         found.append(Contrast(title, groups[0], groups[1], p))
     return found
 

@@ -66,6 +66,30 @@ def test_groups_are_compared_by_exchanging_whole_clusters() -> None:
     assert contrasts(mixed, LISTS) == []
 
 
+def sized(*clusters: tuple[str, int, int]) -> list[Caption]:
+    """For each cluster its group, how many captions it has, and how many of them are sad."""
+    return [
+        Caption("sad" if k < n_sad else "fine", group, str(name))
+        for name, (group, size, n_sad) in enumerate(clusters)
+        for k in range(size)
+    ]
+
+
+def test_many_captions_a_cluster_are_not_many_words_a_caption() -> None:
+    same = sized(*[("a", 6, 6), ("b", 1, 1)] * 10)
+    rates = rates_by_group(word_rates(same, LISTS))["sad"]
+    assert rates["a"].occurrences_per_1000 == rates["b"].occurrences_per_1000 == 1000
+    (sad, _) = contrasts(same, LISTS)
+    assert (sad.p.greater, sad.p.less, sad.p.two_sided) == (1.0, 1.0, 1.0)
+
+
+def test_the_group_with_the_lower_rate_is_the_lower_one_whatever_its_counts() -> None:
+    # 6 of 10 captions: beyond that the clusters have -0.4, -0.4 | 0.4, 0.4, and of the 6 ways to
+    # choose two of them one is as low as a's. By counts, 2, 2 | 1, 1, it would be the highest.
+    (sad, _) = contrasts(sized(("a", 4, 2), ("a", 4, 2), ("b", 1, 1), ("b", 1, 1)), LISTS)
+    assert (sad.p.greater, sad.p.less, sad.p.two_sided) == (1.0, 1 / 6, 2 / 6)
+
+
 def test_no_captions_no_rate() -> None:
     with pytest.raises(FixInput):
         word_rates([], LISTS)

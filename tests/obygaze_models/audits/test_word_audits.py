@@ -67,6 +67,13 @@ def test_rates_of_a_table_and_what_two_groups_come_to(tmp_path: Path) -> None:
     assert len((tmp_path / "r.csv").read_text("utf-8").splitlines()) == 1 + 2 * 3
 
 
+def test_clusters_of_both_groups_are_said_to_allow_no_test(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.csv", CAPTIONS.replace("N,4", "N,1"))
+    words = ("audit", "captions", table, "--group", "condition", "--cluster", "image")
+    assert call_obygaze(*words, "--json").ok().json()["contrasts"] == []
+    assert "no test was made between them" in call_obygaze(*words).ok().stdout
+
+
 def test_tables_with_semicolons(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", CAPTIONS.replace(",", ";"))
     words = ("audit", "captions", table, "--group", "condition", "--json")
