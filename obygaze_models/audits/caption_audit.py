@@ -79,9 +79,7 @@ class CaptionAudit:
                 f"{p_text(p)} after Holm; whole clusters were exchanged."
             )
         if not self.contrasts and len({rate.group for rate in self.rates}) == 2:
-            said.append(
-                "Some clusters have captions of both groups: no test was made between the two."
-            )
+            said.append("Clusters have captions of both groups: no test was made between them.")
         if self.min_count > 0:
             said.append(
                 f"{self.left_out} words of the lists occur fewer than {self.min_count} times in "
