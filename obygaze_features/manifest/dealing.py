@@ -1,4 +1,4 @@
-"""Deals each clip a fold: evenly by level, by whole films, or by stretches of film.
+"""Deals each clip a fold: evenly by level, or by whole films.
 
 One fold for each clip of the manifest, dealt before any task is chosen: a clip that is in the test
 fold is there for all tasks and all training sets, so no task can leak into another. A fold is a
@@ -57,33 +57,9 @@ def folds_by_group(groups: ArrayLike) -> IntArray:
     return codes.astype(np.intp)
 
 
-def block_folds(groups: ArrayLike, scenes: ArrayLike, n_folds: int, *, seed: int) -> IntArray:
-    """Folds of whole stretches of film: each movie is cut into one stretch for each fold.
-
-    Neighbouring scenes stay together except at the cuts, where `drop_near` opens a gap. The first
-    stretch of each movie goes to a fold of its own drawing, so that no fold is made of openings.
-    """
-    movies, order = np.asarray(groups), np.asarray(scenes)
-    _check(movies.size, n_folds, "clips")
-    rng = np.random.default_rng(seed)
-    folds = np.empty(movies.size, dtype=np.intp)
-    for movie in np.unique(movies):
-        rows = np.flatnonzero(movies == movie)
-        rows = rows[np.argsort(order[rows], kind="stable")]
-        block = np.arange(rows.size) * n_folds // rows.size
-        folds[rows] = (_joined(block, order[rows]) + rng.integers(n_folds)) % n_folds
-    return folds
-
-
 def _check(n: int, n_folds: int, what: str) -> None:
     if not 2 <= n_folds <= n:
         raise FixInput(f"{n} {what} cannot be dealt into {n_folds} folds")
-
-
-def _joined(block: IntArray, scenes: NDArray[np.generic]) -> IntArray:
-    """Clips of one scene go where the first of them goes."""
-    first = np.append(True, scenes[1:] != scenes[:-1])
-    return block[np.maximum.accumulate(np.where(first, np.arange(block.size), 0))]
 
 
 def _loads(codes: NDArray[np.intp], strata: NDArray[np.generic], n_groups: int) -> FloatArray:

@@ -24,12 +24,11 @@ from obygaze_models.models.ground import (
     one_thread,
     spread,
 )
+from obygaze_models.models.paper import tolerance_of
 from obygaze_models.models.state import Savable
 
 Tolerance = float | Mapping[str, float] | Literal["paper", "inner"]
 
-PAPER_C = {"Body": 0.05, "Look": 0.05, "Activities": 0.05}  # the released code; all others .01
-PAPER_C_ELSE = 0.01
 INNER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # times 1 / spread of the features
 OPEN = 0.01  # in units of the decision, of which the margin is 2 wide
 
@@ -154,7 +153,7 @@ class ConceptBank(Savable, TransformerMixin, BaseEstimator):  # type: ignore[mis
         if self.method in WITHOUT_TOLERANCE:
             return float("nan")
         if self.C == "paper":
-            return PAPER_C.get(name, PAPER_C_ELSE)
+            return tolerance_of(name)
         if isinstance(self.C, Mapping):
             if name not in self.C:
                 raise FixTraining("no tolerance C is given for it")

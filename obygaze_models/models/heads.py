@@ -7,7 +7,7 @@ base + sum of contributions is the head's own number (a logit, for a tree a prob
 from __future__ import annotations
 
 import inspect
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,18 +26,8 @@ from obygaze_models.models.ground import (
     one_thread,
     spreads,
 )
+from obygaze_models.models.paper import SEED, Penalty
 from obygaze_models.models.state import Savable
-
-Penalty = Literal["l1", "l2"]
-
-# Hard-coded in the released code, by task: (depth, rows in a leaf), (penalty, inverse strength).
-PAPER_TREE = {"EN_S": (8, 6), "ENHN_S": (4, 6), "HN_S": (10, 10)}
-PAPER_LOGISTIC: dict[str, tuple[Penalty, float]] = {
-    "EN_S": ("l2", 0.1),
-    "ENHN_S": ("l1", 0.01),
-    "HN_S": ("l2", 0.1),
-}
-PAPER_SEED = 42
 
 
 class Head(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -197,6 +187,6 @@ def liblinear_logistic(C: float, penalty: Penalty) -> LogisticRegression:
         C=C,
         solver="liblinear",
         max_iter=1000,
-        random_state=PAPER_SEED,
+        random_state=SEED,
         **words,
     )

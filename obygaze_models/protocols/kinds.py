@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from obygaze_models.models import paper
 from obygaze_models.protocols.rules import Rule, boolean, choice, either, mapping, number, several
 from obygaze_models.protocols.rules import whole as _whole
 
@@ -19,9 +20,6 @@ POSITIVE = number(0, above=True)
 METHODS = ("svm", "liblinear", "logistic", "ridge", "mean-difference", "lda")
 WEIGHT = choice(("balanced", "none"))
 TOLERANCE = either(choice(("paper", "inner")), POSITIVE, mapping(POSITIVE))
-# Hard-coded in the released code, by the task that is trained on.
-PAPER_TREE = {"EN_S": (8, 6), "ENHN_S": (4, 6), "HN_S": (10, 10)}
-PAPER_LOGISTIC = {"EN_S": ("l2", 0.1), "ENHN_S": ("l1", 0.01), "HN_S": ("l2", 0.1)}
 
 _MLP: dict[str, tuple[Rule, Any]] = {
     "hidden": (several(_whole(1), least=1), [128]),
@@ -122,12 +120,11 @@ def candidates(settings: Mapping[str, Any]) -> list[Settings]:
 def for_task(kind: str, settings: Mapping[str, Any], task: str) -> Settings:
     """Settings with the word "paper" replaced by what the released code has for this task."""
     own = dict(settings)
-    depth, leaf = PAPER_TREE.get(task, PAPER_TREE["ENHN_S"])
-    penalty, strength = PAPER_LOGISTIC.get(task, PAPER_LOGISTIC["ENHN_S"])
-    own_words = {"max_depth": depth, "min_samples_leaf": leaf, "penalty": penalty}
+    depth, leaf = paper.TREE.get(task, paper.TREE["ENHN_S"])
+    penalty, strength = paper.LOGISTIC.get(task, paper.LOGISTIC["ENHN_S"])
+    own_words: Settings = {"max_depth": depth, "min_samples_leaf": leaf, "penalty": penalty}
     if kind == "svm":
-        # The released tolerance of concept vectors; the task is then a concept's name.
-        own_words["C"] = 0.05 if task in ("Body", "Look", "Activities") else 0.01
+        own_words["C"] = paper.tolerance_of(task)  # the task is then a concept's name
     elif kind == "pcbm-lr":
         own_words["C"] = strength
     for name, value in own_words.items():

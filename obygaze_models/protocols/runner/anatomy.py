@@ -20,7 +20,12 @@ from obygaze_models.models.ground import FixTraining
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.runner.anatomy_heads import head_record
-from obygaze_models.protocols.runner.banks import BANK_SETTINGS, MIN_ROWS
+from obygaze_models.protocols.runner.banks import (
+    BANK_SETTINGS,
+    MIN_ROWS,
+    build_bank,
+    targets_of,
+)
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schedule import Labels
@@ -107,7 +112,7 @@ def open_bank(
         raise FixTraining("no concept has clips enough, in films enough, to be found and judged")
     names = [table.concept_names[column] for column in known]
     gram, targets = Gram(features.X), targets[:, known]
-    bank = _empty(settings, names, settings["tolerance"], seed)
+    bank = build_bank(settings, names, settings["tolerance"], seed)
     bank.fit_rows(gram, targets, np.arange(len(targets)), films)
     # Tolerances are found once, as for the cells; vectors anew for each part.
     tolerances = dict(zip(names, bank.C_.tolist(), strict=True))
@@ -115,7 +120,7 @@ def open_bank(
     likeness = np.empty((len(part_names), len(known)))
     for part in range(len(part_names)):
         inside = parts == part
-        one = _empty(settings, names, tolerances, seed)
+        one = build_bank(settings, names, tolerances, seed)
         one.fit_rows(gram, targets, np.flatnonzero(~inside), films)
         margins[inside] = gram.X[inside] @ one.coef_.T + one.intercept_
         likeness[part] = _cosine_rows(one.coef_, bank.coef_)
@@ -123,16 +128,6 @@ def open_bank(
         *(features, table, settings, known, left_out, bank),
         *(targets, margins, parts, part_names, likeness, seed),
     )
-
-
-def targets_of(features: Features, table: ClipTable, against: Any) -> Ints:
-    """1 has the concept, 0 is told apart from it, -1 takes no part: a row of X, a concept."""
-    from obygaze_models.models.concept_targets import concept_targets
-
-    levels = np.array(table.levels)[features.present]
-    # A clip without a level takes no part, as a clip nobody is sure of takes none.
-    told = np.where(levels == "", "NS", levels)
-    return concept_targets(told, table.has_concept[features.present], against)
 
 
 def _banks(protocol: Protocol) -> list[tuple[dict[str, Any], list[str]]]:
@@ -144,19 +139,6 @@ def _banks(protocol: Protocol) -> list[tuple[dict[str, Any], list[str]]]:
             own = {key: candidates(settings)[0][key] for key in BANK_SETTINGS}
             found.setdefault(canonical_json(own), (own, []))[1].append(name)
     return list(found.values())
-
-
-def _empty(settings: Mapping[str, Any], names: list[str], tolerance: Any, seed: int) -> Any:
-    from obygaze_models.models.concepts import ConceptBank
-
-    return ConceptBank(
-        names,
-        method=settings["method"],
-        C=tolerance,
-        balance=None if settings["balance"] == "none" else settings["balance"],
-        unit_norm=settings["unit_norm"],
-        random_state=seed,
-    )
 
 
 def _parts(films: NDArray[np.str_]) -> tuple[Ints, tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -85,19 +85,13 @@ class Banks:
         self, own: Mapping[str, Any], rows: NDArray[np.intp], groups: NDArray[np.str_]
     ) -> tuple[ConceptBank, Floats]:
         """The bank on some clips, and margins for all rows of X: cross-fitted on those clips."""
-        targets = self._targets(own["against"])
+        targets = targets_of(self.features, self.table, own["against"])
         row_of, by_row = self.features.row_of, groups[self.features.present]
         inside = row_of[rows]
-        known = [
-            column
-            for column in range(targets.shape[1])
-            if min((targets[inside, column] == value).sum() for value in (0, 1)) >= MIN_ROWS
-        ]
-        if not known:
-            raise FixTraining("no concept has clips enough in training to be found")
+        known = findable(targets[inside])
         names = [self.table.concept_names[column] for column in known]
         films = by_row if self.grouped else None
-        bank = self._empty(own, names, own["tolerance"])
+        bank = build_bank(own, names, own["tolerance"], self.seed)
         bank.fit_rows(self.gram, targets[:, known], inside, films)
         margins = self.gram.X @ bank.coef_.T + bank.intercept_
         tolerances = dict(zip(names, bank.C_.tolist(), strict=True))
@@ -105,32 +99,10 @@ class Banks:
             rest = np.setdiff1d(inside, fold)
             lacking = [c for c in known if not {0, 1} <= set(np.unique(targets[rest, c]).tolist())]
             if not lacking:
-                part = self._empty(own, names, tolerances)
+                part = build_bank(own, names, tolerances, self.seed)
                 part.fit_rows(self.gram, targets[:, known], rest, films)
                 margins[fold] = self.gram.X[fold] @ part.coef_.T + part.intercept_
         return bank, margins
-
-    def _empty(self, own: Mapping[str, Any], names: list[str], tolerance: Any) -> ConceptBank:
-        from obygaze_models.models.concepts import ConceptBank
-
-        return ConceptBank(
-            names,
-            method=own["method"],
-            C=tolerance,
-            balance=None if own["balance"] == "none" else own["balance"],
-            unit_norm=own["unit_norm"],
-            random_state=self.seed,
-        )
-
-    def _targets(self, against: Any) -> NDArray[np.int64]:
-        from obygaze_models.models.concept_targets import concept_targets
-
-        present = self.features.present
-        levels = np.array(self.table.levels)[present]
-        # Clips without a level take no part, as not-sure clips take none.
-        return concept_targets(
-            np.where(levels == "", "NS", levels), self.table.has_concept[present], against
-        )
 
     def _cross_folds(
         self, rows: NDArray[np.intp], groups: NDArray[np.str_], n_folds: int
@@ -144,6 +116,44 @@ class Banks:
         else:
             number = np.random.default_rng([self.seed, 7]).permutation(len(rows)) % n_folds
         return [rows[number == fold] for fold in np.unique(number)]
+
+
+def targets_of(features: Features, table: ClipTable, against: Any) -> NDArray[np.int64]:
+    """1 has the concept, 0 is told apart from it, -1 takes no part: a row of X, a concept."""
+    from obygaze_models.models.concept_targets import concept_targets
+
+    levels = np.array(table.levels)[features.present]
+    # A clip without a level takes no part, as a clip nobody is sure of takes none.
+    told = np.where(levels == "", "NS", levels)
+    return concept_targets(told, table.has_concept[features.present], against)
+
+
+def findable(targets: NDArray[np.int64]) -> list[int]:
+    """The columns of concepts that have clips enough, with and without, to be found."""
+    known = [
+        column
+        for column, told in enumerate(targets.T)
+        if min((told == value).sum() for value in (0, 1)) >= MIN_ROWS
+    ]
+    if not known:
+        raise FixTraining("no concept has clips enough in training to be found")
+    return known
+
+
+def build_bank(
+    settings: Mapping[str, Any], names: Sequence[str], tolerance: Any, seed: int
+) -> ConceptBank:
+    """The empty bank that the settings of a bottleneck describe."""
+    from obygaze_models.models.concepts import ConceptBank
+
+    return ConceptBank(
+        list(names),
+        method=settings["method"],
+        C=tolerance,
+        balance=None if settings["balance"] == "none" else settings["balance"],
+        unit_norm=settings["unit_norm"],
+        random_state=seed,
+    )
 
 
 def build_head(kind: str, settings: Mapping[str, Any]) -> Any:

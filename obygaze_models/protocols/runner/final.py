@@ -18,6 +18,13 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_models.protocols.kinds import KINDS, LISTS, defaults, for_task
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.rules import near
+from obygaze_models.protocols.runner.banks import (
+    build_bank,
+    build_head,
+    build_residual,
+    findable,
+    targets_of,
+)
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.protocols.runner.run import Inputs
@@ -172,15 +179,12 @@ def _fit_bottleneck(
     groups: NDArray[np.str_],
 ) -> Any:
     from obygaze_models.models.bottleneck import Bottleneck
-    from obygaze_models.models.concept_targets import concept_targets
-    from obygaze_models.protocols.runner.banks import build_head, build_residual
 
-    table, (task,) = inputs.table, inputs.protocol.train_tasks
-    clips = np.flatnonzero(features.present & (np.array(table.levels) != ""))
-    labels, levels = inputs.labels[task][clips], np.array(table.levels)[clips]
-    targets = concept_targets(levels, table.has_concept[clips], settings["against"])
+    (task,) = inputs.protocol.train_tasks
+    clips, names, targets = _told(inputs, features, settings["against"])
+    labels, levels = inputs.labels[task][clips], np.array(inputs.table.levels)[clips]
     model = Bottleneck(
-        _empty_bank(settings, table.concept_names, inputs.protocol.fit.seed),
+        build_bank(settings, names, settings["tolerance"], inputs.protocol.fit.seed),
         build_head(kind, settings),
         residual=build_residual(settings) if kind == "pcbm-h" else None,
         cross_fit=settings["cross_fit"],
@@ -190,40 +194,30 @@ def _fit_bottleneck(
     return model.fit(X, y, targets, groups=groups[clips], rows=labels >= 0)
 
 
-def _empty_bank(settings: Mapping[str, Any], names: Sequence[str], seed: int) -> Any:
-    from obygaze_models.models.concepts import ConceptBank
-
-    balance = None if settings["balance"] == "none" else settings["balance"]
-    return ConceptBank(
-        list(names),
-        method=settings["method"],
-        C=settings["tolerance"],
-        balance=balance,
-        unit_norm=settings["unit_norm"],
-        random_state=seed,
-    )
+def _told(
+    inputs: Inputs, features: Features, against: str
+) -> tuple[NDArray[np.intp], list[str], NDArray[np.int64]]:
+    """The clips that vectors are found on, the concepts that can be, and who has them."""
+    table = inputs.table
+    clips = np.flatnonzero(features.present & (np.array(table.levels) != ""))
+    targets = targets_of(features, table, against)[features.row_of[clips]]
+    known = findable(targets)
+    return clips, [table.concept_names[column] for column in known], targets[:, known]
 
 
 def _fit_bank(inputs: Inputs, features: Features, run: Run) -> Fitted:
-    from obygaze_models.models.concept_targets import concept_targets
-
-    table = inputs.table
-    clips = np.flatnonzero(features.present & (np.array(table.levels) != ""))
-    levels = np.array(table.levels)[clips]
-    targets = concept_targets(levels, table.has_concept[clips], "absent")
     settings = {**defaults("pcbm-lr", "none"), "tolerance": "paper"}
-    bank = _empty_bank(settings, table.concept_names, inputs.protocol.fit.seed)
-    fitted = bank.fit(features.X[features.row_of[clips]], targets)
-    names = tuple(str(name) for name in fitted.concepts_)
+    clips, names, targets = _told(inputs, features, "absent")
+    bank = build_bank(settings, names, settings["tolerance"], inputs.protocol.fit.seed)
     return Fitted(
         name=CAV,
         kind=CAV,
-        model=fitted,
+        model=bank.fit(features.X[features.row_of[clips]], targets),
         features=features.facts,
         classes=(),
         metrics=run.cells,
         provenance=_provenance(inputs, run, clips, "concepts"),
-        concepts=names,
+        concepts=tuple(names),
         settings={name: settings[name] for name in ("method", "tolerance", "balance", "unit_norm")},
     )
 

@@ -96,8 +96,6 @@ PREDICTION_COLUMNS = (
     *("clip_id", "movie_id", "task", "train", "test", "model", "feature"),
     *("fold", "seed", "y", "score", "decision"),
 )
-HEADLINES = ("f1_binary", "f1_weighted", "ap", "auc")
-IN_CONTRACT = ("task", "train", "test", "model", "n_test", "prevalence", "leaked")
 
 Record = dict[str, Any]
 

@@ -190,13 +190,6 @@ class TestSettings:
             0.01,
         ]
 
-    def test_the_paper_tables_agree_with_the_estimators(self) -> None:
-        from obygaze_models.models.heads import PAPER_LOGISTIC, PAPER_TREE
-        from obygaze_models.protocols import kinds
-
-        assert kinds.PAPER_TREE == PAPER_TREE
-        assert kinds.PAPER_LOGISTIC == PAPER_LOGISTIC
-
     def test_every_default_keeps_its_own_rule(self) -> None:
         for kind, settings in KINDS.items():
             for name, (rule, default) in settings.items():

@@ -1,0 +1,109 @@
+"""Folds dealt to clips: even in all and in each stratum, whole films together."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.published import split_file
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.dealing import (
+    folds_by_group,
+    grouped_folds,
+    stratified_folds,
+)
+
+
+def spread(counts: np.ndarray) -> int:
+    return int(counts.max() - counts.min())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from("abc"), min_size=12, max_size=90), st.integers(2, 10), st.integers()
+)
+def test_stratified_folds_are_equal_in_all_and_in_each(
+    strata: list[str], k: int, seed: int
+) -> None:
+    folds = stratified_folds(strata, k, seed=abs(seed))
+    assert spread(np.bincount(folds, minlength=k)) <= 1
+    for stratum in set(strata):
+        inside = folds[np.array(strata) == stratum]
+        assert spread(np.bincount(inside, minlength=k)) <= 1
+
+
+def test_stratified_folds_are_seeded() -> None:
+    strata = ["a", "b"] * 30
+    one, again, other = (stratified_folds(strata, 5, seed=s) for s in (1, 1, 2))
+    np.testing.assert_array_equal(one, again)
+    assert (one != other).any()
+
+
+class TestGrouped:
+    def test_a_movie_is_in_one_fold(self) -> None:
+        table = split_file("02_ENHN_S.csv")
+        folds = grouped_folds(table.movies, table.y, 4, seed=0)
+        movies = np.array(table.movies)
+        assert all(np.unique(folds[movies == m]).size == 1 for m in set(table.movies))
+        assert set(folds) == {0, 1, 2, 3}
+
+    def test_the_best_of_all_deals_of_small_movies(self) -> None:
+        """Nine movies in three folds are 19,683 deals: none is more even than the one found."""
+        rng = np.random.default_rng(4)
+        sizes = rng.integers(3, 30, 9)
+        groups = np.repeat(np.arange(9), sizes)
+        y = rng.random(groups.size) < rng.random(9)[groups]
+        totals = [y, ~y, np.ones(y.size)]
+        loads = np.array([[np.sum(t[groups == g]) / np.sum(t) for t in totals] for g in range(9)])
+
+        def unevenness(deal: np.ndarray) -> float:
+            return sum(((loads[deal == f].sum(axis=0) - 1 / 3) ** 2).sum() for f in range(3))
+
+        best = min(unevenness(np.array(d)) for d in itertools.product(range(3), repeat=9))
+        folds = grouped_folds(groups, y, 3, seed=0)
+        found = np.array([folds[groups == g][0] for g in range(9)])
+        assert unevenness(found) == pytest.approx(best)
+
+    def test_twins_are_parted(self) -> None:
+        groups = np.repeat(["a", "b", "c", "d"], [10, 10, 40, 40])
+        folds = grouped_folds(groups, np.zeros(100), 2, seed=3)
+        assert np.bincount(folds).tolist() == [50, 50]
+
+    def test_on_the_published_collection(self) -> None:
+        table = split_file("02_ENHN_S.csv")
+        folds = grouped_folds(table.movies, table.y, 4, seed=0)
+        sizes = np.bincount(folds)
+        positives = np.bincount(folds, weights=table.y)
+        assert spread(sizes) / 262 < 0.25
+        assert spread(positives) / 77 < 0.25
+
+    def test_as_many_folds_as_movies(self) -> None:
+        groups = np.repeat(np.arange(6), [1, 1, 1, 1, 1, 95])
+        assert sorted(grouped_folds(groups, np.zeros(100), 6, seed=0)[[0, 1, 2, 3, 4, 5]]) == [
+            0, 1, 2, 3, 4, 5,
+        ]  # fmt: skip
+
+    def test_many_movies(self) -> None:
+        rng = np.random.default_rng(0)
+        groups = rng.integers(0, 150, 5000)
+        folds = grouped_folds(groups, rng.random(5000) < 0.1, 5, seed=0)
+        assert spread(np.bincount(folds)) <= 10
+
+    def test_seeded(self) -> None:
+        table = split_file("02_HN_S.csv")
+        one, again = (grouped_folds(table.movies, table.y, 4, seed=5) for _ in range(2))
+        np.testing.assert_array_equal(one, again)
+
+    def test_too_few_movies(self) -> None:
+        with pytest.raises(FixInput, match="2 movies cannot be dealt into 3 folds"):
+            grouped_folds(["a", "b"], [0, 1], 3, seed=0)
+
+
+def test_leave_one_movie_out() -> None:
+    assert folds_by_group(["b", "a", "b", "c"]).tolist() == [1, 0, 1, 2]
+    with pytest.raises(FixInput, match="1 movies"):
+        folds_by_group(["a", "a"])
