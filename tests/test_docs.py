@@ -12,6 +12,9 @@ import pytest
 from support.cli import ROOT
 from support.pages import MARK, RUN, SHOWN, Block, blocks, matches, pages, run_block
 
+from obygaze_models.protocols.kinds import KINDS
+from obygaze_models.protocols.schema import ROOT_RULES, SECTIONS, TABLES, PaperValue, rules_of
+
 PAGES = pages()
 IDS = [page.relative_to(ROOT).as_posix() for page in PAGES]
 
@@ -36,6 +39,17 @@ def test_the_guide_tells_of_every_command():
     assert len(commands) > 2
     untold = [path for path in commands if not re.search(rf"{re.escape(path)}(?![\w-])", guide)]
     assert untold == []
+
+
+def test_every_word_of_a_protocol_is_explained():
+    page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
+    told = set(
+        re.findall(r"[`.]([\w-]+)", page.partition("## Protocols")[2].partition("## Runs")[0])
+    )
+    sections = [*SECTIONS.values(), *TABLES.values(), PaperValue]
+    words = {key for section in sections for key in rules_of(section)} | {*ROOT_RULES, *KINDS}
+    words |= {setting for settings in KINDS.values() for setting in settings}
+    assert words - told == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
