@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.bench import BenchResult, Contestant, compare
-from obygaze_features.core.bench_sizes import Cost, Growth, take_runs
+from obygaze_features.core.bench_sizes import Cost, Growth, Runs, take_runs
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.machine import this_machine, usable_cores
@@ -192,7 +192,7 @@ def _growth(
     progress: Progress | None,
 ) -> Growth:
     progress, rounds = progress or Quiet(), QUICK_ROUNDS if quick else ROUNDS
-    runs: dict[str, list[tuple[float, ...]]] = {}
+    runs: dict[str, list[Runs]] = {}
     for size, world in worlds.items():
         progress.say(f"{size:,} {axis}")
         for name, work in fits(world).items():

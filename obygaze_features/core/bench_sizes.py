@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,26 +23,43 @@ FITTED = 3
 SECONDS = 2.0
 
 
+class Runs(NamedTuple):
+    """What the runs of one size took by the clock on the wall, and of the processor."""
+
+    wall: tuple[float, ...]
+    cpu: tuple[float, ...]
+
+    @classmethod
+    def counted(cls, value: float) -> Runs:
+        """What was counted and not timed: bytes."""
+        return cls((value,), (value,))
+
+
 @dataclass(frozen=True)
 class Cost:
-    """One kind of work: what each of its runs took at each size, in seconds or in bytes."""
+    """One kind of work: what its runs took at each size, in seconds or in bytes."""
 
     name: str
-    runs: tuple[tuple[float, ...], ...]
+    runs: tuple[Runs, ...]
     unit: str = "s"
 
     @property
     def medians(self) -> tuple[float, ...]:
-        """The median of each size."""
-        return tuple(statistics.median(runs) for runs in self.runs)
+        """The median of each size, by the clock on the wall."""
+        return tuple(statistics.median(runs.wall) for runs in self.runs)
+
+    @property
+    def cpu_medians(self) -> tuple[float, ...]:
+        """The median of each size, of the processor."""
+        return tuple(statistics.median(runs.cpu) for runs in self.runs)
 
     @property
     def spread(self) -> float | None:
         """How far apart the runs of a size were, at the size where that was most, to its median."""
         apart = [
-            (max(runs) - min(runs)) / max(statistics.median(runs), 1e-9)
+            (max(runs.wall) - min(runs.wall)) / max(statistics.median(runs.wall), 1e-9)
             for runs in self.runs
-            if len(runs) > 1
+            if len(runs.wall) > 1
         ]
         return max(apart, default=None)
 
@@ -59,10 +76,13 @@ class Growth:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def exponent(self, cost: Cost) -> float:
-        """The power of the size that a cost grows with, over the largest sizes."""
+        """The power of the size that a cost grows with, over the largest sizes.
+
+        Of the processor's time: others on the machine hardly change that.
+        """
         sizes = np.log(np.asarray(self.sizes[-FITTED:], dtype=np.float64))
         # A clock that did not tick is as good as one microsecond.
-        costs = np.log(np.maximum(cost.medians[-FITTED:], 1e-6))
+        costs = np.log(np.maximum(cost.cpu_medians[-FITTED:], 1e-6))
         away = sizes - sizes.mean()
         return float(away @ costs / (away @ away))
 
@@ -77,8 +97,10 @@ class Growth:
             {
                 "name": cost.name,
                 "unit": cost.unit,
-                "runs": [list(runs) for runs in cost.runs],
+                "runs": [list(runs.wall) for runs in cost.runs],
+                "cpu_runs": [list(runs.cpu) for runs in cost.runs],
                 "medians": list(cost.medians),
+                "cpu_medians": list(cost.cpu_medians),
                 "steps": self.steps(cost),
                 "exponent": self.exponent(cost),
                 "growth": growth_word(self.exponent(cost)),
@@ -99,8 +121,8 @@ class Growth:
         sizes = [f"{size:,}" for size in self.sizes]
         rows = [self._row(cost) for cost in self.costs]
         facts = [f"{name}: {value}" for name, value in self.facts.items()]
-        most = max(len(runs) for cost in self.costs for runs in cost.runs)
-        fewest = min(len(runs) for cost in self.costs for runs in cost.runs)
+        lengths = [len(r.wall) for cost in self.costs if cost.unit == "s" for r in cost.runs]
+        most, fewest = max(lengths, default=1), min(lengths, default=1)
         counted = f"{most} runs" if fewest == most > 1 else f"{fewest} to {most} runs"
         told = "single runs" if most == 1 else f"medians of {counted}"
         ratios = " to ".join(f"{ratio:.3g}" for ratio in sorted(set(self._ratios())))
@@ -125,7 +147,8 @@ class Growth:
         above = [c.name for c in self.costs if growth_word(self.exponent(c)) == "above linear"]
         n = min(FITTED, len(self.sizes))
         return [
-            f"power: of the size, fitted to the {n} largest; linear is 1 +- {TOLERANCE}",
+            f"power: of the size that CPU time or bytes grow with, fitted to the {n} largest;"
+            f" linear is 1 +- {TOLERANCE}",
             f"above linear: {', '.join(above) or 'nothing'}",
         ]
 
@@ -143,28 +166,39 @@ def take_runs(
     *,
     prepare: Callable[[], object] | None = None,
     seconds: float = SECONDS,
-) -> tuple[float, ...]:
+) -> Runs:
     """The times of some runs: `rounds` of them, or fewer where they take too many seconds.
 
     A first run that is quick does not count.
     """
     if rounds < 1:
         raise FixUsage("a bench needs at least one round")
-    taken: list[float] = []
+    taken: list[tuple[float, float]] = []
+    spent = 0.0
     while len(taken) < rounds + 1:
         if prepare is not None:
             prepare()
-        started = time.perf_counter()
+        cpu, wall = time.process_time(), time.perf_counter()
         work()
-        taken.append(time.perf_counter() - started)
-        if sum(taken) + taken[-1] > seconds:
+        taken.append((time.perf_counter() - wall, time.process_time() - cpu))
+        spent += taken[-1][0]
+        if spent + taken[-1][0] > seconds:
             break
-    return tuple(taken[1:] if len(taken) > 1 else taken)
+    kept = taken[1:] or taken
+    return Runs(tuple(wall for wall, _ in kept), tuple(cpu for _, cpu in kept))
 
 
-def merged(parts: Sequence[Mapping[str, Sequence[float]]], units: Mapping[str, str]) -> list[Cost]:
-    """Costs from what was measured at each size, by the name of the cost."""
+def merged(parts: Sequence[Mapping[str, Sequence[Any]]], units: Mapping[str, str]) -> list[Cost]:
+    """Costs from what was measured at each size, by the name of the cost.
+
+    Runs may have been JSON on their way.
+    """
     return [
-        Cost(name, tuple(tuple(part[name]) for part in parts), units.get(name, "s"))
+        Cost(name, tuple(_runs(part[name]) for part in parts), units.get(name, "s"))
         for name in parts[0]
     ]
+
+
+def _runs(value: Sequence[Any]) -> Runs:
+    wall, cpu = value
+    return Runs(tuple(map(float, wall)), tuple(map(float, cpu)))

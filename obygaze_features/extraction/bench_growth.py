@@ -9,7 +9,7 @@ from pathlib import Path
 
 from obygaze_features.core.bench import duration
 from obygaze_features.core.bench_apart import run_apart
-from obygaze_features.core.bench_sizes import Growth, merged, take_runs
+from obygaze_features.core.bench_sizes import Growth, Runs, merged, take_runs
 from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.extras import need
 from obygaze_features.core.machine import this_machine
@@ -38,7 +38,7 @@ def measure_plans(quick: bool = False, progress: Progress | None = None) -> Grow
         progress.say(f"a plan of {n_clips:,} clips")
         rounds = QUICK_ROUNDS if quick else ROUNDS
         part, memory = run_apart(f"{__name__}:measure_one", n_clips=n_clips, rounds=rounds)
-        parts.append({**part, MEMORY: [memory]})
+        parts.append({**part, MEMORY: Runs.counted(memory)})
     costs = merged(parts, {FILE: "B", MEMORY: "B"})
     last = {cost.name: cost.medians[-1] for cost in costs}
     facts = {
@@ -50,12 +50,12 @@ def measure_plans(quick: bool = False, progress: Progress | None = None) -> Grow
     return Growth("Clips in a manifest and its plan", "clips", sizes, tuple(costs), machine, facts)
 
 
-def measure_one(n_clips: int, rounds: int) -> dict[str, list[float]]:
+def measure_one(n_clips: int, rounds: int) -> dict[str, Runs]:
     """The costs at one size."""
-    costs: dict[str, list[float]] = {}
+    costs: dict[str, Runs] = {}
 
     def take(name: str, work: Callable[[], object]) -> None:
-        costs[name] = list(take_runs(work, rounds))
+        costs[name] = take_runs(work, rounds)
 
     with tempfile.TemporaryDirectory(prefix="obygaze-bench-") as folder:
         root = Path(folder)
@@ -77,7 +77,7 @@ def measure_one(n_clips: int, rounds: int) -> dict[str, list[float]]:
         take("estimating the plan", lambda: estimate(plan, workers=1, n_probed=0))
         take("writing the plan", lambda: write_plan(plan, plan_file, force=True))
         take("reading the plan", lambda: read_plan_file(plan_file))
-        return {**costs, FILE: [float(plan_file.stat().st_size)]}
+        return {**costs, FILE: Runs.counted(plan_file.stat().st_size)}
 
 
 def _manifest(root: Path, n_clips: int) -> Path:

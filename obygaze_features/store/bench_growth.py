@@ -11,7 +11,7 @@ import numpy as np
 
 from obygaze_features.core.bench import duration
 from obygaze_features.core.bench_apart import run_apart
-from obygaze_features.core.bench_sizes import Growth, merged, take_runs
+from obygaze_features.core.bench_sizes import Growth, Runs, merged, take_runs
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.machine import this_machine
 from obygaze_features.store import bench_layouts
@@ -39,7 +39,7 @@ def measure_stores(quick: bool = False, progress: Progress | None = None) -> Gro
         rounds = QUICK_ROUNDS if quick else ROUNDS
         target = f"{__name__}:measure_one"
         part, memory = run_apart(target, n_clips=n_clips, rounds=rounds)
-        parts.append({**part, MEMORY: [memory]})
+        parts.append({**part, MEMORY: Runs.counted(memory)})
     costs = merged(parts, {METADATA: "B", MEMORY: "B"})
     last = {cost.name: cost.medians[-1] for cost in costs}
     facts = {
@@ -51,7 +51,7 @@ def measure_stores(quick: bool = False, progress: Progress | None = None) -> Gro
     return Growth("Clips in a store", "clips", sizes, tuple(costs), machine, facts)
 
 
-def measure_one(n_clips: int, rounds: int) -> dict[str, list[float]]:
+def measure_one(n_clips: int, rounds: int) -> dict[str, Runs]:
     """The costs at one size, on a store half made, then on the same one sealed."""
     with tempfile.TemporaryDirectory(prefix="obygaze-bench-") as folder:
         path = Path(folder) / "store"
@@ -86,8 +86,7 @@ def measure_one(n_clips: int, rounds: int) -> dict[str, list[float]]:
             READ: read,
         }
         costs |= {name: take_runs(work, rounds) for name, work in whole.items()}
-        found = {name: list(runs) for name, runs in costs.items()}
-        return {**found, METADATA: [float(_metadata_bytes(path))]}
+        return {**costs, METADATA: Runs.counted(_metadata_bytes(path))}
 
 
 def _half_made(path: Path, real: set[int]) -> dict[str, FileMark]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from obygaze_features.core.bench_sizes import Runs
 from obygaze_features.core.errors import Corrupt
 from obygaze_models import bench_growth
 from obygaze_models.bench_growth import BOTTLENECK, HEADS, VECTORS, World
@@ -47,7 +48,7 @@ def test_each_table_has_its_sizes_and_costs(
     measure: str, sizes: str, names: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One run of nothing, so that the tables are made in no time.
-    monkeypatch.setattr(bench_growth, "take_runs", lambda work, rounds: (0.5,))
+    monkeypatch.setattr(bench_growth, "take_runs", lambda work, rounds: Runs.counted(0.5))
     growth = getattr(bench_growth, measure)()
     assert growth.sizes == getattr(bench_growth, sizes)
     assert names <= {cost.name for cost in growth.costs}

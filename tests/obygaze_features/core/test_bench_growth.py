@@ -8,7 +8,7 @@ from support.cli import call_obygaze
 from obygaze_features.core import bench_growth
 from obygaze_features.core.bench import BenchResult, Timing
 from obygaze_features.core.bench_growth import TABLES, measure_growth
-from obygaze_features.core.bench_sizes import Cost, Growth
+from obygaze_features.core.bench_sizes import Cost, Growth, Runs
 from obygaze_features.core.errors import FixUsage, InstallExtra
 from obygaze_features.core.machine import Machine
 
@@ -21,7 +21,8 @@ def measure(name):
             raise InstallExtra("the growth of plans needs the package 'av'")
         if name == "workers":
             return BenchResult("Workers", "one", (Timing("one", (1.0,), (1.0,)),), MACHINE)
-        return Growth(f"Table of {name}", "things", (1, 2), (Cost("w", ((1.0,), (2.0,))),), MACHINE)
+        cost = Cost("work", (Runs.counted(1), Runs.counted(2)))
+        return Growth(f"Table of {name}", "things", (1, 2), (cost,), MACHINE)
 
     return table
 

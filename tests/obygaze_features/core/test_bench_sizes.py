@@ -9,7 +9,7 @@ import pytest
 from obygaze_features.core import bench_sizes
 from obygaze_features.core.bench_apart import run_apart
 from obygaze_features.core.bench_figure import draw_growth
-from obygaze_features.core.bench_sizes import Cost, Growth, growth_word, merged, take_runs
+from obygaze_features.core.bench_sizes import Cost, Growth, Runs, growth_word, merged, take_runs
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.machine import Machine
 
@@ -22,7 +22,7 @@ def growth(*costs: Cost) -> Growth:
 
 
 def of_power(power: float, name: str = "work", least: float = 0.0) -> Cost:
-    return Cost(name, tuple((max(1e-3 * size**power, least),) for size in SIZES))
+    return Cost(name, tuple(Runs.counted(max(1e-3 * size**power, least)) for size in SIZES))
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,16 @@ def test_what_every_call_costs_does_not_hide_how_it_grows() -> None:
     assert growth(cost).exponent(cost) == pytest.approx(1.0)
 
 
+def test_a_power_is_of_the_processors_time() -> None:
+    # By the clock on the wall nothing grows: somebody else kept the machine busy.
+    cost = Cost("work", tuple(Runs((5.0,), (1e-3 * size,)) for size in SIZES))
+    assert growth(cost).exponent(cost) == pytest.approx(1.0)
+    assert growth(cost).steps(cost) == [1.0, 1.0, 1.0]
+
+
 def test_a_step_is_the_ratio_to_the_size_before() -> None:
-    cost = Cost("work", ((1.0, 2.0, 3.0), (8.0,), (4.0, 8.0), (0.0,)))
+    walls = ((1.0, 2.0, 3.0), (8.0,), (4.0, 8.0), (0.0,))
+    cost = Cost("work", tuple(Runs(wall, wall) for wall in walls))
     assert cost.medians == (2.0, 8.0, 6.0, 0.0)
     # A clock that did not tick is as good as one microsecond.
     assert growth(cost).steps(cost) == [4.0, 0.75, pytest.approx(1e-6 / 6)]
@@ -60,7 +68,7 @@ def test_a_step_is_the_ratio_to_the_size_before() -> None:
 
 def test_the_table_says_what_is_above_linear() -> None:
     square = of_power(2, "squares")
-    size = Cost("bytes", tuple((float(n * 1000),) for n in SIZES), "B")
+    size = Cost("bytes", tuple(Runs.counted(n * 1000) for n in SIZES), "B")
     assert growth(square, size).as_text().splitlines() == [
         "Clips",
         "clips    10       100             1,000           10,000            power  growth"
@@ -71,7 +79,8 @@ def test_the_table_says_what_is_above_linear() -> None:
         "             -",
         "films: made up",
         "single runs; in brackets, times the size before it, which is 10 times smaller",
-        "power: of the size, fitted to the 3 largest; linear is 1 +- 0.25",
+        "power: of the size that CPU time or bytes grow with, fitted to the 3 largest;"
+        " linear is 1 +- 0.25",
         "above linear: squares",
         "CPU, 2 cores, Linux x86_64, Python 3.11.7",
     ]
@@ -83,13 +92,16 @@ def test_the_table_says_what_is_above_linear() -> None:
 
 
 class Clock:
-    """A clock that only the work moves on."""
+    """A clock that only the work moves on; of the processor, half as fast."""
 
     def __init__(self) -> None:
         self.now = 0.0
 
     def perf_counter(self) -> float:
         return self.now
+
+    def process_time(self) -> float:
+        return self.now / 2
 
 
 @pytest.mark.parametrize(
@@ -113,7 +125,9 @@ def test_dear_work_is_run_less_often(
     def prepare() -> None:
         clock.now += 100
 
-    assert take_runs(work, 3, prepare=prepare) == pytest.approx((each_s,) * taken)
+    found = take_runs(work, 3, prepare=prepare)
+    assert found.wall == pytest.approx((each_s,) * taken)
+    assert found.cpu == pytest.approx((each_s / 2,) * taken)
 
 
 def test_no_rounds_are_no_bench() -> None:
@@ -122,11 +136,15 @@ def test_no_rounds_are_no_bench() -> None:
 
 
 def test_parts_of_each_size_become_costs() -> None:
-    parts = [{"a": [1.0, 2.0], "b": [5]}, {"a": [3.0], "b": [6]}]
-    assert merged(parts, {"b": "B"}) == [
-        Cost("a", ((1.0, 2.0), (3.0,))),
-        Cost("b", ((5,), (6,)), "B"),
+    sizes = [
+        {"a": Runs((1.0, 2.0), (0.5, 1.0)), "b": Runs.counted(5)},
+        {"a": Runs((3.0,), (1.5,)), "b": Runs.counted(6)},
     ]
+    for parts in (sizes, json.loads(json.dumps(sizes))):
+        assert merged(parts, {"b": "B"}) == [
+            Cost("a", (sizes[0]["a"], sizes[1]["a"])),
+            Cost("b", (Runs.counted(5), Runs.counted(6)), "B"),
+        ]
 
 
 def test_a_part_in_a_process_of_its_own_answers_and_tells_its_memory() -> None:
@@ -139,7 +157,7 @@ def test_a_part_in_a_process_of_its_own_answers_and_tells_its_memory() -> None:
 
 
 def test_a_panel_for_each_table_is_drawn_without_bytes(tmp_path) -> None:
-    many = [growth(of_power(1, "line"), Cost("size", tuple((9.0,) for _ in SIZES), "B"))] * 3
+    many = [growth(of_power(1, "line"), Cost("size", (Runs.counted(9),) * 4, "B"))] * 3
     svg, png = draw_growth(many, tmp_path / "growth")
     text = svg.read_text(encoding="utf-8")
     assert text.count("line, power 1.00") == 3

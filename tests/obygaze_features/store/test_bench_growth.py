@@ -46,4 +46,4 @@ def test_metadata_is_everything_but_features(tmp_path: Path) -> None:
 def test_one_size_is_measured_whole() -> None:
     found = measure_one(200, 1)
     assert {READ, METADATA, "planning it", "sealed: open", "sealed: info"} < set(found)
-    assert all(len(runs) == 1 and runs[0] > 0 for runs in found.values())
+    assert all(len(runs.wall) == 1 and runs.wall[0] > 0 for runs in found.values())
