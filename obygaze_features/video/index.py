@@ -20,6 +20,9 @@ Bools = NDArray[np.bool_]
 
 NO_PTS = np.iinfo(np.int64).min
 
+Coded = Iterable[tuple[int, bytes]]
+"""Positions and what their packets hold, in the order of the file."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -80,6 +83,12 @@ class FrameIndex:
         ranks = np.full(len(self.pts), -1, dtype=np.int64)
         ranks[self.order] = np.arange(self.frames)
         return ranks
+
+    @property
+    def holes(self) -> Bools:
+        """For each picture that is shown, whether a gap in time follows; never without times."""
+        steps = np.diff(self.pts[self.order]) if self.timed else np.zeros(max(0, self.frames - 1))
+        return np.append(steps > 1.5 * np.median(steps) if len(steps) else steps > 0, False)
 
     @cached_property
     def keys(self) -> Ints:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.video.continuity import hole_crosses, is_holed, length_size_of
+from obygaze_features.video.continuity import TIGHT, is_holed, length_size_of
 from obygaze_features.video.index import FrameIndex, Ints, Run
 from obygaze_features.video.source import Source, av
 
@@ -18,6 +18,7 @@ Sink = Callable[[int, Any], bool | None]
 # Where a B picture is never built upon: an error in it stays in it.
 _LEAF_B_CODECS = frozenset({"mpeg1video", "mpeg2video", "mpeg4", "msmpeg4v3", "h263"})
 _B_PICTURE = 3
+_NO_BEGINNING = bytes(8)
 # Without these the decoders hide their errors in the picture and say nothing. Where a stream of
 # HEVC carries sums of its pictures, they are compared.
 _ERR_DETECT = {"hevc": "explode+crccheck", "mjpeg": "explode"}
@@ -55,8 +56,7 @@ class Reader:
         if self.name in _ERR_DETECT:
             self.codec.options = {"err_detect": _ERR_DETECT[self.name]}
         self.length_size = length_size_of(self.name, extradata)
-        # The packet that was decoded last.
-        self.before: Any = None
+        self.ended_in_zeros = False
         # The picture that was decoded to learn the geometry, with its position.
         self.first: tuple[int, Any] | None = None
         self.damage = Damage(set(np.flatnonzero(source.index.broken).tolist()))
@@ -75,7 +75,7 @@ class Reader:
         return len(self.damage) == before
 
     def _run(self, run: Run, sink: Sink, skip: bool) -> None:
-        self.before = None
+        self.ended_in_zeros = False
         for position, packet in self.source.packets(run.start, run.stop):
             on_the_way = skip and position not in run.wanted
             self.codec.skip_frame = "NONREF" if on_the_way else "DEFAULT"
@@ -85,8 +85,8 @@ class Reader:
         self._drain(run.stop, sink)
 
     def _feed(self, packet: Any, position: int, sink: Sink) -> bool:
-        if packet is not None:
-            self._look_into(packet, position)
+        if packet is not None and self.name in TIGHT:
+            self._look_into(bytes(packet), position)
         try:
             frames = self.codec.decode(packet)
         except EOFError:
@@ -97,12 +97,13 @@ class Reader:
         enough = [self._hand_on(frame, position, sink) for frame in frames]
         return any(enough)
 
-    def _look_into(self, packet: Any, position: int) -> None:
-        if is_holed(self.name, packet, self.length_size):
+    def _look_into(self, data: bytes, position: int) -> None:
+        if is_holed(self.name, data, self.length_size):
             self.damage.spreading.add(position)
-        if hole_crosses(self.name, self.before, packet):
+        if self.ended_in_zeros and data.startswith(_NO_BEGINNING):
+            # What was not stored begins in the packet before.
             self.damage.spreading.add(position - 1)
-        self.before = packet
+        self.ended_in_zeros = data.endswith(b"\0")
 
     def _drain(self, position: int, sink: Sink) -> None:
         before = len(self.damage)

@@ -25,7 +25,7 @@ from support.damage import (
 from support.video_kinds import KINDS
 from support.videos import write_video
 
-from obygaze_features.video import continuity, source
+from obygaze_features.video import continuity, h264_numbers, mpeg_numbers, source
 from obygaze_features.video.decode import Clip, View, decode_views
 from obygaze_features.video.probe import VideoInfo, probe
 
@@ -284,14 +284,14 @@ def test_no_clean_file_is_accused(name: str, tmp_path: Path) -> None:
         coded = [(position, bytes(packet)) for position, packet in packets]
         size = continuity.length_size_of(codec, extradata)
         if codec == "h264":
-            numbers = list(continuity._numbers(size, extradata or b"", coded))
+            numbers = list(h264_numbers.numbers_of(size, extradata or b"", coded))
             assert len(numbers) == len(coded)
-            assert list(continuity._leaps(opened.index, numbers)) == []
+            assert list(h264_numbers.leaps(opened.index, numbers)) == []
         else:
             assert sum(
-                map(len, continuity._groups(opened.index, continuity._headed(coded, [])))
+                map(len, mpeg_numbers.groups_of(opened.index, mpeg_numbers.headed(coded, [])))
             ) == len(coded)
-            assert continuity._mpeg_losses(opened.index, coded) == []
+            assert mpeg_numbers.mpeg_losses(opened.index, coded) == []
         assert not any(continuity.is_holed(codec, data, size) for _, data in coded)
 
 
@@ -318,5 +318,29 @@ def test_parameters_of_h264_are_read_by_the_book() -> None:
     # one reference; gaps allowed.
     bits = "01000010" + "00000000" + "00011110" + "1" + "011" + "011" + "010" + "1" + "1000"
     unit = b"\x67" + int(bits.ljust(48, "0"), 2).to_bytes(6, "big")
-    found = continuity._counting(unit)
+    found = h264_numbers.counting_of(unit)
     assert (found.bits, found.may_skip, found.separate_planes) == (6, True, False)
+
+
+def test_how_units_are_told_apart() -> None:
+    h264, hevc = b"\1\x42\0\x1e\xff\xe1", bytes(21) + b"\x0f"
+    assert continuity.length_size_of("h264", h264) == 4
+    assert continuity.length_size_of("hevc", b"\1" + hevc[1:]) == 4
+    assert continuity.length_size_of("hevc", b"\0\1" + hevc[2:21] + b"\xfd") == 2
+    # Parameter sets as they are, behind a start code.
+    assert continuity.length_size_of("h264", b"\0\0\0\1\x67\x42\0\x1e") == 0
+    assert continuity.length_size_of("hevc", b"\0\0\1" + hevc) == 0
+    assert continuity.length_size_of("vp9", h264) == 0
+
+
+@pytest.mark.parametrize("codec", ["h264", "hevc"])
+def test_zeros_are_no_damage_where_they_belong(codec: str) -> None:
+    picture = b"\x02\x01\xaa\xbb\0\0\3\0\xcc"
+    before, holed = b"\0\0\0\1", picture + b"\0\0\0" + picture
+    assert not continuity.is_holed(codec, before + picture + bytes(9) + before + picture, 0)
+    assert continuity.is_holed(codec, before + holed, 0)
+    # Lengths begin with zeros, and fillers may stand behind a unit.
+    sized = len(picture + bytes(7)).to_bytes(4, "big") + picture + bytes(7)
+    assert not continuity.is_holed(codec, sized + sized, 4)
+    assert not continuity.is_holed(codec, sized + sized, 0)
+    assert continuity.is_holed(codec, sized + len(holed).to_bytes(4, "big") + holed, 4)
