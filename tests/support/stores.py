@@ -158,3 +158,12 @@ def copy_of_sealed(path: Path) -> Path:
     """A copy of the one sealed store of 23 clips, made once for all tests."""
     shutil.copytree(Path(_sealed_once().name) / "s", path)
     return path
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    """Every file below a folder, by its path."""
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file()
+    }

@@ -1,0 +1,173 @@
+"""`obygaze manifest project`: its documents and tables, golden cases, published segments."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli import Result, call_obygaze
+from support.data import golden, real_data
+from support.film import clips, marks, write_segments, write_spans
+
+from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.projection import (
+    project,
+    projection_to_csv,
+)
+from obygaze_features.manifest.segments import ClipSpan, Segment, read_inputs
+
+
+def golden_cases() -> list[Path]:
+    return [
+        path
+        for path in sorted(golden("projection").glob("*.json"))
+        if "clips" in json.loads(path.read_text("utf-8"))
+    ]
+
+
+def bare(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: row[key] for key in ("level", "concepts", "ratio")} for row in rows]
+
+
+def test_the_golden_cases_through_the_command(tmp_path: Path) -> None:
+    for path in golden_cases():
+        case = json.loads(path.read_text("utf-8"))
+        segments = [
+            Segment("m", annotator, start, end, level, tuple(concepts))
+            for annotator, marked in case["annotators"].items()
+            for start, end, level, concepts in marked
+        ]
+        spans = clips(" ".join(f"{start}-{end}" for start, end in case["clips"]))
+        document = run(tmp_path, segments, spans, "--threshold", case["threshold"]).json()
+        for annotator, expected in case["expect"]["projection"].items():
+            assert bare(document["projections"][annotator]) == expected, path.name
+        if "merged" in case["expect"]:
+            assert bare(document["merged"]) == case["expect"]["merged"], path.name
+
+
+def run(folder: Path, segments: list[Segment], spans: list[ClipSpan], *options: str) -> Result:
+    marked = write_segments(folder / "segments.csv", segments)
+    cut = write_spans(folder / "clips.csv", spans)
+    words = ("manifest", "project", marked, "--clips", cut, "--json", *options)
+    return call_obygaze(*words, cwd=folder).ok()
+
+
+def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
+    segments = [*marks("0-99 S Body"), *marks("0-49 S Look, 50-99 EN", annotator="B")]
+    document = run(tmp_path, segments, clips("0-99 100-199"), "--sweep", "0.2,1/2,1").json()
+    empty = {"clip_id": "m-002", "level": "EN", "concepts": [], "ratio": None}
+    assert document == {
+        "threshold": "0.2",
+        "projections": {
+            "A": [
+                {"clip_id": "m-001", "level": "S", "concepts": ["Body"], "ratio": [100, 100]},
+                empty,
+            ],
+            "B": [
+                {"clip_id": "m-001", "level": "S", "concepts": ["Look"], "ratio": [50, 100]},
+                empty,
+            ],
+        },
+        "merged": [
+            {"clip_id": "m-001", "level": "S", "concepts": ["Body", "Look"], "ratio": [100, 100]},
+            empty,
+        ],
+        "unlabelled": 0,
+        "unlabelled_clips": [],
+        "sweep": [
+            {"threshold": at, "levels": {"EN": 1, "HN": 0, "NS": 0, "S": 1}, "unlabelled": 0}
+            for at in ("0.2", "0.5", "1")
+        ],
+    }
+
+
+def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(tmp_path: Path) -> None:
+    segments = [*marks("0-49 HN Voice, 50-99 NS Look"), *marks("0-24 S Body|Look", annotator="B")]
+    marked = write_segments(tmp_path / "s.csv", segments)
+    cut = write_spans(tmp_path / "c.csv", [*clips("0-99"), *clips("0-9", movie="unseen")])
+    result = call_obygaze("manifest", "project", marked, "--clips", cut).ok()
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["clip", "A", "B", "level", "share", "concepts"],
+        ["m-001", "NS", "S", "S", "25.0", "%", "Body,", "Look"],
+    ]
+    assert "1 clip in films that nobody marked, without a row" in result.stderr
+    assert "unseen-001" in result.stderr
+    assert "1 clip: EN 0, HN 0, NS 0, S 1, without a label 0" in result.stderr
+
+
+def test_a_concept_outside_the_vocabulary_is_told_and_kept(tmp_path: Path) -> None:
+    result = run(tmp_path, marks("0-99 S Body|Bdy"), clips("0-99"))
+    assert result.json()["merged"][0]["concepts"] == ["Bdy", "Body"]
+    assert "not in the vocabulary, kept as they are: Bdy" in result.stderr
+
+
+def test_rows_as_csv_are_written_once_and_replaced_only_by_force(tmp_path: Path) -> None:
+    spans = clips("0-99 100-199 200-299")
+    segments = [*marks("0-99 S Look|Body, 200-240 HN, 241-270 HN, 271-299 HN")]
+    output = tmp_path / "levels.csv"
+    options = ("-o", str(output), "--threshold", "0.5")
+    run(tmp_path, segments, spans, *options)
+    assert output.read_text("utf-8") == (
+        "clip_id,movie_id,level,concepts,overlap_frames,clip_frames\n"
+        "m-001,m,S,Body|Look,100,100\n"
+        "m-002,m,EN,,,\n"
+        "m-003,m,,,,\n"
+    )
+    words = ("manifest", "project", "segments.csv", "--clips", "clips.csv", "-o", str(output))
+    refused = call_obygaze(*words, "--threshold", "0.3", cwd=tmp_path)
+    assert refused.code == 1 and "-o" in refused.stderr
+    assert "m-003,m,,," in output.read_text("utf-8")
+    call_obygaze(*words, "--threshold", "0.3", "--force", cwd=tmp_path).ok()
+    assert "m-003,m,HN,,41,100" in output.read_text("utf-8")
+
+
+def test_rows_of_each_annotator_as_csv() -> None:
+    segments = [*marks("0-9 S Body"), *marks("0-4 HN", annotator="B, the second")]
+    made = project(segments, clips("0-9"))
+    text = projection_to_csv(made, clips("0-9"), by_annotator=True).decode()
+    assert [(row["annotator"], row["level"]) for row in csv.DictReader(io.StringIO(text))] == [
+        ("A", "S"),
+        ("B, the second", "HN"),
+    ]
+
+
+def test_a_manifest_of_the_workspace_can_be_given_by_name(tmp_path: Path) -> None:
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    (folder / "marked.toml").write_text('schema = "obygaze-manifest/1"\n', encoding="utf-8")
+    write_segments(folder / "marked.csv", marks("0-9 S Body"))
+    cut = write_spans(tmp_path / "c.csv", clips("0-9"))
+    words = ("-C", tmp_path, "manifest", "project", "marked", "--clips", cut, "--json")
+    assert call_obygaze(*words).ok().json()["merged"][0]["level"] == "S"
+    other = call_obygaze("-C", tmp_path, "manifest", "project", "marcked", "--clips", cut)
+    assert other.code == 1 and "one of marked" in other.stderr
+
+
+def test_the_published_segments_projected_on_themselves_keep_their_levels(tmp_path: Path) -> None:
+    """Each annotator's segments as clips, and all of a clip asked for: nothing may change."""
+    published = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
+    call_obygaze("-C", tmp_path, "manifest", "import", "mobygaze", published).ok()
+    table = tmp_path / "manifests" / "mobygaze.csv"
+    segments, spans = read_inputs(table, table)
+    counts = dict.fromkeys(LEVELS, 0)
+    for annotator in ("annotator1", "annotator2"):
+        own = [segment for segment in segments if segment.annotator == annotator]
+        cut = [span for span, s in zip(spans, segments, strict=True) if s.annotator == annotator]
+        made = project(own, cut, Fraction(1))
+        assert [(row.level, set(row.concepts)) for row in made.merged] == [
+            (segment.level, set(segment.concepts)) for segment in own
+        ]
+        for level, count in made.counts().items():
+            counts[level] += count
+    assert counts == {"EN": 2407, "HN": 1906, "NS": 289, "S": 1470}
+
+
+@pytest.mark.parametrize("options", [("--threshold", "1.5"), ("--sweep", "0.1,x")])
+def test_a_threshold_that_is_none_is_wrong_usage(tmp_path: Path, options: tuple[str, str]) -> None:
+    result = call_obygaze("manifest", "project", "s.csv", "--clips", "c.csv", *options)
+    assert result.code == 2 and "not a share from 0 to 1" in result.stderr
