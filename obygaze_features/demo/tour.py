@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 
 import click
 
-from obygaze_features.core.commands import ExampleCommand, Session, pass_session
+from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
+from obygaze_features.core.console import Console
 from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import write_atomic
 from obygaze_features.demo.films import make_films, write_tables
@@ -45,26 +48,44 @@ concepts = "concepts"
     show_default=True,
     help="Work in this folder; made anew each time.",
 )
+@json_option
 @pass_session
 @click.pass_context
-def demo(ctx: click.Context, session: Session, folder: Path) -> None:
-    """Take the tour on made-up films, offline, in under a minute."""
+def demo(ctx: click.Context, session: Session, folder: Path, as_json: bool) -> None:
+    """Take the tour on made-up films, offline, in under a minute.
+
+    With torch and transformers at hand a tiny X-CLIP with random weights takes part. With --json
+    the tour itself goes to stderr.
+    """
     _claim(folder)
+    root = ctx.find_root().command
+    commands = []
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        _make(folder, session.console)
+        weights, told = save_where_possible(folder / "weights")
+        session.console.result(f"\n# {told}")
+        for why, words in steps_of(folder, weights):
+            commands.append(shlex.join(["obygaze", *words]))
+            session.console.result(f"\n# {why}\n$ {commands[-1]}")
+            root.main(args=["-C", str(folder), *words], prog_name="obygaze", standalone_mode=False)
+    page = folder / "runs" / "honest" / "report.html"
+    if as_json:
+        stores = sorted(map(str, (folder / "stores").glob("films.*")))
+        values = {"folder": folder, "page": page, "figures": folder / "figures"}
+        plain = {name: str(path) for name, path in values.items()}
+        session.console.json({**plain, "stores": stores, "commands": commands})
+    else:
+        session.console.result(f"\nThe page is {page}; pictures are in {folder}/figures.")
+
+
+def _make(folder: Path, console: Console) -> None:
+    """Films, and the tables of the experts who saw them."""
     scenes = make_films()
     write_tables(scenes, folder)
-    session.console.note(f"making {len(scenes)} clips of six films ...")
+    console.note(f"making {len(scenes)} clips of six films ...")
     videos = render(scenes, folder / "videos")
     break_on_purpose(videos[BROKEN])
     write_atomic(folder / "mapping.toml", MAPPING.encode("utf-8"))
-    weights, told = save_where_possible(folder / "weights")
-    session.console.result(f"\n# {told}")
-    root = ctx.find_root().command
-    for why, words in steps_of(folder, weights):
-        session.console.result(f"\n# {why}\n$ obygaze {shlex.join(words)}")
-        root.main(args=["-C", str(folder), *words], prog_name="obygaze", standalone_mode=False)
-    session.console.result(
-        f"\nThe page is {folder}/runs/honest/report.html; pictures are in {folder}/figures."
-    )
 
 
 def _claim(folder: Path) -> None:

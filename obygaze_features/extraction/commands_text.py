@@ -106,8 +106,11 @@ def text(
 @click.option("--sim", required=True, metavar="MODEL", help="Sentence encoder: folder or name.")
 @click.option("-o", "out", type=_FILE, required=True, help="The filled table.")
 @force_option
+@json_option
 @pass_session
-def captions(session: Session, /, table: Path, lm: str, sim: str, out: Path, force: bool) -> None:
+def captions(
+    session: Session, /, table: Path, lm: str, sim: str, out: Path, force: bool, as_json: bool
+) -> None:
     """Fill in how likely captions are, and how close to what is seen.
 
     Prior and similarity are what `obygaze audit gender-score` needs. TABLE has the columns caption,
@@ -121,4 +124,7 @@ def captions(session: Session, /, table: Path, lm: str, sim: str, out: Path, for
         raise FixUsage("the filled table must not replace the one it is made of")
     with session.console.progress("captions", 2, "wordings") as progress:
         n_rows = fill_captions(table, out, LanguageModel(lm), Encoder(sim), progress, force=force)
-    session.console.note(f"wrote {n_rows} captions to {out}")
+    if as_json:
+        session.console.json({"captions": n_rows, "written": str(out)})
+    else:
+        session.console.note(f"wrote {n_rows} captions to {out}")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.cli import call_obygaze
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 from obygaze_features.extraction.captions import fill_captions
@@ -113,3 +114,14 @@ def test_tables_that_cannot_be_filled(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("caption,visual,prob\na cat,cat,0.5\n", encoding="utf-8")
     with pytest.raises(AlreadyThere):
         fill_captions(tmp_path / "t.csv", tmp_path / "o.csv", Made(), Made())
+
+
+def test_what_was_filled_is_told_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sentences = "obygaze_features.backbones.sentences"
+    monkeypatch.setattr(f"{sentences}.LanguageModel", lambda name: Made())
+    monkeypatch.setattr(f"{sentences}.Encoder", lambda name: Made())
+    table, out = tmp_path / "t.csv", tmp_path / "o.csv"
+    table.write_text("caption,visual,prob\na dog,dog,0.5\na cat,cat,0.5\n", encoding="utf-8")
+    words = ("extract", "captions", table, "--lm", "a", "--sim", "b", "-o", out, "--json")
+    assert call_obygaze(*words).ok().json() == {"captions": 2, "written": str(out)}
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 3

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from support.cli import Result, run_obygaze
+from support.cli import run_obygaze
 
 from obygaze_features.demo.tiny_xclip import CARD, save_where_possible
 from obygaze_features.store.reader import open_store
@@ -31,14 +31,8 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Hiding
 """
 
 
-def _take(folder: Path, **env: str | None) -> Result:
-    return run_obygaze("demo", "-o", folder, env=env, timeout=280).ok()
-
-
-def _page_of(done: Result, folder: Path) -> str:
-    page = folder / "runs" / "honest" / "report.html"
-    assert done.stdout.rstrip().splitlines()[-1].startswith(f"The page is {page};")
-    text = page.read_text(encoding="utf-8")
+def _page_of(folder: Path) -> str:
+    text = (folder / "runs" / "honest" / "report.html").read_text(encoding="utf-8")
     assert BROKEN in text
     assert "open unreadable" in text
     assert not re.search(r'(?:src|href)="(?!#|data:)', text)
@@ -55,8 +49,11 @@ def test_the_tour_of_a_laptop_says_what_torch_would_add(tmp_path: Path) -> None:
     folder, hidden = tmp_path / "tour", tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "sitecustomize.py").write_text(WITHOUT_TORCH, encoding="utf-8")
-    done = _take(folder, PYTHONPATH=str(hidden))
-    _page_of(done, folder)
+    env = {"PYTHONPATH": str(hidden)}
+    done = run_obygaze("demo", "-o", folder, env=env, timeout=280).ok()
+    _page_of(folder)
+    page = folder / "runs" / "honest" / "report.html"
+    assert done.stdout.rstrip().splitlines()[-1].startswith(f"The page is {page};")
     told = [line for line in done.stdout.splitlines() if "X-CLIP" in line]
     assert len(told) == 1
     assert told[0].startswith("# Without torch and transformers")
@@ -73,18 +70,21 @@ def test_with_torch_a_random_xclip_is_extracted_in_the_same_pass(tmp_path: Path)
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     folder = tmp_path / "tour"
-    done = _take(folder)
-    page = _page_of(done, folder)
-    assert "desc (descriptors), untrained (xclip-b32-k400)" in page
-    assert "it has learnt nothing" in done.stdout
+    done = run_obygaze("demo", "-o", folder, "--json", timeout=280).ok()
+    told = done.json()
+    assert "desc (descriptors), untrained (xclip-b32-k400)" in _page_of(folder)
+    # What is else on stdout is beside the document then.
+    assert f"A tiny X-CLIP is written to {folder}/weights" in done.stderr
+    assert "it has learnt nothing" in done.stderr
     # Writing and reading a checkpoint shows no bar of its own, and no warning.
     assert done.stderr.splitlines()[0] == "making 72 clips of six films ..."
     assert "%|" not in done.stderr
-    runs = [line for line in done.stdout.splitlines() if line.startswith("$ obygaze extract run")]
     weights = folder / "weights"
-    assert runs == [
-        f"$ obygaze extract run films -b descriptors -b {CARD} --weights {CARD}={weights} --seal"
+    assert [command for command in told["commands"] if " run films" in command] == [
+        f"obygaze extract run films -b descriptors -b {CARD} --weights {CARD}={weights} --seal"
     ]
+    assert [Path(store).name for store in told["stores"]] == ["films.descriptors", f"films.{CARD}"]
+    assert Path(told["page"]).is_file()
     plain, xclip = (open_store(folder / "stores" / f"films.{n}") for n in ("descriptors", CARD))
     assert (weights / "model.safetensors").is_file()
     assert plain.sealed
