@@ -82,7 +82,13 @@ def ls(session: Session, as_json: bool) -> None:
 @click.option("--movie", help="Only the clips of this film.")
 @click.option("--clip", help="Only the clip of this id.")
 @click.option("--level", type=click.Choice(LEVELS), help="Only the clips of this level.")
-@click.option("--limit", default=20, show_default=True, help="At most so many rows; 0 for all.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=20,
+    show_default=True,
+    help="At most so many rows; 0 for all.",
+)
 @json_option
 @pass_session
 def show(

@@ -18,6 +18,8 @@ from obygaze_features.core.files import confined
 from obygaze_features.core.workspace import URL_SCHEMES, is_url
 from obygaze_features.store.network import network_error, object_store, told
 
+# What zipfile raises over a directory of entries that is not what it should be.
+ZIP_DAMAGE = (zipfile.BadZipFile, NotImplementedError, ValueError)
 LINK_REFUSED = "a store must not contain symbolic links"
 Bytes = npt.NDArray[np.uint8]
 
@@ -105,7 +107,7 @@ class ZipFiles:
             self.stream = path.open("rb")
             with zipfile.ZipFile(path) as packed:
                 entries = packed.infolist()
-        except zipfile.BadZipFile as error:
+        except ZIP_DAMAGE as error:
             raise Corrupt(f"not a whole zip file: {error}", where=str(path)) from error
         self.entries = {entry.filename: entry for entry in entries}
         self._check(entries)

@@ -22,7 +22,7 @@ from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, ObygazeError
 from obygaze_features.core.files import confined, sha256_bytes, sha256_file, sync_dir
 from obygaze_features.store.disk import disk_errors
-from obygaze_features.store.files import Files, Piece
+from obygaze_features.store.files import ZIP_DAMAGE, Files, Piece
 from obygaze_features.store.limits import check_disk, check_memory
 from obygaze_features.store.part import Part, part_of
 from obygaze_features.store.reader import Store
@@ -171,7 +171,7 @@ class PackedFiles:
         self.expected: dict[str, int] = {}
         try:
             self.zip = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        except ZIP_DAMAGE as error:
             raise Corrupt(f"not a whole zip file: {error}", where=str(path)) from error
         entries = [entry for entry in self.zip.infolist() if not entry.is_dir()]
         for entry in entries:

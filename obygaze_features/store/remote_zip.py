@@ -10,7 +10,7 @@ from threading import Lock
 import numpy as np
 
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
-from obygaze_features.store.files import Bytes, Files, Piece
+from obygaze_features.store.files import ZIP_DAMAGE, Bytes, Files, Piece
 
 # What holds the whole directory of a store of thousands of clips, and costs one request.
 TAIL_BYTES = 64_000
@@ -34,7 +34,7 @@ class RemoteZip:
         try:
             with zipfile.ZipFile(_Ranges(self, tail)) as packed:
                 entries = packed.infolist()
-        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        except ZIP_DAMAGE as error:
             raise Corrupt(f"not a whole zip file: {error}", where=self.location) from error
         self.entries = {entry.filename: entry for entry in entries}
         self._starts: dict[str, int] = {}

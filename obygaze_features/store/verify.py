@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,7 @@ from obygaze_features.store.schema import ID_ARRAYS, FileMark
 
 READ_BYTES = 16_000_000
 SAME_COSINE = 0.999
+_BLOCK_FILE = re.compile(r"c\.(\d{1,9})(\.0)*")
 
 # Given clip ids, extracts them again: for each clip that could be, its levels.
 Redecode = Callable[[Sequence[str]], Mapping[str, Mapping[str, npt.NDArray[Any]]]]
@@ -228,13 +230,32 @@ def _look_around(
     for folder in sorted(folders):
         for name in files.names(folder) or ():
             path = f"{folder}/{name}"
-            if path not in known and path not in folders:
+            if path in known or path in folders:
+                continue
+            if folder in arrays and not report.sealed and _is_orphan(files, name):
+                what = "no seal and no marker promises it: one is lost"
+                report.problems.append(Problem(path, what))
+            else:
                 report.warnings.append(f"{path} is not part of the store")
     for name in files.names("staging") or ():
         if "." not in name:
             report.warnings.append(
                 f"the commit of {name} is not finished: the next run that writes here ends it"
             )
+
+
+def _is_orphan(files: Files, name: str) -> bool:
+    """Whether a block's file is there of which nobody tells, nor is about to.
+
+    Looked for in the order in which a commit and a seal take these away.
+    """
+    match = _BLOCK_FILE.fullmatch(name)
+    if match is None:
+        return False
+    marker = Path(marker_key(int(match[1])))
+    places = (("staging", marker.stem), ("staging.sealing", marker.stem), ("commits", marker.name))
+    told = any(entry in (files.names(folder) or ()) for folder, entry in places)
+    return not told and read_or_none(files, SEAL_FILE) is None
 
 
 def compare_decoded(

@@ -340,6 +340,32 @@ def test_a_plan_has_arrays_each_of_a_name_of_its_own(sealed, tmp_path: Path, arr
     assert [problem.name for problem in verify(path).problems] == ["store.json"]
 
 
+def test_a_seal_that_is_lost_is_missed(sealed, tmp_path: Path) -> None:
+    path = a_copy(sealed[0], tmp_path)
+    (path / "seal.json").unlink()
+    blocks = {str(file.relative_to(path)) for file in files_of(path / "data.zarr")}
+    ids = {"data.zarr/clip_id/c.0", "data.zarr/movie_id/c.0"}
+    named = {problem.name for problem in verify(path).problems}
+    assert named == {name for name in blocks - ids if not name.endswith("zarr.json")}
+
+
+def test_a_marker_that_is_lost_is_missed_and_one_to_come_is_not(tmp_path: Path) -> None:
+    plan_store(tmp_path / "s")
+    fill_store(tmp_path / "s", some_values(23), blocks=[0, 1])
+    assert not verify(tmp_path / "s", hashes=True).problems
+    marker = tmp_path / "s/commits/block-00001.json"
+    marker.rename(tmp_path / "marker")
+    assert {problem.name for problem in verify(tmp_path / "s").problems} == {
+        "data.zarr/clip/c.1.0",
+        "data.zarr/frames/c.1.0.0",
+        "data.zarr/pooled/c.1.0",
+        "data.zarr/time_s/c.1.0",
+    }
+    # Between placing a block's files and publishing its marker there is the claim.
+    (tmp_path / "s/staging/block-00001").mkdir()
+    assert not verify(tmp_path / "s").problems
+
+
 def test_things_nobody_promised_are_warned_of_and_ignored(sealed, tmp_path: Path) -> None:
     path = a_copy(sealed[0], tmp_path)
     (path / "data.zarr/notes.txt").write_text("hello")

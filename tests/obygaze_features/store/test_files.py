@@ -119,6 +119,11 @@ def test_zips_that_cannot_be_read_in_place_are_refused(folder, tmp_path: Path) -
     (tmp_path / "long.zip").write_bytes(data)
     with pytest.raises(Corrupt, match="cannot be that long"):
         open_files(tmp_path / "long.zip")
+    data = bytearray(path.read_bytes())
+    data[entry + 6] = 84  # the version of zip it takes to read the entry: 8.4
+    (tmp_path / "later.zip").write_bytes(data)
+    with pytest.raises(Corrupt, match=r"not a whole zip file: .*8\.4"):
+        open_files(tmp_path / "later.zip")
     with pytest.warns(UserWarning), zipfile.ZipFile(tmp_path / "two.zip", "w") as packed:
         packed.writestr("store.json", "a")
         packed.writestr("store.json", "b")
