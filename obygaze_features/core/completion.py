@@ -104,17 +104,30 @@ class _WholeWords(ShellComplete):
         return found
 
 
+# What is written to stderr, by the shell too where there is no obygaze just now, would stand in the
+# line that a person is typing.
+_QUIETLY = " 2>/dev/null)"
+
+
 class _Zsh(_WholeWords, ZshComplete):
-    pass
+    source_template = ZshComplete.source_template.replace(
+        "zsh_complete %(prog_name)s)", f"zsh_complete %(prog_name)s{_QUIETLY}"
+    )
 
 
 class _Fish(_WholeWords, FishComplete):
     # A description has commas too; only the first of a line is click's.
-    source_template = FishComplete.source_template.replace('split ","', 'split -m 1 ","')
+    source_template = FishComplete.source_template.replace(
+        "(commandline -t) %(prog_name)s)", f"(commandline -t) %(prog_name)s{_QUIETLY}"
+    ).replace('split ","', 'split -m 1 ","')
 
 
 class _Bash(_WholeWords, BashComplete):
     """Bash cuts words at `=`, and wants only what comes after it."""
+
+    source_template = BashComplete.source_template.replace(
+        "bash_complete $1)", f"bash_complete $1{_QUIETLY}"
+    )
 
     def get_completion_args(self) -> tuple[list[str], str]:
         """The words before the cursor, and the one at it, put together again."""

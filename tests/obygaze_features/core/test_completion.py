@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from support.cli import run_obygaze
-from support.shells import installed, on_tab
+from support.shells import installed, on_tab, said_on_tab
 
 from obygaze_features.core.completion import _joined
 
@@ -44,6 +45,21 @@ def full_workspace(tmp_path: Path) -> Path:
 def test_a_shell_set_up_as_the_guide_says_completes(shell, full_workspace, tmp_path):
     env = installed(shell, tmp_path)
     assert {line: on_tab(shell, line, full_workspace, env) for line in TYPED} == TYPED
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_nothing_is_written_into_the_line_where_obygaze_is_not_to_be_found(
+    shell, full_workspace, tmp_path
+):
+    env = installed(shell, tmp_path)
+    found = shutil.which(shell)
+    assert found is not None
+    alone = tmp_path / "bin"
+    alone.mkdir()
+    for program in (shell, "env"):
+        (alone / program).symlink_to(shutil.which(program) or program)
+    env["PATH"] = str(alone)
+    assert said_on_tab(shell, "obygaze store info pack", full_workspace, env) == ""
 
 
 def words_for(line: str, workspace: Path) -> tuple[list[str], str]:
