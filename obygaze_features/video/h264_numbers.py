@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from obygaze_features.video.index import Coded, FrameIndex
@@ -61,6 +62,8 @@ class _Counting:
     separate_planes: bool
 
 
+# The profile whose slices may come in parts, of which only the first has the number.
+_EXTENDED = 88
 # Profiles whose parameters say more about colour.
 _HIGH = frozenset({100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135})
 
@@ -92,7 +95,8 @@ def counting_of(parameters: bytes) -> _Counting:
         for _ in range(bits.code()):
             bits.signed()
     bits.code()
-    return _Counting(count_bits, bool(bits.take(1)), separate)
+    may_skip = bool(bits.take(1)) or profile == _EXTENDED
+    return _Counting(count_bits, may_skip, separate)
 
 
 def _skip_scaling(bits: _Bits, size: int) -> None:
@@ -135,8 +139,9 @@ def numbers_of(length_size: int, extradata: bytes, coded: Coded) -> Iterator[_Co
         counting = _same_counting(counting, units)
         head = next((unit for unit in units if unit[0] & 31 in (1, 5)), None)
         if head is not None and counting is not None:
-            number = _picture_number(head, counting)
-            yield _Counted(position, number, 1 << counting.bits, bool(head[0] >> 5 & 3))
+            with suppress(EOFError):
+                number = _picture_number(head, counting)
+                yield _Counted(position, number, 1 << counting.bits, bool(head[0] >> 5 & 3))
 
 
 def _same_counting(known: _Counting | None, units: Iterable[bytes]) -> _Counting | None:
