@@ -7,6 +7,7 @@ base + sum of contributions is the head's own number (a logit, for a tree a prob
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from obygaze_features.core.errors import Corrupt
 from obygaze_models.models.ground import (
     Floats,
     Ints,
@@ -144,6 +146,26 @@ class TreeHead(Head):
         self.feature_, self.threshold_ = tree.feature.copy(), tree.threshold.copy()
         self.share_ = tree.value[:, 0, 1] / tree.value[:, 0].sum(axis=1)
         self.n_rows_ = tree.n_node_samples.copy()
+
+    def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Set the fitted attributes, if they are those of a tree."""
+        super().from_arrays(arrays)
+        left, right, asked = (np.asarray(a) for a in (self.left_, self.right_, self.feature_))
+        nodes = np.arange(len(left))
+        inner = left >= 0
+        children = np.stack([left, right])[:, inner]
+        rest = (right, asked, self.threshold_, self.share_, self.n_rows_)
+        if not (
+            len(nodes)
+            and all(np.shape(array) == left.shape for array in rest)
+            and all(array.dtype.kind == "i" for array in (left, right, asked))
+            # As scikit-learn numbers them, a child comes after its parent: no way is endless.
+            and ((children > nodes[inner]) & (children < len(nodes))).all()
+            and ((asked[inner] >= 0) & (asked[inner] < self.n_features_in_)).all()
+            and np.isfinite(self.threshold_).all()
+            and ((self.share_ >= 0) & (self.share_ <= 1)).all()
+        ):
+            raise Corrupt("the arrays of a saved tree are not those of a tree")
 
     def predict_proba(self, X: Any) -> Floats:
         """The share of both classes in each row's leaf."""

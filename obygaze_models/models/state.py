@@ -35,6 +35,7 @@ KINDS = {
 }
 
 MAX_FEATURES = 1_000_000
+ANSWERS = ("predict", "predict_proba", "decision_function", "margins", "contributions", "transform")
 
 _TEXT = "#text"
 
@@ -95,12 +96,12 @@ def save_state(model: Savable) -> tuple[Description, Arrays]:
 def load_state(description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Savable:
     """The fitted estimator again; only kinds of this package are built, and only if they answer."""
     model = build(description)
-    model.from_arrays(arrays)
     kind = type(model).__name__
-    unknown = sorted(set(arrays) - set(model.to_arrays()))
-    if unknown:
-        raise Corrupt(f"the saved {kind} has an array that is not its own: {unknown[0]!r}")
     try:
+        model.from_arrays(arrays)
+        unknown = sorted(set(arrays) - set(model.to_arrays()))
+        if unknown:
+            raise Corrupt(f"the saved {kind} has an array that is not its own: {unknown[0]!r}")
         _answer(model)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise Corrupt(f"the arrays of the saved {kind} do not fit together: {error}") from error
@@ -118,13 +119,15 @@ def describe(model: Savable) -> Description:
 
 def build(description: Mapping[str, Any]) -> Savable:
     """An unfitted estimator from its description."""
-    kind = description.get("kind")
-    if kind not in KINDS:
+    kind, given = description.get("kind"), description.get("params", {})
+    if not isinstance(given, Mapping):
+        raise Corrupt(f"the settings of a saved estimator are no table: {given!r}")
+    if not isinstance(kind, str) or kind not in KINDS:
         raise Corrupt(f"no estimator is called {kind!r}", hint=f"one of {', '.join(sorted(KINDS))}")
     module = importlib.import_module(f"obygaze_models.models.{KINDS[kind]}")
     params = {
         name: build(value) if isinstance(value, dict) and "kind" in value else value
-        for name, value in description.get("params", {}).items()
+        for name, value in given.items()
     }
     try:
         model: Savable = getattr(module, kind)(**params)
@@ -134,14 +137,21 @@ def build(description: Mapping[str, Any]) -> Savable:
 
 
 def _answer(model: Any) -> None:
-    """Ask for one row: arrays of wrong shapes fail here and not in somebody's results."""
+    """Ask for all a model says of two rows: wrong arrays fail here, not in somebody's results."""
     width = model.n_features_in_
     if not isinstance(width, int) or not 0 < width <= MAX_FEATURES:
         raise ValueError(f"n_features_in_ is {width!r}")
-    row = np.zeros((1, width))
-    answer = model.predict(row) if hasattr(model, "predict") else model.transform(row)
-    if len(answer) != 1:
-        raise ValueError(f"one row has {len(answer)} answers")
+    rows = np.repeat([[0.0], [1.0]], width, axis=1)
+    asked = [name for name in ANSWERS if hasattr(model, name)]
+    for name in asked:
+        answer = getattr(model, name)(rows)
+        numbers = np.asarray(answer[1] if name == "contributions" else answer)
+        if len(numbers) != len(rows):
+            raise ValueError(f"{name} has {len(numbers)} answers for {len(rows)} rows")
+        if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+            raise ValueError(f"{name} does not answer with finite numbers")
+    if "predict_proba" in asked and model.predict_proba(rows).shape[1] != len(model.classes_):
+        raise ValueError("there is not one probability for each class")
 
 
 def _put(arrays: Arrays, name: str, value: Any) -> None:

@@ -73,7 +73,20 @@ def info_from_json(value: Mapping[str, Any], where: str) -> ModelInfo:
         raise Corrupt(f"this does not describe a model: {error}", where=where) from error
     if not isinstance(info.features.width, int) or info.features.width < 1:
         raise Corrupt(f"a width of {info.features.width!r}", where=where)
+    if not isinstance(info.metrics, Mapping) or not all(map(_is_table, info.metrics.values())):
+        raise Corrupt("the metrics are no tables", where=where)
+    described: tuple[Any, ...] = (info, info.features, info.training)
+    for part in described:
+        for own in fields(part):
+            told = getattr(part, own.name)
+            if own.type == "str" and not isinstance(told, str):
+                raise Corrupt(f"{own.name} is no text: {told!r}", where=where)
     return info
+
+
+def _is_table(found: Any) -> bool:
+    interval = found.get("ci") if isinstance(found, Mapping) else ""
+    return interval is None or (isinstance(interval, list | tuple) and len(interval) == 2)
 
 
 def check_schema(document: Any, where: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,22 @@ def load_model(folder: Path) -> SavedModel:
         raise Corrupt(
             f"the estimator reads {width} numbers, not {info.features.width}", where=where
         )
+    for what, named, own in (
+        ("classes", info.classes, getattr(estimator, "classes_", ())),
+        ("concepts", info.concepts, _concepts_of(estimator)),
+    ):
+        if len(named) != len(own):
+            raise Corrupt(
+                f"{len(named)} {what} are named, the estimator has {len(own)}", where=where
+            )
     return SavedModel(info, estimator, str(document.get("created_by", "")), folder)
+
+
+def _concepts_of(estimator: Any) -> Sequence[Any]:
+    """The concepts that an estimator has margins of."""
+    bank = getattr(estimator, "bank_", estimator)
+    found: Sequence[Any] = getattr(bank, "concepts_", ())
+    return found
 
 
 def read_document(folder: Path) -> dict[str, Any]:

@@ -123,6 +123,8 @@ def fit_final(inputs: Inputs, run: Run) -> Fitted:
     groups = np.array(inputs.table.column(protocol.splits.group), dtype=np.str_)
     if "tolerance" in settings:
         fitted = _fit_bottleneck(model.kind, settings, inputs, features, groups)
+        clips, _, targets = _told(inputs, features, settings["against"])
+        rows = np.union1d(rows, clips[(targets >= 0).any(axis=1)])  # who found the vectors
     else:
         X, y = features.X[features.row_of[rows]], labels[rows].astype(np.int64)
         fitted = _fit_probe(model.kind, settings, X, y, groups[rows], protocol.fit.seed)
@@ -216,7 +218,7 @@ def _fit_bank(inputs: Inputs, features: Features, run: Run) -> Fitted:
         features=features.facts,
         classes=(),
         metrics=run.cells,
-        provenance=_provenance(inputs, run, clips, "concepts"),
+        provenance=_provenance(inputs, run, clips[(targets >= 0).any(axis=1)], "concepts"),
         concepts=tuple(names),
         settings={name: settings[name] for name in ("method", "tolerance", "balance", "unit_norm")},
     )

@@ -10,9 +10,11 @@ import pickle
 import shutil
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load, save
 from support.cli import run_obygaze
 from support.stores import a_recipe
 
@@ -20,7 +22,7 @@ from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Mismat
 from obygaze_features.store import ArraySpec, RowStatus, StoreWriter, create_store, open_store
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.models.heads import LogisticHead
+from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.zoo.card import card_text
 from obygaze_models.zoo.info import Features, ModelInfo, Training
@@ -268,3 +270,64 @@ def test_the_commands(saved: Path, tmp_path: Path) -> None:
     done = run_obygaze("-C", tmp_path, "models", "verify", "toy")
     assert done.code == 4
     assert "model.safetensors" in done.stderr
+
+
+@pytest.fixture
+def tree(tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
+    """A saved bottleneck with a tree, whose arrays have the most ways to be wrong."""
+    X, y, has = data
+    model = Bottleneck(ConceptBank(), TreeHead(3, min_samples_leaf=2)).fit(X, y, concepts=has)
+    info = an_info(a_store(tmp_path, X), "tree", kind="pcbm-dt", concepts=CONCEPTS)
+    return save_model(model, info, tmp_path / "models" / "tree")
+
+
+def _rewrite(folder: Path, change: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Change what a model says, with hashes that fit, as somebody would who means harm."""
+    held = {**load((folder / "model.safetensors").read_bytes()), **arrays}
+    data = save({name: np.ascontiguousarray(array) for name, array in held.items()})
+    (folder / "model.safetensors").write_bytes(data)
+    document = json.loads((folder / "model.json").read_text("utf-8"))
+    promised = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    whole = {**document, "arrays": promised, **change}
+    (folder / "model.json").write_text(json.dumps(whole), "utf-8")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"estimator": {"kind": ["Bottleneck"], "params": {}}},
+        {"estimator": {"kind": "Bottleneck", "params": "all"}},
+        {"estimator": {"kind": "Bottleneck", "params": {"head": {"kind": {}, "params": {}}}}},
+        {"classes": []},
+        {"classes": ["negative", "not sure", "positive"]},
+        {"concepts": ["Look"]},
+        {"name": 7},
+        {"features": {"backbone": "b", "level": "clip", "width": D, "fingerprint": None}},
+        {"metrics": {"ap": 0.5}},
+        {"metrics": {"ap": {"value": 0.5, "ci": [0.1]}}},
+    ],
+)
+def test_facts_that_are_none_are_refused(tree: Path, change: dict[str, Any]) -> None:
+    _rewrite(tree, change, {})
+    with pytest.raises(Corrupt):
+        load_model(tree)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("head_/left_", lambda a: np.full_like(a, np.iinfo(a.dtype).max)),
+        ("head_/right_", np.zeros_like),
+        ("head_/feature_", lambda a: a + 2),
+        ("head_/share_", lambda a: a + 1),
+        ("head_/share_", lambda a: a[:-1]),
+        ("head_/threshold_", lambda a: a * np.nan),
+        ("bank_/intercept_", lambda a: a * np.nan),
+        ("bank_/coef_", lambda a: a[:1]),
+    ],
+)
+def test_arrays_that_would_answer_wrongly_are_refused(tree: Path, name: str, wrong: Any) -> None:
+    load_model(tree)
+    _rewrite(tree, {}, {name: wrong(load((tree / "model.safetensors").read_bytes())[name])})
+    with pytest.raises(Corrupt):
+        load_model(tree)
