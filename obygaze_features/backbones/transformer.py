@@ -18,6 +18,7 @@ from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.backbones.library import library, silenced
 from obygaze_features.backbones.pixels import Pixels
 from obygaze_features.backbones.weights import hash_weights, read_tensors, refuse
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, NotFound
 
 if TYPE_CHECKING:
@@ -139,14 +140,15 @@ def _check_loaded(family: Family, info: dict[str, Any], files: WeightFiles) -> N
     again = "fetch the checkpoint again, or another card: obygaze backbones ls"
     missing = sorted(map(str, info["missing_keys"]))
     if missing:
-        raise refuse(f"{len(missing)} tensors are missing", missing, files.origin, again)
+        raise refuse(f"{count(len(missing), 'tensor')} missing", missing, files.origin, again)
     wrong = sorted(map(str, info["mismatched_keys"])) + list(map(str, info["error_msgs"]))
     if wrong:
         raise refuse("tensors of the wrong shape", wrong, files.origin, again)
     ignored = re.compile(family.ignored)
     extra = sorted(key for key in info["unexpected_keys"] if not ignored.search(key))
     if extra:
-        raise refuse(f"{len(extra)} tensors that nothing here uses", extra, files.origin, again)
+        told = f"{count(len(extra), 'tensor')} that nothing here uses"
+        raise refuse(told, extra, files.origin, again)
 
 
 def _check_geometry(g: Geometry, files: WeightFiles) -> None:

@@ -79,7 +79,7 @@ def test_a_missing_tensor_is_fatal(family: str, form: str, tmp_path: Path) -> No
         del tensors[next(name for name in tensors if name.endswith(key))]
 
     change(tmp_path, form, edit)
-    with pytest.raises(FixInput, match="1 tensors are missing") as caught:
+    with pytest.raises(FixInput, match="1 tensor missing") as caught:
         load_backbone(card_of(family), tmp_path)
     assert any(key.split(".")[-1] in line for line in caught.value.details)
 
@@ -150,7 +150,7 @@ def test_the_tower_alone_is_not_enough(tmp_path: Path) -> None:
             del tensors[name]
 
     change(tmp_path, "safetensors", edit)
-    with pytest.raises(FixInput, match="tensors are missing"):
+    with pytest.raises(FixInput, match="tensors missing"):
         load_backbone(card_of("xclip"), tmp_path)
 
 

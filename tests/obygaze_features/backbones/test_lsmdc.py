@@ -262,9 +262,9 @@ def _without(key: str) -> Any:
             "another architecture",
         ),
         (_without("clip.visual.proj"), "no LSMDC X-CLIP"),
-        (_without("clip.visual.ln_post.bias"), "tensors are missing"),
-        (_without("clip.visual.transformer.resblocks.1.attn.in_proj_bias"), "tensors are missing"),
-        (_without("transformerClip.resblocks.1.ln_2.weight"), "tensors are missing"),
+        (_without("clip.visual.ln_post.bias"), "1 tensor missing"),
+        (_without("clip.visual.transformer.resblocks.1.attn.in_proj_bias"), "1 tensor missing"),
+        (_without("transformerClip.resblocks.1.ln_2.weight"), "1 tensor missing"),
         (_without("frame_position_embeddings.weight"), "cannot be used"),
         (
             lambda t: {**t, "clip.visual.transformer.resblocks.0.extra.weight": torch.zeros(2)},
