@@ -18,6 +18,7 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.commits import Commits, held
 from obygaze_features.store.diff import cosines
 from obygaze_features.store.files import Files, open_files, read_or_none
+from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reader import Store
 from obygaze_features.store.records import (
     PARTIAL_FILE,
@@ -167,6 +168,8 @@ def _promised_by_markers(plan: Plan, commits: Commits, report: Report) -> dict[s
     for block in range(plan.n_blocks):
         try:
             promised.update(commits.marks(block))
+        except Unreachable:
+            raise
         except ObygazeError as error:
             report.problems.append(Problem(marker_key(block), error.what))
     return promised
@@ -177,6 +180,8 @@ def _check_plan(store: Store, report: Report) -> None:
     plan, commits = store.plan, store.commits
     try:
         report.counts = store.status().counts
+    except Unreachable:
+        raise
     except ObygazeError as error:
         report.problems.append(Problem(SEAL_FILE, error.what))
         return
@@ -196,6 +201,8 @@ def _check_plan(store: Store, report: Report) -> None:
 def _check(files: Files, name: str, mark: FileMark, hashes: bool, report: Report) -> None:
     try:
         what = _found_wrong(files, name, mark, hashes)
+    except Unreachable:  # says nothing about the file
+        raise
     except (ObygazeError, OSError) as error:
         what = error.what if isinstance(error, ObygazeError) else f"unreadable: {error.strerror}"
     if what:

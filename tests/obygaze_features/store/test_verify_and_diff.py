@@ -12,6 +12,8 @@ from support.stores import a_recipe, fill_store, plan_store, sealed_store, some_
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.store import RowStatus, open_store
 from obygaze_features.store.diff import cosines, diff_stores
+from obygaze_features.store.files import FolderFiles, Piece
+from obygaze_features.store.network import Unreachable
 from obygaze_features.store.verify import compare_decoded, n_bytes_promised, verify
 
 
@@ -39,6 +41,29 @@ def test_a_whole_store_is_whole(tmp_path: Path) -> None:
     )
     assert report.n_files == n_files - 1 and report.n_bytes == n_bytes
     assert progress.done == n_bytes == n_bytes_promised(open_store(tmp_path / "s"))
+
+
+class Unplugged(FolderFiles):
+    """A place that answers until a file of some name is asked for."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        super().__init__(root)
+        self.name = name
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
+        if name.endswith(self.name):
+            raise Unreachable("the connection failed")
+        return super().read(name, start, stop)
+
+
+@pytest.mark.parametrize("name", ["c.2.0", "block-00001.json", "store.json", "seal.json"])
+def test_a_connection_that_fails_is_not_taken_for_damage(tmp_path: Path, name: str) -> None:
+    sealed_store(tmp_path / "sealed")
+    plan_store(tmp_path / "growing")
+    fill_store(tmp_path / "growing", some_values(23))
+    growing = name.startswith("block")
+    with pytest.raises(Unreachable):
+        verify(Unplugged(tmp_path / ("growing" if growing else "sealed"), name), hashes=True)
 
 
 def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
