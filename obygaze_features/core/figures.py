@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
@@ -56,8 +57,11 @@ def save(figure: Any, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
     Without `force` a file that holds anything but this figure is never replaced.
     """
     svg, png = BytesIO(), BytesIO()
-    figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-    figure.savefig(png, format="png", dpi=160, metadata={"Software": None})
+    with warnings.catch_warnings():
+        # A name in a script the font lacks, or one too long for its place: boxes, no words.
+        warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(png, format="png", dpi=160, metadata={"Software": None})
     files = {
         stem.with_name(f"{stem.name}.{kind}"): drawn.getvalue()
         for kind, drawn in (("svg", svg), ("png", png))

@@ -17,18 +17,13 @@ from obygaze_models.report.words import (
     NAMES,
     SHOWN,
     is_one_film,
+    level_of,
     metric_name,
     number_of,
     pair_name,
     stores_of,
     with_store,
 )
-
-INTERVALS = (
-    "Small numbers are 95 % intervals by bootstrap over films: other films could have put the "
-    "value there. Baselines see no feature; they have the same prevalence and the same test clips."
-)
-
 
 HEADINGS = {
     "remarks": "Read this first",
@@ -51,7 +46,7 @@ def sections_of(run: Run) -> list[Section]:
     made = [
         _section("remarks", words=tuple(r["text"] for r in run.of("remark"))),
         _section("clips", words=clip_words(run)),
-        _section("results", (*result_tables(run), *argmax_tables(run)), (INTERVALS,)),
+        _section("results", (*result_tables(run), *argmax_tables(run)), (interval_words(run),)),
         _section("paper", paper_tables(run), paper_words(run)),
         _section("films", film_tables(run)),
         _section("comparisons", comparison_tables(run)),
@@ -67,6 +62,15 @@ def sections_of(run: Run) -> list[Section]:
 
 def _section(key: str, tables: Iterable[Table] = (), words: tuple[str, ...] = ()) -> Section:
     return Section(key, HEADINGS[key], words, tuple(tables))
+
+
+def interval_words(run: Run) -> str:
+    """What the small numbers of the results are."""
+    return (
+        f"Small numbers are {level_of(run)} intervals by bootstrap over films: other films could "
+        "have put the value there. Baselines see no feature; they have the same prevalence and the "
+        "same test clips."
+    )
 
 
 def clip_words(run: Run) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def draw_confusion(run: Run, folder: Path) -> Iterable[Figure]:
             stem = folder / f"confusion-{slug(store)}"
             svg, png = _grid(cells, _confusion, stem, size=0.86, shared=False)
             title = f"What is taken for what, {store}"
-            yield Figure(stem.name, title, CONFUSION, svg, png, "decisions")
+            yield Figure(stem.name, title, CONFUSION + _left_out(cells), svg, png, "decisions")
 
 
 def draw_calibration(run: Run, folder: Path) -> Iterable[Figure]:
@@ -43,24 +44,50 @@ def draw_calibration(run: Run, folder: Path) -> Iterable[Figure]:
             stem = folder / f"calibration-{slug(store)}"
             svg, png = _grid(cells, _calibration, stem, size=1.05, shared=True)
             title = f"Calibration, {store}"
-            yield Figure(stem.name, title, CALIBRATION, svg, png, "decisions")
+            yield Figure(stem.name, title, CALIBRATION + _left_out(cells), svg, png, "decisions")
+
+
+def _left_out(cells: Sequence[Record]) -> str:
+    """What a grid has no room for is said, not dropped without a word."""
+    n_pairs, n_models = (len(set(found)) for found in (map(_pair, cells), map(_model, cells)))
+    told = []
+    if n_models > MOST_COLUMNS:
+        told.append(f"the first {MOST_COLUMNS} of {n_models} models")
+    if n_pairs > MOST_ROWS:
+        told.append(f"the first {MOST_ROWS} of {n_pairs} pairs of tasks")
+    return f" Shown are {' and '.join(told)}." if told else ""
+
+
+def _pair(cell: Record) -> tuple[str, str]:
+    return cell["train"], cell["test"]
+
+
+def _model(cell: Record) -> str:
+    return str(cell["model"])
+
+
+def _folded(name: str, width: int) -> str:
+    """A name in lines that fit above a small picture."""
+    return textwrap.fill(name, width)
 
 
 def _grid(
     cells: Sequence[Record], draw: Draw, stem: Path, *, size: float, shared: bool
 ) -> tuple[Path, Path]:
-    pairs = list(dict.fromkeys((c["train"], c["test"]) for c in cells))[:MOST_ROWS]
-    models = list(dict.fromkeys(c["model"] for c in cells))[:MOST_COLUMNS]
-    found = {((c["train"], c["test"]), c["model"]): c for c in cells}
+    pairs = list(dict.fromkeys(map(_pair, cells)))[:MOST_ROWS]
+    models = list(dict.fromkeys(map(_model, cells)))[:MOST_COLUMNS]
+    found = {(_pair(cell), _model(cell)): cell for cell in cells}
+    titles = [_folded(model, round(17 * size)) for model in models]
+    lines = max(title.count("\n") for title in titles)
     layout = {"nrows": len(pairs), "ncols": len(models), "squeeze": False}
     layout |= {"sharex": shared, "sharey": shared}
     width = 1.5 + (size + 0.35) * len(models)
-    with canvas(width, 0.5 + (size + 0.14) * len(pairs), **layout) as (figure, grid):
+    with canvas(width, 0.5 + 0.13 * lines + (size + 0.14) * len(pairs), **layout) as (figure, grid):
         for row, pair in enumerate(pairs):
             for column, model in enumerate(models):
                 axes = grid[row, column]
                 if row == 0:
-                    axes.set_title(model, fontsize=8, loc="center")
+                    axes.set_title(titles[column], fontsize=8, loc="center")
                 if column == 0:
                     label = pair_name(*pair).replace(" → ", "\n→ ")
                     axes.set_ylabel(label, fontsize=8, rotation=0, ha="right", va="center")

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.figures import INK, MUTED, canvas, save
+from obygaze_features.core.figures import INK, MUTED, apart, canvas, save
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.report.figure import BLIND, MODEL, PALE, WRONG, Figure, bare, rule
 from obygaze_models.report.tables import slug
 from obygaze_models.report.words import (
     are_own_tests,
+    chance_of,
     is_one_film,
+    level_of,
     merged_baselines,
     metric_name,
     number_of,
@@ -29,7 +31,7 @@ Row = tuple[str, Record | None]
 INTERVALS = (
     "Dots: all clips of unseen folds. Lines: where other films could have put them. "
     "Grey: baselines that see no feature; open: the ceiling. Orange: some test clips were seen in "
-    "training. Dashed, for AP and AUC: chance."
+    "training. Dashed, for AP and AUC: what a random order scores."
 )
 FILMS = "Each dot is a model; a film's models share a line."
 
@@ -43,7 +45,7 @@ def draw_intervals(run: Run, folder: Path) -> Iterable[Figure]:
     for test in _tests(run):
         rows = _rows(run, test)
         with canvas(7.2, 0.95 + 0.19 * len(rows)) as (figure, axes):
-            _draw_rows(axes, rows, metric)
+            _draw_rows(axes, rows, metric, level_of(run))
             axes.set_title(f"Tested on {test}")
             svg, png = save(figure, folder / f"intervals-{slug(test)}")
         yield Figure(svg.stem, f"Intervals, tested on {test}", INTERVALS, svg, png, "results")
@@ -58,9 +60,9 @@ def _by_task(run: Run, metric: str, folder: Path) -> Iterable[Figure]:
         own.sort(key=lambda cell: -(value_of(cell, metric) or -1.0))
         rows += [(name, None), *((f"{cell['test']}  ", cell) for cell in own)]
     with canvas(7.2, 0.95 + 0.22 * len(rows)) as (figure, axes):
-        _draw_rows(axes, rows, metric, ticks=True)
+        _draw_rows(axes, rows, metric, level_of(run), ticks=True)
         svg, png = save(figure, folder / "intervals")
-    caption = INTERVALS.split(" Grey:")[0] + " Tick: chance, here the share of positives for AP."
+    caption = INTERVALS.split(" Grey:")[0] + " Tick: what a random order scores."
     yield Figure("intervals", "Intervals by task", caption, svg, png, "results")
 
 
@@ -84,16 +86,20 @@ def _short(names: str, trains: str) -> str:
     return told if trains == "any task" else f"{told} · {trains}"
 
 
-def _draw_rows(axes: Any, rows: Sequence[Row], metric: str, *, ticks: bool = False) -> None:
+def _draw_rows(
+    axes: Any, rows: Sequence[Row], metric: str, level: str, *, ticks: bool = False
+) -> None:
     records = [record for _, record in rows if record]
     for place, (_, record) in enumerate(rows):
         if record is None:
             continue
         _interval(axes, place, record, metric)
         if ticks:
-            axes.plot([_chance(record, metric)] * 2, [place - 0.32, place + 0.32], color=INK, lw=1)
+            axes.plot(
+                [chance_of(record, metric)] * 2, [place - 0.32, place + 0.32], color=INK, lw=1
+            )
     if not ticks and records and metric in ("ap", "auc"):
-        rule(axes, _chance(records[0], metric))
+        rule(axes, chance_of(records[0], metric))
     labels = [name if record else f"{name}" for name, record in rows]
     axes.set_yticks(range(len(rows)), labels, fontsize=7.5)
     for label, (_, record) in zip(axes.get_yticklabels(), rows, strict=True):
@@ -104,11 +110,7 @@ def _draw_rows(axes: Any, rows: Sequence[Row], metric: str, *, ticks: bool = Fal
     axes.xaxis.grid(visible=True, color=PALE, lw=0.7)
     axes.set_axisbelow(True)
     bare(axes, "left")
-    axes.set_xlabel(f"{metric_name(metric)}, 95 % interval over films", color=MUTED)
-
-
-def _chance(record: Record, metric: str) -> float:
-    return float(record["prevalence"]) if metric == "ap" else 0.5
+    axes.set_xlabel(f"{metric_name(metric)}, {level} interval over films", color=MUTED)
 
 
 def _interval(axes: Any, place: int, record: Record, metric: str) -> None:
@@ -156,7 +158,10 @@ def _film_row(axes: Any, row: int, values: Sequence[float | None]) -> None:
     known = [value for value in values if value is not None]
     if known:
         axes.plot([min(known), max(known)], [row, row], color=PALE, lw=4, zorder=0)
-        axes.scatter(known, [row] * len(known), s=16, color=MODEL, alpha=0.6, lw=0)
+        moved = apart(known, 0.02)
+        step = min(0.2, 0.35 / max(map(abs, moved), default=1) if any(moved) else 0.2)
+        places = [row + step * one for one in moved]
+        axes.scatter(known, places, s=16, color=MODEL, alpha=0.6, lw=0)
 
 
 def draw_factors(run: Run, folder: Path) -> Iterable[Figure]:

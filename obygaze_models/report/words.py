@@ -90,6 +90,22 @@ def primary(run: Run) -> str:
     return str(run.protocol.get("report", {}).get("primary") or "ap")
 
 
+def level_of(run: Run) -> str:
+    """How sure the intervals of cells are, as in "95 %"."""
+    return f"{100 * run.protocol.get('report', {}).get('confidence', 0.95):g} %"
+
+
+def chance_of(record: Record, metric: str) -> float:
+    """What a random order scores: for AP the mean over folds, for AUC one half."""
+    if metric != "ap":
+        return 0.5
+    from obygaze_models.models.baselines import random_average_precision  # late: it is slow to load
+
+    tests = {fold["fold"]: (fold["n_positive"], fold["n_test"]) for fold in record["folds"]}
+    found = [random_average_precision(*sizes) for sizes in tests.values() if sizes[0]]
+    return sum(found) / len(found) if found else float(record["prevalence"])
+
+
 def _unlearned(record: Record) -> Record:
     """What learns from no clip cannot have seen one of the test."""
     return {**record, "leaked": 0} if record["model"] in ("random", "all_positive") else record

@@ -91,7 +91,7 @@ def _training(info: ModelInfo) -> str:
 def _metrics(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
     if not metrics:
         return ["It was not measured on clips that it had not seen."]
-    rows = ["| metric | value | 95 % interval, by films |", "|---|---|---|"]
+    rows = ["| metric | value | interval over films |", "|---|---|---|"]
     for name, found in metrics.items():
         interval = found.get("ci")
         shown = "-" if not interval else " to ".join(_number(end) for end in interval)

@@ -23,6 +23,7 @@ def model_info(fitted: Fitted, header: Header, name: str) -> ModelInfo:
     """What the card of a fitted model says."""
     origin, store = fitted.provenance, fitted.features
     manifest = origin["manifest"]
+    level = 100 * origin["protocol"]["report"]["confidence"]
     return ModelInfo(
         name=name,
         kind=fitted.kind,
@@ -48,7 +49,10 @@ def model_info(fitted: Fitted, header: Header, name: str) -> ModelInfo:
         concepts=fitted.concepts,
         metrics=_metrics(fitted),
         protocol=f"{origin['protocol']['name']} (run {origin['run']})",
-        notes=("The metrics are those of the same recipe on films it had not seen.",),
+        notes=(
+            "The metrics are those of the same recipe on films it had not seen; "
+            f"intervals are {level:g} % ones.",
+        ),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,12 @@ from support.runs import cell, predictions, usual, write_run
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.runner.records import read_run
+from obygaze_models.report.content import sections_of
 from obygaze_models.report.figure_films import _said, _scale, _strips, manifest_of
+from obygaze_models.report.figure_grids import _folded
 from obygaze_models.report.figure_tree import _place
 from obygaze_models.report.figures import draw_all
+from obygaze_models.report.words import chance_of
 
 
 def test_every_record_has_its_figure_and_both_spellings(tmp_path):
@@ -129,3 +133,43 @@ def test_a_tree_is_cut_at_four_levels_and_questions_stand_over_their_answers():
     assert len(placed) == 9
     by_node = {one.node: one for one in placed}
     assert by_node[6].x == (by_node[8].x + by_node[7].x) / 2 == 0.5
+
+
+def test_a_grid_says_what_it_has_no_room_for(tmp_path):
+    few, many = ([cell(f"model-{i}") for i in range(n)] for n in (6, 40))
+    for name, records, told in (("few", few, ""), ("many", many, "the first 6 of 40 models")):
+        run = read_run(write_run(tmp_path / name, records))
+        made = {figure.key: figure for figure in draw_all(run, tmp_path / name / "figures")}
+        for key in ("confusion-clip", "calibration-clip"):
+            assert ("Shown are" in made[key].caption) == bool(told)
+            assert told in made[key].caption
+
+
+def test_long_names_are_folded_where_they_have_hyphens_and_blanks():
+    assert _folded("mlp", 12) == "mlp"
+    assert _folded("mlp-with-a-long-name", 12) == "mlp-with-a-\nlong-name"
+    assert _folded("mlp (store one)", 12) == "mlp (store\none)"
+
+
+def test_chance_is_the_mean_of_what_random_orders_score_in_the_folds():
+    # Of 4 clips with 2 positive, the 6 orders have AP 1, 5/6, 3/4, 7/12, 1/2, 5/12: mean 49 / 72.
+    # Of 2 clips with 1 positive: 1 and 1/2, mean 3/4. A fold without a positive has none.
+    folds = [
+        {"fold": "a", "n_test": 4, "n_positive": 2},
+        {"fold": "b", "n_test": 2, "n_positive": 1},
+        {"fold": "c", "n_test": 5, "n_positive": 0},
+    ]
+    record = cell(folds=folds)
+    assert chance_of(record, "ap") == pytest.approx((49 / 72 + 3 / 4) / 2)
+    assert chance_of(record, "auc") == 0.5
+    assert chance_of(cell(), "ap") == 0.25
+
+
+def test_intervals_are_called_what_they_are(tmp_path):
+    run = read_run(write_run(tmp_path / "run", usual()))
+    own = {**run.protocol, "report": {**run.protocol.get("report", {}), "confidence": 0.8}}
+    other = replace(run, about={**run.about, "protocol": own})
+    draw_all(other, tmp_path / "figures")
+    assert "80 % interval over films" in (tmp_path / "figures/intervals-EN-S.svg").read_text()
+    words = [text for section in sections_of(other) for text in section.sentences]
+    assert any(text.startswith("Small numbers are 80 % intervals") for text in words)
