@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from obygaze_features.store.records import (
     README_FILE,
     SEAL_FILE,
     STORE_FILE,
+    TEXT_KEY,
     Partial,
     Plan,
     Seal,
@@ -164,14 +166,18 @@ def _differs(data: bytes, mark: FileMark | None) -> bool:
 
 
 def _promised_by_markers(plan: Plan, commits: Commits, report: Report) -> dict[str, FileMark]:
-    promised = {**plan.files, **commits.text_files()}
-    for block in range(plan.n_blocks):
+    promised = dict(plan.files)
+    tellers: dict[str, Callable[[], Mapping[str, FileMark]]] = {
+        TEXT_KEY: commits.text_files,
+        **{marker_key(block): partial(commits.marks, block) for block in range(plan.n_blocks)},
+    }
+    for name, files_of in tellers.items():
         try:
-            promised.update(commits.marks(block))
+            promised.update(files_of())
         except Unreachable:
             raise
         except ObygazeError as error:
-            report.problems.append(Problem(marker_key(block), error.what))
+            report.problems.append(Problem(name, error.what))
     return promised
 
 

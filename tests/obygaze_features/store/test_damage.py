@@ -12,7 +12,7 @@ import pytest
 from support.stores import fill_store, plan_store, sealed_store, some_values
 
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, NotFound, ObygazeError
-from obygaze_features.store import ArraySpec, StoreWriter, open_store
+from obygaze_features.store import ArraySpec, StoreWriter, TextTable, open_store
 from obygaze_features.store.records import Marker
 from obygaze_features.store.stamped import stamp
 from obygaze_features.store.verify import verify
@@ -347,6 +347,18 @@ def test_a_seal_that_is_lost_is_missed(sealed, tmp_path: Path) -> None:
     ids = {"data.zarr/clip_id/c.0", "data.zarr/movie_id/c.0"}
     named = {problem.name for problem in verify(path).problems}
     assert named == {name for name in blocks - ids if not name.endswith("zarr.json")}
+
+
+def test_a_damaged_marker_of_texts_is_one_problem_among_others(tmp_path: Path) -> None:
+    plan_store(tmp_path / "s")
+    writer = fill_store(tmp_path / "s", some_values(23))
+    words = {name: ["x"] for name in ("prompt", "template", "attribute")}
+    writer.add_text(TextTable(embeddings=np.ones((1, 4), np.float32), space_id="s", **words))
+    assert not verify(tmp_path / "s", hashes=True).problems
+    flip(tmp_path / "s/commits/text.json", 8 * 200)
+    flip(tmp_path / "s/data.zarr/clip/c.2.0", 8 * 20)
+    named = [problem.name for problem in verify(tmp_path / "s", hashes=True).problems]
+    assert named == ["commits/text.json", "data.zarr/clip/c.2.0"]
 
 
 def test_a_marker_that_is_lost_is_missed_and_one_to_come_is_not(tmp_path: Path) -> None:
