@@ -85,7 +85,12 @@ class Source:
         return context.codec.canonical_name, context.extradata
 
     def note_losses(self) -> None:
-        """Mark the pictures before which the coded pictures themselves say one is lost."""
+        """Mark the pictures before which the coded pictures themselves say one is lost.
+
+        A file too large to keep is read a second time for it only where a time is missing.
+        """
+        if self.kept is None and not self.index.holes.any():
+            return
         everything = self.packets(0, len(self.index.pts) - 1)
         coded = ((position, bytes(packet)) for position, packet in everything)
         lost = losses(self.index, *self.codec, coded)

@@ -127,6 +127,17 @@ def test_a_lost_key_frame_of_h264_marks_its_group(clean: Any, tmp_path: Path, su
     assert not (~found.whole & ~found.marked).any()
 
 
+def test_losses_in_a_file_too_large_to_keep(
+    clean: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source, "KEEP_BYTES", 0)
+    monkeypatch.setattr(source, "_KNOWN", type(source._KNOWN)())
+    whole = clean("h264.mkv")
+    position = positions_of(whole, "P")[5]
+    found = judge(drop_packets(whole, tmp_path / "lost.mkv", {position}), whole)
+    assert not found.whole.all() and not (~found.whole & ~found.marked).any()
+
+
 @pytest.mark.parametrize("suffix", [".mpg", ".ts"])
 @pytest.mark.parametrize("kind", ["I", "P"])
 def test_a_lost_picture_of_mpeg2_marks_what_was_built_on_it(
