@@ -18,7 +18,7 @@ GRID = "#ecebe7"
 
 
 def draw_growth(growths: Sequence[Growth], stem: Path, *, force: bool = True) -> tuple[Path, Path]:
-    """Draw the times of each table over its sizes, beside a line of what is linear."""
+    """Draw the CPU times of each table over its sizes, beside a line of what is linear."""
     rows = -(-len(growths) // 2)
     with canvas(9.6, 0.4 + 2.5 * rows, nrows=rows, ncols=2, squeeze=False) as (figure, grid):
         panels = grid.ravel()
@@ -30,16 +30,18 @@ def draw_growth(growths: Sequence[Growth], stem: Path, *, force: bool = True) ->
 
 
 def _panel(axes: Any, growth: Growth) -> None:
+    from matplotlib.ticker import LogLocator
+
     sizes = np.asarray(growth.sizes, dtype=np.float64)
     timed = [cost for cost in growth.costs if cost.unit == "s"]
     # The legend lists lines as they lie: the dearest first.
-    ordered = sorted(timed, key=lambda cost: -cost.medians[-1])
+    ordered = sorted(timed, key=lambda cost: -cost.cpu_medians[-1])
     axes.set_xscale("log")
     axes.set_yscale("log")
     for place, cost in enumerate(ordered):
         axes.plot(
             sizes,
-            cost.medians,
+            np.maximum(cost.cpu_medians, 1e-6),
             color=COLORS[place % len(COLORS)],
             ls=DASHES[place // len(COLORS) % len(DASHES)],
             marker="o",
@@ -52,11 +54,22 @@ def _panel(axes: Any, growth: Growth) -> None:
     middle = np.sqrt(low * high) / np.sqrt(sizes[0] * sizes[-1])
     axes.plot(sizes, middle * sizes, color=MUTED, lw=0.8, ls=(0, (1, 2)), label="linear")
     axes.set_ylim(low, high)
-    axes.set_xticks(growth.sizes, [f"{size:,}" for size in growth.sizes])
+    axes.set_xticks(growth.sizes, [_short(size) for size in growth.sizes])
+    # Within a decade or two, powers of ten alone would leave an axis without numbers.
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 30 * low else (1.0,)))
     axes.minorticks_off()
     axes.yaxis.set_major_formatter(lambda value, _: duration(value))
+    axes.set_ylabel("CPU time", color=MUTED)
     axes.grid(visible=True, color=GRID, lw=0.6)
     axes.set_axisbelow(True)
     axes.set_xlabel(growth.axis, color=MUTED)
     axes.set_title(growth.title)
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=6.5, labelspacing=0.7)
+
+
+def _short(size: int) -> str:
+    """A size that has room below a narrow panel."""
+    for unit, letter in ((1_000_000, "M"), (1_000, "k")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit}{letter}"
+    return f"{size:,}"
