@@ -138,14 +138,15 @@ def train(
     learns from all clips. MODEL is mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse,
     pcbm-h, scorecard or ordinal.
     """
-    from obygaze_models.protocols.runner.final import fit_final, training_protocol
+    from obygaze_models.protocols.runner.final import fit_final, for_clips, training_protocol
     from obygaze_models.protocols.runner.keeping import keep
     from obygaze_models.protocols.runner.run import gather, run_protocol
     from obygaze_models.protocols.runner.table import result_text
 
-    chosen = training_protocol(model, task, changes)
     path = manifest_path(session, manifest)
-    inputs = gather(chosen, read_manifest(path), str(path), open_stores(session, (store,)))
+    clips = read_manifest(path)
+    chosen = for_clips(training_protocol(model, task, changes), clips)
+    inputs = gather(chosen, clips, str(path), open_stores(session, (store,)))
     folder = run_folder(session, output or inputs.default_name)
     watch = partial(session.console.progress, unit="fits")
     done = run_protocol(inputs, folder, force=force, n_jobs=jobs, watch=watch)

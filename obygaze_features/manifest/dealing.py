@@ -59,7 +59,11 @@ def folds_by_group(groups: ArrayLike) -> IntArray:
 
 def _check(n: int, n_folds: int, what: str) -> None:
     if not 2 <= n_folds <= n:
-        raise FixInput(f"{n} {what} cannot be dealt into {n_folds} folds")
+        counted = f"1 {what.removesuffix('s')}" if n == 1 else f"{n} {what}"
+        raise FixInput(
+            f"{counted} cannot be dealt into {n_folds} folds",
+            hint=f"fewer folds, or more {what}; the clips of one film can be dealt (kfold)",
+        )
 
 
 def _loads(codes: NDArray[np.intp], strata: NDArray[np.generic], n_groups: int) -> FloatArray:

@@ -14,11 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.model import Manifest
+from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.kinds import KINDS, LISTS, defaults, for_task
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.rules import near
 from obygaze_models.protocols.runner.banks import (
+    MIN_ROWS,
     build_bank,
     build_head,
     build_residual,
@@ -89,6 +92,24 @@ def _spelt_out(changes: Sequence[str], name: str) -> list[str]:
         f"models.{name}.{change.removeprefix('model.')}" if change.startswith("model.") else change
         for change in changes
     ]
+
+
+def for_clips(protocol: Protocol, manifest: Manifest) -> Protocol:
+    """A protocol of concepts without those that too few clips have, or clips of one film only."""
+    if protocol.model_names != [CAV]:
+        return protocol
+    table = clip_table(manifest, protocol.data)
+    has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
+    told = {
+        name: task
+        for name, task in protocol.tasks.items()
+        if name in has
+        and has[name].sum() >= MIN_ROWS
+        and len(np.unique(table.movies[has[name]])) > 1
+    }
+    if not told:
+        raise FixInput("no visual concept has clips enough, in films enough", where=table.name)
+    return replace(protocol, tasks=told)
 
 
 def _concepts_protocol(honest: Protocol) -> Protocol:
@@ -164,10 +185,10 @@ def _fit_probe(
     seed: int,
 ) -> Any:
     from obygaze_models.models.mlp import MLPProbe
-    from obygaze_models.protocols.runner.models import build_probe
+    from obygaze_models.protocols.runner.models import build_probe, several
 
     if kind != "mlp":
-        return build_probe(kind, settings).fit(X, y, groups)
+        return build_probe(kind, settings).fit(X, y, several(groups))
     weight = None if settings["class_weight"] == "none" else settings["class_weight"]
     own = {**settings, "class_weight": weight, "hidden": tuple(settings["hidden"])}
     return MLPProbe(**own, random_state=seed).fit(X, y)

@@ -60,9 +60,19 @@ class Case:
         return self.split.train
 
     @property
+    def films(self) -> NDArray[np.str_] | None:
+        """The film of each row to learn from; None where there is one only."""
+        return several(self.groups[self.learn])
+
+    @property
     def y(self) -> NDArray[np.int64]:
         """The classes of the rows to learn from."""
         return self.labels[self.learn].astype(np.int64)
+
+
+def several(groups: NDArray[np.str_]) -> NDArray[np.str_] | None:
+    """Groups that one can be left out of; None where there is one only."""
+    return groups if len(np.unique(groups)) > 1 else None
 
 
 def train_model(model: Model, case: Case, features: Features, banks: Banks) -> Scores:
@@ -123,7 +133,7 @@ def _train(
         normal, bias = banks.gram.machine(rows[case.learn], codes == 1, settings["C"], weight)
         return Scores(X[rows[case.wanted]].astype(np.float64) @ normal + bias, 0.0)
     probe = build_probe(kind, settings)
-    probe.fit(X[rows[case.learn]], case.y, case.groups[case.learn])
+    probe.fit(X[rows[case.learn]], case.y, case.films)
     tested = X[rows[case.wanted]]
     if kind == "ridge":
         return Scores(probe.decision_function(tested), 0.0, {"alpha": probe.alpha_})
@@ -181,6 +191,5 @@ def _inner_splits(case: Case) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]
 
     if not case.join_validation and len(np.unique(case.labels[case.split.validation])) == 2:
         return [(case.split.train, case.split.validation)]
-    groups = case.groups[case.learn]
-    folds = inner_folds(case.y == 1, groups if len(set(groups)) > 1 else None, INNER_FOLDS)
+    folds = inner_folds(case.y == 1, case.films, INNER_FOLDS)
     return [(case.learn[~fold], case.learn[fold]) for fold in folds]

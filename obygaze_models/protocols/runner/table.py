@@ -84,6 +84,8 @@ def _paper(record: Record) -> str | None:
 def _legend(run: Run) -> str:
     level = 100 * run.protocol["report"]["confidence"]
     how = "averaged over runs" if any(c["repeated"] for c in run.cells) else "pooled over folds"
+    if all(record["n_movies"] < 2 for record in (*run.cells, *run.baselines)):
+        return f"Values {how}; of one film there is no interval over films."
     return f"Values {how}, with {level:g} % intervals over films."
 
 

@@ -105,5 +105,5 @@ class TestGrouped:
 
 def test_leave_one_movie_out() -> None:
     assert folds_by_group(["b", "a", "b", "c"]).tolist() == [1, 0, 1, 2]
-    with pytest.raises(FixInput, match="1 movies"):
+    with pytest.raises(FixInput, match="1 movie cannot"):
         folds_by_group(["a", "a"])

@@ -1,0 +1,52 @@
+"""Few films, few concepts: what can still be said is said, and no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from support.experiments import films, planted, quick, run_on, store_of
+
+from obygaze_features.manifest.model import Manifest
+from obygaze_models.protocols.runner.final import fit_final, for_clips, training_protocol
+from obygaze_models.protocols.runner.run import gather, run_protocol
+from obygaze_models.protocols.runner.table import result_text
+
+
+def test_one_film_can_be_looked_at_by_clips_and_has_no_interval(tmp_path: Path) -> None:
+    manifest = films(1, 90, seed=3)
+    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
+    changes = ("splits.kind=kfold", "splits.folds=3", 'grid.models=["ridge","pcbm-lr"]')
+    run = run_on(tmp_path, quick("honest", *changes), manifest, {"s": store})
+    for cell in run.cells:
+        assert cell["ap"]["value"] > cell["prevalence"]
+        assert cell["ap"]["ci"] == [None, None]
+        assert not cell["skipped"]
+    assert "of one film there is no interval over films" in result_text(run)
+
+
+def test_two_films_train_on_one_and_test_on_the_other(tmp_path: Path) -> None:
+    manifest = films(2, 60, seed=4)
+    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=2.0))
+    changes = ('grid.models=["ridge"]', "report.concepts=false")
+    run = run_on(tmp_path, quick("honest", *changes), manifest, {"s": store})
+    assert all(not cell["skipped"] and len(cell["folds"]) == 2 for cell in run.cells)
+
+
+def test_a_concept_that_no_clip_has_is_left_out_of_what_is_kept(tmp_path: Path) -> None:
+    manifest = films(4, 40, seed=5)
+    clips = [
+        replace(clip, concepts=tuple(name for name in clip.concepts if name != "Look"))
+        for clip in manifest
+    ]
+    lacking = Manifest(manifest.name, manifest.header, tuple(clips))
+    store = store_of(tmp_path / "s", lacking, planted(lacking, strength=2.0))
+    for model in ("cav", "pcbm-lr"):
+        protocol = for_clips(training_protocol(model, "ENHN_S", ["report.replicates=20"]), lacking)
+        inputs = gather(protocol, lacking, "made-up", {"s": store})
+        kept = fit_final(inputs, run_protocol(inputs, tmp_path / model, n_jobs=1))
+        assert len(kept.concepts) == 7
+        assert "Look" not in kept.concepts
+        # Vectors are found on easy and hard negatives and sure clips, whatever the task.
+        levels = [clip.level for clip in lacking]
+        assert kept.provenance["n_train"] == sum(level in ("EN", "HN", "S") for level in levels)
