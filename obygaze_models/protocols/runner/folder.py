@@ -22,17 +22,24 @@ from obygaze_models.protocols.runner.records import (
 )
 from obygaze_models.protocols.runner.scoring import Cell
 
+OWN = (  # how the files of a run begin, those of its report, and those that a kill leaves
+    *(PREDICTIONS_FILE, RESULTS_FILE, "report.", "figures", "tables", "audits"),
+    *(f".{name}" for name in (PREDICTIONS_FILE, RESULTS_FILE, RUN_FILE)),
+)
+
 
 def check_free(folder: Path, identity: str, *, force: bool) -> None:
-    """Refuse a name that another run has; the same run again is welcome."""
+    """Refuse a name that another run has; the same again is welcome, and one that was killed."""
     if force or not folder.exists():
         return
     try:
         found = json.loads((folder / RUN_FILE).read_bytes())
-        same = isinstance(found, dict) and found.get("identity") == identity
+        free = isinstance(found, dict) and found.get("identity") == identity
+    except FileNotFoundError:
+        free = all(path.name.startswith(OWN) for path in folder.iterdir())
     except (OSError, ValueError):
-        same = not any(folder.iterdir())
-    if not same:
+        free = False
+    if not free:
         raise AlreadyThere(
             "this name is taken by another run",
             where=str(folder),

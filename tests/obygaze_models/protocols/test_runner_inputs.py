@@ -219,6 +219,22 @@ class TestOnDisk:
         assert (tmp_path / "a" / "results.json").read_bytes() != before
         assert inputs.default_name != other.default_name
 
+    def test_a_run_that_was_killed_while_writing_can_be_run_again(
+        self, manifest: Manifest, protocol: Protocol, tmp_path: Path
+    ) -> None:
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        inputs = gather(protocol, manifest, "", {"x": store})
+        run_protocol(inputs, tmp_path / "a", n_jobs=1)
+        whole = (tmp_path / "a" / "results.json").read_bytes()
+        (tmp_path / "a" / "run.json").unlink()
+        (tmp_path / "a" / "results.json").write_bytes(whole[:40])
+        run_protocol(inputs, tmp_path / "a", n_jobs=1)
+        assert (tmp_path / "a" / "results.json").read_bytes() == whole
+        (tmp_path / "a" / "run.json").unlink()
+        (tmp_path / "a" / "my notes.txt").write_text("mine")
+        with pytest.raises(AlreadyThere):
+            run_protocol(inputs, tmp_path / "a", n_jobs=1)
+
     def test_what_is_no_run(self, tmp_path: Path) -> None:
         with pytest.raises(NotFound, match="no finished run here"):
             read_run(tmp_path)
