@@ -142,15 +142,17 @@ def train(
     from obygaze_models.protocols.runner.keeping import keep
     from obygaze_models.protocols.runner.run import gather, run_protocol
     from obygaze_models.protocols.runner.table import result_text
+    from obygaze_models.zoo.saving import check_place
 
     path = manifest_path(session, manifest)
     clips = read_manifest(path)
     chosen = for_clips(training_protocol(model, task, changes), clips)
     inputs = gather(chosen, clips, str(path), open_stores(session, (store,)))
     folder = run_folder(session, output or inputs.default_name)
+    target = session.workspace.folder("models") / folder.name
+    check_place(target, target.name)
     watch = partial(session.console.progress, unit="fits")
     done = run_protocol(inputs, folder, force=force, n_jobs=jobs, watch=watch)
-    target = session.workspace.folder("models") / folder.name
     kept = keep(fit_final(inputs, done), inputs.manifest.header, target, force=force)
     if as_json:
         session.console.json({**done.as_json(), "model": str(kept)})

@@ -38,10 +38,7 @@ class SavedModel:
 
 def save_model(estimator: Savable, info: ModelInfo, folder: Path, *, force: bool = False) -> Path:
     """Write a fitted estimator as a folder; the JSON comes last, so that half a model is none."""
-    if not _NAME.fullmatch(info.name):
-        raise FixUsage(f"{info.name!r} cannot name a model", hint="letters, digits, . _ -")
-    if folder.exists() and not (folder / MODEL_FILE).exists() and any(folder.iterdir()):
-        raise AlreadyThere("this folder holds something that is not a model", where=str(folder))
+    check_place(folder, info.name)
     description, arrays = save_state(estimator)
     data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
     document = {
@@ -57,6 +54,24 @@ def save_model(estimator: Savable, info: ModelInfo, folder: Path, *, force: bool
     write_new(folder / CARD_FILE, card_text(info).encode("utf-8"), force=True)
     write_new(folder / MODEL_FILE, json_bytes, force=True)
     return folder
+
+
+def check_place(folder: Path, name: str) -> None:
+    """Refuse, before anything is trained, a name or a folder that no model can have.
+
+    What a save that was killed has left is no obstacle.
+    """
+    if not _NAME.fullmatch(name):
+        raise FixUsage(f"{name!r} cannot name a model", hint="letters, digits, . _ -")
+    if not folder.exists() or (folder / MODEL_FILE).exists():
+        return
+    left = tuple(f"{dot}{own}" for own in (ARRAYS_FILE, CARD_FILE, MODEL_FILE) for dot in ("", "."))
+    held = [path.name for path in folder.iterdir()] if folder.is_dir() else [""]
+    # Arrays are written first: a card without them is somebody else's.
+    if not all(name.startswith(left) for name in held) or (
+        CARD_FILE in held and ARRAYS_FILE not in held
+    ):
+        raise AlreadyThere("this folder holds something that is not a model", where=str(folder))
 
 
 def load_model(folder: Path) -> SavedModel:

@@ -27,7 +27,7 @@ from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.zoo.card import card_text
 from obygaze_models.zoo.info import Features, ModelInfo, Training
 from obygaze_models.zoo.predicting import predict
-from obygaze_models.zoo.saving import load_model, save_model
+from obygaze_models.zoo.saving import check_place, load_model, save_model
 from obygaze_models.zoo.sharing import pull_model, push_model
 
 N, D = 40, 6
@@ -331,3 +331,22 @@ def test_arrays_that_would_answer_wrongly_are_refused(tree: Path, name: str, wro
     _rewrite(tree, {}, {name: wrong(load((tree / "model.safetensors").read_bytes())[name])})
     with pytest.raises(Corrupt):
         load_model(tree)
+
+
+def test_what_a_killed_save_leaves_is_no_obstacle_and_what_is_not_ours_is(
+    saved: Path, data: tuple[np.ndarray, ...]
+) -> None:
+    kept = load_model(saved)
+    (saved / "model.json").unlink()
+    (saved / "model.safetensors").write_bytes(b"half")
+    save_model(kept.estimator, kept.info, saved)
+    again = load_model(saved)
+    np.testing.assert_array_equal(
+        again.estimator.predict_proba(data[0]), kept.estimator.predict_proba(data[0])
+    )
+    (saved / "model.json").unlink()
+    (saved / "thesis.txt").write_text("mine")
+    with pytest.raises(AlreadyThere, match="not a model"):
+        save_model(kept.estimator, kept.info, saved, force=True)
+    with pytest.raises(FixUsage, match="cannot name"):
+        check_place(saved, "my model")
