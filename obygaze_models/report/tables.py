@@ -53,14 +53,14 @@ class Number:
             return "–"
         if self.is_p and self.value < 10**-self.digits / 2:
             return f"<{10**-self.digits:.{self.digits}f}"
-        return f"{self.value:.{self.digits}f}{self.mark}"
+        return f"{self.value:z.{self.digits}f}{self.mark}"
 
     @property
     def interval(self) -> str:
         """The ends of the interval, empty where there is none."""
         if self.low is None or self.high is None or math.isnan(self.low + self.high):
             return ""
-        return f"{self.low:.{self.digits}f}, {self.high:.{self.digits}f}"
+        return f"{self.low:z.{self.digits}f}, {self.high:z.{self.digits}f}"
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ def read_csv(text: str) -> list[list[str]]:
 def test_numbers_say_their_interval_and_a_dash_where_there_is_nothing():
     assert str(Number(0.625, 0.25, 0.875)) == "0.62 [0.25, 0.88]"
     assert str(Number(0.5)) == "0.50"
+    assert str(Number(-0.001, -0.2, -0.004)) == "0.00 [-0.20, 0.00]"
     assert str(Number(None)) == str(Number(float("nan"))) == "–"
     assert str(Number(0.0004, digits=3, is_p=True)) == "<0.001"
     assert str(Number(0.0006, digits=3, is_p=True)) == "0.001"
