@@ -18,7 +18,7 @@ from obygaze_features.core.commands import ExampleCommand, Session, json_option,
 from obygaze_features.core.console import Progress, Quiet, table
 from obygaze_features.core.errors import Corrupt, FixUsage
 from obygaze_features.core.extras import need
-from obygaze_features.core.machine import Machine, this_machine
+from obygaze_features.core.machine import Machine, this_machine, usable_cores
 from obygaze_features.extraction.bench_ways import (
     ALONE,
     PAIRS,
@@ -180,7 +180,9 @@ class EngineBench:
         absent = [f"{name} is not here: {why}" for name, why in self.absent.items()]
         about = (
             "the work alone decodes and computes in turns; engines decode in a process beside, so"
-            " that a second core can make a block quicker than its work"
+            " that a second core can make a block quicker than its work\n"
+            f"a worker keeps up to two cores busy, and {usable_cores()} are here: a second worker"
+            " is worth what the first leaves idle"
         )
         tables = [kind.as_text() for kind in self.kinds]
         return "\n\n".join([*tables, "\n".join([about, *absent, self.machine.line()])])

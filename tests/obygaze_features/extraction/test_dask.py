@@ -9,28 +9,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.checkpoints import save_tiny
 from support.cli import Result, environment, obygaze_argv, run_obygaze
 from support.dask_cluster import children_of, running_dask
 from support.extraction import BLOCK_ROWS, a_plan, array_bytes, film_folder, plan_file
-from support.servers import free_port, wait_until
+from support.servers import wait_until
 from support.slow_obygaze import clips_begun, install
 
-from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra, NotFound, ObygazeError
-from obygaze_features.extraction import dask_cluster, dask_engine
-from obygaze_features.extraction.dask_cluster import ClusterLost, embedded, joined
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import Machine, extract
 from obygaze_features.extraction.signals import StopFlag
 from obygaze_features.extraction.status import missing_units
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.video.pool import DecodePool
 
 # 12 units of 4 clips; one clip cannot be read, so a whole run ends with 3.
 N_CLIPS, N_UNITS = 47, 12
@@ -264,221 +259,6 @@ def test_a_cluster_that_is_joined_and_then_dies_whole(
     assert array_bytes(world.store) == undisturbed
 
 
-@pytest.mark.parametrize(
-    ("address", "refused"),
-    [
-        ("tcp://10.1.2.3:8786", True),
-        ("tcp://cluster.example.org:8786", True),
-        ("ws://10.1.2.3:8786", True),
-        ("tcp://0.0.0.0:8786", True),
-        ("tcp://127.0.0.1:8786", False),
-        ("tcp://[::1]:8786", False),
-        ("tcp://localhost:8786", False),
-        ("tls://10.1.2.3:8786", False),
-    ],
-)
-def test_only_encrypted_clusters_are_joined_over_a_network(address: str, refused: bool) -> None:
-    if refused:
-        with pytest.raises(FixUsage, match="is not encrypted"):
-            joined(address)
-        joined(address, insecure=True)
-    else:
-        joined(address)
-
-
-def test_an_address_in_a_file_is_held_to_the_same(tmp_path: Path) -> None:
-    file = tmp_path / "scheduler.json"
-    file.write_text('{"address": "tcp://10.1.2.3:8786"}', encoding="utf-8")
-    with pytest.raises(FixUsage, match="is not encrypted"):
-        joined(str(file))
-    file.write_text("[]", encoding="utf-8")
-    with pytest.raises(FixInput, match="not the file of a Dask scheduler"):
-        joined(str(file))
-    with pytest.raises(NotFound, match="no scheduler file"):
-        joined(str(tmp_path / "nothing"))
-
-
-def test_where_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_cluster, "CONNECT_S", 1)
-    with (
-        pytest.raises(NotFound, match="no Dask scheduler answers"),
-        joined(f"tcp://127.0.0.1:{free_port()}")(),
-    ):
-        pass
-
-
-# ---- clients that hang, workers that go --------------------------------------------------------
-
-
-@dataclass
-class StubFuture:
-    status: str
-    value: Any = None
-
-    def done(self) -> bool:
-        return self.status != "pending"
-
-    def result(self, timeout: float) -> Any:
-        return self.value
-
-    def exception(self, timeout: float) -> Any:
-        return self.value
-
-    def release(self) -> None: ...
-
-    def __hash__(self) -> int:
-        return id(self)
-
-
-@dataclass
-class StubClient:
-    """Answers as a cluster would; `ends` says what becomes of each unit that is submitted."""
-
-    ends: Callable[[int], StubFuture]
-    workers: dict[str, Any] = field(default_factory=lambda: {"tcp://a": ()})
-    under_way: int = 0
-
-    def register_plugin(self, plugin: Any, name: str) -> None: ...
-
-    def unregister_worker_plugin(self, name: str) -> None: ...
-
-    def run(self, *words: Any, **more: Any) -> None: ...
-
-    def cancel(self, futures: Any) -> None: ...
-
-    def processing(self) -> dict[str, Any]:
-        return self.workers
-
-    def submit(self, function: Any, name: str, unit: int, **more: Any) -> StubFuture:
-        return self.ends(unit)
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"LOOK_S": 0.05, "ANSWER_S": 3.0, "STOP_S": 0.1}.items():
-        monkeypatch.setattr(dask_engine, name, value)
-    for name in ("PATIENCE_S", "FIRST_WORKER_S"):
-        monkeypatch.setattr(dask_engine, name, 0.4)
-
-
-def connected(*clients: StubClient) -> Any:
-    left = list(clients)
-
-    @contextlib.contextmanager
-    def connect() -> Iterator[StubClient]:
-        yield left.pop(0) if len(left) > 1 else left[0]
-
-    return connect
-
-
-@pytest.fixture
-def pool() -> Iterator[DecodePool]:
-    with DecodePool(1) as running:
-        yield running
-
-
-def made_here(plan: ExtractPlan, pool: DecodePool) -> Callable[[int], StubFuture]:
-    def make(unit: int) -> StubFuture:
-        extract(plan, Machine(), StopFlag(), rows=plan.unit_range(unit), pool=pool)
-        return StubFuture("finished", [])
-
-    return make
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_client_that_hangs_is_given_up(
-    world: World,
-    undisturbed: dict[str, bytes],
-    pool: DecodePool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The workers are there and idle, the futures never end: what rapid kills can do to Dask."""
-    hung = StubClient(lambda unit: StubFuture("pending"))
-    mute = StubClient(lambda unit: StubFuture("pending"))
-    monkeypatch.setattr(mute, "processing", lambda: time.sleep(60))
-    good = StubClient(made_here(world.plan, pool))
-    connect = connected(hung, mute, good)
-    (state,) = dask_engine.extract_on(connect, world.plan, Machine(), StopFlag())
-    assert state.done
-    assert array_bytes(world.store) == undisturbed
-    with pytest.raises(ClusterLost, match="no worker"):
-        fresh = a_plan_beside(world)
-        dask_engine.extract_on(connected(hung), fresh, Machine(), StopFlag(), rebuild=False)
-    with pytest.raises(ClusterLost, match="3 clusters came to nothing"):
-        dask_engine.extract_on(connected(hung), fresh, Machine(), StopFlag())
-
-
-def a_plan_beside(world: World) -> ExtractPlan:
-    from dataclasses import replace
-
-    targets = tuple(replace(t, store=f"{t.store}-beside") for t in world.plan.targets)
-    return replace(world.plan, targets=targets)
-
-
-class KilledWorker(Exception):
-    """As Dask's, by its name."""
-
-
-@pytest.mark.usefixtures("impatient")
-def test_units_lost_with_their_workers_are_made_again(
-    world: World, undisturbed: dict[str, bytes], pool: DecodePool
-) -> None:
-    seen: list[int] = []
-    make = made_here(world.plan, pool)
-
-    def ends(unit: int) -> StubFuture:
-        seen.append(unit)
-        if seen.count(unit) == 1 and unit % 3 == 0:
-            return StubFuture("error", KilledWorker())
-        return StubFuture("cancelled") if seen.count(unit) == 1 and unit % 3 == 1 else make(unit)
-
-    dask_engine.extract_on(connected(StubClient(ends)), world.plan, Machine(), StopFlag())
-    assert array_bytes(world.store) == undisturbed
-    assert sorted(seen) == sorted([*range(N_UNITS), *(u for u in range(N_UNITS) if u % 3 < 2)])
-
-
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (KilledWorker(), "lost with its workers again and again"),
-        (ModuleNotFoundError("No module named 'obygaze_features'"), "the same installation"),
-        (FixInput("bad", hint="as it was"), "as it was"),
-    ],
-)
-def test_what_ends_a_run(world: World, error: Exception, said: str) -> None:
-    client = StubClient(lambda unit: StubFuture("error", error))
-    with pytest.raises(ObygazeError) as caught:
-        dask_engine.extract_on(connected(client), world.plan, Machine(), StopFlag())
-    assert said in str(caught.value)
-
-
-def test_no_more_units_under_way_than_keep_the_workers_busy(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dask_engine, "LOOK_S", 0.01)
-    stop = StopFlag()
-    submitted: list[int] = []
-
-    def ends(unit: int) -> StubFuture:
-        submitted.append(unit)
-        return StubFuture("pending")
-
-    client = StubClient(ends, workers={"tcp://a": ("k",), "tcp://b": ("k",)})
-    monkeypatch.setattr(dask_engine, "STOP_S", 0.01)
-    looks: list[int] = []
-
-    def processing() -> dict[str, Any]:
-        looks.append(len(submitted))
-        if len(looks) == 10:
-            stop.signal_name = "SIGTERM"
-        return client.workers
-
-    monkeypatch.setattr(client, "processing", processing)
-    assert dask_engine.extract_on(connected(client), world.plan, Machine(), stop) == []
-    assert submitted == [0, 1, 2, 3, 4, 5], "two for each worker, and two more"
-
-
 # ---- words -------------------------------------------------------------------------------------
 
 
@@ -497,25 +277,6 @@ def test_bad_words(world: World, words: tuple[str, ...], said: str) -> None:
     done = run_obygaze("extract", "run", world.folder / "plan.json", *words)
     assert (done.code, said in done.stderr) == (2, True), done.stderr
     assert not world.store.exists()
-
-
-def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InstallExtra) as caught:
-        embedded(["cpu"])
-    assert "obygaze[cluster]" in str(caught.value)
-
-
-def test_a_worker_sees_its_own_gpu_among_those_we_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    environment_of = dask_cluster._environment
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert environment_of("1") == {"CUDA_VISIBLE_DEVICES": "1"}
-    assert environment_of("cpu") == {}
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-7f")
-    assert environment_of("0") == {"CUDA_VISIBLE_DEVICES": "4"}
-    assert environment_of("1") == {"CUDA_VISIBLE_DEVICES": "GPU-7f"}
-    with pytest.raises(FixUsage, match="no GPU 2"):
-        environment_of("2")
 
 
 def test_the_local_engine_imports_no_dask(world: World) -> None:

@@ -1,0 +1,86 @@
+"""Dask clusters: which are joined, and what a worker of our own is given."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from support.servers import free_port
+
+from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra, NotFound
+from obygaze_features.extraction import dask_cluster
+from obygaze_features.extraction.dask_cluster import embedded, joined
+
+pytestmark = pytest.mark.xdist_group("dask")
+
+
+@pytest.mark.parametrize(
+    ("address", "refused"),
+    [
+        ("tcp://10.1.2.3:8786", True),
+        ("tcp://cluster.example.org:8786", True),
+        ("ws://10.1.2.3:8786", True),
+        ("tcp://0.0.0.0:8786", True),
+        ("tcp://127.0.0.1:8786", False),
+        ("tcp://[::1]:8786", False),
+        ("tcp://localhost:8786", False),
+        ("tls://10.1.2.3:8786", False),
+    ],
+)
+def test_only_encrypted_clusters_are_joined_over_a_network(address: str, refused: bool) -> None:
+    if refused:
+        with pytest.raises(FixUsage, match="is not encrypted"):
+            joined(address)
+        joined(address, insecure=True)
+    else:
+        joined(address)
+
+
+def test_an_address_in_a_file_is_held_to_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.json"
+    file.write_text('{"address": "tcp://10.1.2.3:8786"}', encoding="utf-8")
+    with pytest.raises(FixUsage, match="is not encrypted"):
+        joined(str(file))
+    file.write_text("[]", encoding="utf-8")
+    with pytest.raises(FixInput, match="not the file of a Dask scheduler"):
+        joined(str(file))
+    with pytest.raises(NotFound, match="no scheduler file"):
+        joined(str(tmp_path / "nothing"))
+
+
+def test_where_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_cluster, "CONNECT_S", 1)
+    with (
+        pytest.raises(NotFound, match="no Dask scheduler answers"),
+        joined(f"tcp://127.0.0.1:{free_port()}")(),
+    ):
+        pass
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InstallExtra) as caught:
+        embedded(["cpu"])
+    assert "obygaze[cluster]" in str(caught.value)
+
+
+def test_a_worker_sees_its_own_gpu_among_those_we_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment_of = dask_cluster._environment
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert environment_of("1") == {"CUDA_VISIBLE_DEVICES": "1"}
+    assert environment_of("cpu") == {}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-7f")
+    assert environment_of("0") == {"CUDA_VISIBLE_DEVICES": "4"}
+    assert environment_of("1") == {"CUDA_VISIBLE_DEVICES": "GPU-7f"}
+    with pytest.raises(FixUsage, match="no GPU 2"):
+        environment_of("2")
+
+
+@pytest.mark.parametrize("dashboard", [False, True])
+def test_a_worker_keeps_the_memory_that_pictures_come_and_go_in(dashboard: bool) -> None:
+    with embedded(["cpu"], dashboard=dashboard)() as client:
+        (theirs,) = client.run(lambda: dict(os.environ)).values()
+    assert not [name for name in theirs if name.startswith("MALLOC_") and name not in os.environ]
+    assert theirs["OMP_NUM_THREADS"] == "1"

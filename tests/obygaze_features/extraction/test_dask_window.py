@@ -1,0 +1,208 @@
+"""Units on a Dask cluster that misbehaves: clients that hang, workers that go, errors that come."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.extraction import a_plan, array_bytes, film_folder
+
+from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.extraction import dask_engine
+from obygaze_features.extraction.dask_cluster import ClusterLost
+from obygaze_features.extraction.plan import ExtractPlan
+from obygaze_features.extraction.run import Machine, extract
+from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.video.pool import DecodePool
+
+N_CLIPS, N_UNITS = 47, 12
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    return film_folder(tmp_path_factory.mktemp("films"), N_CLIPS, bad={5: b"not a video"})
+
+
+@pytest.fixture(scope="module")
+def undisturbed(films: Manifest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    plan = a_plan(films, tmp_path_factory.mktemp("undisturbed"), "descriptors")
+    extract(plan, Machine(), StopFlag())
+    return array_bytes(Path(plan.targets[0].store))
+
+
+@pytest.fixture
+def plan(films: Manifest, tmp_path: Path) -> ExtractPlan:
+    return a_plan(films, tmp_path, "descriptors")
+
+
+@dataclass
+class StubFuture:
+    status: str
+    value: Any = None
+
+    def done(self) -> bool:
+        return self.status != "pending"
+
+    def result(self, timeout: float) -> Any:
+        return self.value
+
+    def exception(self, timeout: float) -> Any:
+        return self.value
+
+    def release(self) -> None: ...
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+@dataclass
+class StubClient:
+    """Answers as a cluster would; `ends` says what becomes of each unit that is submitted."""
+
+    ends: Callable[[int], StubFuture]
+    workers: dict[str, Any] = field(default_factory=lambda: {"tcp://a": ()})
+    under_way: int = 0
+
+    def register_plugin(self, plugin: Any, name: str) -> None: ...
+
+    def unregister_worker_plugin(self, name: str) -> None: ...
+
+    def run(self, *words: Any, **more: Any) -> None: ...
+
+    def cancel(self, futures: Any) -> None: ...
+
+    def processing(self) -> dict[str, Any]:
+        return self.workers
+
+    def submit(self, function: Any, name: str, unit: int, **more: Any) -> StubFuture:
+        return self.ends(unit)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"LOOK_S": 0.05, "ANSWER_S": 3.0, "STOP_S": 0.1}.items():
+        monkeypatch.setattr(dask_engine, name, value)
+    for name in ("PATIENCE_S", "FIRST_WORKER_S"):
+        monkeypatch.setattr(dask_engine, name, 0.4)
+
+
+def connected(*clients: StubClient) -> Any:
+    left = list(clients)
+
+    @contextlib.contextmanager
+    def connect() -> Iterator[StubClient]:
+        yield left.pop(0) if len(left) > 1 else left[0]
+
+    return connect
+
+
+@pytest.fixture
+def pool() -> Iterator[DecodePool]:
+    with DecodePool(1) as running:
+        yield running
+
+
+def made_here(plan: ExtractPlan, pool: DecodePool) -> Callable[[int], StubFuture]:
+    def make(unit: int) -> StubFuture:
+        extract(plan, Machine(), StopFlag(), rows=plan.unit_range(unit), pool=pool)
+        return StubFuture("finished", [])
+
+    return make
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_client_that_hangs_is_given_up(
+    plan: ExtractPlan,
+    undisturbed: dict[str, bytes],
+    pool: DecodePool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The workers are there and idle, the futures never end: what rapid kills can do to Dask."""
+    hung = StubClient(lambda unit: StubFuture("pending"))
+    mute = StubClient(lambda unit: StubFuture("pending"))
+    monkeypatch.setattr(mute, "processing", lambda: time.sleep(60))
+    good = StubClient(made_here(plan, pool))
+    connect = connected(hung, mute, good)
+    (state,) = dask_engine.extract_on(connect, plan, Machine(), StopFlag())
+    assert state.done
+    assert array_bytes(Path(plan.targets[0].store)) == undisturbed
+    with pytest.raises(ClusterLost, match="no worker"):
+        fresh = a_plan_beside(plan)
+        dask_engine.extract_on(connected(hung), fresh, Machine(), StopFlag(), rebuild=False)
+    with pytest.raises(ClusterLost, match="3 clusters came to nothing"):
+        dask_engine.extract_on(connected(hung), fresh, Machine(), StopFlag())
+
+
+def a_plan_beside(plan: ExtractPlan) -> ExtractPlan:
+    targets = tuple(replace(t, store=f"{t.store}-beside") for t in plan.targets)
+    return replace(plan, targets=targets)
+
+
+class KilledWorker(Exception):
+    """As Dask's, by its name."""
+
+
+@pytest.mark.usefixtures("impatient")
+def test_units_lost_with_their_workers_are_made_again(
+    plan: ExtractPlan, undisturbed: dict[str, bytes], pool: DecodePool
+) -> None:
+    seen: list[int] = []
+    make = made_here(plan, pool)
+
+    def ends(unit: int) -> StubFuture:
+        seen.append(unit)
+        if seen.count(unit) == 1 and unit % 3 == 0:
+            return StubFuture("error", KilledWorker())
+        return StubFuture("cancelled") if seen.count(unit) == 1 and unit % 3 == 1 else make(unit)
+
+    dask_engine.extract_on(connected(StubClient(ends)), plan, Machine(), StopFlag())
+    assert array_bytes(Path(plan.targets[0].store)) == undisturbed
+    assert sorted(seen) == sorted([*range(N_UNITS), *(u for u in range(N_UNITS) if u % 3 < 2)])
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (KilledWorker(), "lost with its workers again and again"),
+        (ModuleNotFoundError("No module named 'obygaze_features'"), "the same installation"),
+        (FixInput("bad", hint="as it was"), "as it was"),
+    ],
+)
+def test_what_ends_a_run(plan: ExtractPlan, error: Exception, said: str) -> None:
+    client = StubClient(lambda unit: StubFuture("error", error))
+    with pytest.raises(ObygazeError) as caught:
+        dask_engine.extract_on(connected(client), plan, Machine(), StopFlag())
+    assert said in str(caught.value)
+
+
+def test_no_more_units_under_way_than_keep_the_workers_busy(
+    plan: ExtractPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_engine, "LOOK_S", 0.01)
+    stop = StopFlag()
+    submitted: list[int] = []
+
+    def ends(unit: int) -> StubFuture:
+        submitted.append(unit)
+        return StubFuture("pending")
+
+    client = StubClient(ends, workers={"tcp://a": ("k",), "tcp://b": ("k",)})
+    monkeypatch.setattr(dask_engine, "STOP_S", 0.01)
+    looks: list[int] = []
+
+    def processing() -> dict[str, Any]:
+        looks.append(len(submitted))
+        if len(looks) == 10:
+            stop.signal_name = "SIGTERM"
+        return client.workers
+
+    monkeypatch.setattr(client, "processing", processing)
+    assert dask_engine.extract_on(connected(client), plan, Machine(), stop) == []
+    assert submitted == [0, 1, 2, 3, 4, 5], "two for each worker, and two more"
