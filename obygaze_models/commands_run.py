@@ -19,6 +19,7 @@ from obygaze_features.core.completion import completing
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store import Store, open_store
+from obygaze_models.protocols.kinds import trainable
 from obygaze_models.protocols.reading import load_protocol, shipped
 from obygaze_models.protocols.schema import Protocol
 
@@ -102,7 +103,7 @@ def run(
     obygaze train cav obygaze12-xclip obygaze12 --json
     """,
 )
-@click.argument("model", shell_complete=completing(lambda _: _model_names()))
+@click.argument("model", shell_complete=completing(lambda _: trainable()))
 @click.argument("store")
 @click.argument("manifest")
 @click.option("--task", default="ENHN_S", show_default=True, help="Which clips are told apart.")
@@ -189,12 +190,6 @@ def manifest_path(session: Session, name: str) -> Path:
 def run_folder(session: Session, name: str) -> Path:
     """Where a run goes: a bare name into runs/, a path where it says."""
     return Path(name) if "/" in name else session.workspace.folder("runs") / name
-
-
-def _model_names() -> list[str]:
-    from obygaze_models.protocols.runner.final import model_names
-
-    return model_names()
 
 
 def _list(session: Session, as_json: bool) -> None:

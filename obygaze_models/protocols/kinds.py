@@ -15,6 +15,9 @@ from obygaze_models.protocols.rules import whole as _whole
 
 Settings = dict[str, Any]
 
+# Names that people train by, beside the kinds themselves; concept vectors alone are not a model.
+ALIASES = {"linear": "logistic"}
+CAV = "cav"
 QUIRKS = ("authors", "text", "none")
 POSITIVE = number(0, above=True)
 METHODS = ("svm", "liblinear", "logistic", "ridge", "mean-difference", "lda")
@@ -72,6 +75,11 @@ LISTS = ("hidden",)  # settings that are lists by nature, so a list of them is n
 
 _AUTHORS_BANK = {"tolerance": "paper", "balance": "weights", "unit_norm": False, "cross_fit": 0}
 _TEXT_BANK = {"tolerance": "paper", "balance": "subsample", "unit_norm": True, "cross_fit": 0}
+
+
+def trainable() -> list[str]:
+    """What `obygaze train` takes by name."""
+    return [*KINDS, *ALIASES, CAV]
 
 
 def _as_published(bank: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.clips import clip_table
-from obygaze_models.protocols.kinds import KINDS, LISTS, defaults, for_task
+from obygaze_models.protocols.kinds import (
+    ALIASES,
+    CAV,
+    LISTS,
+    defaults,
+    for_task,
+    trainable,
+)
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.rules import near
 from obygaze_models.protocols.runner.banks import (
@@ -32,9 +39,6 @@ from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.protocols.runner.run import Inputs
 from obygaze_models.protocols.schema import Grid, Model, Protocol
-
-ALIASES = {"linear": "logistic"}
-CAV = "cav"
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,16 +61,11 @@ class Fitted:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def model_names() -> list[str]:
-    """What can be trained by name."""
-    return [*KINDS, *ALIASES, CAV]
-
-
 def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Protocol:
     """The honest protocol with one model and one task."""
-    if name not in model_names():
-        hint = f"one of {', '.join(model_names())}"
-        raise FixUsage(f"no model is called {name!r}{near(name, model_names())}", hint=hint)
+    if name not in trainable():
+        hint = f"one of {', '.join(trainable())}"
+        raise FixUsage(f"no model is called {name!r}{near(name, trainable())}", hint=hint)
     kind = ALIASES.get(name, name)
     if kind == CAV:
         return _concepts_protocol(load_protocol("honest", changes))
