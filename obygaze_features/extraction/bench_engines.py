@@ -18,7 +18,7 @@ from obygaze_features.core.commands import ExampleCommand, Session, json_option,
 from obygaze_features.core.console import Progress, Quiet, table
 from obygaze_features.core.errors import Corrupt, FixUsage
 from obygaze_features.core.extras import need
-from obygaze_features.core.machine import Machine, this_machine, usable_cores
+from obygaze_features.core.machine import Machine, this_machine
 from obygaze_features.extraction.bench_ways import (
     ALONE,
     PAIRS,
@@ -26,11 +26,12 @@ from obygaze_features.extraction.bench_ways import (
     Way,
     committed_s,
     digest,
+    held_to,
     ways,
 )
 
 KINDS = (
-    Kind("Blocks of real work", 8, 12, True),
+    Kind("Blocks of real work", 4, 10, True),
     Kind("Blocks that are next to empty", 4, 60, False),
 )
 QUICK = tuple(replace(kind, block_rows=2, n_blocks=4) for kind in KINDS)
@@ -179,10 +180,8 @@ class EngineBench:
         """The tables, one below the other."""
         absent = [f"{name} is not here: {why}" for name, why in self.absent.items()]
         about = (
-            "the work alone decodes and computes in turns; engines decode in a process beside, so"
-            " that a second core can make a block quicker than its work\n"
-            f"a worker keeps up to two cores busy, and {usable_cores()} are here: a second worker"
-            " is worth what the first leaves idle"
+            "every way is held to as many cores as it has workers, so that decoding in a process"
+            " beside gains nothing; Slurm places its tasks itself"
         )
         tables = [kind.as_text() for kind in self.kinds]
         return "\n\n".join([*tables, "\n".join([about, *absent, self.machine.line()])])
@@ -223,12 +222,14 @@ def _one_kind(
 
 def _run(kind: Kind, name: str, way: Way, folder: Path) -> tuple[Run, dict[str, str]]:
     plan = kind.plan(folder)
-    started = time.time()  # as the commits' times are
-    way(plan)
-    ended = time.time()
+    n_workers = 2 if name in PAIRS.values() else 1
+    with held_to(n_workers):
+        started = time.time()  # as the commits' times are
+        way(plan)
+        ended = time.time()
     first, *_, last = committed_s(plan)
     # Two workers begin together: what follows the first commit is all but a block of each.
-    later = kind.n_blocks - (2 if name in PAIRS.values() else 1)
+    later = kind.n_blocks - n_workers
     run = Run(first - started, max(last - first, 1e-6) / later, max(ended - last, 0.0))
     made = digest(plan)
     shutil.rmtree(plan.targets[0].store)
