@@ -33,7 +33,8 @@ MEANINGS = {
         " real ones."
     ),
     "engines": (
-        "Blocks are of a size at which what an engine adds to one should be small beside its work;"
+        "Clips are small here, so that what is added to a block's work is seen at all: every engine"
+        " pays for copying pictures from the process that decodes them, Dask for its messages too;"
         " start and end are paid once a run."
     ),
     "store": (
