@@ -8,11 +8,25 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from obygaze_features.backbones.cards import Card
+from obygaze_features.backbones.registry import find_card
+
 FORMS = ("safetensors", "bin")
+CARD_OF = {
+    "xclip": "xclip-b32-k400",
+    "clip": "clip-b16",
+    "siglip": "siglip2-b16",
+    "dinov2": "dinov2-b",
+    "dinov3": "dinov3-b16",
+    "vivit": "vivit-b16x2-k400",
+    "videomae": "videomae-b",
+    "timesformer": "timesformer-b-k400",
+    "vjepa2": "vjepa2-l",
+}
 
 
 @dataclass(frozen=True)
@@ -254,3 +268,13 @@ def save_lsmdc(folder: Path, name: str = "pytorch_model.bin.3", **sizes: Any) ->
     folder.mkdir(parents=True, exist_ok=True)
     torch.save(lsmdc_tensors(**sizes), folder / name)
     return folder / name
+
+
+def tiny_card(family: str) -> Card:
+    """The shipped card, with the tiny model's own number and size of frames."""
+    card = find_card(CARD_OF[family])
+    g = replace(card.geometry, frames=TINY[family].frames, size=TINY[family].size)
+    presets = {
+        name: replace(p, edge=0, edge_from_checkpoint=False) for name, p in card.presets.items()
+    }
+    return replace(card, geometry=g, presets=presets)

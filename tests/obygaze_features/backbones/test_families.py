@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,38 +13,15 @@ import pytest
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
 
-from support.checkpoints import FORMS, TINY, save_tiny  # noqa: E402
+from support.checkpoints import CARD_OF, FORMS, TINY, save_tiny, tiny_card  # noqa: E402
 
 from obygaze_features.backbones.base import TorchBackbone  # noqa: E402
-from obygaze_features.backbones.cards import Card  # noqa: E402
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
-from obygaze_features.backbones.registry import find_card  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
 
 torch.set_num_threads(1)
 
-CARD_OF = {
-    "xclip": "xclip-b32-k400",
-    "clip": "clip-b16",
-    "siglip": "siglip2-b16",
-    "dinov2": "dinov2-b",
-    "dinov3": "dinov3-b16",
-    "vivit": "vivit-b16x2-k400",
-    "videomae": "videomae-b",
-    "timesformer": "timesformer-b-k400",
-    "vjepa2": "vjepa2-l",
-}
 FAMILIES = sorted(CARD_OF)
-
-
-def card_of(family: str) -> Card:
-    """The shipped card, with the tiny model's own number and size of frames."""
-    card = find_card(CARD_OF[family])
-    g = replace(card.geometry, frames=TINY[family].frames, size=TINY[family].size)
-    presets = {
-        name: replace(p, edge=0, edge_from_checkpoint=False) for name, p in card.presets.items()
-    }
-    return replace(card, geometry=g, presets=presets)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +40,7 @@ def backbones(folders: Any) -> Any:
     @cache
     def load(family: str, form: str = "safetensors", attention: str = "eager") -> TorchBackbone:
         loaded = load_backbone(
-            card_of(family), folders(family, form), attn_implementation=attention
+            tiny_card(family), folders(family, form), attn_implementation=attention
         )
         assert isinstance(loaded, TorchBackbone)
         return loaded
@@ -310,7 +286,7 @@ def test_half_precision_stays_near(backbones: Any, folders: Any) -> None:
     x = clips("xclip", 2)
     full = backbones("xclip").forward(x)
     for dtype, limit in (("bfloat16", 0.1), ("float16", 0.01)):
-        half = load_backbone(card_of("xclip"), folders("xclip", "safetensors"), dtype=dtype)
+        half = load_backbone(tiny_card("xclip"), folders("xclip", "safetensors"), dtype=dtype)
         for name, values in half.forward(x).items():
             assert values.dtype == getattr(torch, dtype)
             worst = (values.float() - full[name]).abs().max() / full[name].abs().max()

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.checkpoints import FORMS, TINY, save_lsmdc, save_tiny
-from support.cli import run_obygaze
+from support.checkpoints import FORMS, save_lsmdc, save_tiny, tiny_card
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
 
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from obygaze_features.backbones.cards import Card  # noqa: E402
-from obygaze_features.backbones.hub import find_weights, is_cached  # noqa: E402
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
-from obygaze_features.backbones.registry import find_card  # noqa: E402
 from obygaze_features.core.errors import (  # noqa: E402
     Corrupt,
     FixInput,
@@ -37,23 +31,16 @@ torch.set_num_threads(1)
 
 # A tensor that the levels need, family by family.
 NEEDED = {
-    "xclip": ("xclip-b32-k400", "mit.position_embedding"),
-    "clip": ("clip-b16", "vision_model.post_layernorm.weight"),
-    "siglip": ("siglip2-b16", "vision_model.head.probe"),
-    "dinov2": ("dinov2-b", "encoder.layer.1.layer_scale1.lambda1"),
-    "dinov3": ("dinov3-b16", "embeddings.register_tokens"),
-    "vivit": ("vivit-b16x2-k400", "vivit.embeddings.position_embeddings"),
-    "videomae": ("videomae-b", "videomae.layernorm.weight"),
-    "timesformer": ("timesformer-b-k400", "timesformer.embeddings.time_embeddings"),
-    "vjepa2": ("vjepa2-l", "encoder.layernorm.bias"),
+    "xclip": "mit.position_embedding",
+    "clip": "vision_model.post_layernorm.weight",
+    "siglip": "vision_model.head.probe",
+    "dinov2": "encoder.layer.1.layer_scale1.lambda1",
+    "dinov3": "embeddings.register_tokens",
+    "vivit": "vivit.embeddings.position_embeddings",
+    "videomae": "videomae.layernorm.weight",
+    "timesformer": "timesformer.embeddings.time_embeddings",
+    "vjepa2": "encoder.layernorm.bias",
 }
-
-
-def card_of(family: str) -> Card:
-    card = find_card(NEEDED[family][0])
-    g = replace(card.geometry, frames=TINY[family].frames, size=TINY[family].size)
-    presets = {n: replace(p, edge=0) for n, p in card.presets.items()}
-    return replace(card, geometry=g, presets=presets)
 
 
 def change(folder: Path, form: str, edit: Callable[[dict[str, Any]], None]) -> None:
@@ -73,14 +60,14 @@ def change(folder: Path, form: str, edit: Callable[[dict[str, Any]], None]) -> N
 @pytest.mark.parametrize("family", sorted(NEEDED))
 def test_a_missing_tensor_is_fatal(family: str, form: str, tmp_path: Path) -> None:
     save_tiny(family, tmp_path, form)
-    key = NEEDED[family][1]
+    key = NEEDED[family]
 
     def edit(tensors: dict[str, Any]) -> None:
         del tensors[next(name for name in tensors if name.endswith(key))]
 
     change(tmp_path, form, edit)
     with pytest.raises(FixInput, match="1 tensor missing") as caught:
-        load_backbone(card_of(family), tmp_path)
+        load_backbone(tiny_card(family), tmp_path)
     assert any(key.split(".")[-1] in line for line in caught.value.details)
 
 
@@ -96,7 +83,7 @@ def test_tensors_nobody_knows_are_fatal(family: str, tmp_path: Path) -> None:
 
     change(tmp_path, "safetensors", edit)
     with pytest.raises(FixInput, match="tensors that nothing here uses"):
-        load_backbone(card_of(family), tmp_path)
+        load_backbone(tiny_card(family), tmp_path)
 
 
 @pytest.mark.parametrize("family", sorted(NEEDED))
@@ -104,12 +91,12 @@ def test_tensors_of_another_shape_are_fatal(family: str, tmp_path: Path) -> None
     save_tiny(family, tmp_path)
 
     def edit(tensors: dict[str, Any]) -> None:
-        name = next(n for n in tensors if n.endswith(NEEDED[family][1]))
+        name = next(n for n in tensors if n.endswith(NEEDED[family]))
         tensors[name] = torch.zeros(3, *tensors[name].shape)
 
     change(tmp_path, "safetensors", edit)
     with pytest.raises(FixInput):
-        load_backbone(card_of(family), tmp_path)
+        load_backbone(tiny_card(family), tmp_path)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -120,7 +107,7 @@ def test_a_file_cut_short_is_told_as_such(form: str, keep: float, tmp_path: Path
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(whole[: int(len(whole) * keep)])
     with pytest.raises(Corrupt, match="cannot be read as weights") as caught:
-        load_backbone(card_of("dinov2"), tmp_path)
+        load_backbone(tiny_card("dinov2"), tmp_path)
     assert name in str(caught.value.where)
 
 
@@ -129,13 +116,13 @@ def test_a_checkpoint_of_another_family_is_refused(family: str, tmp_path: Path) 
     other = "clip" if family != "clip" else "xclip"
     save_tiny(other, tmp_path)
     with pytest.raises(FixInput, match="another family"):
-        load_backbone(card_of(family), tmp_path)
+        load_backbone(tiny_card(family), tmp_path)
 
 
 def test_an_lsmdc_file_is_no_hub_checkpoint_and_the_other_way_round(tmp_path: Path) -> None:
     save_lsmdc(tmp_path / "lsmdc")
     with pytest.raises(NotFound, match=r"no config\.json"):
-        load_backbone(card_of("xclip"), tmp_path / "lsmdc")
+        load_backbone(tiny_card("xclip"), tmp_path / "lsmdc")
     save_tiny("xclip", tmp_path / "hub")
     with pytest.raises(FixInput, match="no LSMDC X-CLIP"):
         load_backbone("xclip-lsmdc-b32", tmp_path / "hub")
@@ -151,13 +138,13 @@ def test_the_tower_alone_is_not_enough(tmp_path: Path) -> None:
 
     change(tmp_path, "safetensors", edit)
     with pytest.raises(FixInput, match="tensors missing"):
-        load_backbone(card_of("xclip"), tmp_path)
+        load_backbone(tiny_card("xclip"), tmp_path)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_flipped_bit_is_another_recipe(form: str, tmp_path: Path) -> None:
     save_tiny("xclip", tmp_path, form)
-    before = load_backbone(card_of("xclip"), tmp_path).recipe()
+    before = load_backbone(tiny_card("xclip"), tmp_path).recipe()
 
     def edit(tensors: dict[str, Any]) -> None:
         name = "visual_projection.weight"
@@ -165,7 +152,7 @@ def test_a_flipped_bit_is_another_recipe(form: str, tmp_path: Path) -> None:
         raw[0, 0] ^= 1
 
     change(tmp_path, form, edit)
-    after = load_backbone(card_of("xclip"), tmp_path).recipe()
+    after = load_backbone(tiny_card("xclip"), tmp_path).recipe()
     assert before["weights"] != after["weights"]
     assert before["weights"]["tensors"] != after["weights"]["tensors"]
     assert {**before, "weights": 0} == {**after, "weights": 0}
@@ -173,7 +160,7 @@ def test_a_flipped_bit_is_another_recipe(form: str, tmp_path: Path) -> None:
 
 def test_recipes_are_json_and_tell_what_decides(tmp_path: Path) -> None:
     save_tiny("vivit", tmp_path)
-    card = card_of("vivit")
+    card = tiny_card("vivit")
     plain = load_backbone(card, tmp_path).recipe()
     assert json.loads(json.dumps(plain)) == plain
     assert set(plain) == {"backbone", "weights", "preprocessing", "compute", "levels"}
@@ -194,7 +181,7 @@ def test_a_named_file_is_the_one_that_is_read(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "other" / "pytorch_model.bin", moved)
     odd = tmp_path / "both" / "epoch-3.bin"
     shutil.copy(moved, odd)
-    card = card_of("dinov2")
+    card = tiny_card("dinov2")
     chosen = load_backbone(card, tmp_path / "both").recipe()["weights"]
     assert "model.safetensors" in chosen
     for path in (moved, odd):
@@ -219,7 +206,7 @@ def test_weights_in_several_files(tmp_path: Path) -> None:
     (tmp_path / "two" / "model.safetensors.index.json").write_text(
         json.dumps({"metadata": {"total_size": 1}, "weight_map": index})
     )
-    card = card_of("dinov2")
+    card = tiny_card("dinov2")
     one, two = (load_backbone(card, tmp_path / name) for name in ("one", "two"))
     x = torch.randn(1, 3, 3, 28, 28)
     assert torch.equal(one.forward(x)["tokens"], two.forward(x)["tokens"])
@@ -227,155 +214,6 @@ def test_weights_in_several_files(tmp_path: Path) -> None:
     (tmp_path / "two" / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(NotFound, match="1 of 2 weight files are missing"):
         load_backbone(card, tmp_path / "two")
-
-
-def hub_cache(card: Card, home: Path, folder: Path, commit: str = "c0ffee") -> Path:
-    """A checkpoint in the layout of the hub's cache, large files under their sha256."""
-    from obygaze_features.core.files import sha256_file
-
-    repository = home / ("models--" + card.checkpoint.replace("/", "--"))
-    snapshot = repository / "snapshots" / commit
-    snapshot.mkdir(parents=True)
-    (repository / "blobs").mkdir()
-    (repository / "refs").mkdir()
-    (repository / "refs" / card.revision).write_text(commit)
-    for path in folder.iterdir():
-        blob = repository / "blobs" / sha256_file(path)
-        shutil.copy(path, blob)
-        (snapshot / path.name).symlink_to(blob)
-    return snapshot
-
-
-def test_the_hub_cache_is_found_without_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    card = card_of("dinov2")
-    card = replace(card, geometry=replace(card.geometry, grid=(3, 2, 2), width=32, out=32))
-    folder = save_tiny("dinov2", tmp_path / "files")
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    assert not is_cached(card)
-    with pytest.raises(NotFound, match="stay offline") as caught:
-        load_backbone(card)
-    assert str(tmp_path / "hub") in str(caught.value.where)
-    hub_cache(card, tmp_path / "hub", folder)
-    assert is_cached(card)
-    cached, local = load_backbone(card), load_backbone(card, folder)
-    x = torch.randn(1, 3, 3, 28, 28)
-    for name, values in cached.forward(x).items():
-        assert torch.equal(values, local.forward(x)[name])
-    weights = cached.recipe()["weights"]
-    blob = find_weights(card).files[0].resolve().name
-    assert weights["model.safetensors"] == blob
-
-
-def test_the_hubs_checkpoint_must_be_what_the_card_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    card = card_of("dinov2")
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    hub_cache(card, tmp_path / "hub", save_tiny("dinov2", tmp_path / "files"))
-    with pytest.raises(FixInput, match="not what the card") as caught:
-        load_backbone(card)
-    assert "width: 32 and 768" in caught.value.details
-
-
-@pytest.fixture
-def door(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """A hub that can be reached, and says nothing."""
-    import huggingface_hub
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"http://127.0.0.1:{server.getsockname()[1]}"
-        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", url)
-        monkeypatch.setattr("obygaze_features.backbones.hub.getproxies", dict)
-        yield server
-
-
-@pytest.mark.usefixtures("door")
-@pytest.mark.parametrize("names", [["config.json", "model.safetensors", "pytorch_model.bin"]])
-def test_one_form_is_downloaded(
-    names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import huggingface_hub
-
-    card = card_of("dinov2")
-    card = replace(card, geometry=replace(card.geometry, grid=(3, 2, 2), width=32, out=32))
-    folder = save_tiny("dinov2", tmp_path / "files")
-    asked: list[list[str]] = []
-
-    # What another tool left behind: a configuration without weights.
-    stale = hub_cache(card, tmp_path / "hub", folder, commit="0ld")
-    (stale / "model.safetensors").unlink()
-
-    def download(checkpoint: str, *, revision: str, allow_patterns: list[str]) -> None:
-        asked.append(allow_patterns)
-        shutil.rmtree(tmp_path / "hub")
-        hub_cache(card, tmp_path / "hub", folder)
-
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", lambda self, *a, **k: names)
-    assert load_backbone(card).geometry.width == 32
-    assert "model.safetensors" in asked[0]
-    assert "pytorch_model.bin" not in asked[0]
-
-
-@pytest.mark.usefixtures("door")
-def test_a_failed_download_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
-
-    def fail(*a: Any, **k: Any) -> None:
-        raise OSError("no route to host")
-
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", fail)
-    with pytest.raises(NotFound, match="could not be downloaded: no route to host"):
-        load_backbone("clip-b16")
-
-
-def test_a_hub_that_cannot_be_reached_is_asked_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: socket.socket
-) -> None:
-    import huggingface_hub
-
-    asked: list[str] = []
-
-    def list_files(*a: Any, **k: Any) -> list[str]:
-        asked.append("list")
-        return []
-
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", list_files)
-    door.close()
-    with pytest.raises(NotFound, match=r"127\.0\.0\.1:\d+ cannot be reached"):
-        load_backbone("clip-b16")
-    assert not asked
-    # Behind a proxy a closed door means nothing: the hub's own library is asked.
-    monkeypatch.setattr("obygaze_features.backbones.hub.getproxies", lambda: {"http": "a:1"})
-    with pytest.raises(NotFound, match="no weights in a form"):
-        load_backbone("clip-b16")
-    assert asked == ["list"]
-
-
-def test_without_a_network_one_short_line_comes_at_once(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        nobody = server.getsockname()[1]
-    np.save(tmp_path / "x.npy", np.zeros((1, 16, 3, 8, 8), np.float32))
-    env: dict[str, str | None] = {
-        **{name: None for name in os.environ if name.lower().endswith("_proxy")},
-        "HF_HUB_CACHE": str(tmp_path / "hub"),
-        "HF_ENDPOINT": f"http://127.0.0.1:{nobody}",
-        "HF_HUB_OFFLINE": "0",
-        "TRANSFORMERS_OFFLINE": "0",
-    }
-    words = ("forward", "clip-b16", "--pixels", tmp_path / "x.npy", "-o", tmp_path / "y.npz")
-    done = run_obygaze("backbones", *words, env=env)
-    assert done.code == 1
-    assert len(done.stderr.splitlines()) == 3, "and no attempts that are told one by one"
-    assert f"127.0.0.1:{nobody} cannot be reached" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -421,12 +259,12 @@ def test_configurations_that_do_not_fit(family: str, edit: dict[str, Any], tmp_p
         config["vision_config"]["vision_use_head"] = False
     path.write_text(json.dumps({**config, **edit}))
     with pytest.raises(ObygazeError):
-        load_backbone(card_of(family), tmp_path)
+        load_backbone(tiny_card(family), tmp_path)
 
 
 def test_a_size_the_patches_do_not_fit(tmp_path: Path) -> None:
     save_tiny("dinov2", tmp_path)
-    card = card_of("dinov2")
+    card = tiny_card("dinov2")
     with pytest.raises(FixInput, match="cannot be cut"):
         load_backbone(replace(card, geometry=replace(card.geometry, size=30)), tmp_path)
 
@@ -437,7 +275,7 @@ def test_an_old_file_with_position_ids_loads(tmp_path: Path) -> None:
     ids = {"vision_model.embeddings.position_ids": torch.arange(5)[None]}
     change(tmp_path / "old", "safetensors", lambda tensors: tensors.update(ids))
     x = torch.randn(1, 3, 3, 32, 32)
-    new, old = (load_backbone(card_of("clip"), tmp_path / name) for name in ("new", "old"))
+    new, old = (load_backbone(tiny_card("clip"), tmp_path / name) for name in ("new", "old"))
     assert torch.equal(new.forward(x)["tokens"], old.forward(x)["tokens"])
 
 
@@ -457,17 +295,16 @@ def test_a_library_that_cannot_be_imported_is_no_bug(monkeypatch: pytest.MonkeyP
 def test_loading_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     save_tiny("vivit", tmp_path)
     capfd.readouterr()
-    load_backbone(card_of("vivit"), tmp_path)
+    load_backbone(tiny_card("vivit"), tmp_path)
     assert capfd.readouterr() == ("", "")
 
 
 def test_read_only_arrays_are_taken_without_a_word(
     tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
-    import numpy as np
 
     save_tiny("dinov2", tmp_path)
-    backbone = load_backbone(card_of("dinov2"), tmp_path)
+    backbone = load_backbone(tiny_card("dinov2"), tmp_path)
     frames = np.zeros((3, 40, 60, 3), np.uint8)
     frames.setflags(write=False)
     pixels = backbone.preprocess(frames)[None].numpy()

@@ -1,0 +1,175 @@
+"""Checkpoints from the hub: its cache, what is downloaded, and no network at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.checkpoints import save_tiny, tiny_card
+from support.cli import run_obygaze
+
+torch = pytest.importorskip("torch", reason="backbones need the extract extra")
+pytest.importorskip("transformers", reason="backbones need the extract extra")
+
+from obygaze_features.backbones.cards import Card  # noqa: E402
+from obygaze_features.backbones.hub import find_weights, is_cached  # noqa: E402
+from obygaze_features.backbones.load import load_backbone  # noqa: E402
+from obygaze_features.core.errors import FixInput, NotFound  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+def hub_cache(card: Card, home: Path, folder: Path, commit: str = "c0ffee") -> Path:
+    """A checkpoint in the layout of the hub's cache, large files under their sha256."""
+    from obygaze_features.core.files import sha256_file
+
+    repository = home / ("models--" + card.checkpoint.replace("/", "--"))
+    snapshot = repository / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    (repository / "blobs").mkdir()
+    (repository / "refs").mkdir()
+    (repository / "refs" / card.revision).write_text(commit)
+    for path in folder.iterdir():
+        blob = repository / "blobs" / sha256_file(path)
+        shutil.copy(path, blob)
+        (snapshot / path.name).symlink_to(blob)
+    return snapshot
+
+
+def test_the_hub_cache_is_found_without_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = tiny_card("dinov2")
+    card = replace(card, geometry=replace(card.geometry, grid=(3, 2, 2), width=32, out=32))
+    folder = save_tiny("dinov2", tmp_path / "files")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert not is_cached(card)
+    with pytest.raises(NotFound, match="stay offline") as caught:
+        load_backbone(card)
+    assert str(tmp_path / "hub") in str(caught.value.where)
+    hub_cache(card, tmp_path / "hub", folder)
+    assert is_cached(card)
+    cached, local = load_backbone(card), load_backbone(card, folder)
+    x = torch.randn(1, 3, 3, 28, 28)
+    for name, values in cached.forward(x).items():
+        assert torch.equal(values, local.forward(x)[name])
+    weights = cached.recipe()["weights"]
+    blob = find_weights(card).files[0].resolve().name
+    assert weights["model.safetensors"] == blob
+
+
+def test_the_hubs_checkpoint_must_be_what_the_card_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = tiny_card("dinov2")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    hub_cache(card, tmp_path / "hub", save_tiny("dinov2", tmp_path / "files"))
+    with pytest.raises(FixInput, match="not what the card") as caught:
+        load_backbone(card)
+    assert "width: 32 and 768" in caught.value.details
+
+
+@pytest.fixture
+def door(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A hub that can be reached, and says nothing."""
+    import huggingface_hub
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", url)
+        monkeypatch.setattr("obygaze_features.backbones.hub.getproxies", dict)
+        yield server
+
+
+@pytest.mark.usefixtures("door")
+@pytest.mark.parametrize("names", [["config.json", "model.safetensors", "pytorch_model.bin"]])
+def test_one_form_is_downloaded(
+    names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub
+
+    card = tiny_card("dinov2")
+    card = replace(card, geometry=replace(card.geometry, grid=(3, 2, 2), width=32, out=32))
+    folder = save_tiny("dinov2", tmp_path / "files")
+    asked: list[list[str]] = []
+
+    # What another tool left behind: a configuration without weights.
+    stale = hub_cache(card, tmp_path / "hub", folder, commit="0ld")
+    (stale / "model.safetensors").unlink()
+
+    def download(checkpoint: str, *, revision: str, allow_patterns: list[str]) -> None:
+        asked.append(allow_patterns)
+        shutil.rmtree(tmp_path / "hub")
+        hub_cache(card, tmp_path / "hub", folder)
+
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", lambda self, *a, **k: names)
+    assert load_backbone(card).geometry.width == 32
+    assert "model.safetensors" in asked[0]
+    assert "pytorch_model.bin" not in asked[0]
+
+
+@pytest.mark.usefixtures("door")
+def test_a_failed_download_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    def fail(*a: Any, **k: Any) -> None:
+        raise OSError("no route to host")
+
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", fail)
+    with pytest.raises(NotFound, match="could not be downloaded: no route to host"):
+        load_backbone("clip-b16")
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: socket.socket
+) -> None:
+    import huggingface_hub
+
+    asked: list[str] = []
+
+    def list_files(*a: Any, **k: Any) -> list[str]:
+        asked.append("list")
+        return []
+
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", list_files)
+    door.close()
+    with pytest.raises(NotFound, match=r"127\.0\.0\.1:\d+ cannot be reached"):
+        load_backbone("clip-b16")
+    assert not asked
+    # Behind a proxy a closed door means nothing: the hub's own library is asked.
+    monkeypatch.setattr("obygaze_features.backbones.hub.getproxies", lambda: {"http": "a:1"})
+    with pytest.raises(NotFound, match="no weights in a form"):
+        load_backbone("clip-b16")
+    assert asked == ["list"]
+
+
+def test_without_a_network_one_short_line_comes_at_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        nobody = server.getsockname()[1]
+    np.save(tmp_path / "x.npy", np.zeros((1, 16, 3, 8, 8), np.float32))
+    env: dict[str, str | None] = {
+        **{name: None for name in os.environ if name.lower().endswith("_proxy")},
+        "HF_HUB_CACHE": str(tmp_path / "hub"),
+        "HF_ENDPOINT": f"http://127.0.0.1:{nobody}",
+        "HF_HUB_OFFLINE": "0",
+        "TRANSFORMERS_OFFLINE": "0",
+    }
+    words = ("forward", "clip-b16", "--pixels", tmp_path / "x.npy", "-o", tmp_path / "y.npz")
+    done = run_obygaze("backbones", *words, env=env)
+    assert done.code == 1
+    assert len(done.stderr.splitlines()) == 3, "and no attempts that are told one by one"
+    assert f"127.0.0.1:{nobody} cannot be reached" in done.stderr
