@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from obygaze_features.core.bench import take_command
+from obygaze_features.core.bench_sizes import Cost, Runs, merged
+
+MEMORY = "peak memory"
 
 
 def run_apart(target: str, **words: Any) -> tuple[Any, int]:
@@ -22,6 +26,22 @@ def run_apart(target: str, **words: Any) -> tuple[Any, int]:
         call = [target, json.dumps(words), str(note)]
         taken = take_command(target, [sys.executable, "-m", __name__, *call])
         return json.loads(note.read_text(encoding="utf-8")), taken.peak_rss_bytes or 0
+
+
+def costs_apart(
+    target: str,
+    sizes: Sequence[int],
+    rounds: int,
+    units: Mapping[str, str],
+    tell: Callable[[str], None],
+) -> list[Cost]:
+    """What a function of `n_clips` and `rounds` measures at each size, and the memory it took."""
+    parts = []
+    for n_clips in sizes:
+        tell(f"{n_clips:,} clips")
+        part, memory = run_apart(target, n_clips=n_clips, rounds=rounds)
+        parts.append({**part, MEMORY: Runs.counted(memory)})
+    return merged(parts, {**units, MEMORY: "B"})
 
 
 def main(argv: list[str]) -> None:

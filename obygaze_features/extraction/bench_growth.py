@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from obygaze_features.core.bench import duration
-from obygaze_features.core.bench_apart import run_apart
-from obygaze_features.core.bench_sizes import Growth, Runs, merged, take_runs
+from obygaze_features.core.bench_apart import MEMORY, costs_apart
+from obygaze_features.core.bench_sizes import Growth, Runs, take_runs
 from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.extras import need
 from obygaze_features.core.machine import this_machine
@@ -25,7 +25,7 @@ from obygaze_features.store.bench_layouts import ids
 
 ROUNDS, QUICK_ROUNDS, K = 3, 1, 5
 LEVELS = ("EN", "HN", "S")
-READING, FILE, MEMORY = "reading the manifest", "bytes of the plan's file", "peak memory"
+READING, FILE = "reading the manifest", "bytes of the plan's file"
 
 
 def measure_plans(quick: bool = False, progress: Progress | None = None) -> Growth:
@@ -33,13 +33,11 @@ def measure_plans(quick: bool = False, progress: Progress | None = None) -> Grow
     need("av", "video", "the growth of plans")
     progress = progress or Quiet()
     sizes = QUICK_SIZES if quick else SIZES
-    parts = []
-    for n_clips in sizes:
-        progress.say(f"a plan of {n_clips:,} clips")
-        rounds = QUICK_ROUNDS if quick else ROUNDS
-        part, memory = run_apart(f"{__name__}:measure_one", n_clips=n_clips, rounds=rounds)
-        parts.append({**part, MEMORY: Runs.counted(memory)})
-    costs = merged(parts, {FILE: "B", MEMORY: "B"})
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    target = f"{__name__}:measure_one"
+    costs = costs_apart(
+        target, sizes, rounds, {FILE: "B"}, lambda size: progress.say(f"a plan of {size}")
+    )
     last = {cost.name: cost.medians[-1] for cost in costs}
     facts = {
         "manifest": "clips of made-up films, 160 a film, whose videos are not there",

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from obygaze_features.core.bench import duration
-from obygaze_features.core.bench_apart import run_apart
-from obygaze_features.core.bench_sizes import Growth, Runs, merged, take_runs
+from obygaze_features.core.bench_apart import costs_apart
+from obygaze_features.core.bench_sizes import Growth, Runs, take_runs
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.machine import this_machine
 from obygaze_features.store import bench_layouts
@@ -26,21 +26,18 @@ SIZES = (1_000, 10_000, 100_000, 1_000_000)
 QUICK_SIZES = (1_000, 2_000, 4_000)
 ROUNDS, QUICK_ROUNDS = 5, 1
 LEVEL, WIDTH, N_READ = "pooled", 256, 100
-METADATA, MEMORY, READ = "bytes of metadata", "peak memory", f"{N_READ} clips at random, by id"
+METADATA, READ = "bytes of metadata", f"{N_READ} clips at random, by id"
 
 
 def measure_stores(quick: bool = False, progress: Progress | None = None) -> Growth:
     """Time a store's parts at each size, each size in a process of its own."""
     progress = progress or Quiet()
     sizes = QUICK_SIZES if quick else SIZES
-    parts = []
-    for n_clips in sizes:
-        progress.say(f"a store of {n_clips:,} clips")
-        rounds = QUICK_ROUNDS if quick else ROUNDS
-        target = f"{__name__}:measure_one"
-        part, memory = run_apart(target, n_clips=n_clips, rounds=rounds)
-        parts.append({**part, MEMORY: Runs.counted(memory)})
-    costs = merged(parts, {METADATA: "B", MEMORY: "B"})
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    target = f"{__name__}:measure_one"
+    costs = costs_apart(
+        target, sizes, rounds, {METADATA: "B"}, lambda size: progress.say(f"a store of {size}")
+    )
     last = {cost.name: cost.medians[-1] for cost in costs}
     facts = {
         "stores": f"{WIDTH} floats a clip, blocks of 64; only the blocks that are read are real",

@@ -10,7 +10,7 @@ from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.report.anatomy import anatomy_tables, anatomy_words
 from obygaze_models.report.findings import finding_tables
 from obygaze_models.report.paper import paper_tables, paper_words
-from obygaze_models.report.results import Row, argmax_tables, film_tables, result_tables
+from obygaze_models.report.results import Row, argmax_tables, by_pair, film_tables, result_tables
 from obygaze_models.report.section import Section
 from obygaze_models.report.tables import Group, Number, Table, slug
 from obygaze_models.report.words import (
@@ -176,20 +176,15 @@ def _odds(factor: Mapping[str, Any] | None, record: Record) -> Number:
 def other_metrics(run: Run) -> Iterable[Table]:
     """Calibration and the remaining metrics, for those who want them."""
     metrics = [m for m in NAMES if m not in SHOWN and any(m in r for r in run.cells)]
-    groups: list[Group] = []
-    rows: list[Row] = []
-    for pair in dict.fromkeys((r["train"], r["test"]) for r in run.cells):
-        groups.append(Group(len(rows), pair_name(*pair)))
-        for record in run.cells:
-            if (record["train"], record["test"]) == pair:
-                values = (_plain(number_of(record, metric)) for metric in metrics)
-                rows.append((with_store(record, stores_of(run)), *values))
+    rows, groups = by_pair(
+        run, lambda record: [_plain(number_of(record, metric)) for metric in metrics]
+    )
     if rows and metrics:
         headers = ("model", *(NAMES[metric] for metric in metrics))
         yield Table(
-            *("other", "The remaining metrics", headers, tuple(rows)),
+            *("other", "The remaining metrics", headers, rows),
             note="Intervals are in results.json.",
-            groups=tuple(groups),
+            groups=groups,
             folded=True,
         )
 

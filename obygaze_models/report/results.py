@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from obygaze_models.protocols.runner.records import Record, Run
@@ -133,16 +133,25 @@ def _films_down(run: Run, films: Sequence[str], title: str) -> Table:
 
 
 def _films_across(run: Run, films: Sequence[str], title: str) -> Table:
+    rows, groups = by_pair(
+        run, lambda record: [_film_value(record, film, primary(run)) for film in films]
+    )
+    many = len(rows) > MOST_OPEN
+    return Table("films", title, ("model", *films), rows, NO_CLASS, groups=groups, folded=many)
+
+
+def by_pair(
+    run: Run, values: Callable[[Record], Sequence[Any]]
+) -> tuple[tuple[Row, ...], tuple[Group, ...]]:
+    """A row for each cell, those of one training and one test task together."""
     groups: list[Group] = []
     rows: list[Row] = []
     for pair in dict.fromkeys((r["train"], r["test"]) for r in run.cells):
         groups.append(Group(len(rows), pair_name(*pair)))
         for record in run.cells:
             if (record["train"], record["test"]) == pair:
-                values = (_film_value(record, film, primary(run)) for film in films)
-                rows.append((with_store(record, stores_of(run)), *values))
-    many, own = len(rows) > MOST_OPEN, tuple(groups)
-    return Table("films", title, ("model", *films), tuple(rows), NO_CLASS, groups=own, folded=many)
+                rows.append((with_store(record, stores_of(run)), *values(record)))
+    return tuple(rows), tuple(groups)
 
 
 def _film_value(record: Record, film: str, metric: str) -> Number:

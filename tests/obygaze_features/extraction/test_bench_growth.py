@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from obygaze_features.core import bench_apart
 from obygaze_features.extraction import bench_growth
 from obygaze_features.extraction.bench_growth import FILE, READING, measure_one, measure_plans
 from obygaze_features.manifest.io import read_manifest
@@ -30,7 +31,7 @@ def test_one_size_is_measured_whole() -> None:
 def test_the_table_has_a_column_for_each_size(monkeypatch) -> None:
     told = iter([({READING: [[1.0], [1.0]], FILE: [[10.0], [10.0]]}, 100)] * 2)
     monkeypatch.setattr(bench_growth, "QUICK_SIZES", (10, 20))
-    monkeypatch.setattr(bench_growth, "run_apart", lambda target, **words: next(told))
+    monkeypatch.setattr(bench_apart, "run_apart", lambda target, **words: next(told))
     growth = measure_plans(quick=True)
     assert growth.sizes == (10, 20)
     assert [cost.name for cost in growth.costs] == [READING, FILE, "peak memory"]
