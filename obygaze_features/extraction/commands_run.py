@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -75,6 +76,7 @@ def run(
 
     MANIFEST is a manifest's name, or the file of a plan. All backbones share one decode of each
     clip. A clip that fails is a row with its reason; the run goes on and ends with exit code 3.
+    With --worker, the exit code and the counts are those of the worker's own clips.
     """
     _extract(session, manifest, options, as_json, worker=worker)
 
@@ -111,7 +113,7 @@ def _extract(
 ) -> None:
     # Signals are caught before torch is imported: a job may be taken away while it starts.
     with stop_on_signals() as stop, no_longer_than(options["max_hours"], stop):
-        from obygaze_features.extraction.run import Machine, seal_complete
+        from obygaze_features.extraction.run import Machine
 
         plan = chosen_plan(session, manifest, options)
         machine = Machine(
@@ -122,24 +124,39 @@ def _extract(
             gpu_gb=options["gpu_mem"],
             nice=options["nice"],
         )
+        rows = _rows_of(plan, worker)
         with _progress(session, "extract") as progress:
             states = extract_by(
                 options,
                 plan,
                 machine,
                 stop,
-                rows=_rows_of(plan, worker),
+                rows=rows,
                 redo=redo,
                 strict=options["strict"],
                 progress=progress,
                 tell=_teller(options["events"]),
             )
-        states = seal_complete(states, options["seal"])
-    _report(session, states, as_json)
+        states = _sealed(states, rows, options["seal"])
+    _report(session, states, as_json, worker, rows)
     done = sum(state.blocks_done for state in states)
-    stop.raise_if_asked(f"{done} of {sum(state.blocks for state in states)} blocks are committed")
+    whose = "blocks" if worker is None else f"blocks of worker {worker}"
+    stop.raise_if_asked(f"{done} of {sum(state.blocks for state in states)} {whose} are committed")
     if any(state.failed for state in states):
         click.get_current_context().exit(EXIT_SOME_FAILED)
+
+
+def _sealed(
+    states: Sequence[StoreStatus], rows: Sequence[int] | None, seal: bool | None
+) -> list[StoreStatus]:
+    """Seal the stores that are complete; the states of `rows`, which other workers cannot change."""
+    from obygaze_features.extraction.run import seal_complete
+    from obygaze_features.extraction.status import store_status
+
+    # Read before the seal, which keeps no seconds of single blocks.
+    own = states if rows is None else [store_status(state.store, rows) for state in states]
+    whole = seal_complete(states, seal)
+    return [replace(one, sealed=state.sealed) for one, state in zip(own, whole, strict=True)]
 
 
 def _rows_of(plan: Any, worker: str | None) -> list[int] | None:
@@ -174,21 +191,32 @@ def _teller(stream: Any) -> Callable[[Mapping[str, Any]], None] | None:
     return tell
 
 
-def _report(session: Session, states: Sequence[StoreStatus], as_json: bool) -> None:
+def _report(
+    session: Session,
+    states: Sequence[StoreStatus],
+    as_json: bool,
+    worker: str | None,
+    rows: Sequence[int] | None,
+) -> None:
     if as_json:
         from obygaze_features.extraction.status import together
 
         documents = [state.to_json() for state in states]
-        first = documents[0] if len(documents) == 1 else together(states)
+        first = documents[0] if len(documents) == 1 else together(states, rows)
+        named = {} if worker is None else {"worker": worker}
         # Events may have gone before it, a line each.
-        session.console.json({**first, "stores": documents}, one_line=True)
+        session.console.json({**named, **first, "stores": documents}, one_line=True)
         return
     headers = ("store", "clips", "ok", "failed", "missing", "blocks", "of")
-    rows = [
+    lines = [
         (Path(s.store).name, s.clips, s.ok, s.failed, s.missing, s.blocks_done, s.blocks)
         for s in states
     ]
-    session.console.result(table(headers, rows))
+    session.console.result(table(headers, lines))
+    if worker is not None:
+        session.console.note(
+            f"clips and blocks of worker {worker} only; all workers: obygaze extract status STORE"
+        )
     for state in states:
         if state.seconds:
             session.console.note(f"{Path(state.store).name}: {state.who_waits}")

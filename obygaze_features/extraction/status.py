@@ -65,10 +65,16 @@ class StoreStatus:
         return {**values, "seconds": rounded, **extra}
 
 
-def together(states: Sequence[StoreStatus]) -> dict[str, Any]:
-    """The stores of one run as one: a clip is ok where all have it, failed where one has not."""
+def together(
+    states: Sequence[StoreStatus], rows: Sequence[int] | None = None
+) -> dict[str, Any]:
+    """The stores of one run as one: a clip is ok where all have it, failed where one has not.
+
+    `rows` are those that the states were read for; None: all.
+    """
     whole = [open_store(state.store).status().is_ok for state in states]
-    ok = int(np.logical_and.reduce(whole).sum())
+    is_ok = np.logical_and.reduce(whole)
+    ok = int((is_ok if rows is None else is_ok[list(rows)]).sum())
     failed = len(set().union(*(state.failures for state in states)))
     clips = states[0].clips
     counts = {"clips": clips, "ok": ok, "failed": failed, "missing": clips - ok - failed}
@@ -83,22 +89,29 @@ def together(states: Sequence[StoreStatus]) -> dict[str, Any]:
     return {"store": [state.store for state in states], **counts, "seconds": seconds}
 
 
-def store_status(location: str | Path) -> StoreStatus:
-    """The state of one store. Rows without a video, and rows not reached yet, are missing."""
+def store_status(location: str | Path, rows: Sequence[int] | None = None) -> StoreStatus:
+    """The state of one store. Rows without a video, and rows not reached yet, are missing.
+
+    With `rows`, those of whole blocks, the state of these alone: the share of one worker.
+    """
     store = open_store(location)
     status = store.status()
-    done, seconds = _progress(store)
-    failed = {row: noted for row, noted in status.noted.items() if noted.state == "failed"}
+    chosen = set(range(store.n_clips) if rows is None else rows)
+    blocks = sorted({row // store.plan.block_rows for row in chosen})
+    done, seconds = _progress(store, blocks)
+    noted_here = {row: status.noted[row] for row in chosen.intersection(status.noted)}
+    failed = {row: noted for row, noted in noted_here.items() if noted.state == "failed"}
+    ok = int(status.is_ok[sorted(chosen)].sum())
     clip_ids = store.clip_ids
     reasons = Counter(f"{noted.stage}: {noted.error}" for noted in failed.values())
     return StoreStatus(
         store=str(location),
         backbone=store.recipe.title,
-        clips=store.n_clips,
-        ok=status.counts.get("ok", 0),
+        clips=len(chosen),
+        ok=ok,
         failed=len(failed),
-        missing=store.n_clips - status.counts.get("ok", 0) - len(failed),
-        blocks=store.plan.n_blocks,
+        missing=len(chosen) - ok - len(failed),
+        blocks=len(blocks),
         blocks_done=done,
         reasons=dict(reasons.most_common()),
         failures={str(clip_ids[row]): str(noted) for row, noted in sorted(failed.items())},
@@ -107,13 +120,14 @@ def store_status(location: str | Path) -> StoreStatus:
     )
 
 
-def _progress(store: Store) -> tuple[int, dict[str, float]]:
-    """How many blocks are there, and the seconds of each stage that they took."""
+def _progress(store: Store, blocks: Sequence[int]) -> tuple[int, dict[str, float]]:
+    """How many of these blocks are there, and the seconds of each stage that they took."""
     if store.commits.seal is not None:
-        spent = store.commits.seal.seconds
+        # The seal has only the sum over all blocks.
+        spent = store.commits.seal.seconds if len(blocks) == store.plan.n_blocks else {}
         known = {stage: spent[stage] for stage in SHOWN if stage in spent}
-        return store.plan.n_blocks, {**known, **spent}
-    markers = [store.commits.marker(block) for block in range(store.plan.n_blocks)]
+        return len(blocks), {**known, **spent}
+    markers = [store.commits.marker(block) for block in blocks]
     there = [marker for marker in markers if marker is not None]
     seconds: Counter[str] = Counter()
     for marker in there:

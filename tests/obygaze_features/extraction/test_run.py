@@ -94,8 +94,30 @@ def test_the_same_bytes_from_workers_that_share_the_units(
     workers = [
         subprocess.Popen(words, env=environment(), stdout=subprocess.DEVNULL) for words in argv
     ]
-    assert sorted(worker.wait(timeout=120) for worker in workers) == [3, 3]
+    # The clips that fail, 5 and 6, are in unit 1; units 0, 2 and 4 are those of worker 0.
+    assert [worker.wait(timeout=120) for worker in workers] == [0, 3]
     assert array_bytes(tmp_path / "stores" / "descriptors") == undisturbed
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_worker_answers_for_its_own_clips_whoever_ends_first(
+    films: Manifest, tmp_path: Path, order: tuple[int, int]
+) -> None:
+    plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
+    done = {i: run_obygaze("extract", "run", plan, "--worker", f"{i}/2", "--json") for i in order}
+    assert {i: result.code for i, result in done.items()} == {0: 0, 1: 3}
+    counts = ("worker", "clips", "ok", "failed", "missing", "blocks", "blocks_done")
+    told = {i: tuple(result.json()[key] for key in counts) for i, result in done.items()}
+    # Blocks of four of 23 clips: 0, 2, 4 are 12 clips with the one that has no video, 1, 3, 5 are
+    # 11 with the two that fail.
+    assert told == {0: ("0/2", 12, 11, 0, 1, 3, 3), 1: ("1/2", 11, 9, 2, 0, 3, 3)}
+    assert done[0].json()["failures"] == {}
+    assert done[0].json()["seconds"]["forward"] > 0
+    again = run_obygaze("extract", "run", plan, "--worker", "0/2")
+    assert again.code == 0 and "worker 0/2 only" in again.stderr
+    assert "tt0-005" not in again.stderr
+    status = run_obygaze("extract", "status", tmp_path / "stores" / "descriptors", "--json")
+    assert status.json()["stores"][0]["failed"] == 2
 
 
 def test_the_same_bytes_after_twenty_kills(

@@ -40,6 +40,20 @@ def test_two_stores_of_a_run_are_counted_by_clips(tmp_path: Path) -> None:
     assert told["seconds"] == {"wait": 21.0, "decode": 24.0, "forward": 18.0}
 
 
+def test_the_state_of_a_workers_rows(tmp_path: Path) -> None:
+    path = _store(tmp_path / "a", 4, {2: BAD, 9: BAD, 14: NONE})
+    # Blocks 1, 3 and 5: rows 4-7, 12-15, 20-22; block 5 is not committed.
+    rows = [*range(4, 8), *range(12, 16), *range(20, 23)]
+    own = store_status(path, rows)
+    assert (own.clips, own.ok, own.failed, own.missing) == (11, 7, 0, 4)
+    assert (own.blocks, own.blocks_done, own.done) == (3, 2, False)
+    assert own.seconds == {"wait": 2.0 + 4.0, "decode": 8.0, "forward": 4.0}
+    other = store_status(path, [*range(0, 4), *range(8, 12), *range(16, 20)])
+    assert (other.clips, other.ok, other.failed, other.missing) == (12, 6, 2, 4)
+    told = together([own, own], rows)
+    assert (told["clips"], told["ok"], told["failed"], told["missing"]) == (11, 7, 0, 4)
+
+
 def test_a_sealed_store_still_tells_where_its_time_went(tmp_path: Path) -> None:
     path = _store(tmp_path / "a", 6, {2: BAD})
     before = store_status(path)
