@@ -149,7 +149,7 @@ def _extract(
 def _sealed(
     states: Sequence[StoreStatus], rows: Sequence[int] | None, seal: bool | None
 ) -> list[StoreStatus]:
-    """Seal the stores that are complete; the states of `rows`, which other workers cannot change."""
+    """Seal the stores that are complete; the states of `rows` alone, a worker's own."""
     from obygaze_features.extraction.run import seal_complete
     from obygaze_features.extraction.status import store_status
 

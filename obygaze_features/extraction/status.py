@@ -65,9 +65,7 @@ class StoreStatus:
         return {**values, "seconds": rounded, **extra}
 
 
-def together(
-    states: Sequence[StoreStatus], rows: Sequence[int] | None = None
-) -> dict[str, Any]:
+def together(states: Sequence[StoreStatus], rows: Sequence[int] | None = None) -> dict[str, Any]:
     """The stores of one run as one: a clip is ok where all have it, failed where one has not.
 
     `rows` are those that the states were read for; None: all.
