@@ -23,6 +23,7 @@ class Preset:
     `squash_first` squashes every frame to that square as OpenCV does before anything else (the
     released extractor did). `edge` is the shortest edge before the crop, 0 for the model's own
     size; with `edge_from_checkpoint` a preprocessor_config.json beside the weights has the say.
+    `reproduces` says whose pixels these are to be. It decides no number, so it is in no hash.
     """
 
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
@@ -36,12 +37,14 @@ class Preset:
     squash_first: int = 0
     sampling: str = "even"
     attention: str = "sdpa"
+    reproduces: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """The preset as plain values, for recipes."""
+        """What decides the pixels and frames, as plain values, for recipes."""
         return {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in asdict(self).items()
+            if key != "reproduces"
         }
 
 
@@ -54,6 +57,7 @@ CHOICES = {
     # even: frame int(i * total / T); fps: one a second, at most T of them, the rest masked.
     "sampling": ("even", "fps"),
     "attention": ("sdpa", "eager"),
+    "reproduces": ("", "hub", "paper", "training", "own"),
     "unit": ("frame", "clip"),
     "order": ("thw", "hwt", "hw"),
 }
@@ -187,7 +191,9 @@ def _typed(
         problems.append(f"{where} is out of range: {value!r}")
         return instead
     if key in CHOICES and value not in CHOICES[key]:
-        problems.append(f"{where} must be one of {', '.join(CHOICES[key])}, not {value!r}")
+        problems.append(
+            f"{where} must be one of {', '.join(filter(None, CHOICES[key]))}, not {value!r}"
+        )
     return value
 
 
@@ -254,7 +260,9 @@ def _preset(
     problems += [f"unknown key preset.{name}.{key}" for key in table if key not in known]
     values: dict[str, Any] = {}
     for key, default in known.items():
-        value = table.get(key, base.get(key, default))
+        # What the default reproduces, a preset that changes it does not.
+        inherited = default if key == "reproduces" else base.get(key, default)
+        value = table.get(key, inherited)
         if key in ("mean", "std"):
             value = _three(value, f"preset.{name}.{key}", problems)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.base import Backbone, Placement
-from obygaze_features.backbones.cards import Card
+from obygaze_features.backbones.base import Backbone, Placement, TorchBackbone
+from obygaze_features.backbones.cards import Card, Preset
 from obygaze_features.backbones.hub import WeightFiles, cache_folder, find_weights
 from obygaze_features.backbones.load import load_from
+from obygaze_features.backbones.pixels import Pixels, as_frames
+from obygaze_features.backbones.presets import hub_preset, preset_note
 from obygaze_features.backbones.run import as_arrays
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput, InstallExtra, NotFound, ObygazeError
@@ -25,7 +27,7 @@ TOLERANCE = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 5e-2}
 _BLOB = re.compile(r"[0-9a-f]{64}")
 _SIZE_OF_ANY = 64
 
-OK, FAILED, SKIPPED = "ok", "FAILED", "-"
+OK, FAILED, SKIPPED, DIFFERS = "ok", "FAILED", "-", "differs"
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Report:
         }
 
 
-_PLAIN = {OK: "ok", FAILED: "failed", SKIPPED: "skipped"}
+_PLAIN = {OK: "ok", FAILED: "failed", SKIPPED: "skipped", DIFFERS: "differs"}
 
 
 def check_backbone(
@@ -96,6 +98,7 @@ def check_backbone(
     report.add("complete", OK, f"every tensor loaded, none made up; {_told_size(backbone)}")
     _check_outputs(backbone, dtype, report)
     _check_refusal(backbone, report)
+    _check_preset(card, report)
     _check_processor(backbone, files, report)
     return report
 
@@ -191,30 +194,43 @@ def _check_processor(backbone: Backbone, files: WeightFiles | None, report: Repo
         kind = settings.get("image_processor_type") or settings.get("feature_extractor_type")
         report.add(name, SKIPPED, f"{kind} has no form without torchvision")
         return
-    frames = _picture()
-    report.add(name, *_compare(backbone, settings, frames, processor(frames)))
+    if not isinstance(backbone, TorchBackbone):
+        report.add(name, SKIPPED, "no pixels to compare")
+        return
+    frames, size = _picture(), backbone.geometry.size
+    theirs, card = processor(frames), backbone.card
+    if theirs.shape[-2:] != (size, size):
+        report.add(name, FAILED, f"it gives {list(theirs.shape[-2:])}, we give {[size, size]}")
+        return
+    state, told = _compare(backbone, card.input, frames, theirs)
+    if state == FAILED and card.input.reproduces and preset_note(card):
+        state, told = DIFFERS, f"{told}, as the card says: see preset"
+    report.add(name, state, told)
+    hub = card.with_preset(hub_preset(card))
+    if hub.preset != card.preset:
+        report.add(f"{name}, {hub.label}", *_compare(backbone, hub.input, frames, theirs))
+
+
+def _check_preset(card: Card, report: Report) -> None:
+    note = preset_note(card)
+    if note:
+        report.add("preset", DIFFERS, note)
 
 
 def _compare(
-    backbone: Backbone, settings: Mapping[str, Any], frames: Any, theirs: Any
+    backbone: TorchBackbone, preset: Preset, frames: Any, theirs: npt.NDArray[np.float32]
 ) -> tuple[str, str]:
-    from obygaze_features.backbones.base import TorchBackbone
-    from obygaze_features.backbones.pixels import Pixels, as_frames
-
-    if not isinstance(backbone, TorchBackbone):
-        return SKIPPED, "no pixels to compare"
-    # Where a card also has the hub's way, that is the one to compare.
-    card = backbone.card
-    preset = card.presets.get("hub", card.presets["default"])
+    """How far the pixels of one preset are from those of the checkpoint's own processor."""
     pixels = Pixels.of(preset, backbone.geometry.size, backbone.checkpoint_edge)
     ours = pixels(as_frames(frames, "cpu")).numpy()
-    if ours.shape != theirs.shape:
-        return FAILED, f"it gives {list(theirs.shape[-2:])}, we give {list(ours.shape[-2:])}"
+    if np.array_equal(ours, theirs):
+        return OK, "the same bits"
+    apart = np.abs(ours - theirs)
     std = np.array(preset.std, dtype=np.float64)[None, :, None, None]
-    scale = 127.5 if preset.rescale == "1/127.5-1" else 255.0
-    worst = float((np.abs(ours - theirs) * std).max() * scale)
-    told = "the same bits" if np.array_equal(ours, theirs) else f"at most {worst:.2f} grey levels"
-    return (OK if worst <= 1.01 else FAILED), told
+    levels = float((apart * std).max() * (127.5 if preset.rescale == "1/127.5-1" else 255.0))
+    if levels <= 1.01:
+        return OK, f"at most {levels:.2f} grey levels"
+    return FAILED, f"pixels differ by up to {float(apart.max()):.2f}"
 
 
 def _picture() -> npt.NDArray[np.uint8]:

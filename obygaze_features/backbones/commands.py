@@ -13,6 +13,7 @@ import numpy as np
 from obygaze_features.backbones.cards import Card
 from obygaze_features.backbones.families import FAMILIES
 from obygaze_features.backbones.hub import is_cached
+from obygaze_features.backbones.presets import preset_note
 from obygaze_features.backbones.registry import card_names, find_card, find_cards
 from obygaze_features.core.commands import (
     ExampleCommand,
@@ -148,7 +149,8 @@ def show(session: Session, name: str, as_json: bool) -> None:
     """
     card = find_card(name, session.workspace)
     if as_json:
-        session.console.json({**_summary(card), "preset": card.preset})
+        shown = {**_summary(card), "preset": card.preset, "note": preset_note(card)}
+        session.console.json(shown)
         return
     g, console = card.geometry, session.console
     console.result(f"{card.label}: {card.title}")
@@ -173,6 +175,8 @@ def show(session: Session, name: str, as_json: bool) -> None:
         told = ", ".join(f"{key} {value}" for key, value in preset.as_dict().items() if value)
         mark = "*" if preset_name == card.preset else " "
         console.result(f"{mark} preset {preset_name}: {told}")
+    if preset_note(card):
+        console.result(preset_note(card))
 
 
 @click.command(
@@ -202,8 +206,8 @@ def check(
     """Check what can be checked: weights, shapes, isolation.
 
     Also that numbers do not depend on the batch, and that pixels are prepared as the checkpoint's
-    own processor does. Never uses the network. Ends with 1 where there are no weights, with 4
-    where a check failed.
+    own processor does, or differ only where the card says so. Never uses the network. Ends with 1
+    where there are no weights, with 4 where a check failed.
     """
     # Before anything imports the hub's library, which reads this once.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")

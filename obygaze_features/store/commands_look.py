@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from obygaze_features.core.files import write_new
 from obygaze_features.store.card import card_text
 from obygaze_features.store.describe import describe, summary
 from obygaze_features.store.reader import Store, open_store
+
+# Backbones know stores, never the other way round; the cards are asked by name.
+NOTE = "obygaze_features.backbones.presets:recipe_note"
 
 
 @click.command(
@@ -79,10 +83,19 @@ def info(session: Session, name: str, as_json: bool) -> None:
     NAME is a store of the workspace, a folder, a packed zip or a URL. Only small files are read.
     """
     found = open_named(session, name)
+    note = _note(session, found)
     if as_json:
-        session.console.json({"name": name, **summary(found), "recipe": found.recipe.to_dict()})
+        facts = {**summary(found), "note": note, "recipe": found.recipe.to_dict()}
+        session.console.json({"name": name, **facts})
     else:
-        session.console.result(describe(found))
+        session.console.result(describe(found, note))
+
+
+def _note(session: Session, store: Store) -> str:
+    """How the preset of the store's backbone differs from the hub's processor, if it does."""
+    module, attribute = NOTE.split(":")
+    note: str = getattr(import_module(module), attribute)(store.recipe.to_dict(), session.workspace)
+    return note
 
 
 @click.command(

@@ -44,8 +44,8 @@ def summary(store: Store) -> dict[str, Any]:
     }
 
 
-def describe(store: Store) -> str:
-    """A page on a store: prose first, then its arrays, then the clips that are not there."""
+def describe(store: Store, note: str = "") -> str:
+    """A page on a store: prose and a note, then its arrays, then the clips that are not there."""
     facts = summary(store)
     plan = store.plan
     arrays = [
@@ -59,7 +59,7 @@ def describe(store: Store) -> str:
     ]
     size = f"{human(facts['n_bytes'])} in {facts['n_files']} files"
     parts = [
-        explain(plan, facts["counts"]),
+        "\n".join(filter(None, (explain(plan, facts["counts"]), note))),
         table(("array", "one clip", "type", "all clips"), arrays),
         "\n".join(
             [

@@ -70,20 +70,6 @@ def test_another_mean_is_found(tmp_path: Path) -> None:
     assert states(report)["own processor"] == "failed"
 
 
-def test_vivits_own_processor_is_its_hub_preset(tmp_path: Path) -> None:
-    save_tiny("vivit", tmp_path)
-    settings = {
-        **VIDEOMAE,
-        "image_processor_type": "VivitImageProcessor",
-        "size": {"shortest_edge": 40},
-        "image_mean": [0.5] * 3,
-        "image_std": [0.5] * 3,
-    }
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
-    report = check("vivit-b16x2-k400", "--weights", tmp_path)
-    assert states(report)["own processor"] == "ok"
-
-
 def test_no_weights_is_1_and_a_failure_4(tmp_path: Path) -> None:
     report = check("clip-b16", "--weights", tmp_path / "none", code=1)
     assert not report["ok"]
