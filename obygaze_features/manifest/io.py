@@ -9,9 +9,10 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 from obygaze_features.core.files import locked, sha256_bytes, write_all_new, write_atomic
-from obygaze_features.manifest.header import header_to_toml, parse_header, read_header
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.manifest.header import header_to_toml, parse_header
 from obygaze_features.manifest.model import COLUMNS, FOLD_PREFIX, LEVELS, Clip, Manifest
-from obygaze_features.manifest.tables import Row, Violations, read_table, table_of_bytes
+from obygaze_features.manifest.tables import Row, read_table, table_of_bytes
 
 # An id becomes a key in HDF5 files and a name of files: no separators, no leading dot.
 ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")
@@ -23,7 +24,7 @@ def read_manifest(path: Path) -> Manifest:
     """The manifest whose TOML file is `path`; every violation of its rows at once."""
     if not path.is_file():
         raise NotFound("no such manifest", where=str(path), hint="obygaze manifest ls")
-    header = read_header(path)
+    header = parse_header(path.read_bytes(), path)
     rows = path.with_suffix(".csv")
     violations = Violations(rows)
     table = read_table(rows, required=COLUMNS, violations=violations)
@@ -89,7 +90,7 @@ def check_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
             f"{error.object[error.start : error.end]!r} is not a character that UTF-8 can hold",
             where=manifest.name,
         ) from error
-    parse_header(toml.decode("utf-8"), rows_path.with_suffix(".toml"))
+    parse_header(toml, rows_path.with_suffix(".toml"))
     table = table_of_bytes(rows, rows_path, required=COLUMNS, violations=violations)
     parse = ClipParser(manifest.header.concepts, manifest.columns, violations)
     for row in table.rows:

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Annotated, Any
+
+from obygaze_features.core.schema_check import Table
+from obygaze_features.core.schema_rules import choice, matching, text
 
 LEVELS = ("EN", "HN", "NS", "S")
 UNITS = ("clip", "segment")
 VIEWS = ("raw", "visual", "as_published")
 COLUMNS = ("clip_id", "movie_id", "scene", "video", "start_s", "end_s", "level", "concepts")
 FOLD_PREFIX = "fold:"
+
+
+def concept_name(value: Any) -> str | None:
+    """Allow the name of a concept: in the column `concepts`, names are joined with '|'."""
+    valid = isinstance(value, str) and value.strip() and "|" not in value
+    return None if valid else "must not be blank and must not contain '|'"
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,7 @@ class Source:
     """A file that a manifest was made from."""
 
     file: str
-    sha256: str
+    sha256: Annotated[str, matching("[0-9a-f]{64}", "64 hexadecimal digits")]
 
 
 @dataclass(frozen=True)
@@ -49,9 +59,11 @@ class Header:
     """The TOML half of a manifest: what the data set is, and the words it may use."""
 
     dataset: str
-    concepts: Mapping[str, str]
-    unit: str = "clip"
-    view: str = "raw"
+    concepts: Annotated[Mapping[str, str], Table(others=text, names=concept_name)] = field(
+        default_factory=dict
+    )
+    unit: Annotated[str, choice(UNITS)] = "clip"
+    view: Annotated[str, choice(VIEWS)] = "raw"
     licence: str = ""
     citation: str = ""
     notes: tuple[str, ...] = ()

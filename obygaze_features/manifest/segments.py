@@ -6,15 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.tables import (
-    Row,
-    Table,
-    Violations,
-    raise_together,
-    read_table,
-    whole_number,
-)
+from obygaze_features.manifest.tables import Row, Table, read_table, whole_number
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
 SEGMENT_COLUMNS = ("movie_id", "annotator", "start_frame", "end_frame", "level", "concepts")

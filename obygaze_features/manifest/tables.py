@@ -11,55 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from obygaze_features.core.console import count, human
+from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import require_file
+from obygaze_features.core.schema_check import Violations
 
 MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
-MAX_TOLD = 1000
-# A cell may be as long as a line; what is wrong with it is said before and after it.
-MAX_MESSAGE = 300
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
-
-
-class Violations:
-    """Collects everything wrong with one file, so that a person corrects it in one go."""
-
-    def __init__(self, path: Path | str) -> None:
-        self.path = str(path)
-        self.lines: list[str] = []
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    def add(self, line: int | None, column: str | None, message: str) -> None:
-        """Note one violation; `line` and `column` are None where it has no such place."""
-        place = self.path if line is None else f"{self.path}:{line}"
-        if len(message) > MAX_MESSAGE:
-            message = f"{message[:80]} ... {message[-150:]}"
-        self.lines.append(
-            f"{place}: {message if column is None else f'column {column!r}: {message}'}"
-        )
-
-    def raise_if_any(self, what: str, hint: str | None = None) -> None:
-        """Raise a FixInput that lists them all, if there are any."""
-        raise_together(what, self, hint=hint)
-
-
-def raise_together(what: str, *files: Violations, hint: str | None = None) -> None:
-    """Raise one FixInput for the violations of several files, if there are any."""
-    lines = [line for violations in files for line in violations.lines]
-    if not lines:
-        return
-    details = lines[:MAX_TOLD]
-    if len(lines) > MAX_TOLD:
-        details.append(f"... and {len(lines) - MAX_TOLD} more")
-    where = ", ".join(dict.fromkeys(violations.path for violations in files if violations))
-    found = count(len(lines), "violation")
-    way_out = hint or "correct what is listed above, then the same command again"
-    raise FixInput(f"{what}: {found}", where=where, hint=way_out, details=details)
 
 
 @dataclass(frozen=True, slots=True)

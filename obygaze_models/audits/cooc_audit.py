@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.tables import Violations, read_table, whole_number
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.manifest.tables import read_table, whole_number
 from obygaze_models.audits.cooccurrence import (
     Amplification,
     CoOccurrence,

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.tables import Row, Violations, read_table
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.manifest.tables import Row, read_table
 
 # Cosines computed in single precision leave [-1, 1] by noise; by more than this they are wrong.
 NOISE = 1e-4

@@ -15,7 +15,7 @@ from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.files import pretty_json, write_new
-from obygaze_features.manifest.tables import Violations
+from obygaze_features.core.schema_check import Violations
 from obygaze_models.audits.ranking import Precision, RankingScore, score_ranking
 
 SUBTASKS = ("violence", "valence", "arousal")

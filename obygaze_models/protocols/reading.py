@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
-from obygaze_features.manifest.tables import Violations
+from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.protocols.expression import BadExpression, parse
 from obygaze_models.protocols.kinds import KINDS, check_setting, defaults

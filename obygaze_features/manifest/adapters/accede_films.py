@@ -11,7 +11,8 @@ from xml.parsers import expat
 
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import NotFound
-from obygaze_features.manifest.tables import MAX_FILE, Violations
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.manifest.tables import MAX_FILE
 
 WANTED = ("id", "name", "movie", "start", "end")
 _OTHER = re.compile(r"[^A-Za-z0-9._+-]+")

@@ -10,9 +10,10 @@ from pathlib import Path
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import require_file, sha256_file
+from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.io import ClipParser
 from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, Source
-from obygaze_features.manifest.tables import Row, Violations
+from obygaze_features.manifest.tables import Row
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
 _STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""

@@ -2,45 +2,47 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import require_file
+from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
+from obygaze_features.core.schema_rules import choice, filled, matching
 from obygaze_features.manifest.adapters.common import ClipReader, Imported, Renamed, source_of
-from obygaze_features.manifest.model import COLUMNS, LEVELS, UNITS, Header, Manifest
-from obygaze_features.manifest.tables import DELIMITERS, Row, Violations, read_table
+from obygaze_features.manifest.model import COLUMNS, LEVELS, UNITS, Header, Manifest, concept_name
+from obygaze_features.manifest.tables import DELIMITERS, Row, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, concepts
 
 NEEDED = ("clip_id", "movie_id")
 CONSTANT = "="
 
 
+FILLED_TABLE = Table(others=filled)
+
+
 @dataclass(frozen=True)
 class TableMapping:
-    """How a table is to be read: columns, and what its words for levels and concepts mean.
+    """How to read a table: its columns, and what its words for levels and concepts mean.
 
-    `columns` names a column of the table for a column of the manifest, or a constant as `=value`.
-    `modalities` are further concepts, by name, that the vocabulary does not know.
+    `columns` maps a column of the manifest to a column of the table, or to a constant: `=value`.
+    `modalities` adds concepts that are not in the vocabulary, each with its modality.
     """
 
-    columns: Mapping[str, str] = field(default_factory=dict)
-    levels: Mapping[str, str] = field(default_factory=dict)
-    concepts: Mapping[str, str] = field(default_factory=dict)
-    modalities: Mapping[str, str] = field(default_factory=dict)
-    delimiter: str = ""
-    separator: str = "|"
-    dataset: str = ""
-    unit: str = "clip"
-    licence: str = ""
-    citation: str = ""
-
-
-_TABLES = ("columns", "levels", "concepts", "modalities")
-_STRINGS = ("delimiter", "separator", "dataset", "unit", "licence", "citation")
+    columns: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
+    levels: Annotated[Mapping[str, str], Table(others=choice(LEVELS))] = field(default_factory=dict)
+    concepts: Annotated[Mapping[str, str], FILLED_TABLE] = field(default_factory=dict)
+    modalities: Annotated[Mapping[str, str], Table(others=filled, names=concept_name)] = field(
+        default_factory=dict
+    )
+    delimiter: Annotated[str, matching("[,;|\t]", "one of , ; | or a tab")] = ""
+    separator: Annotated[str, filled] = "|"
+    dataset: Annotated[str, filled] = ""
+    unit: Annotated[str, choice(UNITS)] = "clip"
+    licence: Annotated[str, filled] = ""
+    citation: Annotated[str, filled] = ""
 
 
 def read(
@@ -84,55 +86,20 @@ def read(
 
 
 def read_mapping(path: Path) -> TableMapping:
-    """A mapping from a TOML file; everything that is wrong with it at once."""
+    """Return the mapping in a TOML file, or raise one error of all its violations."""
     require_file(path)
-    try:
-        document = tomllib.loads(path.read_bytes().decode("utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise FixInput(f"not valid TOML: {error}", where=str(path)) from error
-    wrong = Violations(path)
-    for key, value in document.items():
-        _check_key(key, value, wrong)
-    wrong.raise_if_any("this is not a mapping")
-    made = TableMapping(**document)
-    _check_words(made, wrong)
-    wrong.raise_if_any("this is not a mapping")
-    return made
-
-
-def _check_key(key: str, value: Any, wrong: Violations) -> None:
-    if key in _STRINGS:
-        if not isinstance(value, str) or not value:
-            wrong.add(None, key, f"must be a string, is {value!r}")
-    elif key not in _TABLES:
-        wrong.add(None, key, f"unknown key; known: {', '.join((*_TABLES, *_STRINGS))}")
-    elif not isinstance(value, dict):
-        wrong.add(None, key, "must be a table of strings")
-    else:
-        for word, meaning in value.items():
-            if not isinstance(meaning, str) or not meaning:
-                wrong.add(None, f"{key}.{word}", f"must be a string, is {meaning!r}")
-
-
-def _check_words(mapping: TableMapping, wrong: Violations) -> None:
-    for word, level in mapping.levels.items():
-        if level not in LEVELS:
-            wrong.add(None, f"levels.{word}", f"{level!r} is not one of {', '.join(LEVELS)}")
-    known = {**concepts(), **mapping.modalities}
+    document = read_toml(path.read_bytes(), str(path))
+    mapping: TableMapping = document.check(table_of(TableMapping))
     for word, concept in mapping.concepts.items():
-        if concept not in known:
-            told = f"{concept!r} is not a concept; a new one needs its sense in [modalities]"
-            wrong.add(None, f"concepts.{word}", told)
+        if concept not in concepts() and concept not in mapping.modalities:
+            what = f"unknown concept {concept!r}; give its modality in [modalities]"
+            document.add(f"concepts.{word}", what)
     for concept in mapping.modalities:
-        if "|" in concept or not concept.strip():
-            told = "a concept's name is neither blank nor holds '|'"
-            wrong.add(None, f"modalities.{concept}", told)
-        elif concept in concepts():
-            wrong.add(None, f"modalities.{concept}", "the vocabulary has it already")
-    if mapping.unit not in UNITS:
-        wrong.add(None, "unit", f"{mapping.unit!r} is not one of {', '.join(UNITS)}")
-    if mapping.delimiter and mapping.delimiter not in DELIMITERS:
-        wrong.add(None, "delimiter", f"{mapping.delimiter!r} is not one of , ; | or a tab")
+        if concept in concepts():
+            what = "this concept is in the vocabulary already; remove this line"
+            document.add(f"modalities.{concept}", what)
+    document.raise_if_any("the mapping is not valid")
+    return mapping
 
 
 def _checked_delimiter(delimiter: str) -> str:

@@ -12,16 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters.accede_films import Excerpt, read_films
 from obygaze_features.manifest.adapters.common import ClipReader, Imported, source_of
 from obygaze_features.manifest.model import FOLD_PREFIX, Header, Manifest
-from obygaze_features.manifest.tables import (
-    Violations,
-    numbered_lines,
-    raise_together,
-    read_table,
-    whole_number,
-)
+from obygaze_features.manifest.tables import numbered_lines, read_table, whole_number
 
 FOLD = FOLD_PREFIX + "mediaeval2015"
 TEST, DEV = "0", "1"

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from obygaze_features.core.console import count
+from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.adapters.common import (
     ClipReader,
     Imported,
@@ -26,7 +27,7 @@ from obygaze_features.manifest.adapters.common import (
     string_list,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.tables import Row, Violations, read_table, whole_number
+from obygaze_features.manifest.tables import Row, read_table, whole_number
 from obygaze_features.manifest.vocabulary import concepts
 
 # The released table with its subtitle column emptied; the subtitles are not ours to hand on.

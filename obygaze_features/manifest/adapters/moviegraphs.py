@@ -14,6 +14,7 @@ from pathlib import Path
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters.common import ClipReader, Imported, Renamed, source_of
 from obygaze_features.manifest.adapters.moviegraphs_shots import (
     Film,
@@ -22,12 +23,7 @@ from obygaze_features.manifest.adapters.moviegraphs_shots import (
     read_film,
 )
 from obygaze_features.manifest.model import COLUMNS, Clip, Header, Manifest, Source
-from obygaze_features.manifest.tables import (
-    Row,
-    Violations,
-    raise_together,
-    read_table,
-)
+from obygaze_features.manifest.tables import Row, read_table
 
 TABLE_COLUMNS = ("clip_id", "movie_id", "start", "end")
 FRAME_COLUMNS = ("start_frame", "end_frame", "fps")

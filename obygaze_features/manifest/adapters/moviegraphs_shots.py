@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.manifest.tables import Violations, numbered_lines
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.manifest.tables import numbered_lines
 
 SCENES, VIDEO = "scene_boundaries", "video_boundaries"
 _SUFFIX = ".scenes.gt"

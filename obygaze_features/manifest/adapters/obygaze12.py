@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from obygaze_features.core.errors import NotFound
+from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters import obygaze12_splits
 from obygaze_features.manifest.adapters.common import (
     ClipReader,
@@ -18,13 +19,7 @@ from obygaze_features.manifest.adapters.common import (
 )
 from obygaze_features.manifest.link import FILM_COLUMNS, film_span
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Header, Manifest
-from obygaze_features.manifest.tables import (
-    Row,
-    Violations,
-    raise_together,
-    read_table,
-    whole_number,
-)
+from obygaze_features.manifest.tables import Row, read_table, whole_number
 from obygaze_features.manifest.vocabulary import concepts
 
 SHA256 = "3296d488624dfa8b105ad434ca01fe415834e37bb784a718d41d19098729c963"

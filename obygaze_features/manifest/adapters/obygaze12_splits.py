@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.adapters.common import string_list
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.tables import Row, Violations, read_table, whole_number
+from obygaze_features.manifest.tables import Row, read_table, whole_number
 from obygaze_features.manifest.views import view
 from obygaze_features.manifest.vocabulary import canonical_concept
 

@@ -126,15 +126,11 @@ def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
     _, path = write(tmp_path, mapping='colums = {}\nunit = 3\nlevels = "x"\n[columns]\na = 1\n')
     with pytest.raises(FixInput) as caught:
         read_mapping(path)
-    known = (
-        "columns, levels, concepts, modalities, delimiter, separator, dataset, unit, licence, "
-        "citation"
-    )
     assert caught.value.details == (
-        f"{path}: column 'colums': unknown key; known: {known}",
-        f"{path}: column 'unit': must be a string, is 3",
-        f"{path}: column 'levels': must be a table of strings",
-        f"{path}: column 'columns.a': must be a string, is 1",
+        f"{path}:1: colums: unknown key 'colums' (did you mean 'columns'?)",
+        f"{path}:2: unit: must be one of clip, segment, got 3",
+        f"{path}:3: levels: must be a table, got 'x'",
+        f"{path}:5: columns.a: must be a string that is not empty, got 1",
     )
     _, path = write(
         tmp_path,
@@ -144,8 +140,7 @@ def test_everything_wrong_with_a_mapping_at_once(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read_mapping(path)
     assert [line.split(": ")[1] for line in caught.value.details] == [
-        *("column 'levels.yes'", "column 'concepts.sun'", "column 'modalities.a|b'"),
-        *("column 'modalities.Look'", "column 'unit'", "column 'delimiter'"),
+        *("unit", "delimiter", "levels.yes", "modalities.a|b", "concepts.sun", "modalities.Look"),
     ]
 
 

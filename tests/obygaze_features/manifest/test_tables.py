@@ -11,12 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
-from obygaze_features.manifest.tables import (
-    Violations,
-    raise_together,
-    read_table,
-    whole_number,
-)
+from obygaze_features.core.schema_check import Violations, raise_together
+from obygaze_features.manifest.tables import read_table, whole_number
 
 
 def details_of(path: Path, **options: object) -> tuple[str, ...]:

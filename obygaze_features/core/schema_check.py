@@ -1,0 +1,354 @@
+"""Check TOML and JSON files against a declared schema and report every violation at once.
+
+A schema is a `Table`: the keys of a table, each with its rule. A rule is a function that takes a
+value and returns None, or what the value must be (see core.schema_rules). A `Table` inside a table
+and `Rows` (a list of tables) are rules too:
+
+    SOURCE = Table({"file": filled, "sha256": matching("[0-9a-f]{64}", "64 hexadecimal digits")})
+    FILM = Table({"title": text, "year": whole(1888), "sources": Rows(SOURCE)}, ("title",))
+
+    document = read_toml(data, "film.toml")
+    document.require_schema("obygaze-film/1", "film")
+    values = document.check(FILM)
+    if values["year"] > 2100:                      # checks that need several keys
+        document.add("year", "must be at most 2100")
+    document.raise_if_any("the film is not valid")
+
+The error lists one line a violation: `film.toml:3: year: must be a whole number, at least 1888, got
+'x'`, or `film.toml:4: unknown key 'titel' (did you mean 'title'?)`. Where a dataclass has the same
+fields, `table_of(Film)` makes the table from its annotations, and `check` returns a `Film`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
+from obygaze_features.core.schema_rules import (
+    Rule,
+    any_of,
+    anything,
+    boolean,
+    list_of,
+    near,
+    nothing,
+    number,
+    text,
+    whole,
+)
+
+AnyRule: TypeAlias = "Rule | Table | Rows"
+MAX_LISTED = 1000
+# A value may be as long as a file; the message keeps its start and its end.
+MAX_MESSAGE = 300
+_INVALID: Any = object()
+
+
+class Violations:
+    """The violations of one file, each with its line and column."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = str(path)
+        self.lines: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def add(self, line: int | None, column: str | None, message: str) -> None:
+        """Add one violation; `line` and `column` are None where it has no such place."""
+        place = self.path if line is None else f"{self.path}:{line}"
+        if len(message) > MAX_MESSAGE:
+            message = f"{message[:80]} ... {message[-150:]}"
+        self.lines.append(
+            f"{place}: {message if column is None else f'column {column!r}: {message}'}"
+        )
+
+    def raise_if_any(
+        self, what: str, hint: str | None = None, error: type[ObygazeError] = FixInput
+    ) -> None:
+        """Raise one error that lists all violations, if there are any."""
+        raise_together(what, self, hint=hint, error=error)
+
+
+def raise_together(
+    what: str,
+    *files: Violations,
+    hint: str | None = None,
+    error: type[ObygazeError] = FixInput,
+) -> None:
+    """Raise one error that lists the violations of several files, if there are any."""
+    lines = [line for violations in files for line in violations.lines]
+    if not lines:
+        return
+    details = lines[:MAX_LISTED]
+    if len(lines) > MAX_LISTED:
+        details.append(f"... and {len(lines) - MAX_LISTED} more")
+    where = ", ".join(dict.fromkeys(violations.path for violations in files if violations))
+    raise error(
+        f"{what}: {len(lines)} violation{'s' if len(lines) > 1 else ''}",
+        where=where,
+        hint=hint or "correct what is listed above, then the same command again",
+        details=details,
+    )
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rules of a table: of its keys, of the values of all `others`, of the `names` of those.
+
+    Without `others`, a key that is not in `keys` is a violation; with `ignore_unknown` it is left
+    out. `build` makes the result of `check` from the values, as keyword arguments.
+    """
+
+    keys: Mapping[str, AnyRule] = field(default_factory=dict)
+    required: Collection[str] = ()
+    others: AnyRule | None = None
+    names: Rule | None = None
+    ignore_unknown: bool = False
+    build: Callable[..., Any] = dict
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rule of a list of at least `least` tables, as [[name]] in TOML; it becomes a tuple."""
+
+    table: Table
+    least: int = 0
+
+
+class Document:
+    """One TOML or JSON file while it is checked: its tree and the violations found in it.
+
+    A place is a key with the tables it is in: `splits.folds`, `sources[1].sha256`. `overrides`
+    maps places whose value is not from the file to where it is from, such as an option.
+    """
+
+    def __init__(
+        self,
+        tree: Mapping[str, Any],
+        where: str,
+        *,
+        lines: Mapping[str, int] | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        self.tree = dict(tree)
+        self.where = where
+        self.violations = Violations(where)
+        self.lines = lines or {}
+        self.overrides = overrides or {}
+
+    def require_schema(
+        self, schema: str, what: str, *, error: type[ObygazeError] = FixInput
+    ) -> None:
+        """Raise an error unless the file has `schema`, such as "obygaze-film/1", as that key."""
+        got = self.tree.pop("schema", None)
+        if got == schema:
+            return
+        family = schema.rpartition("/")[0]
+        if isinstance(got, str) and got.startswith(f"{family}/"):
+            raise Mismatch(
+                f"this {what} has schema {got!r}, this obygaze reads {schema!r}",
+                where=self.where,
+                hint="pip install --upgrade obygaze",
+            )
+        raise error(f"not a {what}: schema must be {schema!r}, got {got!r}", where=self.where)
+
+    def add(self, place: str, message: str) -> None:
+        """Add a violation at a place."""
+        for key, source in self.overrides.items():
+            if place == key or key.startswith(f"{place}."):
+                self.violations.lines.append(f"{source}: {message}")
+                return
+        self.violations.add(self._line_of(place), None, f"{place}: {message}")
+
+    def check(self, table: Table) -> Any:
+        """Return the values that keep the rules of a table; the others become violations.
+
+        Lists become tuples. None where a required key of the document itself is missing.
+        """
+        values = self._table(self.tree, table, "")
+        return None if values is _INVALID else values
+
+    def unknown(self, place: str, name: str, known: Iterable[str], what: str = "key") -> None:
+        """Add the violation that `name` is not one of the `known` names."""
+        names = list(known)
+        meant = near(name, names) or f"; known: {', '.join(names)}"
+        self.add(place, f"unknown {what} {name!r}{meant}")
+
+    def raise_if_any(
+        self, what: str, hint: str | None = None, error: type[ObygazeError] = FixInput
+    ) -> None:
+        """Raise one error that lists all violations, if there are any."""
+        self.violations.raise_if_any(what, hint, error)
+
+    def _table(self, value: Any, table: Table, place: str) -> Any:
+        if not isinstance(value, Mapping):
+            self.add(place, f"must be a table, got {value!r}")
+            return _INVALID
+        kept = {}
+        for key, item in value.items():
+            rule = table.keys.get(key, table.others)
+            inner = f"{place}.{key}" if place else str(key)
+            if rule is None:
+                if not table.ignore_unknown:
+                    self.unknown(inner, key, table.keys)
+                continue
+            if key not in table.keys and table.names and (reason := table.names(key)):
+                self.add(inner, f"the name {reason}, got {key!r}")
+            checked = self._value(item, rule, inner)
+            if checked is not _INVALID:
+                kept[key] = checked
+        for key in table.required:
+            if key not in value:
+                self.add(f"{place}.{key}" if place else key, "required key is missing")
+        return table.build(**kept) if kept.keys() >= set(table.required) else _INVALID
+
+    def _value(self, value: Any, rule: AnyRule, place: str) -> Any:
+        if isinstance(rule, Table):
+            return self._table(value, rule, place)
+        if isinstance(rule, Rows):
+            return self._rows(value, rule, place)
+        if reason := rule(value):
+            self.add(place, f"{reason}, got {value!r}")
+            return _INVALID
+        return tuple(value) if isinstance(value, list) else value
+
+    def _rows(self, value: Any, rows: Rows, place: str) -> Any:
+        if not isinstance(value, list) or len(value) < rows.least:
+            least = f" of at least {rows.least}" if rows.least else ""
+            self.add(place, f"must be a list of tables{least}, got {value!r}")
+            return _INVALID
+        items = enumerate(value)
+        checked = [self._table(item, rows.table, f"{place}[{index}]") for index, item in items]
+        return tuple(item for item in checked if item is not _INVALID)
+
+    def _line_of(self, place: str) -> int | None:
+        """The line of the key, or of the innermost table around it that has one."""
+        while place and place not in self.lines:
+            place = re.sub(r"(\[\d+\]|(^|\.)[^.\[\]]*)$", "", place)
+        return self.lines.get(place)
+
+
+def read_toml(
+    data: bytes,
+    where: str,
+    *,
+    overrides: Mapping[str, str] | None = None,
+    max_bytes: int = 1 << 20,
+) -> Document:
+    """Return the document that a TOML file of these bytes is."""
+    if len(data) > max_bytes:
+        raise FixInput(f"the file has more than {max_bytes:,} bytes", where=where)
+    try:
+        toml = data.decode("utf-8")
+        tree = tomllib.loads(toml)
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise FixInput("not UTF-8", where=f"{where}:{line}", hint="save it as UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise FixInput(f"not valid TOML: {error}", where=where) from error
+    except RecursionError as error:
+        raise FixInput("not valid TOML: nested too deeply", where=where) from error
+    return Document(tree, where, lines=line_numbers(toml), overrides=overrides)
+
+
+def read_json(data: bytes, where: str, *, error: type[ObygazeError] = FixInput) -> Document:
+    """Return the document that a JSON file of these bytes is."""
+    try:
+        tree = json.loads(data)
+    except (ValueError, RecursionError) as wrong:
+        raise error(f"not valid JSON: {wrong}", where=where) from wrong
+    if not isinstance(tree, dict):
+        raise error("not a JSON object", where=where)
+    return Document(tree, where)
+
+
+def line_numbers(toml: str) -> dict[str, int]:
+    """Return the line of each table and key of a TOML file, by its place."""
+    found: dict[str, int] = {}
+    rows: dict[str, int] = {}
+    section = ""
+    for line_number, line in enumerate(toml.splitlines(), start=1):
+        header = re.match(r"\s*(\[+)\s*([^\]]+?)\s*\]+", line)
+        key = re.match(r"\s*(\"[^\"]+\"|'[^']+'|[A-Za-z0-9_.-]+)\s*=", line)
+        if header:
+            section = re.sub(r"[\"']", "", header[2])
+            found.setdefault(section, line_number)
+            if header[1] == "[[":
+                rows[section] = rows.get(section, -1) + 1
+                section = f"{section}[{rows[section]}]"
+                found[section] = line_number
+        elif key:
+            place = re.sub(r"[\"']", "", key[1])
+            found.setdefault(f"{section}.{place}" if section else place, line_number)
+    return found
+
+
+def table_of(kind: type, **rules: AnyRule) -> Table:
+    """Return the table of a dataclass: fields without a default are required keys.
+
+    The rule of a field is that of `rules`, else the rule in `Annotated[type, rule]`, else the one
+    of its type: str, bool, int, float, another dataclass, or a tuple, a mapping or an optional
+    value of these.
+
+    >>> @dataclass
+    ... class Film:
+    ...     title: str
+    ...     year: Annotated[int, whole(1888)] = 1888
+    >>> Document({"title": "Alien"}, "alien.toml").check(table_of(Film))
+    Film(title='Alien', year=1888)
+    """
+    hints = _hints(kind)
+    required = [
+        own.name
+        for own in fields(kind)
+        if own.default is MISSING and own.default_factory is MISSING and own.init
+    ]
+    keys = {name: rules.get(name) or _rule_of(hint) for name, hint in hints.items()}
+    return Table(keys, required, build=kind)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {own.name: hints[own.name] for own in fields(kind) if own.init}
+
+
+def _rule_of(hint: Any) -> AnyRule:
+    """The rule of a type, as it is written after a field's name."""
+    plain: dict[Any, Rule] = {
+        str: text,
+        bool: boolean,
+        int: whole(None),
+        float: number(),
+        Any: anything,
+    }
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        rule: AnyRule = hint.__metadata__[0]
+        return rule
+    if origin in (Union, UnionType):
+        allowed = [_leaf(_rule_of(one)) for one in inner if one is not NoneType]
+        return any_of(*allowed, *([nothing] if NoneType in inner else []))
+    if origin is tuple:
+        item = _rule_of(inner[0])
+        return Rows(item) if isinstance(item, Table) else list_of(_leaf(item), unique=False)
+    if origin in (dict, Mapping):
+        return Table(others=_rule_of(inner[1]))
+    if isinstance(hint, type) and is_dataclass(hint):
+        return table_of(hint)
+    return plain[hint]
+
+
+def _leaf(rule: AnyRule) -> Rule:
+    if isinstance(rule, Table | Rows):
+        raise TypeError("a table cannot be an item of a list of values, or one of several types")
+    return rule
