@@ -18,7 +18,7 @@ from obygaze_features.core.commands import (
 )
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.manifest.adapters.common import Imported
+from obygaze_features.manifest.adapters.common import ImportedManifest
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
 from obygaze_features.manifest.stats import compute_stats
 
@@ -191,7 +191,7 @@ def _path(session: Session, output: dict[str, Any], default: str) -> Path:
     return session.workspace.manifest(default if name is None else name)
 
 
-def _keep(session: Session, imported: Imported, output: dict[str, Any]) -> None:
+def _keep(session: Session, imported: ImportedManifest, output: dict[str, Any]) -> None:
     """Write what was imported and say what it is."""
     made = imported.manifest
     path = _path(session, output, made.name)

@@ -12,7 +12,7 @@ from obygaze_features.core.files import locked, sha256_bytes, write_all_new, wri
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.header import header_to_toml, parse_header
 from obygaze_features.manifest.model import COLUMNS, FOLD_PREFIX, LEVELS, Clip, Manifest
-from obygaze_features.manifest.tables import Row, read_table, table_of_bytes
+from obygaze_features.manifest.tables import TableRow, read_table, table_of_bytes
 
 # An id becomes a key in HDF5 files and a name of files: no separators, no leading dot.
 ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")
@@ -123,7 +123,7 @@ class ClipParser:
         self.violations = violations
         self.line_of: dict[str, int] = {}
 
-    def clip(self, row: Row) -> Clip:
+    def clip(self, row: TableRow) -> Clip:
         """The clip of one row; where a cell is wrong that is noted, and the clip of no use."""
         start_s, end_s = self._span(row)
         return Clip(
@@ -138,33 +138,33 @@ class ClipParser:
             extra=self._extra(row),
         )
 
-    def _clip_id(self, row: Row) -> str:
+    def _clip_id(self, row: TableRow) -> str:
         clip_id = self._id(row, "clip_id")
         first = self.line_of.setdefault(clip_id, row.line)
         if first != row.line:
             self._add(row, "clip_id", f"{clip_id!r} stands on line {first} already")
         return clip_id
 
-    def _id(self, row: Row, column: str) -> str:
+    def _id(self, row: TableRow, column: str) -> str:
         if not ID.fullmatch(row[column]):
             self._add(row, column, f"{row[column]!r} is not an id (letters, digits, . _ + -)")
         return row[column]
 
-    def _whole(self, row: Row, column: str) -> int | None:
+    def _whole(self, row: TableRow, column: str) -> int | None:
         text = row[column]
         if text and not (text.isascii() and text.isdigit() and len(text) < 10):
             self._add(row, column, f"{text!r} is not a whole number")
             return None
         return int(text) if text else None
 
-    def _video(self, row: Row) -> str:
+    def _video(self, row: TableRow) -> str:
         if row["video"] and leads_out(row["video"]):
             self._add(row, "video", f"{row['video']!r} leaves the folder of the videos")
         elif not row["video"].isprintable():  # it could command the terminal it is shown on
             self._add(row, "video", f"{row['video']!r} holds what cannot be printed")
         return row["video"]
 
-    def _span(self, row: Row) -> tuple[float | None, float | None]:
+    def _span(self, row: TableRow) -> tuple[float | None, float | None]:
         start_s, end_s = self._seconds(row, "start_s"), self._seconds(row, "end_s")
         if bool(row["start_s"]) != bool(row["end_s"]):
             self._add(row, "end_s", "a start needs an end, and an end a start")
@@ -172,7 +172,7 @@ class ClipParser:
             self._add(row, "end_s", f"the end {end_s} is not after the start {start_s}")
         return start_s, end_s
 
-    def _seconds(self, row: Row, column: str) -> float | None:
+    def _seconds(self, row: TableRow, column: str) -> float | None:
         if not row[column]:
             return None
         value = float(row[column]) if SECONDS.fullmatch(row[column]) else math.inf
@@ -181,12 +181,12 @@ class ClipParser:
             return None
         return value
 
-    def _level(self, row: Row) -> str:
+    def _level(self, row: TableRow) -> str:
         if row["level"] and row["level"] not in LEVELS:
             self._add(row, "level", f"{row['level']!r} is not one of {', '.join(LEVELS)}")
         return row["level"]
 
-    def _concepts(self, row: Row) -> tuple[str, ...]:
+    def _concepts(self, row: TableRow) -> tuple[str, ...]:
         names = tuple(row["concepts"].split("|")) if row["concepts"] else ()
         for name in dict.fromkeys(names):
             if name not in self.concepts:
@@ -195,11 +195,11 @@ class ClipParser:
                 self._add(row, "concepts", f"{name!r} stands there more than once")
         return names
 
-    def _extra(self, row: Row) -> Mapping[str, str]:
+    def _extra(self, row: TableRow) -> Mapping[str, str]:
         for column in self.columns:
             if column.startswith(FOLD_PREFIX):
                 self._whole(row, column)
         return {column: row[column] for column in self.columns}
 
-    def _add(self, row: Row, column: str, message: str) -> None:
+    def _add(self, row: TableRow, column: str, message: str) -> None:
         self.violations.add(row.line, column, message)

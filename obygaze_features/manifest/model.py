@@ -47,7 +47,7 @@ class Clip:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """A file that a manifest was made from."""
 
     file: str
@@ -67,7 +67,7 @@ class Header:
     licence: str = ""
     citation: str = ""
     notes: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
+    sources: tuple[SourceFile, ...] = ()
     video_root: str = ""
 
     def of_modality(self, modality: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.tables import Row, Table, read_table, whole_number
+from obygaze_features.manifest.tables import CsvTable, TableRow, read_table, whole_number
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
 SEGMENT_COLUMNS = ("movie_id", "annotator", "start_frame", "end_frame", "level", "concepts")
@@ -102,12 +102,12 @@ def _spans(path: Path, found: Violations) -> tuple[ClipSpan, ...]:
     return tuple(spans)
 
 
-def _refuse_no_rows(table: Table, found: Violations, what: str) -> None:
+def _refuse_no_rows(table: CsvTable, found: Violations, what: str) -> None:
     if not table.rows and not found:
         found.add(2, None, f"there is a header, but no {what}")
 
 
-def _segment(row: Row, found: Violations, canonical: bool) -> Segment | None:
+def _segment(row: TableRow, found: Violations, canonical: bool) -> Segment | None:
     movie_id, annotator = _word(row, "movie_id", found), _word(row, "annotator", found)
     frames, level = _frames(row, found), _level(row, found)
     concepts = _concepts(row, found, canonical)
@@ -116,7 +116,7 @@ def _segment(row: Row, found: Violations, canonical: bool) -> Segment | None:
     return Segment(movie_id, annotator, *frames, level, concepts)
 
 
-def _word(row: Row, column: str, found: Violations) -> str:
+def _word(row: TableRow, column: str, found: Violations) -> str:
     text = row[column]
     if not text.strip():
         found.add(row.line, column, "is empty")
@@ -125,7 +125,7 @@ def _word(row: Row, column: str, found: Violations) -> str:
     return text
 
 
-def _frames(row: Row, found: Violations) -> tuple[int, int] | None:
+def _frames(row: TableRow, found: Violations) -> tuple[int, int] | None:
     start, end = _frame(row, "start_frame", found), _frame(row, "end_frame", found)
     if start is None or end is None:
         return None
@@ -135,7 +135,7 @@ def _frames(row: Row, found: Violations) -> tuple[int, int] | None:
     return start, end
 
 
-def _frame(row: Row, column: str, found: Violations) -> int | None:
+def _frame(row: TableRow, column: str, found: Violations) -> int | None:
     frame = whole_number(row[column])
     if frame is None:
         found.add(row.line, column, f"{row[column]!r} is not a whole number of frames")
@@ -145,7 +145,7 @@ def _frame(row: Row, column: str, found: Violations) -> int | None:
     return frame
 
 
-def _level(row: Row, found: Violations) -> str:
+def _level(row: TableRow, found: Violations) -> str:
     level = row["level"]
     if level not in LEVELS:
         meant = canonical_level(level)
@@ -154,7 +154,7 @@ def _level(row: Row, found: Violations) -> str:
     return level
 
 
-def _concepts(row: Row, found: Violations, canonical: bool) -> tuple[str, ...]:
+def _concepts(row: TableRow, found: Violations, canonical: bool) -> tuple[str, ...]:
     text = row["concepts"].strip()
     if text.startswith("["):
         found.add(row.line, "concepts", f"{text!r} is a list; join concepts with '|'")
@@ -165,7 +165,7 @@ def _concepts(row: Row, found: Violations, canonical: bool) -> tuple[str, ...]:
     return tuple(_canonical(name, row, found) for name in names) if canonical else tuple(names)
 
 
-def _canonical(name: str, row: Row, found: Violations) -> str:
+def _canonical(name: str, row: TableRow, found: Violations) -> str:
     known = canonical_concept(name)
     if known is None and name:
         found.add(row.line, "concepts", f"{name!r} is not a known concept")

@@ -23,7 +23,7 @@ WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """The cells of one row by column name, and the line of the file it starts on."""
 
     line: int
@@ -34,12 +34,12 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class CsvTable:
     """A file of rows that all have the same columns."""
 
     path: Path
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
 
 
 def whole_number(text: str) -> int | None:
@@ -55,7 +55,7 @@ def read_table(
     skip_blank: bool = False,
     max_line: int = MAX_LINE,
     violations: Violations | None = None,
-) -> Table:
+) -> CsvTable:
     """Read a table whose header has at least the `required` columns.
 
     Violations go into the collector where one is given, so that the caller can add what is wrong
@@ -71,12 +71,12 @@ def read_table(
 
 def table_of_bytes(
     data: bytes, path: Path, *, required: Sequence[str], violations: Violations
-) -> Table:
+) -> CsvTable:
     """The table that a file of these bytes would be, under the name it would have."""
     if len(data) > MAX_FILE:
         told = f"{human(len(data))} of rows, the most that is read is {human(MAX_FILE)}"
         violations.add(None, None, told)
-        return Table(path, (), ())
+        return CsvTable(path, (), ())
     return _read(path, io.BytesIO(data), required, ",", False, MAX_LINE, violations)
 
 
@@ -106,20 +106,20 @@ def _read(
     skip_blank: bool,
     max_line: int,
     found: Violations,
-) -> Table:
+) -> CsvTable:
     records = _records(_lines(stream, max_line, found), delimiter, found)
     first = next(records, None)
     if first is None:
         if not found:
             found.add(1, None, "the file is empty, a header line was expected")
-        return Table(path, (), ())
+        return CsvTable(path, (), ())
     line, header = first
     if not _check_header(line, header, required, delimiter, found):
         # Without its columns nothing can be said about a row; only the text itself is checked.
         for _ in records:
             pass
-        return Table(path, tuple(header), ())
-    return Table(path, tuple(header), tuple(_rows(records, header, skip_blank, found)))
+        return CsvTable(path, tuple(header), ())
+    return CsvTable(path, tuple(header), tuple(_rows(records, header, skip_blank, found)))
 
 
 def _lines(stream: BinaryIO, max_line: int, found: Violations) -> Iterator[str]:
@@ -206,7 +206,7 @@ def _rows(
     header: Sequence[str],
     skip_blank: bool,
     found: Violations,
-) -> Iterator[Row]:
+) -> Iterator[TableRow]:
     for line, cells in records:
         if not any(cells) and (skip_blank or not cells):
             if not skip_blank:
@@ -214,4 +214,4 @@ def _rows(
         elif len(cells) != len(header):
             found.add(line, None, f"{len(cells)} cells, the header has {len(header)}")
         else:
-            yield Row(line, dict(zip(header, cells, strict=True)))
+            yield TableRow(line, dict(zip(header, cells, strict=True)))

@@ -13,7 +13,7 @@ from typing import Any
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.manifest.tables import Row, read_table
+from obygaze_features.manifest.tables import TableRow, read_table
 
 # Cosines computed in single precision leave [-1, 1] by noise; by more than this they are wrong.
 NOISE = 1e-4
@@ -118,7 +118,7 @@ def score_table(path: Path) -> list[Score | Estimate]:
     return [score for score in scores if score is not None]
 
 
-def _row(row: Row, estimation: bool, violations: Violations) -> Score | Estimate | None:
+def _row(row: TableRow, estimation: bool, violations: Violations) -> Score | Estimate | None:
     if not estimation:
         return _cell_score(row, "lm", "sim", violations)
     man = _cell_score(row, "lm_man", "sim_man", violations)
@@ -126,7 +126,7 @@ def _row(row: Row, estimation: bool, violations: Violations) -> Score | Estimate
     return Estimate(row["caption"], man, woman) if man and woman else None
 
 
-def _cell_score(row: Row, lm: str, sim: str, violations: Violations) -> Score | None:
+def _cell_score(row: TableRow, lm: str, sim: str, violations: Violations) -> Score | None:
     try:
         return gender_score(*(_number(row, column) for column in (lm, sim, "prob")))
     except FixInput as error:
@@ -134,7 +134,7 @@ def _cell_score(row: Row, lm: str, sim: str, violations: Violations) -> Score | 
         return None
 
 
-def _number(row: Row, column: str) -> float:
+def _number(row: TableRow, column: str) -> float:
     try:
         return float(row[column])
     except ValueError:

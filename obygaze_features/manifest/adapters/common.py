@@ -12,8 +12,8 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.io import ClipParser
-from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, Source
-from obygaze_features.manifest.tables import Row
+from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, SourceFile
+from obygaze_features.manifest.tables import TableRow
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
 _STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
@@ -24,7 +24,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedManifest:
     """A manifest made from a data set's own files, and what a person should know about it."""
 
     manifest: Manifest
@@ -54,17 +54,17 @@ class ClipReader:
 
     def clip(self, line: int, cells: Mapping[str, str]) -> Clip:
         """The clip of one row; columns that are not given are empty."""
-        return self._parser.clip(Row(line, {**self._blank, **cells}))
+        return self._parser.clip(TableRow(line, {**self._blank, **cells}))
 
 
-def source_of(path: Path, name: str | None = None) -> Source:
+def source_of(path: Path, name: str | None = None) -> SourceFile:
     """A file as the header remembers it, by its name and its hash."""
     require_file(path)
-    return Source(name or path.name, sha256_file(path))
+    return SourceFile(name or path.name, sha256_file(path))
 
 
 def check_known(
-    files: Iterable[tuple[Path, Source, Collection[str]]], *, strict: bool
+    files: Iterable[tuple[Path, SourceFile, Collection[str]]], *, strict: bool
 ) -> tuple[str, ...]:
     """A warning for each file whose hash is not a known one; with `strict` an error of them all."""
     told = [
@@ -98,7 +98,7 @@ def _unescaped(body: str) -> str | None:
     return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1]) or chr(int(match[1][1:], 16)), body)
 
 
-def level_of(row: Row, column: str, violations: Violations) -> str:
+def level_of(row: TableRow, column: str, violations: Violations) -> str:
     """The level of a row under its one name; empty, and told, where it is no level."""
     level = canonical_level(row[column])
     if level is None:
@@ -106,7 +106,7 @@ def level_of(row: Row, column: str, violations: Violations) -> str:
     return level or ""
 
 
-def concepts_of(row: Row, column: str, violations: Violations) -> tuple[str, ...]:
+def concepts_of(row: TableRow, column: str, violations: Violations) -> tuple[str, ...]:
     """The concepts of a list that Python wrote, under their one name; an empty string is none."""
     words = string_list(row[column])
     if words is None:

@@ -11,9 +11,14 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, filled, matching
-from obygaze_features.manifest.adapters.common import ClipReader, Imported, Renamed, source_of
+from obygaze_features.manifest.adapters.common import (
+    ClipReader,
+    ImportedManifest,
+    Renamed,
+    source_of,
+)
 from obygaze_features.manifest.model import COLUMNS, LEVELS, UNITS, Header, Manifest, concept_name
-from obygaze_features.manifest.tables import DELIMITERS, Row, read_table
+from obygaze_features.manifest.tables import DELIMITERS, TableRow, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, concepts
 
 NEEDED = ("clip_id", "movie_id")
@@ -52,7 +57,7 @@ def read(
     mapping: TableMapping | None = None,
     delimiter: str = ",",
     name: str | None = None,
-) -> Imported:
+) -> ImportedManifest:
     """The manifest of a table. `columns` come before those of `mapping`.
 
     A column of the table that has the name of a manifest's column needs no mapping; columns that
@@ -82,7 +87,7 @@ def read(
         citation=chosen.citation,
         sources=(source,),
     )
-    return Imported(Manifest(name or csv.stem, header, clips, extra))
+    return ImportedManifest(Manifest(name or csv.stem, header, clips, extra))
 
 
 def read_mapping(path: Path) -> TableMapping:
@@ -139,7 +144,7 @@ class _Words:
         self.violations = violations
         self.unknown = False
 
-    def cells(self, row: Row, plan: Mapping[str, str]) -> dict[str, str]:
+    def cells(self, row: TableRow, plan: Mapping[str, str]) -> dict[str, str]:
         """The cells of one row under the names of the manifest's columns."""
         cells = {
             target: source.removeprefix(CONSTANT) if source.startswith(CONSTANT) else row[source]
@@ -151,14 +156,14 @@ class _Words:
         cells["concepts"] = self._concepts(row, cells.get("concepts", ""))
         return cells
 
-    def _level(self, row: Row, word: str) -> str:
+    def _level(self, row: TableRow, word: str) -> str:
         word = word.strip()
         level = self.mapping.levels.get(word) or canonical_level(word)
         if word and level is None:
             self._tell(row, "level", f"{word!r} is not a level")
         return level or ""
 
-    def _concepts(self, row: Row, text: str) -> str:
+    def _concepts(self, row: TableRow, text: str) -> str:
         names = []
         for word in text.split(self.mapping.separator) if text.strip() else ():
             name = self._concept(word.strip())
@@ -173,6 +178,6 @@ class _Words:
             return word
         return self.mapping.concepts.get(word) or canonical_concept(word)
 
-    def _tell(self, row: Row, column: str, message: str) -> None:
+    def _tell(self, row: TableRow, column: str, message: str) -> None:
         self.unknown = True
         self.violations.add(row.line, column, message)

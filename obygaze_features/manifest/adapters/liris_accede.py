@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters.accede_films import Excerpt, read_films
-from obygaze_features.manifest.adapters.common import ClipReader, Imported, source_of
+from obygaze_features.manifest.adapters.common import ClipReader, ImportedManifest, source_of
 from obygaze_features.manifest.model import FOLD_PREFIX, Header, Manifest
 from obygaze_features.manifest.tables import numbered_lines, read_table, whole_number
 
@@ -84,7 +84,7 @@ class _Gathered:
 
 def read(
     files: Path | Sequence[Path], *, subtask: str | None = None, name: str = "liris-accede"
-) -> Imported:
+) -> ImportedManifest:
     """The manifest of the annotation files, or of the folders that hold them.
 
     With a `subtask` (valence, arousal, violence) only its classes are kept; without one all are.
@@ -106,7 +106,7 @@ def read(
             where=", ".join(str(path) for path in paths),
             hint="the affect and violence files of MEDIAEVAL-annotations.zip",
         )
-    return Imported(manifest, tuple(_warnings(manifest)))
+    return ImportedManifest(manifest, tuple(_warnings(manifest)))
 
 
 def _manifest(gathered: _Gathered, columns: tuple[str, ...], name: str, header: Header) -> Manifest:

@@ -17,7 +17,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.adapters.common import (
     ClipReader,
-    Imported,
+    ImportedManifest,
     Renamed,
     check_known,
     concepts_of,
@@ -27,7 +27,7 @@ from obygaze_features.manifest.adapters.common import (
     string_list,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.tables import Row, read_table, whole_number
+from obygaze_features.manifest.tables import TableRow, read_table, whole_number
 from obygaze_features.manifest.vocabulary import concepts
 
 # The released table with its subtitle column emptied; the subtitles are not ours to hand on.
@@ -57,7 +57,7 @@ _FPS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,6})?")
 _INDEX = re.compile(r"id_([0-9]{1,6})")
 
 
-def read(csv: Path, *, name: str = "mobygaze", strict: bool = False) -> Imported:
+def read(csv: Path, *, name: str = "mobygaze", strict: bool = False) -> ImportedManifest:
     """The manifest of the released table of segments."""
     source = source_of(csv)
     warnings = check_known([(csv, source, SHA256)], strict=strict)
@@ -77,10 +77,10 @@ def read(csv: Path, *, name: str = "mobygaze", strict: bool = False) -> Imported
         notes=(*NOTES, *oddities),
         sources=(source,),
     )
-    return Imported(Manifest(name, header, clips, EXTRA), (*warnings, *oddities))
+    return ImportedManifest(Manifest(name, header, clips, EXTRA), (*warnings, *oddities))
 
 
-def _cells(row: Row, violations: Violations) -> dict[str, str]:
+def _cells(row: TableRow, violations: Violations) -> dict[str, str]:
     comment = string_list(row["comment"])
     if comment is None:
         violations.add(row.line, "comment", f"{row['comment']!r} is not a list of strings")
@@ -97,7 +97,7 @@ def _cells(row: Row, violations: Violations) -> dict[str, str]:
     }
 
 
-def _clip_id(row: Row, violations: Violations) -> str:
+def _clip_id(row: TableRow, violations: Violations) -> str:
     index = _INDEX.fullmatch(row["clip_index"])
     if index is None:
         violations.add(row.line, "clip_index", f"{row['clip_index']!r} is not of the form id_0")
@@ -109,7 +109,7 @@ def _clip_id(row: Row, violations: Violations) -> str:
     return f"{row['imdb_key']}-{annotator}-{number}"
 
 
-def _span(row: Row, violations: Violations) -> tuple[str, str]:
+def _span(row: TableRow, violations: Violations) -> tuple[str, str]:
     """Start and end in seconds, from whole frames and the rate as written: exact until the end."""
     frames = []
     for column in ("start_frame", "end_frame"):
@@ -130,7 +130,7 @@ def _span(row: Row, violations: Violations) -> tuple[str, str]:
     return repr(float(start / fps)), repr(float((end + 1) / fps))
 
 
-def _oddities(rows: Iterable[Row], clips: tuple[Clip, ...]) -> tuple[str, ...]:
+def _oddities(rows: Iterable[TableRow], clips: tuple[Clip, ...]) -> tuple[str, ...]:
     """What is odd in the annotations, and kept as it is but for concepts named twice."""
     pairs = list(zip(rows, clips, strict=True))
     repeated = [row.line for row, clip in pairs if len(_words(row)) > len(clip.concepts)]
@@ -155,7 +155,7 @@ def _oddities(rows: Iterable[Row], clips: tuple[Clip, ...]) -> tuple[str, ...]:
     return tuple(oddities)
 
 
-def _words(row: Row) -> tuple[str, ...]:
+def _words(row: TableRow) -> tuple[str, ...]:
     return string_list(row["concepts"]) or ()
 
 

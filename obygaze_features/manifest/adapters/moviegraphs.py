@@ -15,15 +15,20 @@ from pathlib import Path
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.manifest.adapters.common import ClipReader, Imported, Renamed, source_of
+from obygaze_features.manifest.adapters.common import (
+    ClipReader,
+    ImportedManifest,
+    Renamed,
+    source_of,
+)
 from obygaze_features.manifest.adapters.moviegraphs_shots import (
     Film,
-    Scene,
+    SceneShots,
     film_files,
     read_film,
 )
-from obygaze_features.manifest.model import COLUMNS, Clip, Header, Manifest, Source
-from obygaze_features.manifest.tables import Row, read_table
+from obygaze_features.manifest.model import COLUMNS, Clip, Header, Manifest, SourceFile
+from obygaze_features.manifest.tables import TableRow, read_table
 
 TABLE_COLUMNS = ("clip_id", "movie_id", "start", "end")
 FRAME_COLUMNS = ("start_frame", "end_frame", "fps")
@@ -59,7 +64,7 @@ def read(
     offsets: Mapping[str, float] | None = None,
     fps: float | None = None,
     name: str = "moviegraphs",
-) -> Imported:
+) -> ImportedManifest:
     """The manifest of clip times, from the folder of the shot files or from a table.
 
     `offsets` are seconds to add, by film; `fps` is the rate that frames are counted at, needed
@@ -95,8 +100,8 @@ def _checked(offsets: dict[str, float], fps: float | None) -> _Clock:
     return _Clock(offsets, fps)
 
 
-def _from_shots(folder: Path, clock: _Clock, name: str) -> Imported:
-    sources: list[Source] = []
+def _from_shots(folder: Path, clock: _Clock, name: str) -> ImportedManifest:
+    sources: list[SourceFile] = []
     wrong: list[Violations] = []
     clips: list[Clip] = []
     early: list[str] = []
@@ -110,10 +115,12 @@ def _from_shots(folder: Path, clock: _Clock, name: str) -> Imported:
         early += _early(film.movie_id, [scene.start_s for scene in film.scenes], clock)
         wrong += violations
     raise_together("these are not the shot files of MovieGraphs", *wrong)
-    return Imported(Manifest(name, _header(sources), tuple(clips), SHOT_COLUMNS), tuple(early))
+    return ImportedManifest(
+        Manifest(name, _header(sources), tuple(clips), SHOT_COLUMNS), tuple(early)
+    )
 
 
-def _shot_cells(film: Film, scene: Scene, clock: _Clock, found: Violations) -> dict[str, str]:
+def _shot_cells(film: Film, scene: SceneShots, clock: _Clock, found: Violations) -> dict[str, str]:
     start_s, end_s = clock.span(film.movie_id, scene.start_s, scene.end_s)
     if clock.fps is None and film.movie_id not in clock.offsets:
         fps, frames = film.fps, (scene.start_frame, scene.end_frame)
@@ -134,7 +141,7 @@ def _shot_cells(film: Film, scene: Scene, clock: _Clock, found: Violations) -> d
     }
 
 
-def _from_table(path: Path, clock: _Clock, name: str) -> Imported:
+def _from_table(path: Path, clock: _Clock, name: str) -> ImportedManifest:
     source = source_of(path)
     violations = Renamed(path, {"start_s": "start", "end_s": "end", "scene": "clip_id"})
     table = read_table(path, required=TABLE_COLUMNS, violations=violations)
@@ -156,11 +163,13 @@ def _from_table(path: Path, clock: _Clock, name: str) -> Imported:
     warnings = [text for movie, each in starts.items() for text in _early(movie, each, clock)]
     if not has_fps:
         warnings.append(f"{path}: no frame rate, so clips have times but no frames (--fps)")
-    return Imported(Manifest(name, _header([source]), tuple(clips), columns), tuple(warnings))
+    return ImportedManifest(
+        Manifest(name, _header([source]), tuple(clips), columns), tuple(warnings)
+    )
 
 
 def _table_cells(
-    row: Row, clock: _Clock, violations: Violations, starts: dict[str, list[float]]
+    row: TableRow, clock: _Clock, violations: Violations, starts: dict[str, list[float]]
 ) -> dict[str, str]:
     movie = row["movie_id"]
     number = _SCENE_NUMBER.fullmatch(row["clip_id"])
@@ -184,14 +193,14 @@ def _table_cells(
     return cells | _frame_cells(frames, fps)
 
 
-def _seconds(row: Row, column: str, violations: Violations) -> float | None:
+def _seconds(row: TableRow, column: str, violations: Violations) -> float | None:
     if not _SECONDS.fullmatch(row[column]):
         violations.add(row.line, column, f"{row[column]!r} is not a time in seconds")
         return None
     return float(row[column])
 
 
-def _fps(row: Row, clock: _Clock, violations: Violations) -> float | None:
+def _fps(row: TableRow, clock: _Clock, violations: Violations) -> float | None:
     if clock.fps is not None:
         return clock.fps
     if "fps" not in row.cells:
@@ -225,5 +234,5 @@ def _early(movie: str, starts: Sequence[float], clock: _Clock) -> Iterable[str]:
         yield f"{movie}: with an offset of {offset:+g} s {clips} would start before the film"
 
 
-def _header(sources: Iterable[Source]) -> Header:
+def _header(sources: Iterable[SourceFile]) -> Header:
     return Header("moviegraphs", {}, citation=CITATION, notes=(NOTE,), sources=tuple(sources))

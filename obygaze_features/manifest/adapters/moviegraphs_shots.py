@@ -36,7 +36,7 @@ class FilmFiles:
 
 
 @dataclass(frozen=True)
-class Scene:
+class SceneShots:
     """One clip: its shots (from 1), its frames (from 0), both ends in it; its times."""
 
     number: int
@@ -56,7 +56,7 @@ class Film:
 
     movie_id: str
     fps: float
-    scenes: tuple[Scene, ...]
+    scenes: tuple[SceneShots, ...]
 
 
 def film_files(folder: Path) -> tuple[FilmFiles, ...]:
@@ -138,7 +138,7 @@ def _cuts(path: Path, seconds: Sequence[float], wrong: Violations) -> list[int]:
 
 def _scenes(
     path: Path, cuts: Sequence[int], seconds: Sequence[float], wrong: Violations
-) -> Iterator[Scene]:
+) -> Iterator[SceneShots]:
     n_shots = len(cuts) + 1
     number = 0
     for line, text in _filled_lines(path, wrong):
@@ -165,14 +165,14 @@ def _scene(
     shots: tuple[int, int, int],
     cuts: Sequence[int],
     seconds: Sequence[float],
-) -> Scene:
+) -> SceneShots:
     first, last, use = shots
     start = cuts[first - 2] if first > 1 else 0
     after = cuts[last - 1] if last <= len(cuts) else len(seconds)
     # The film ends one frame's length after its last frame starts.
     end_s = seconds[after] if after < len(seconds) else seconds[-1] + 1 / _rate(seconds)
     start_s = seconds[start] if first > 1 else 0.0
-    return Scene(number, line, first, last, use, start, after - 1, start_s, end_s)
+    return SceneShots(number, line, first, last, use, start, after - 1, start_s, end_s)
 
 
 def _filled_lines(path: Path, wrong: Violations) -> Iterator[tuple[int, str]]:

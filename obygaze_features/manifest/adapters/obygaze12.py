@@ -10,7 +10,7 @@ from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters import obygaze12_splits
 from obygaze_features.manifest.adapters.common import (
     ClipReader,
-    Imported,
+    ImportedManifest,
     Renamed,
     check_known,
     concepts_of,
@@ -19,7 +19,7 @@ from obygaze_features.manifest.adapters.common import (
 )
 from obygaze_features.manifest.link import FILM_COLUMNS, film_span
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Header, Manifest
-from obygaze_features.manifest.tables import Row, read_table, whole_number
+from obygaze_features.manifest.tables import TableRow, read_table, whole_number
 from obygaze_features.manifest.vocabulary import concepts
 
 SHA256 = "3296d488624dfa8b105ad434ca01fe415834e37bb784a718d41d19098729c963"
@@ -54,7 +54,7 @@ def read(
     times: Manifest | None = None,
     name: str = "obygaze12",
     strict: bool = False,
-) -> Imported:
+) -> ImportedManifest:
     """The manifest of the released table, in the raw view.
 
     `splits` is the folder of the released split files, which become fold columns. `times` is a
@@ -82,7 +82,7 @@ def read(
         manifest, without = _with_times(manifest, times)
         if without:
             warnings.append(f"{without} of {len(manifest)} clips have no times in {times.name}")
-    return Imported(manifest, tuple(warnings))
+    return ImportedManifest(manifest, tuple(warnings))
 
 
 def _clips(csv: Path, violations: Violations) -> tuple[Clip, ...]:
@@ -96,7 +96,7 @@ def _clips(csv: Path, violations: Violations) -> tuple[Clip, ...]:
     return tuple(reader.clip(row.line, _cells(row, violations)) for row in table.rows)
 
 
-def _cells(row: Row, violations: Violations) -> dict[str, str]:
+def _cells(row: TableRow, violations: Violations) -> dict[str, str]:
     scene, first, last = _place(row, violations)
     if not _RATIO.fullmatch(row["overlap_ratio"]):
         text = row["overlap_ratio"]
@@ -117,7 +117,7 @@ def _cells(row: Row, violations: Violations) -> dict[str, str]:
     }
 
 
-def _place(row: Row, violations: Violations) -> tuple[str, str, str]:
+def _place(row: TableRow, violations: Violations) -> tuple[str, str, str]:
     """Scene, first and last shot, out of `tt0108160scene-011.ss-0053.es-0056`."""
     match = _CLIP.fullmatch(row["clip"])
     if match is None or match[1] != row["movie"]:

@@ -10,7 +10,7 @@ from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.adapters.common import string_list
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.tables import Row, read_table, whole_number
+from obygaze_features.manifest.tables import TableRow, read_table, whole_number
 from obygaze_features.manifest.views import view
 from obygaze_features.manifest.vocabulary import canonical_concept
 
@@ -28,7 +28,7 @@ LEVELS_OF_LABEL = {
 
 
 @dataclass(frozen=True)
-class Split:
+class PublishedSplit:
     """One released split: its file, the levels it is about, and the hash it was released with."""
 
     file: str
@@ -38,37 +38,37 @@ class Split:
 
 
 SPLITS = (
-    Split(
+    PublishedSplit(
         "02_EN_S.csv",
         "02_EN_S",
         ("EN", "S"),
         "05db000a1ee0c41043ca02cd650e79d48de7f0985b5210c681e92929cce19f99",
     ),
-    Split(
+    PublishedSplit(
         "02_HN_S.csv",
         "02_HN_S",
         ("HN", "S"),
         "a4dbc2acc90e0a02d60bf25d1e7c6ebc481d8e445692e58133b3171f8f9b142e",
     ),
-    Split(
+    PublishedSplit(
         "02_ENHN_S.csv",
         "02_ENHN_S",
         ("EN", "HN", "S"),
         "5c1dc8be8b8f6703335c25d2992a359e0b21bfe8d7d083a9ed2824207b26130f",
     ),
-    Split(
+    PublishedSplit(
         "02_EN_HN_S.csv",
         "02_EN_HN_S",
         ("EN", "HN", "S"),
         "c662bbee6134132ac043bd7fc804c347da4fd3cb8229e3e87c78d45613d5a210",
     ),
-    Split(
+    PublishedSplit(
         "by_movie/HN_S.csv",
         "by_movie_HN_S",
         ("HN", "S"),
         "61baee95302c3a791b08ae18f9714d891dd1a38813bed9a62e936545a4795d9f",
     ),
-    Split(
+    PublishedSplit(
         "by_movie/ENHN_S.csv",
         "by_movie_ENHN_S",
         ("EN", "HN", "S"),
@@ -81,7 +81,7 @@ SPLITS = (
 class SplitFile:
     """A released split, and where it lies here."""
 
-    split: Split
+    split: PublishedSplit
     path: Path
 
 
@@ -136,7 +136,9 @@ def read(file: SplitFile, manifest: Manifest) -> tuple[dict[str, str], Violation
     return folds, violations
 
 
-def _compare(row: Row, clip: Clip | None, levels: Sequence[str], violations: Violations) -> None:
+def _compare(
+    row: TableRow, clip: Clip | None, levels: Sequence[str], violations: Violations
+) -> None:
     if clip is None:
         violations.add(row.line, "id", f"{row['id']!r} is not among the clips")
         return

@@ -10,7 +10,7 @@ import pytest
 from support.data import golden, real_data
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.adapters.common import Imported
+from obygaze_features.manifest.adapters.common import ImportedManifest
 from obygaze_features.manifest.adapters.mobygaze import read
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.segments import read_segments
@@ -143,11 +143,11 @@ def test_the_rows_serve_as_segments_to_project(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def released() -> Imported:
+def released() -> ImportedManifest:
     return read(real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv"), strict=True)
 
 
-def test_the_released_counts(released: Imported) -> None:
+def test_the_released_counts(released: ImportedManifest) -> None:
     stats = compute_stats(released.manifest)
     assert (stats.clips, stats.movies) == (6072, 20)
     assert stats.levels == {"EN": 2407, "HN": 1906, "NS": 289, "S": 1470}
@@ -157,7 +157,7 @@ def test_the_released_counts(released: Imported) -> None:
     assert len(pairs) == 40
 
 
-def test_the_released_oddities(released: Imported) -> None:
+def test_the_released_oddities(released: ImportedManifest) -> None:
     assert [warning.partition(" (")[0] for warning in released.warnings[:3]] == [
         "1 segment with a concept named more than once, kept once",
         "63 segments of HN, NS or S without a concept",
@@ -165,7 +165,7 @@ def test_the_released_oddities(released: Imported) -> None:
     ]
 
 
-def test_the_released_concepts_but_for_those_named_twice(released: Imported) -> None:
+def test_the_released_concepts_but_for_those_named_twice(released: ImportedManifest) -> None:
     counts = Counter(name for clip in released.manifest for name in clip.concepts)
     # One segment has Voice four times and Type of shot, Body, Appearance, Clothing and Posture
     # three times each.
@@ -175,7 +175,7 @@ def test_the_released_concepts_but_for_those_named_twice(released: Imported) -> 
     assert counts["Voice"] == 758 - 3 and counts["Type of shot"] == 732 - 2
 
 
-def test_the_released_counts_by_label_as_counted_elsewhere(released: Imported) -> None:
+def test_the_released_counts_by_label_as_counted_elsewhere(released: ImportedManifest) -> None:
     expected = json.loads(golden("audits", "mobygaze_counts.json").read_text(encoding="utf-8"))
     short = {"Easy Negative": "EN", "Hard Negative": "HN", "Not Sure": "NS", "Sure": "S"}
     for annotator, labels in expected["labels_by_annotator"].items():

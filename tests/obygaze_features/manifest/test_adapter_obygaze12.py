@@ -10,7 +10,7 @@ import pytest
 from support.data import real_data
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.manifest.adapters.common import Imported
+from obygaze_features.manifest.adapters.common import ImportedManifest
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.stats import compute_stats
@@ -241,12 +241,12 @@ def test_times_of_the_film_stand_beside_the_clips_own_file(tmp_path: Path) -> No
 
 
 @pytest.fixture(scope="module")
-def released() -> Imported:
+def released() -> ImportedManifest:
     path = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
     return read(path, splits=path.parent, strict=True)
 
 
-def test_the_released_files_are_the_known_ones(released: Imported) -> None:
+def test_the_released_files_are_the_known_ones(released: ImportedManifest) -> None:
     assert released.warnings == ()
     assert len(released.manifest.header.sources) == 7
     assert released.manifest.folds == (
@@ -254,7 +254,7 @@ def test_the_released_files_are_the_known_ones(released: Imported) -> None:
     )
 
 
-def test_raw_counts(released: Imported) -> None:
+def test_raw_counts(released: ImportedManifest) -> None:
     stats = compute_stats(released.manifest)
     assert (stats.clips, stats.movies, stats.without_video, stats.without_level) == (
         1914,
@@ -279,7 +279,7 @@ def test_raw_counts(released: Imported) -> None:
     }
 
 
-def test_concept_totals(released: Imported) -> None:
+def test_concept_totals(released: ImportedManifest) -> None:
     assert Counter(name for clip in released.manifest for name in clip.concepts) == {
         **{"Activities": 379, "Clothing": 277, "Body": 228, "Expression of emotion": 196},
         **{"Type of shot": 176, "Posture": 175, "Look": 165, "Appearance": 98},
@@ -290,7 +290,7 @@ def test_concept_totals(released: Imported) -> None:
     assert Counter(unseen) == {"HN": 402, "NS": 105, "S": 43}
 
 
-def test_the_visual_view_is_the_papers(released: Imported) -> None:
+def test_the_visual_view_is_the_papers(released: ImportedManifest) -> None:
     stats = compute_stats(view(released.manifest, "visual"))
     assert stats.levels == {"EN": 1003, "HN": 309, "NS": 292, "S": 310}
     share = {level: round(100 * (value or 0), 1) for level, value in stats.share.items()}
@@ -299,12 +299,12 @@ def test_the_visual_view_is_the_papers(released: Imported) -> None:
     assert per_clip == {"HN": 1.256, "NS": 1.709, "S": 2.603}
 
 
-def test_the_published_population(released: Imported) -> None:
+def test_the_published_population(released: ImportedManifest) -> None:
     stats = compute_stats(view(released.manifest, "as_published"))
     assert stats.levels == {"EN": 436, "HN": 304, "NS": 0, "S": 308}
 
 
-def test_prevalence_of_the_published_test_folds(released: Imported) -> None:
+def test_prevalence_of_the_published_test_folds(released: ImportedManifest) -> None:
     folds = compute_stats(released.manifest).folds
     easy, all_ = folds["02_EN_S"][9], folds["02_ENHN_S"][9]
     assert (easy.positive_with_video, easy.clips_with_video) == (31, 75)
@@ -317,7 +317,7 @@ def test_prevalence_of_the_published_test_folds(released: Imported) -> None:
     }
 
 
-def test_folds_by_movie_are_films_in_the_order_of_their_ids(released: Imported) -> None:
+def test_folds_by_movie_are_films_in_the_order_of_their_ids(released: ImportedManifest) -> None:
     movies = released.manifest.movies
     for name in ("by_movie_HN_S", "by_movie_ENHN_S"):
         folds = {(clip.movie_id, clip.fold(name)) for clip in released.manifest}
@@ -326,7 +326,7 @@ def test_folds_by_movie_are_films_in_the_order_of_their_ids(released: Imported) 
         }
 
 
-def test_a_hundred_pairs_of_clips_share_a_shot(released: Imported) -> None:
+def test_a_hundred_pairs_of_clips_share_a_shot(released: ImportedManifest) -> None:
     pairs = [
         (int(a.extra["last_shot"]), int(b.extra["first_shot"]))
         for a, b in combinations(released.manifest, 2)

@@ -15,7 +15,7 @@ from obygaze_features.manifest.io import (
     update_manifest,
     write_manifest,
 )
-from obygaze_features.manifest.model import Clip, Header, Manifest, Source
+from obygaze_features.manifest.model import Clip, Header, Manifest, SourceFile
 
 TOML = """\
 schema = "obygaze-manifest/1"
@@ -65,7 +65,7 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
         view="visual",
         licence='odd "quotes" \\ and \x7f',
         notes=("two\nlines", "é"),
-        sources=(Source("a.csv", "0" * 64),),
+        sources=(SourceFile("a.csv", "0" * 64),),
         video_root="/films",
     )
     clips = (

@@ -18,7 +18,7 @@ from obygaze_features.manifest.adapters import (
     moviegraphs,
     obygaze12,
 )
-from obygaze_features.manifest.adapters.common import Imported
+from obygaze_features.manifest.adapters.common import ImportedManifest
 from obygaze_features.manifest.io import read_manifest, rows_to_csv, write_manifest
 from obygaze_features.manifest.model import (
     COLUMNS,
@@ -28,7 +28,7 @@ from obygaze_features.manifest.model import (
     Clip,
     Header,
     Manifest,
-    Source,
+    SourceFile,
 )
 
 
@@ -38,7 +38,7 @@ def there_and_back(manifest: Manifest, folder: Path) -> Manifest:
     return read_manifest(path)
 
 
-def _obygaze12(folder: Path) -> Imported:
+def _obygaze12(folder: Path) -> ImportedManifest:
     path = folder / "o.csv"
     path.write_text(
         "idx;util;clip;label;overlap_ratio;concepts;id;movie;srt_name;video_name;graph_number\r\n"
@@ -50,7 +50,7 @@ def _obygaze12(folder: Path) -> Imported:
     return obygaze12.read(path)
 
 
-def _mobygaze(folder: Path) -> Imported:
+def _mobygaze(folder: Path) -> ImportedManifest:
     path = folder / "m.csv"
     path.write_text(
         ";clip_index;annotator;label;concepts;comment;start_frame;end_frame;imdb_key;movie_title;"
@@ -62,26 +62,26 @@ def _mobygaze(folder: Path) -> Imported:
     return mobygaze.read(path)
 
 
-def _moviegraphs(folder: Path) -> Imported:
+def _moviegraphs(folder: Path) -> ImportedManifest:
     path = folder / "c.csv"
     path.write_text("clip_id,movie_id,start,end,fps\na-1,a,0.1,0.7,23.976\n", encoding="utf-8")
     return moviegraphs.read(path, offsets={"a": 0.2})
 
 
-def _liris_accede(folder: Path) -> Imported:
+def _liris_accede(folder: Path) -> ImportedManifest:
     (folder / "ACCEDEviolence.txt").write_text("id\tname\tv\n0\tA0.mp4\t1\n", encoding="utf-8")
     (folder / "shots-testset-nl.txt").write_text("5\tA1.mp4\n", encoding="utf-8")
     return liris_accede.read(folder)
 
 
-def _csv_table(folder: Path) -> Imported:
+def _csv_table(folder: Path) -> ImportedManifest:
     path = folder / "t.csv"
     path.write_text('clip_id,movie_id,note\na,m,"x ""y"",\r\nz"\nb,m, \n', encoding="utf-8")
     return csv_table.read(path)
 
 
 @pytest.mark.parametrize("read", [_obygaze12, _mobygaze, _moviegraphs, _liris_accede, _csv_table])
-def test_each_adapter(tmp_path: Path, read: Callable[[Path], Imported]) -> None:
+def test_each_adapter(tmp_path: Path, read: Callable[[Path], ImportedManifest]) -> None:
     manifest = read(tmp_path).manifest
     assert len(manifest) > 0
     assert there_and_back(manifest, tmp_path / "out") == manifest
@@ -119,7 +119,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         licence=draw(LINE),
         citation=draw(LINE),
         notes=tuple(draw(st.lists(LINE, max_size=2))),
-        sources=tuple(Source(name, "0" * 64) for name in draw(st.lists(LINE, max_size=2))),
+        sources=tuple(SourceFile(name, "0" * 64) for name in draw(st.lists(LINE, max_size=2))),
         video_root=draw(LINE),
     )
     return Manifest("m", header, clips, columns)
