@@ -1,6 +1,7 @@
 """The `obygaze` command with a backbone that takes its time, so that a test can hit it at work.
 
 Each clip takes OBYGAZE_TEST_SECONDS more, and its coming is a line in the file OBYGAZE_TEST_LOG.
+No clip is begun before OBYGAZE_TEST_TOGETHER processes have a clip in hand.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.backbones.descriptors import Descriptors
+from support.servers import wait_until
 
 # Processes that spawn run their parent's main file again, so workers of any engine are slow too.
 PROGRAM = """\
@@ -35,10 +37,16 @@ def slow_down() -> None:
         if log:
             with Path(log).open("a", encoding="utf-8") as file:
                 file.write(f"{os.getpid()}\n")
+            together = int(os.environ.get("OBYGAZE_TEST_TOGETHER", "1"))
+            wait_until(lambda: _n_processes(Path(log)) >= together, "other processes", 60)
         time.sleep(float(os.environ.get("OBYGAZE_TEST_SECONDS", "0")))
         return quick(self, frames)
 
     Descriptors.preprocess = slow  # type: ignore[method-assign]
+
+
+def _n_processes(log: Path) -> int:
+    return len(set(log.read_text(encoding="utf-8").split()))
 
 
 def install(folder: Path) -> Path:

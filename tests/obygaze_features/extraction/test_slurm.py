@@ -374,8 +374,8 @@ def test_a_node_that_is_unplugged_goes_on_writing(
     with running_slurm(n_isolated=2) as two_nodes:
         world = World.of(two_nodes, tmp_path, films)
         job = world.submit(seconds=0.8)
-        world.wait_for_blocks(2)
-        assert {"node0", "node1"} == world.hosts()
+        both = {"node0", "node1"}
+        wait_until(lambda: world.hosts() == both, f"blocks of both nodes\n{world.said()}", 60)
         before = world.n_blocks()
         two_nodes.unplug(two_nodes.nodes[1])
         ends = two_nodes.wait_for_end(job)

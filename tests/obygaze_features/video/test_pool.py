@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from support.videos import read_numbers, write_video
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.video.decode import View, decode_clip
-from obygaze_features.video.pool import DecodeJob, DecodePool
+from obygaze_features.video.pool import Decoded, DecodeJob, DecodePool
 
 VIEWS = (View(8), View(4, size=48))
 
@@ -55,6 +58,43 @@ def is_gone(pid: int, seconds: float = 20.0) -> bool:
     while is_alive(pid) and time.monotonic() < until:
         time.sleep(0.02)
     return not is_alive(pid)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once the pool has sent a job to a worker."""
+    from obygaze_features.video import pool
+
+    as_it_was, event = pool.send, threading.Event()
+
+    def send(*words: Any) -> None:
+        as_it_was(*words)
+        event.set()
+
+    monkeypatch.setattr(pool, "send", send)
+    return event
+
+
+def submit_to_a_still_worker(
+    pool: DecodePool, sent: threading.Event, pid: int, job: DecodeJob
+) -> Future[Decoded]:
+    """Hand in a job to a worker that is stopped first, so that it cannot have answered."""
+    os.kill(pid, signal.SIGSTOP)
+    sent.clear()
+    future = pool.submit(job)
+    assert sent.wait(60)
+    return future
+
+
+@contextlib.contextmanager
+def time_limit(pool: DecodePool, seconds: float) -> Iterator[None]:
+    """Another limit for a while: no other clip must be quick, however busy the machine is."""
+    (lane,) = pool._lanes
+    before, lane.timeout_s = lane.timeout_s, seconds
+    try:
+        yield
+    finally:
+        lane.timeout_s = before
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -110,14 +150,11 @@ def test_a_bad_file_is_an_error_of_its_own(films: list[Path], tmp_path: Path) ->
     assert stages == ["open", "open"]
 
 
-def test_a_crash_costs_one_clip(films: list[Path], slow_film: Path) -> None:
+def test_a_crash_costs_one_clip(films: list[Path], slow_film: Path, sent: threading.Event) -> None:
     with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
         (pid,) = pool.worker_ids()
-        # Held still until the blow, so that no machine is quick enough to be done before it.
-        os.kill(pid, signal.SIGSTOP)
-        future = pool.submit(DecodeJob(slow_film, (View(32),)))
-        time.sleep(0.2)
+        future = submit_to_a_still_worker(pool, sent, pid, DecodeJob(slow_film, (View(32),)))
         os.kill(pid, signal.SIGSEGV)
         os.kill(pid, signal.SIGCONT)
         error = future.result().error
@@ -131,13 +168,13 @@ def test_a_crash_costs_one_clip(films: list[Path], slow_film: Path) -> None:
     assert is_gone(pid)
 
 
-def test_a_worker_killed_from_outside_costs_nothing(films: list[Path], slow_film: Path) -> None:
+def test_a_worker_killed_from_outside_costs_nothing(
+    films: list[Path], slow_film: Path, sent: threading.Event
+) -> None:
     with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
         (pid,) = pool.worker_ids()
-        os.kill(pid, signal.SIGSTOP)
-        future = pool.submit(DecodeJob(slow_film, (View(32),)))
-        time.sleep(0.2)
+        future = submit_to_a_still_worker(pool, sent, pid, DecodeJob(slow_film, (View(32),)))
         os.kill(pid, signal.SIGKILL)
         assert future.result().error is None
 
@@ -199,45 +236,57 @@ def test_what_nobody_waits_for_is_not_decoded(
     assert len(decoded) <= 3
 
 
-def test_time_in_which_the_run_was_suspended_is_not_the_clips(
-    films: list[Path], slow_film: Path
-) -> None:
-    """As a scheduler does it: everything is stopped and goes on later."""
-    code = (
-        "import os, sys, time\n"
-        "from obygaze_features.video.pool import DecodeJob, DecodePool\n"
-        "from obygaze_features.video.decode import View\n"
-        "pool = DecodePool(1, timeout_s=3.0)\n"
-        "assert pool.submit(DecodeJob(sys.argv[2], (View(1),))).result().error is None\n"
-        "future = pool.submit(DecodeJob(sys.argv[1], (View(32),)))\n"
-        "print(*pool.worker_ids(), flush=True)\n"
-        "error = future.result().error\n"
-        "print(error)\n"
-        "pool.close()\n"
-    )
+SUSPENDED = """
+import signal, sys
+from obygaze_features.video.pool import DecodeJob, DecodePool
+from obygaze_features.video.decode import View
+job = DecodeJob(sys.argv[1], (View(1),))
+pool = DecodePool(1, timeout_s=float(sys.argv[2]))
+print(pool.submit(job).result().error, *pool.worker_ids(), flush=True)
+sys.stdin.readline()
+future = pool.submit(job)
+print("submitted", flush=True)
+print(future.result().error)
+pool.close()
+"""
+
+
+def test_time_in_which_the_run_was_suspended_is_not_the_clips(films: list[Path]) -> None:
+    """As a scheduler does it: everything is stopped and goes on later.
+
+    The clip takes milliseconds, and is not begun before the suspension: nearly all of its limit
+    is left after it, which is enough on a machine that is busy with other things.
+    """
+    limit_s = 6.0
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
-        [sys.executable, "-c", code, str(slow_film), str(films[0])],
+        [sys.executable, "-c", SUSPENDED, str(films[0]), str(limit_s)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env=environment,
         text=True,
     ) as run:
-        assert run.stdout is not None
-        pids = [int(run.stdout.readline()), run.pid]
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        time.sleep(4)
-        for pid in reversed(pids):
-            os.kill(pid, signal.SIGCONT)
+        assert run.stdin is not None and run.stdout is not None
+        error, pid = run.stdout.readline().split()
+        assert error == "None"
+        os.kill(int(pid), signal.SIGSTOP)
+        run.stdin.write("go on\n")
+        run.stdin.flush()
+        assert run.stdout.readline() == "submitted\n"
+        os.kill(run.pid, signal.SIGSTOP)
+        time.sleep(limit_s + 1)
+        for one in (run.pid, int(pid)):
+            os.kill(one, signal.SIGCONT)
         assert run.stdout.read().strip() == "None"
 
 
 def test_a_hang_costs_one_clip(films: list[Path]) -> None:
-    with DecodePool(1, timeout_s=1.0) as pool:
+    with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
         (pid,) = pool.worker_ids()
         os.kill(pid, signal.SIGSTOP)
-        error = pool.submit(DecodeJob(films[0], VIEWS)).result().error
+        with time_limit(pool, 1.0):
+            error = pool.submit(DecodeJob(films[0], VIEWS)).result().error
         assert error is not None
         assert (error.stage, error.reason) == ("worker", "timeout")
         assert len(str(error).splitlines()) == 3
@@ -245,13 +294,12 @@ def test_a_hang_costs_one_clip(films: list[Path]) -> None:
     assert is_gone(pid)
 
 
-def test_a_clip_that_is_too_slow(films: list[Path]) -> None:
-    with DecodePool(1, timeout_s=3) as pool:
+def test_a_clip_that_is_too_slow(films: list[Path], slow_film: Path) -> None:
+    with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
         (pid,) = pool.worker_ids()
-        # A worker that stands still is slower than any machine is quick.
-        os.kill(pid, signal.SIGSTOP)
-        error = pool.submit(DecodeJob(films[1], VIEWS)).result().error
+        with time_limit(pool, 0.01):
+            error = pool.submit(DecodeJob(slow_film, (View(32),))).result().error
         assert error is not None and error.reason == "timeout"
         assert pool.submit(DecodeJob(films[1], VIEWS)).result().error is None
     assert is_gone(pid)
