@@ -46,7 +46,7 @@ docs: .venv/.test ## write docs/commands.md and docs/api.md anew from the code
 clean: ## remove the environment and all caches; never what is in the workspace
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	rm -rf obygaze.egg-info
-	find cli.py obygaze_features obygaze_models tests -name __pycache__ -prune -exec rm -rf {} +
+	find cli.py obygaze obygaze_features obygaze_models tests -name __pycache__ -prune -exec rm -rf {} +
 
 # A stamp is newer than what it was made from, or it is made again.
 .venv/.made:

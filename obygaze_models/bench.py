@@ -101,7 +101,7 @@ def measure_zoo(
 
 def _both_runs(workspace: Path, n_jobs: int) -> str:
     """The two commands, one after the other, each a process of its own."""
-    start = [sys.executable, "-m", "cli", "-C", str(workspace), "run"]
+    start = [sys.executable, "-m", "obygaze", "-C", str(workspace), "run"]
     same = ["--manifest", NAME, "--jobs", str(n_jobs), "--json"]
     lines = [[*start, name, *stores, *same, "-o", name] for name, stores in RUNS]
     return " && ".join(shlex.join(line) for line in lines)

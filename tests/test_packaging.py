@@ -16,7 +16,7 @@ from support.cli import ROOT
 from obygaze_features import __version__
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-PACKAGES = ("obygaze_features", "obygaze_models")
+PACKAGES = ("obygaze", "obygaze_features", "obygaze_models")
 PINS = dict(
     line.split("==")
     for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
@@ -123,8 +123,8 @@ def test_every_package_that_is_imported_is_declared():
     extras = PROJECT["project"]["optional-dependencies"]
     declared = laptop().union(*({bare(r) for r in extras[name]} for name in EXTRAS))
     known = {IMPORT_NAMES.get(name, name) for name in declared}
-    known |= {*sys.stdlib_module_names, *PACKAGES, *COMES_ALONG, *RIVALS, "cli"}
-    sources = [ROOT / "cli.py", *(p for name in PACKAGES for p in (ROOT / name).rglob("*.py"))]
+    known |= {*sys.stdlib_module_names, *PACKAGES, *COMES_ALONG, *RIVALS}
+    sources = [p for name in PACKAGES for p in (ROOT / name).rglob("*.py")]
     undeclared = {
         f"{path.relative_to(ROOT)}: {name}" for path in sources for name in imported(path) - known
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from obygaze_features.core.lazy import lazily
+from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.base import Backbone as Backbone
@@ -18,17 +18,4 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.text import embed_prompts as embed_prompts
     from obygaze_features.backbones.text import load_text_tower as load_text_tower
 
-_HOME = {
-    "find_card": "registry",
-    "find_cards": "registry",
-    "card_names": "registry",
-    "Card": "cards",
-    "load_backbone": "load",
-    "Backbone": "base",
-    "forward_in_batches": "run",
-    "check_backbone": "check",
-    "load_text_tower": "text",
-    "embed_prompts": "text",
-}
-__all__ = [*_HOME]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -167,7 +167,7 @@ def _options(ctx: click.Context, name: str) -> set[str]:
 
 def _call(options: Sequence[str]) -> tuple[str, str]:
     """Why a command failed, and what it printed; one of the two is empty."""
-    words = [sys.executable, "-m", "cli", *options]
+    words = [sys.executable, "-m", "obygaze", *options]
     try:
         done = subprocess.run(
             words, capture_output=True, encoding="utf-8", check=False, timeout=LIMIT_S

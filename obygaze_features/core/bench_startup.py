@@ -14,8 +14,8 @@ REFERENCE = "python -c 'import click'"
 CONTESTANTS = {
     "python -c pass": [sys.executable, "-c", "pass"],
     REFERENCE: [sys.executable, "-c", "import click"],
-    "obygaze --help": [sys.executable, "-m", "cli", "--help"],
-    "obygaze manifest --help": [sys.executable, "-m", "cli", "manifest", "--help"],
+    "obygaze --help": [sys.executable, "-m", "obygaze", "--help"],
+    "obygaze manifest --help": [sys.executable, "-m", "obygaze", "manifest", "--help"],
     "import numpy, zarr": [sys.executable, "-c", "import numpy, zarr"],
 }
 

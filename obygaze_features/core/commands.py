@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import click
 from click.shell_completion import CompletionItem
@@ -44,6 +45,17 @@ class ExampleCommand(click.Command):
         except FixUsage as error:
             error.hint = error.hint or f"{ctx.command_path} --help"
             raise
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the options by group, in the order in which the groups first appear."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None and not isinstance(param, click.Argument):
+                groups.setdefault(_GROUP_OF.get(param, "Options"), []).append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples as they were typed, unwrapped."""
@@ -102,6 +114,30 @@ class LazyGroup(click.Group):
             if command is not None and not command.hidden:
                 rows.append((name, command.get_short_help_str(limit=80)))
         return rows
+
+
+# The group of each option that has one; click's own options carry no such attribute.
+_GROUP_OF: WeakKeyDictionary[click.Parameter, str] = WeakKeyDictionary()
+
+
+def option_group(title: str, *options: Callable[[F], F]) -> Callable[[F], F]:
+    """Combine options into one decorator; the help lists them together under `title`.
+
+    Example:
+        @click.command(cls=ExampleCommand)
+        @option_group("Machine", click.option("--device"), click.option("--workers", type=int))
+        def run(device: str, workers: int) -> None: ...
+    """
+
+    def decorate(function: F) -> F:
+        before = len(getattr(function, "__click_params__", ()))
+        for option in reversed(options):
+            function = option(function)
+        for param in function.__click_params__[before:]:  # type: ignore[attr-defined]
+            _GROUP_OF[param] = title
+        return function
+
+    return decorate
 
 
 pass_session = click.make_pass_decorator(Session)

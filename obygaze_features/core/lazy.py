@@ -1,20 +1,39 @@
-"""Packages whose names are imported when they are first asked for, so that a help stays quick."""
+"""Packages that import their names only when somebody asks for them, so that `--help` is quick."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ast
+import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 
-def lazily(
-    package: str, home: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """A package's `__getattr__` and `__dir__`; `home` says in which module of it each name is."""
+def lazy_exports(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return the `__getattr__`, `__dir__` and `__all__` of a package.
+
+    The exports are the names that the package's source imports under `if TYPE_CHECKING:`, so type
+    checkers and the running program read one and the same list.
+    """
+    modules = _type_checking_imports(package)
 
     def get(name: str) -> Any:
-        if name not in home:
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{home[name]}"), name)
+        return getattr(import_module(modules[name]), name)
 
-    return get, lambda: sorted(home)
+    return get, lambda: sorted(modules), [*modules]
+
+
+def _type_checking_imports(package: str) -> dict[str, str]:
+    """Map each name that is imported under `if TYPE_CHECKING:` to its module."""
+    spec = sys.modules[package].__spec__
+    source = spec.loader.get_source(package)  # type: ignore[union-attr]
+    return {
+        alias.name: statement.module or ""
+        for block in ast.parse(source).body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }

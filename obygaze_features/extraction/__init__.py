@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from obygaze_features.core.lazy import lazily
+from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_features.extraction.dask_cluster import embedded as embedded
@@ -24,23 +24,4 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.status import StoreStatus as StoreStatus
     from obygaze_features.extraction.status import store_status as store_status
 
-_HOME = {
-    "Target": "plan",
-    "make_plan": "plan",
-    "ExtractPlan": "plan",
-    "write_plan": "plan",
-    "read_plan_file": "plan",
-    "extract": "run",
-    "Machine": "run",
-    "stop_on_signals": "signals",
-    "StopFlag": "signals",
-    "store_status": "status",
-    "StoreStatus": "status",
-    "extract_on": "dask_engine",
-    "embedded": "dask_cluster",
-    "joined": "dask_cluster",
-    "array_for": "slurm",
-    "SlurmArray": "slurm",
-}
-__all__ = [*_HOME]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -128,7 +128,7 @@ def local(plan: ExtractPlan) -> None:
 def slices(plan: ExtractPlan, workers: int) -> None:
     """Identical processes, each with its slice of the plan."""
     file = _written(plan)
-    words = [sys.executable, "-m", "cli", "-q", "extract", "run", str(file), "--workers", "1"]
+    words = [sys.executable, "-m", "obygaze", "-q", "extract", "run", str(file), "--workers", "1"]
     started = [
         subprocess.Popen(
             [*words, "--no-seal", "--worker", f"{index}/{workers}"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from obygaze_features.core.lazy import lazily
+from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_features.manifest.folds import grouped as grouped
@@ -31,30 +31,4 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.vocabulary import canonical_concept as canonical_concept
     from obygaze_features.manifest.vocabulary import canonical_level as canonical_level
 
-_HOME = {
-    "Manifest": "model",
-    "Header": "model",
-    "Clip": "model",
-    "read_manifest": "io",
-    "write_manifest": "io",
-    "update_manifest": "io",
-    "check_manifest": "io",
-    "manifest_sha256": "io",
-    "view": "views",
-    "compute_stats": "stats",
-    "Stats": "stats",
-    "grouped": "folds",
-    "leave_one_movie_out": "folds",
-    "neighbour_blocks": "folds",
-    "stratified": "folds",
-    "read_segments": "segments",
-    "read_spans": "segments",
-    "Segment": "segments",
-    "ClipSpan": "segments",
-    "project": "projection",
-    "Projection": "projection",
-    "canonical_concept": "vocabulary",
-    "canonical_level": "vocabulary",
-}
-__all__ = [*_HOME]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

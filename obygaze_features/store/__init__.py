@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from obygaze_features.core.lazy import lazily
+from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_features.store.create import create_store as create_store
@@ -31,26 +31,4 @@ if TYPE_CHECKING:
     from obygaze_features.store.transfer import pull as pull
     from obygaze_features.store.writer import StoreWriter as StoreWriter
 
-_HOME = {
-    "open_store": "reader",
-    "Store": "reader",
-    "Matrix": "reader",
-    "Status": "reader",
-    "create_store": "create",
-    "ArraySpec": "schema",
-    "RowStatus": "schema",
-    "Recipe": "recipe",
-    "StoreWriter": "writer",
-    "import_store": "interchange.importing",
-    "Told": "interchange.importing",
-    "export_store": "interchange.export",
-    "subset": "edit",
-    "merge": "edit",
-    "diff_stores": "diff",
-    "Diff": "diff",
-    "unpack": "pack",
-    "pull": "transfer",
-    "TextTable": "text",
-}
-__all__ = [*_HOME]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

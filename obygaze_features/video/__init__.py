@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from obygaze_features.core.lazy import lazily
+from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_features.video.decode import Clip as Clip
@@ -18,17 +18,4 @@ if TYPE_CHECKING:
     from obygaze_features.video.sampling import sample_indices as sample_indices
     from obygaze_features.video.saving import save_clip as save_clip
 
-_HOME = {
-    "decode_clip": "decode",
-    "decode_views": "decode",
-    "View": "decode",
-    "Clip": "decode",
-    "sample_indices": "sampling",
-    "DecodePool": "pool",
-    "DecodeJob": "pool",
-    "VideoInfo": "probe",
-    "save_clip": "saving",
-    "BadVideo": "errors",
-}
-__all__ = [*_HOME]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from obygaze_features.core.lazy import lazily
+from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_models.audits.association import Association as Association
@@ -28,27 +28,4 @@ if TYPE_CHECKING:
     from obygaze_models.audits.permutation import permutation_p as permutation_p
     from obygaze_models.audits.ranking import score_ranking as score_ranking
 
-_HOME = {
-    "embedding_association": "association",
-    "single_category": "association",
-    "Association": "association",
-    "audit_groups": "eat",
-    "audit_items": "eat",
-    "Side": "eat",
-    "permutation_p": "permutation",
-    "word_rates": "captions",
-    "contrasts": "captions",
-    "Caption": "captions",
-    "count_pairs": "cooccurrence",
-    "bias_amplification": "cooccurrence",
-    "Text": "cooccurrence",
-    "score_violence": "mediaeval",
-    "score_affect": "mediaeval",
-    "read_qrels": "mediaeval",
-    "read_trec_run": "mediaeval",
-    "read_affect_run": "mediaeval",
-    "write_run_file": "mediaeval",
-    "score_ranking": "ranking",
-}
-__all__ = [*_HOME]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from obygaze_features.core.lazy import lazily
+from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_models.evaluation.bootstrap import Estimate as Estimate
@@ -23,22 +23,4 @@ if TYPE_CHECKING:
     from obygaze_models.evaluation.predictions import Predictions as Predictions
     from obygaze_models.evaluation.thresholds import tune_threshold as tune_threshold
 
-_HOME = {
-    "Predictions": "predictions",
-    "evaluate": "metrics",
-    "evaluate_groups": "metrics",
-    "estimate": "bootstrap",
-    "Estimate": "bootstrap",
-    "paired_bootstrap": "compare",
-    "nadeau_bengio": "compare",
-    "sign_flip": "compare",
-    "swap_test": "compare",
-    "holm": "compare",
-    "count_leak": "leakage",
-    "check_leaks": "leakage",
-    "tune_threshold": "thresholds",
-    "fit_logistic": "logistic",
-    "analyse_success": "error_analysis",
-}
-__all__ = [*_HOME]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

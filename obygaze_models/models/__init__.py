@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from obygaze_features.core.lazy import lazily
+from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_models.models.baselines import AllPositive as AllPositive
@@ -51,41 +51,4 @@ if TYPE_CHECKING:
     from obygaze_models.models.scorecard import ScorecardHead as ScorecardHead
     from obygaze_models.models.sparse_head import SparseHead as SparseHead
 
-_HOME = {
-    "LinearProbe": "linear",
-    "RidgeProbe": "linear",
-    "LogisticProbe": "linear",
-    "SVMProbe": "linear",
-    "MLPProbe": "mlp",
-    "fit_many": "mlp_many",
-    "MLPSettings": "mlp_many",
-    "Job": "mlp_many",
-    "FrameProbe": "frames",
-    "ConceptBank": "concepts",
-    "cross_fitted_margins": "concepts",
-    "concept_quality": "concept_report",
-    "stability": "concept_report",
-    "Bottleneck": "bottleneck",
-    "Head": "heads",
-    "LinearHead": "heads",
-    "LogisticHead": "heads",
-    "TreeHead": "heads",
-    "SparseHead": "sparse_head",
-    "ScorecardHead": "scorecard",
-    "OrdinalHead": "ordinal",
-    "ResidualHead": "residual",
-    "intervene": "interventions",
-    "TrueValues": "interventions",
-    "task_gain": "purity",
-    "concept_matrix": "purity",
-    "film_leak": "purity",
-    "Prevalence": "baselines",
-    "FilmPrior": "baselines",
-    "Neighbour": "baselines",
-    "RandomBaseline": "baselines",
-    "AllPositive": "baselines",
-    "oracle": "baselines",
-    "places": "baselines",
-}
-__all__ = [*_HOME]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

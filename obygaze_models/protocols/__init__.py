@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from obygaze_features.core.lazy import lazily
+from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_models.protocols.reading import load_protocol as load_protocol
@@ -18,17 +18,4 @@ if TYPE_CHECKING:
     from obygaze_models.protocols.runner.run import run_protocol as run_protocol
     from obygaze_models.protocols.schema import Protocol as Protocol
 
-_HOME = {
-    "load_protocol": "reading",
-    "Protocol": "schema",
-    "gather": "runner.run",
-    "Inputs": "runner.run",
-    "run_protocol": "runner.run",
-    "read_run": "runner.records",
-    "Run": "runner.records",
-    "training_protocol": "runner.final",
-    "fit_final": "runner.final",
-    "keep": "runner.keeping",
-}
-__all__ = [*_HOME]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

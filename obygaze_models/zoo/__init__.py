@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from obygaze_features.core.lazy import lazily
+from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_models.zoo.info import Features as Features
@@ -18,17 +18,4 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.sharing import pull_model as pull_model
     from obygaze_models.zoo.sharing import push_model as push_model
 
-_HOME = {
-    "save_model": "saving",
-    "load_model": "saving",
-    "SavedModel": "saving",
-    "ModelInfo": "info",
-    "Features": "info",
-    "Training": "info",
-    "predict": "predicting",
-    "Predicted": "predicting",
-    "push_model": "sharing",
-    "pull_model": "sharing",
-}
-__all__ = [*_HOME]
-__getattr__, __dir__ = lazily(__name__, _HOME)
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

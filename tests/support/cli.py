@@ -37,7 +37,7 @@ class Result:
 
 def obygaze_argv(*args: str | os.PathLike[str]) -> list[str]:
     """The words that start the command in a process of its own."""
-    return [sys.executable, "-m", "cli", *map(os.fspath, args)]
+    return [sys.executable, "-m", "obygaze", *map(os.fspath, args)]
 
 
 def run_obygaze(
@@ -73,7 +73,7 @@ def call_obygaze(
     env: Mapping[str, str | None] | None = None,
 ) -> Result:
     """Run the command inside this process: quick, for tests of what it says and not how."""
-    import cli
+    from obygaze import cli
 
     out, err = io.StringIO(), io.StringIO()
     with _surroundings(cwd, env), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

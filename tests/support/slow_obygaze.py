@@ -20,7 +20,7 @@ PROGRAM = """\
 #!{python}
 import sys
 sys.path[:] = {path!r}
-import cli
+from obygaze import cli
 from support.slow_obygaze import slow_down
 slow_down()
 if __name__ == "__main__":

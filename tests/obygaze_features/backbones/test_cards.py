@@ -318,7 +318,8 @@ def test_ls_and_show(own: Workspace) -> None:
 
 def test_listing_imports_no_torch() -> None:
     script = (
-        "import sys, cli; code = cli.run(['backbones', 'ls']) or cli.run(['backbones', 'show',"
+        "import sys; from obygaze import cli;"
+        " code = cli.run(['backbones', 'ls']) or cli.run(['backbones', 'show',"
         " 'descriptors']); heavy = {'torch', 'transformers', 'huggingface_hub'} & set(sys.modules);"
         " sys.exit(code or (3 if heavy else 0))"
     )

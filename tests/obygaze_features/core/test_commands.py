@@ -12,6 +12,7 @@ from obygaze_features.core.commands import (
     Session,
     force_option,
     json_option,
+    option_group,
     pass_session,
 )
 from obygaze_features.core.console import Console
@@ -147,3 +148,22 @@ def test_wrong_words_without_a_hint_lead_to_the_help():
     assert isinstance(caught, FixUsage) and caught.hint == "obygaze cut --help"
     caught = CliRunner().invoke(root, ["cut", "other words"], prog_name="obygaze").exception
     assert isinstance(caught, FixUsage) and caught.hint == "other words"
+
+
+def test_options_are_listed_by_group_and_still_parsed():
+    @click.command(cls=ExampleCommand)
+    @option_group("Machine", click.option("--device", default="cpu"), click.option("--workers"))
+    @click.option("--seal", is_flag=True)
+    @option_group("Pictures", click.option("--sampling"))
+    def run(device: str, workers: str | None, seal: bool, sampling: str | None) -> None:
+        click.echo(f"{device} {workers} {seal} {sampling}")
+
+    shown = CliRunner().invoke(run, ["--help"]).output
+    lines = [line.split()[0] for line in shown.splitlines() if line.strip()]
+    assert lines[1:] == [
+        *("Machine:", "--device", "--workers"),
+        *("Options:", "--seal", "--help"),
+        *("Pictures:", "--sampling"),
+    ]
+    called = CliRunner().invoke(run, ["--workers", "3", "--sampling", "x", "--seal"])
+    assert called.output == "cpu 3 True x\n"

@@ -282,7 +282,10 @@ def test_bad_words(world: World, words: tuple[str, ...], said: str) -> None:
 
 
 def test_the_local_engine_imports_no_dask(world: World) -> None:
-    code = "import sys, cli; code = cli.run(sys.argv[1:]); assert 'distributed' not in sys.modules"
+    code = (
+        "import sys; from obygaze import cli; code = cli.run(sys.argv[1:]);"
+        " assert 'distributed' not in sys.modules"
+    )
     words = obygaze_argv("extract", "run", world.folder / "plan.json")[3:]
     done = subprocess.run([sys.executable, "-c", code, *words], env=environment())
     assert done.returncode == 0

@@ -233,7 +233,7 @@ def test_a_signal_during_the_start_is_not_lost(films: Manifest, tmp_path: Path) 
         "    return again()\n"
         "import obygaze_features.extraction.commands_run as commands\n"
         "commands.stop_on_signals = at_once\n"
-        "import cli\n"
+        "from obygaze import cli\n"
         f"cli.main(['extract', 'run', {str(plan)!r}])\n"
     )
     done = subprocess.run(

@@ -130,7 +130,7 @@ def test_a_protocol_of_ones_own(here: Path) -> None:
 def test_running_perceptrons_imports_neither_torch_nor_transformers(here: Path) -> None:
     words = ["-C", str(here), "run", "honest", "--store", "x=sig", *QUICK, "--json"]
     code = (
-        f"import sys, cli; code = cli.run({words!r});"
+        f"import sys; from obygaze import cli; code = cli.run({words!r});"
         "print(sorted({'torch', 'transformers', 'av'} & set(sys.modules)), file=sys.stderr);"
         "sys.exit(code)"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.cli import run_obygaze
 
-from obygaze_features.demo.tiny_xclip import CARD, save_where_possible
+from obygaze.demo.tiny_xclip import CARD, save_where_possible
 from obygaze_features.store.reader import open_store
 
 # The thirty-first of twelve clips a film is the seventh of the third film.

@@ -6,7 +6,7 @@ import textwrap
 
 import click
 
-from obygaze_features.core.checkup import Checkup, Package, check_up
+from obygaze.checkup import Checkup, Package, check_up
 from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
 from obygaze_features.core.console import human
 

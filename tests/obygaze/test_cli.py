@@ -13,7 +13,7 @@ import click
 import pytest
 from support.cli import call_obygaze, run_obygaze
 
-import cli
+from obygaze import cli
 from obygaze_features import __version__
 from obygaze_features.core.commands import LazyGroup
 
@@ -115,7 +115,7 @@ def test_no_option_goes_unexplained():
 )
 def test_help_comes_before_anything_heavy_is_imported(words):
     program = (
-        "import sys, cli\n"
+        "import sys\nfrom obygaze import cli\n"
         f"cli.run({words!r})\n"
         f"print('HEAVY', *[name for name in {HEAVY!r} if name in sys.modules])\n"
     )

@@ -12,7 +12,7 @@ import click
 import pytest
 from support.cli import ROOT, call_obygaze, environment, obygaze_argv, run_obygaze
 
-import cli
+from obygaze import cli
 from obygaze_features.core import errors
 from obygaze_features.core.commands import Session
 
@@ -133,7 +133,7 @@ def test_an_interrupt_is_130_and_one_line(provoke):
 
 def test_ctrl_c_in_a_real_process_is_130():
     program = (
-        "import sys, time, click, cli\n"
+        "import sys, time, click\nfrom obygaze import cli\n"
         "@cli.root.command()\n"
         "def wait():\n"
         "    click.echo('waiting')\n"
@@ -155,9 +155,9 @@ def test_ctrl_c_in_a_real_process_is_130():
 
 
 def test_an_interrupt_while_modules_load_is_130_and_one_line(tmp_path):
-    # A cli.py that is interrupted while it is imported, in place of the real one.
-    (tmp_path / "cli.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
-    program = "from obygaze_features.core.start import main; main()"
+    # A click that is interrupted while it is imported, in place of the real one.
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n", encoding="utf-8")
+    program = "from obygaze.__main__ import main; main()"
     paths = os.pathsep.join([str(tmp_path), str(ROOT)])
     done = subprocess.run(
         [sys.executable, "-c", program],

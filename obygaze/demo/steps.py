@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from obygaze_features.demo.tiny_xclip import CARD
+from obygaze.demo.tiny_xclip import CARD
 
 
 @dataclass(frozen=True)

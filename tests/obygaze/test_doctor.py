@@ -10,9 +10,9 @@ import click
 import pytest
 from support.cli import call_obygaze
 
-from obygaze_features.core import checkup
-from obygaze_features.core.checkup import Package, check_up
-from obygaze_features.core.doctor import as_text
+from obygaze import checkup
+from obygaze.checkup import Package, check_up
+from obygaze.doctor import as_text
 from obygaze_features.core.workspace import Workspace
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from obygaze.demo.films import FPS, Scene
 from obygaze_features.core.extras import need
-from obygaze_features.demo.films import FPS, Scene
 
 WIDTH, HEIGHT = 192, 108
 Picture = npt.NDArray[np.float32]

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import click
 
+from obygaze.demo.films import make_films, write_tables
+from obygaze.demo.footage import break_on_purpose, render
+from obygaze.demo.steps import steps_of
+from obygaze.demo.tiny_xclip import save_where_possible
 from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
 from obygaze_features.core.console import Console
 from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import write_atomic
-from obygaze_features.demo.films import make_films, write_tables
-from obygaze_features.demo.footage import break_on_purpose, render
-from obygaze_features.demo.steps import steps_of
-from obygaze_features.demo.tiny_xclip import save_where_possible
 
 MARK = ".obygaze-demo"
 BROKEN = 30

@@ -6,8 +6,8 @@ import itertools
 from collections import Counter
 from pathlib import Path
 
-from obygaze_features.demo.films import annotate, make_films, write_tables
-from obygaze_features.demo.footage import break_on_purpose, render
+from obygaze.demo.films import annotate, make_films, write_tables
+from obygaze.demo.footage import break_on_purpose, render
 from obygaze_features.manifest.segments import read_inputs
 from obygaze_features.video.probe import probe
 
