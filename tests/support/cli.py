@@ -44,7 +44,7 @@ def run_obygaze(
     *args: str | os.PathLike[str],
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str | None] | None = None,
-    timeout: float = 120,
+    timeout: float = 280,
     stdin: str = "",
 ) -> Result:
     """Run the command as a person would; `env` adds variables, None takes one away."""

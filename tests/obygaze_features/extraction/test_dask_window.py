@@ -84,12 +84,17 @@ class StubClient:
         return self.ends(unit)
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"LOOK_S": 0.05, "ANSWER_S": 3.0, "STOP_S": 0.1}.items():
-        monkeypatch.setattr(dask_engine, name, value)
-    for name in ("PATIENCE_S", "FIRST_WORKER_S"):
-        monkeypatch.setattr(dask_engine, name, 0.4)
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_engine, "LOOK_S", 0.05)
+    monkeypatch.setattr(dask_engine, "STOP_S", 0.1)
+    wait_for_answers(monkeypatch, 120.0)
+
+
+def wait_for_answers(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """How long a run waits for its cluster: shortly only where it must give up."""
+    for name in ("ANSWER_S", "PATIENCE_S", "FIRST_WORKER_S"):
+        monkeypatch.setattr(dask_engine, name, seconds)
 
 
 def connected(*clients: StubClient) -> Any:
@@ -116,7 +121,6 @@ def made_here(plan: ExtractPlan, pool: DecodePool) -> Callable[[int], StubFuture
     return make
 
 
-@pytest.mark.usefixtures("impatient")
 def test_a_client_that_hangs_is_given_up(
     plan: ExtractPlan,
     undisturbed: dict[str, bytes],
@@ -128,10 +132,18 @@ def test_a_client_that_hangs_is_given_up(
     mute = StubClient(lambda unit: StubFuture("pending"))
     monkeypatch.setattr(mute, "processing", lambda: time.sleep(60))
     good = StubClient(made_here(plan, pool))
-    connect = connected(hung, mute, good)
+    clients = [hung, mute, good]
+
+    def connect() -> contextlib.AbstractContextManager[StubClient]:
+        client = clients.pop(0)
+        # This one does the work itself, for as long as it takes.
+        wait_for_answers(monkeypatch, 120.0 if client is good else 2.0)
+        return contextlib.nullcontext(client)
+
     (state,) = dask_engine.extract_on(connect, plan, Machine(), StopFlag())
-    assert state.done
+    assert state.done and not clients
     assert array_bytes(Path(plan.targets[0].store)) == undisturbed
+    wait_for_answers(monkeypatch, 2.0)
     with pytest.raises(ClusterLost, match="no worker"):
         fresh = a_plan_beside(plan)
         dask_engine.extract_on(connected(hung), fresh, Machine(), StopFlag(), rebuild=False)
@@ -148,7 +160,6 @@ class KilledWorker(Exception):
     """As Dask's, by its name."""
 
 
-@pytest.mark.usefixtures("impatient")
 def test_units_lost_with_their_workers_are_made_again(
     plan: ExtractPlan, undisturbed: dict[str, bytes], pool: DecodePool
 ) -> None:
@@ -166,7 +177,6 @@ def test_units_lost_with_their_workers_are_made_again(
     assert sorted(seen) == sorted([*range(N_UNITS), *(u for u in range(N_UNITS) if u % 3 < 2)])
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -185,7 +195,6 @@ def test_what_ends_a_run(plan: ExtractPlan, error: Exception, said: str) -> None
 def test_no_more_units_under_way_than_keep_the_workers_busy(
     plan: ExtractPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dask_engine, "LOOK_S", 0.01)
     stop = StopFlag()
     submitted: list[int] = []
 
@@ -194,7 +203,6 @@ def test_no_more_units_under_way_than_keep_the_workers_busy(
         return StubFuture("pending")
 
     client = StubClient(ends, workers={"tcp://a": ("k",), "tcp://b": ("k",)})
-    monkeypatch.setattr(dask_engine, "STOP_S", 0.01)
     looks: list[int] = []
 
     def processing() -> dict[str, Any]:
