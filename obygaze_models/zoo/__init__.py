@@ -17,5 +17,6 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.saving import save_model as save_model
     from obygaze_models.zoo.sharing import pull_model as pull_model
     from obygaze_models.zoo.sharing import push_model as push_model
+    from obygaze_models.zoo.training_clips import TrainingClips as TrainingClips
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

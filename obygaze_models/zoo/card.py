@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from obygaze_models.zoo.info import ModelInfo
+from obygaze_models.zoo.training_clips import TrainingClips
 
 USE = """\
 It tells apart clips as the annotators of its training data did. Use it to study how films
@@ -20,8 +21,8 @@ LIMITS = """\
 - It must not be used to judge, filter or rank people, nor to decide anything about them."""
 
 
-def card_text(info: ModelInfo) -> str:
-    """The card as Markdown with the hub's header."""
+def card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:
+    """The card as Markdown with the hub's header; `clips` are those the model was trained on."""
     header = {
         "library_name": "obygaze",
         "tags": ["obygaze", "video", "film-studies", info.kind],
@@ -65,8 +66,24 @@ def card_text(info: ModelInfo) -> str:
         "```sh",
         f"obygaze models predict {info.name} STORE > predictions.csv",
         "```",
+        "",
+        _on_training_clips(clips),
     ]
     return "\n".join(parts) + "\n"
+
+
+def _on_training_clips(clips: TrainingClips | None) -> str:
+    if clips is None:
+        return (
+            "This model does not list its training clips and has no out-of-fold scores. Clips of"
+            " films it was trained on are refused, unless `--in-sample` is given."
+        )
+    return (
+        f"It lists its {len(clips)} training clips, with out-of-fold scores for"
+        f" {int(clips.has_score.sum())} of them: the scores of fits that were not trained on the"
+        " clip. For these clips the command prints the out-of-fold score; training clips without"
+        " one are refused, unless `--in-sample` is given."
+    )
 
 
 def _concepts(info: ModelInfo) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,7 @@ def show(session: Session, name: str, as_json: bool) -> None:
     if as_json:
         session.console.json(read_document(folder))
     else:
-        body = card_text(model.info).split("---\n", 2)[-1].strip()
+        body = card_text(model.info, model.clips).split("---\n", 2)[-1].strip()
         session.console.result(body)
 
 
@@ -127,11 +128,17 @@ def verify(session: Session, names: tuple[str, ...], as_json: bool) -> None:
     examples="""
     obygaze models predict films-pcbm films.descriptors > predictions.csv
     obygaze models predict films-pcbm films.descriptors --clips tt1-001,tt1-002 --json
+    obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
     """,
 )
 @click.argument("name")
 @click.argument("store")
 @click.option("--clips", help="Only these clips, joined by commas.")
+@click.option(
+    "--in-sample",
+    is_flag=True,
+    help="Let the model itself score the clips it was trained on. Such scores are too good.",
+)
 @click.option("-o", "out", type=click.Path(path_type=Path), help="Write the CSV here.")
 @force_option
 @json_option
@@ -142,6 +149,7 @@ def predict_(
     name: str,
     store: str,
     clips: str | None,
+    in_sample: bool,
     out: Path | None,
     force: bool,
     as_json: bool,
@@ -150,6 +158,11 @@ def predict_(
 
     One row a clip: the decision, the probability of each class and, of a bottleneck, the margin
     of each concept and what it adds. A store of other features is refused (exit code 5).
+
+    The column `basis` says what a score is. unseen: no clip of the film was trained on. film-seen:
+    other clips of the film were. out-of-fold: the clip was trained on, and the score is from the
+    model's evaluation, by fits that were not trained on it; margins are not known then.
+    in-sample: the clip was trained on, and the model itself scores it, with --in-sample only.
     """
     from obygaze_features.store import open_store
     from obygaze_models.zoo.predicting import predict
@@ -157,9 +170,9 @@ def predict_(
 
     model = load_model(model_folder(session, name))
     wanted = clips.split(",") if clips else None
-    found = predict(model, open_store(session.workspace.store(store)), wanted)
-    for clip, why in found.absent.items():
-        session.console.note(f"{clip}: {why}")
+    opened = open_store(session.workspace.store(store))
+    found = predict(model, opened, wanted, in_sample=in_sample)
+    _tell(session, found)
     if out is not None:
         write_new(out, found.to_csv().encode("utf-8"), force=force)
         session.console.note(f"wrote {out}")
@@ -167,6 +180,24 @@ def predict_(
         session.console.json(_as_json(found))
     elif out is None:
         session.console.result(found.to_csv().rstrip("\n"))
+
+
+def _tell(session: Session, found: Predicted) -> None:
+    """Say on stderr which clips have no row, and how many rows have which basis."""
+    for clip, why in found.absent.items():
+        session.console.note(f"{clip}: {why}")
+    if found.refused:
+        first, why = next(iter(found.refused.items()))
+        more = f" (and {len(found.refused) - 1} more clips)" if len(found.refused) > 1 else ""
+        session.console.warn(f"no row for {first}{more}: {why}\n  Try: --in-sample")
+    counts = Counter(found.basis)
+    counted = ", ".join(f"{n} {basis}" for basis, n in counts.items())
+    session.console.note(f"rows by basis: {counted}")
+    if n := counts["in-sample"]:
+        session.console.warn(
+            f"the model was trained on {n} of these clips: their in-sample scores are not"
+            " predictions, and no measure of how well it does"
+        )
 
 
 @click.command(
@@ -235,4 +266,9 @@ def _summary(name: str, document: dict[str, Any]) -> dict[str, Any]:
 def _as_json(found: Predicted) -> dict[str, Any]:
     columns = found.columns()
     rows = [dict(zip(columns, row, strict=True)) for row in found.rows()]
-    return {"classes": list(found.classes), "rows": rows, "absent": dict(found.absent)}
+    return {
+        "classes": list(found.classes),
+        "rows": rows,
+        "absent": dict(found.absent),
+        "refused": dict(found.refused),
+    }

@@ -9,7 +9,8 @@ from typing import Any
 
 from obygaze_features.core.errors import Corrupt, Mismatch
 
-SCHEMA = "obygaze-model/1"
+SCHEMA = "obygaze-model/2"
+READABLE = ("obygaze-model/1", SCHEMA)  # the first does not list the training clips
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def _is_table(found: Any) -> bool:
 def check_schema(document: Any, where: str) -> None:
     """Refuse what is no model, and models of a later format."""
     schema = document.get("schema") if isinstance(document, dict) else None
-    if schema == SCHEMA:
+    if schema in READABLE:
         return
     if isinstance(schema, str) and schema.startswith("obygaze-model/"):
         raise Mismatch(

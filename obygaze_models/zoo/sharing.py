@@ -9,19 +9,16 @@ from pathlib import Path
 from obygaze_features.core.errors import AlreadyThere, NotFound
 from obygaze_features.core.files import sha256_bytes, write_atomic
 from obygaze_features.core.workspace import is_url
-from obygaze_features.store.files import open_files, read_or_none
+from obygaze_features.store.files import Files, open_files, read_or_none
 from obygaze_features.store.remotes import open_place
 from obygaze_features.store.schema import FileMark
-from obygaze_models.zoo.saving import ARRAYS_FILE, CARD_FILE, MODEL_FILE, SavedModel, load_model
-
-# The file that makes a model comes last.
-FILES = (ARRAYS_FILE, CARD_FILE, MODEL_FILE)
+from obygaze_models.zoo.saving import MODEL_FILE, SavedModel, files_of, load_model
 
 
 def push_model(folder: Path, target: str) -> int:
     """Check a model and send it to a folder, a bucket or the hub; how many bytes it has."""
     load_model(folder)
-    contents = {name: (folder / name).read_bytes() for name in FILES}
+    contents = {name: (folder / name).read_bytes() for name in files_of(folder)}
     if not is_url(target):
         for name, data in contents.items():
             write_atomic(Path(target) / name, data)
@@ -44,11 +41,9 @@ def pull_model(location: str, folder: Path, *, force: bool = False) -> SavedMode
     files = open_files(location)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".draft", dir=folder.parent))
     try:
-        for name in FILES:
-            data = read_or_none(files, name)
-            if data is None:
-                raise NotFound(f"no model here: no {name}", where=location)
-            write_atomic(draft / name, data)
+        _fetch(files, MODEL_FILE, draft)  # it lists the others
+        for name in files_of(draft):
+            _fetch(files, name, draft)
         load_model(draft)
         draft.chmod(0o755)
         if folder.exists():
@@ -57,3 +52,12 @@ def pull_model(location: str, folder: Path, *, force: bool = False) -> SavedMode
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return load_model(folder)
+
+
+def _fetch(files: Files, name: str, draft: Path) -> None:
+    if (draft / name).exists():
+        return
+    data = read_or_none(files, name)
+    if data is None:
+        raise NotFound(f"no model here: no {name}", where=files.location)
+    write_atomic(draft / name, data)

@@ -36,9 +36,11 @@ from obygaze_models.protocols.runner.banks import (
     targets_of,
 )
 from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.runner.out_of_fold import training_clips
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.protocols.runner.run import Inputs
 from obygaze_models.protocols.schema import Grid, Model, Protocol
+from obygaze_models.zoo.training_clips import TrainingClips
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,7 @@ class Fitted:
     `classes` are the names of its outputs in their order, `concepts` those of its margins.
     `metrics` is the cell record of the same recipe (see `records`), `provenance` plain JSON: the
     protocol, the manifest, the store with backbone and fingerprint, the run, what trained.
+    `clips` are the clips it was trained on, with their out-of-fold scores in the run.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Fitted:
     classes: tuple[str, ...]
     metrics: Sequence[Record]
     provenance: Mapping[str, Any]
+    clips: TrainingClips
     concepts: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -150,17 +154,35 @@ def fit_final(inputs: Inputs, run: Run) -> Fitted:
         fitted = _fit_probe(model.kind, settings, X, y, groups[rows], protocol.fit.seed)
     classes = [str(code) for code in getattr(fitted, "classes_", (0, 1))]
     names = {"0": "negative", "1": "positive"}
+    classes = [names.get(code, code) for code in classes]
+    column = _positive_column(fitted, model.kind, classes, inputs)
     return Fitted(
         name=name,
         kind=model.kind,
         model=fitted,
         features=features.facts,
-        classes=tuple(names.get(code, code) for code in classes),
+        classes=tuple(classes),
         metrics=run.cells,
         provenance=_provenance(inputs, run, rows, task),
+        clips=training_clips(run, [inputs.table.ids[row] for row in rows], {task: column}),
         concepts=tuple(str(c) for c in fitted.bank_.concepts_) if hasattr(fitted, "bank_") else (),
         settings=settings,
     )
+
+
+def _positive_column(fitted: Any, kind: str, classes: Sequence[str], inputs: Inputs) -> str:
+    """The column of a kept model that the scores of its run belong to, "" where there is none.
+
+    A run scores the positive side of a task; for levels in their order that may be several classes.
+    """
+    (task,) = inputs.protocol.train_tasks
+    positive = classes[-1]
+    if kind == "ordinal":
+        levels = {inputs.table.levels[row] for row in np.flatnonzero(inputs.labels[task] == 1)}
+        positive = levels.pop() if len(levels) == 1 else ""
+    if positive not in classes:
+        return ""
+    return f"p:{positive}" if hasattr(fitted, "predict_proba") else f"score:{positive}"
 
 
 def _settled(model: Model, cells: Sequence[Record]) -> dict[str, Any]:
@@ -231,6 +253,9 @@ def _fit_bank(inputs: Inputs, features: Features, run: Run) -> Fitted:
     settings = {**defaults("pcbm-lr", "none"), "tolerance": "paper"}
     clips, names, targets = _told(inputs, features, "absent")
     bank = build_bank(settings, names, settings["tolerance"], inputs.protocol.fit.seed)
+    rows = clips[(targets >= 0).any(axis=1)]
+    ids = [inputs.table.ids[row] for row in rows]
+    columns = {name: f"margin:{name}" for name in names}
     return Fitted(
         name=CAV,
         kind=CAV,
@@ -238,7 +263,8 @@ def _fit_bank(inputs: Inputs, features: Features, run: Run) -> Fitted:
         features=features.facts,
         classes=(),
         metrics=run.cells,
-        provenance=_provenance(inputs, run, clips[(targets >= 0).any(axis=1)], "concepts"),
+        provenance=_provenance(inputs, run, rows, "concepts"),
+        clips=training_clips(run, ids, columns, unit_norm=settings["unit_norm"]),
         concepts=tuple(names),
         settings={name: settings[name] for name in ("method", "tolerance", "balance", "unit_norm")},
     )

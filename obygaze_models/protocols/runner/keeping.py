@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from obygaze_features.manifest.model import Header
 from obygaze_models.models.state import save_state
@@ -16,7 +18,8 @@ TOLD = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
 def keep(fitted: Fitted, header: Header, folder: Path, *, force: bool = False) -> Path:
     """Save a fitted model as a folder of the zoo."""
     save_state(fitted.model)  # what cannot be saved is told before anything is written
-    return save_model(fitted.model, model_info(fitted, header, folder.name), folder, force=force)
+    info = model_info(fitted, header, folder.name)
+    return save_model(fitted.model, info, folder, clips=fitted.clips, force=force)
 
 
 def model_info(fitted: Fitted, header: Header, name: str) -> ModelInfo:
@@ -50,10 +53,17 @@ def model_info(fitted: Fitted, header: Header, name: str) -> ModelInfo:
         metrics=_metrics(fitted),
         protocol=f"{origin['protocol']['name']} (run {origin['run']})",
         notes=(
-            "The metrics are those of the same recipe on films it had not seen; "
-            f"intervals are {level:g} % ones.",
+            "The metrics and the out-of-fold scores are those of the same recipe on"
+            f" {_held_out(origin['protocol']['splits'])}; intervals are {level:g} % ones.",
         ),
     )
+
+
+def _held_out(splits: Mapping[str, Any]) -> str:
+    """What the fits that were tested had not been trained on."""
+    if splits["kind"] in ("kfold", "published", "fixed") or splits["group"] != "movie_id":
+        return "clips it had not seen, of films it may have seen"
+    return "films it had not seen"
 
 
 def _metrics(fitted: Fitted) -> dict[str, dict[str, object]]:

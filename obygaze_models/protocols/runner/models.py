@@ -124,6 +124,7 @@ def _train(
         return _train_bottleneck(kind, settings, case, banks)
     X, rows = features.X, features.row_of
     if kind == "svm":
+        from obygaze_models.models.concepts import settled_bias
         from obygaze_models.models.ground import balanced_weights
 
         codes = case.y
@@ -131,7 +132,12 @@ def _train(
             balanced_weights(codes, 2)[codes] if settings["class_weight"] == "balanced" else None
         )
         normal, bias = banks.gram.machine(rows[case.learn], codes == 1, settings["C"], weight)
-        return Scores(X[rows[case.wanted]].astype(np.float64) @ normal + bias, 0.0)
+        own = X[rows[case.learn]].astype(np.float64) @ normal
+        facts = {
+            "length": float(np.linalg.norm(normal)),
+            "bias_shift": settled_bias(own, codes == 1, weight, bias) - bias,
+        }
+        return Scores(X[rows[case.wanted]].astype(np.float64) @ normal + bias, 0.0, facts)
     probe = build_probe(kind, settings)
     probe.fit(X[rows[case.learn]], case.y, case.films)
     tested = X[rows[case.wanted]]

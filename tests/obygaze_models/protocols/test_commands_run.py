@@ -175,7 +175,7 @@ class TestTrain:
         words = ("train", "ordinal", "sig", "made-up", "--set", "model.tolerance=0.01", *self.FAST)
         call_obygaze("-C", here, *words, "-o", "mine").ok()
         header = call_obygaze("-C", here, "models", "predict", "mine", "sig").ok().stdout
-        assert header.splitlines()[0].startswith("clip_id,decision,p:EN,p:HN,p:S,")
+        assert header.splitlines()[0].startswith("clip_id,basis,decision,p:EN,p:HN,p:S,")
 
     def test_concept_vectors(self, here: Path) -> None:
         done = call_obygaze(

@@ -68,7 +68,7 @@ def a_store(folder: Path, X: np.ndarray, failed: int | None = None, **recipe: ob
 
 def an_info(store: Path, name: str = "toy", **more: object) -> ModelInfo:
     features = Features("toy", "clip", D, open_store(store).fingerprint, "store")
-    training = Training("films", "0" * 64, "visual", N, 3, ("a", "b", "c"), "Somebody 2026")
+    training = Training("films", "0" * 64, "visual", N, 3, ("x", "y", "z"), "Somebody 2026")
     facts: dict[str, object] = {"kind": "logistic", "task": "HN_S", "classes": ("HN", "S")}
     metrics = {"ap": {"value": 0.8, "ci": [0.6, float("nan")]}}
     return ModelInfo(
@@ -140,7 +140,7 @@ def test_a_concept_bank_has_margins_and_decides_nothing(
     bank = ConceptBank().fit(X, has)
     info = an_info(store, "cav", kind="cav", classes=(), concepts=CONCEPTS)
     found = predict(load_model(save_model(bank, info, tmp_path / "cav")), open_store(store))
-    assert found.columns() == ["clip_id", "margin:Look", "margin:Body"]
+    assert found.columns() == ["clip_id", "basis", "margin:Look", "margin:Body"]
     np.testing.assert_allclose(found.margins["Look"], bank.transform(X)[:, 0], atol=1e-12)
 
 
@@ -209,8 +209,8 @@ def test_arrays_that_promise_too_much_are_refused(saved: Path) -> None:
 
 def test_a_later_format_asks_for_an_update(saved: Path) -> None:
     document = json.loads((saved / "model.json").read_text("utf-8"))
-    (saved / "model.json").write_text(json.dumps({**document, "schema": "obygaze-model/2"}))
-    with pytest.raises(Mismatch, match="obygaze-model/2"):
+    (saved / "model.json").write_text(json.dumps({**document, "schema": "obygaze-model/3"}))
+    with pytest.raises(Mismatch, match="obygaze-model/3"):
         load_model(saved)
 
 
@@ -264,7 +264,7 @@ def test_the_commands(saved: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     asked = run_obygaze("-C", tmp_path, "models", "predict", "toy", store, "--json").ok().json()
     assert len(asked["rows"]) == N - 1
-    assert set(asked["rows"][0]) == {"clip_id", "decision", "p:HN", "p:S"}
+    assert set(asked["rows"][0]) == {"clip_id", "basis", "decision", "p:HN", "p:S"}
     assert asked["absent"] == {"c-07": "failed: open unreadable: x"}
     _tamper(saved, "flipped")
     done = run_obygaze("-C", tmp_path, "models", "verify", "toy")

@@ -1,0 +1,90 @@
+"""The clips a saved model was trained on, with their out-of-fold scores, as a file beside it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.errors import Corrupt, FixInput
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingClips:
+    """The clips a model was trained on, and their scores by fits that did not see them.
+
+    `scores` maps a column of `Predicted.columns()`, such as `p:positive`, to one number a clip;
+    NaN where no fold tested the clip.
+    """
+
+    clip_ids: tuple[str, ...]
+    scores: Mapping[str, Floats] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.row_of) != len(self.clip_ids):
+            raise FixInput("the training clips list a clip twice")
+        for column, values in self.scores.items():
+            if np.shape(values) != (len(self.clip_ids),):
+                raise FixInput(f"{column}: expected one score for each of {len(self)} clips")
+
+    def __len__(self) -> int:
+        return len(self.clip_ids)
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        """The row of each clip."""
+        return {clip: row for row, clip in enumerate(self.clip_ids)}
+
+    @cached_property
+    def has_score(self) -> NDArray[np.bool_]:
+        """Which clips have an out-of-fold score."""
+        found = [np.isfinite(values) for values in self.scores.values()]
+        return np.any(found, axis=0) if found else np.zeros(len(self), dtype=np.bool_)
+
+    def to_csv(self) -> bytes:
+        """The table: `clip_id`, then a column for each score, empty where there is none."""
+        stream = io.StringIO(newline="")
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["clip_id", *self.scores])
+        columns = [values.tolist() for values in self.scores.values()]
+        for row, clip in enumerate(self.clip_ids):
+            numbers = (column[row] for column in columns)
+            writer.writerow([clip, *(repr(n) if math.isfinite(n) else "" for n in numbers)])
+        return stream.getvalue().encode("utf-8")
+
+
+def read_training_clips(data: bytes, where: str) -> TrainingClips:
+    """The table of `TrainingClips.to_csv`; whatever does not fit is an error."""
+    try:
+        reader = csv.reader(io.StringIO(data.decode("utf-8"), newline=""), strict=True)
+        rows = list(reader)
+        header, body = rows[0], rows[1:]
+        if header[:1] != ["clip_id"] or len(set(header)) != len(header):
+            raise ValueError("the header must be clip_id and the names of scores, each once")
+        if any(len(row) != len(header) for row in body):
+            raise ValueError(f"expected {len(header)} cells in every row")
+        table = np.array([[_number(cell) for cell in row[1:]] for row in body], dtype=np.float64)
+        table = table.reshape(len(body), len(header) - 1)
+        scores = {name: table[:, i] for i, name in enumerate(header[1:])}
+        return TrainingClips(tuple(row[0] for row in body), scores)
+    except FixInput as error:
+        raise Corrupt(error.what, where=where) from error
+    except (ValueError, IndexError, csv.Error) as error:
+        raise Corrupt(f"not a list of training clips: {error}", where=where) from error
+
+
+def _number(cell: str) -> float:
+    if not cell:
+        return math.nan
+    value = float(cell)
+    if not math.isfinite(value):
+        raise ValueError(f"{cell!r} is not a finite number")
+    return value

@@ -1,0 +1,380 @@
+"""What a saved model says of clips it was trained on: its out-of-fold scores, or nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+from support.cli import call_obygaze
+from support.experiments import VISUAL, films, planted, store_of, write_workspace
+
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.files import sha256_bytes
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import Store
+from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.protocols import Run, fit_final, gather, keep, run_protocol, training_protocol
+from obygaze_models.protocols.runner.out_of_fold import training_clips
+from obygaze_models.zoo import SavedModel, TrainingClips, load_model, predict, save_model
+from obygaze_models.zoo.sharing import pull_model, push_model
+from obygaze_models.zoo.training_clips import read_training_clips
+
+MANIFEST = films(7, 24)
+X = planted(MANIFEST, 60, 0.5)
+LEVEL = {clip.clip_id: clip.level for clip in MANIFEST}
+FILM = {clip.clip_id: clip.movie_id for clip in MANIFEST}
+LAST = "tt0000007"  # a film no model is trained on
+TRAINED = Manifest(MANIFEST.name, MANIFEST.header, tuple(c for c in MANIFEST if c.movie_id != LAST))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    return store_of(tmp_path_factory.mktemp("stores") / "sig", MANIFEST, X)
+
+
+def kept(
+    folder: Path, store: Store, kind: str, *changes: str, task: str = "ENHN_S"
+) -> tuple[SavedModel, Run]:
+    """A model trained on all films but the last, and the run that judged it."""
+    quick = ("report.replicates=20", "report.compare=false", *changes)
+    inputs = gather(training_protocol(kind, task, quick), TRAINED, "made-up", {"sig": store})
+    run = run_protocol(inputs, folder / "run", n_jobs=1)
+    keep(fit_final(inputs, run), TRAINED.header, folder / "kept")
+    return load_model(folder / "kept"), run
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, store: Store) -> Path:
+    return kept(tmp_path_factory.mktemp("trained"), store, "ridge")[0].folder
+
+
+@pytest.fixture
+def ridge(trained: Path, tmp_path: Path) -> SavedModel:
+    """A copy of a trained model, to be changed."""
+    shutil.copytree(trained, tmp_path / "ridge")
+    return load_model(tmp_path / "ridge")
+
+
+def scores_in(run: Run, **wanted: str) -> dict[str, list[float]]:
+    """The scores of each clip in predictions.csv, one for each fit that tested it."""
+    found = defaultdict(list)
+    for row in run.predictions:
+        if all(row[key] == value for key, value in wanted.items()):
+            found[row["clip_id"]].append(float(row["score"]))
+    return found
+
+
+def auc_within_films(score: dict[str, float]) -> float:
+    """The chance that a sure clip scores above another of its film; ties count half."""
+    won = pairs = 0.0
+    for film in {FILM[clip] for clip in score}:
+        own = [clip for clip in score if FILM[clip] == film]
+        y = np.array([LEVEL[clip] == "S" for clip in own])
+        if 0 < y.sum() < len(y):
+            # A film counts by its pairs divided by its clips, as in `auc_within`.
+            weight = y.sum() * (~y).sum() / len(y)
+            won += weight * roc_auc_score(y, [score[clip] for clip in own])
+            pairs += weight
+    return won / pairs
+
+
+def test_a_training_clip_gets_its_out_of_fold_score_and_each_row_says_what_it_is(
+    tmp_path: Path, store: Store
+) -> None:
+    model, run = kept(tmp_path, store, "ridge")
+    found = predict(model, store)
+    assert found.columns() == ["clip_id", "basis", "decision", "score:positive"]
+    basis = dict(zip(found.clip_ids, found.basis, strict=True))
+    for clip, told in basis.items():
+        level = "film-seen" if LEVEL[clip] == "NS" else "out-of-fold"
+        assert told == ("unseen" if FILM[clip] == LAST else level)
+    score = dict(zip(found.clip_ids, found.scores[:, 0].tolist(), strict=True))
+    tested = scores_in(run, model="ridge")
+    assert {clip: [score[clip]] for clip in basis if basis[clip] == "out-of-fold"} == tested
+    decided = dict(zip(found.clip_ids, found.decisions, strict=True))
+    assert decided == {c: "positive" if s > 0 else "negative" for c, s in score.items()}
+    new = [clip for clip in basis if basis[clip] != "out-of-fold"]
+    rows = [found.clip_ids.index(clip) for clip in new]
+    own = model.estimator.decision_function(X[rows].astype(np.float64))
+    np.testing.assert_allclose([score[clip] for clip in new], own, atol=1e-9)
+
+
+def test_out_of_fold_scores_are_as_good_as_the_report_says_and_in_sample_ones_better(
+    tmp_path: Path, store: Store
+) -> None:
+    model, run = kept(tmp_path, store, "linear")
+    told = run.cells[0]["auc"]["value"]
+    auc = {}
+    for in_sample, basis in ((False, "out-of-fold"), (True, "in-sample")):
+        found = predict(model, store, in_sample=in_sample)
+        rows = zip(found.clip_ids, found.basis, found.scores[:, 1].tolist(), strict=True)
+        auc[basis] = auc_within_films({clip: p for clip, kind, p in rows if kind == basis})
+    assert auc["out-of-fold"] == pytest.approx(told, abs=1e-12)
+    assert told < 0.8
+    assert auc["in-sample"] > 0.97
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("mlp", ("fit.seeds=2", "model.hidden=[4]", "model.max_epochs=6")),
+        ("ridge", ("splits.validation='each'",)),
+    ],
+)
+def test_several_scores_of_a_clip_are_averaged(
+    tmp_path: Path, store: Store, kind: str, changes: tuple[str, ...]
+) -> None:
+    model, run = kept(tmp_path, store, kind, *changes)
+    found = predict(model, store)
+    tested = scores_in(run, model=kind)
+    assert max(map(len, tested.values())) > 1
+    for clip, scores in tested.items():
+        row = found.clip_ids.index(clip)
+        mean = sum(scores) / len(scores)
+        assert found.scores[row, -1] == pytest.approx(mean, abs=1e-12)
+        if kind == "mlp":
+            assert found.scores[row].sum() == pytest.approx(1, abs=1e-12)
+            assert found.decisions[row] == ("positive" if mean > 0.5 else "negative")
+
+
+def test_training_clips_that_no_fold_tested_are_refused_unless_asked(
+    tmp_path: Path, store: Store
+) -> None:
+    film = "tt0000002"
+    model, _ = kept(tmp_path, store, "linear", f"splits.never=['{film}']")
+    found = predict(model, store)
+    never = {c for c in LEVEL if FILM[c] == film and LEVEL[c] != "NS"}
+    assert set(found.refused) == never
+    assert set(found.clip_ids) == set(LEVEL) - never
+    with pytest.raises(FixInput, match=f"trained on all {len(never)} clips") as caught:
+        predict(model, store, sorted(never))
+    assert "--in-sample" in str(caught.value)
+    assert "in_sample=True" in str(caught.value)
+    asked = predict(model, store, sorted(never), in_sample=True)
+    assert set(asked.basis) == {"in-sample"}
+    rows = [list(LEVEL).index(clip) for clip in sorted(never)]
+    own = model.estimator.predict_proba(X[rows].astype(np.float64))
+    np.testing.assert_allclose(asked.scores, own, atol=1e-9)
+
+
+def test_clips_that_only_found_concepts_are_training_clips_too(
+    tmp_path: Path, store: Store
+) -> None:
+    """Of EN_S, clips of HN teach concepts and no class: no fold tests them."""
+    model, run = kept(tmp_path, store, "pcbm-lr", "model.tolerance=0.01", task="EN_S")
+    found = predict(model, store)
+    assert {LEVEL[clip] for clip in found.refused} == {"HN"}
+    out = np.array([one == "out-of-fold" for one in found.basis])
+    assert set(np.array(found.clip_ids)[out]) == set(scores_in(run, model="pcbm-lr"))
+    # Margins and contributions of the model itself would be in-sample.
+    for column in (*found.margins.values(), *found.contributions.values()):
+        assert np.isnan(column[out]).all()
+        assert np.isfinite(column[~out]).all()
+    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
+    assert {row["margin:Look"] == "" for row in rows if row["basis"] == "out-of-fold"} == {True}
+    asked = predict(model, store, in_sample=True)
+    assert np.isfinite(asked.margins["Look"]).all()
+
+
+def test_of_levels_in_their_order_only_what_was_tested_is_known(
+    tmp_path: Path, store: Store
+) -> None:
+    model, run = kept(tmp_path, store, "ordinal", "model.tolerance=0.01")
+    found = predict(model, store)
+    tested = scores_in(run, model="ordinal")
+    for clip, basis, decision, p in zip(
+        found.clip_ids, found.basis, found.decisions, found.scores, strict=True
+    ):
+        if basis == "out-of-fold":
+            assert [p[2]] == tested[clip]
+            assert (np.isnan(p[:2]).all(), decision) == (True, "")
+        else:
+            assert decision == ("EN", "HN", "S")[int(p.argmax())]
+
+
+def test_margins_of_concept_vectors_are_those_of_vectors_without_the_film(
+    tmp_path: Path, store: Store
+) -> None:
+    """Each film left out, and one film chooses nothing: the vectors of the others, found anew."""
+    changes = ("splits.validation='none'", "splits.kind='leave_one_group_out'")
+    model, _ = kept(tmp_path, store, "cav", *changes)
+    found = predict(model, store)
+    told = [
+        i for i, clip in enumerate(MANIFEST) if clip.level != "NS" and FILM[clip.clip_id] != LAST
+    ]
+    has = np.array([[name in clip.concepts for name in VISUAL] for clip in MANIFEST]).astype(int)
+    film = "tt0000003"
+    rest = [i for i in told if MANIFEST.clips[i].movie_id != film]
+    own = [i for i in told if MANIFEST.clips[i].movie_id == film]
+    bank = ConceptBank(list(VISUAL), C="paper").fit(X[rest].astype(np.float64), has[rest])
+    expected = bank.transform(X[own].astype(np.float64))
+    rows = [found.clip_ids.index(MANIFEST.clips[i].clip_id) for i in own]
+    assert {found.basis[row] for row in rows} == {"out-of-fold"}
+    for column, name in enumerate(VISUAL):
+        np.testing.assert_allclose(found.margins[name][rows], expected[:, column], atol=1e-3)
+
+
+def test_a_model_without_a_list_counts_every_clip_of_its_films(
+    tmp_path: Path, store: Store, ridge: SavedModel
+) -> None:
+    """As saved models of the first format do, and estimators of one's own."""
+    document = json.loads((ridge.folder / "model.json").read_text("utf-8"))
+    del document["training_clips"]
+    document["schema"] = "obygaze-model/1"
+    (ridge.folder / "model.json").write_text(json.dumps(document), "utf-8")
+    old = load_model(ridge.folder)
+    assert old.clips is None
+    found = predict(old, store)
+    assert set(found.clip_ids) == {clip for clip in LEVEL if FILM[clip] == LAST}
+    assert set(found.basis) == {"unseen"}
+    assert set(found.refused) == set(LEVEL) - set(found.clip_ids)
+    with pytest.raises(FixInput, match="does not list its training clips"):
+        predict(old, store, list(found.refused)[:3])
+    assert set(predict(old, store, in_sample=True).basis) == {"unseen", "in-sample"}
+    # Films that are not even named might be any.
+    document["training"]["movies"] = []
+    (ridge.folder / "model.json").write_text(json.dumps(document), "utf-8")
+    with pytest.raises(FixInput, match="may have been trained on all"):
+        predict(load_model(ridge.folder), store)
+    document["training"].update(n_clips=0, n_movies=0)
+    (ridge.folder / "model.json").write_text(json.dumps(document), "utf-8")
+    assert set(predict(load_model(ridge.folder), store).basis) == {"unseen"}
+
+
+def test_a_store_that_names_films_otherwise_is_understood_by_its_clips(
+    tmp_path: Path, store: Store, ridge: SavedModel
+) -> None:
+    document = json.loads((ridge.folder / "model.json").read_text("utf-8"))
+    document["training"]["movies"] = [f"film {i}" for i in range(6)]
+    (ridge.folder / "model.json").write_text(json.dumps(document), "utf-8")
+    found = predict(load_model(ridge.folder), store)
+    told = {
+        (FILM[clip] == LAST, basis)
+        for clip, basis in zip(found.clip_ids, found.basis, strict=True)
+        if basis != "out-of-fold"
+    }
+    assert told == {(True, "unseen"), (False, "film-seen")}
+
+
+def test_a_shared_model_still_has_its_out_of_fold_scores(
+    tmp_path: Path, store: Store, ridge: SavedModel
+) -> None:
+    push_model(ridge.folder, str(tmp_path / "shared"))
+    theirs = pull_model(str(tmp_path / "shared"), tmp_path / "theirs")
+    assert predict(theirs, store).to_csv() == predict(ridge, store).to_csv()
+    data = (tmp_path / "shared" / "training-clips.csv").read_bytes()
+    (tmp_path / "shared" / "training-clips.csv").write_bytes(data.replace(b"1", b"2", 1))
+    with pytest.raises(Corrupt, match="sha256"):
+        pull_model(str(tmp_path / "shared"), tmp_path / "broken")
+    assert not (tmp_path / "broken").exists()
+
+
+def test_saving_again_without_a_list_leaves_none(
+    tmp_path: Path, store: Store, ridge: SavedModel
+) -> None:
+    save_model(ridge.estimator, ridge.info, ridge.folder, force=True)
+    assert sorted(p.name for p in ridge.folder.iterdir()) == [
+        *("README.md", "model.json", "model.safetensors"),
+    ]
+    assert "does not list its training clips" in (ridge.folder / "README.md").read_text("utf-8")
+    wrong = TrainingClips(("a",), {"p:positive": np.array([0.5])})
+    with pytest.raises(FixInput, match="'p:positive', which the model does not give"):
+        save_model(ridge.estimator, ridge.info, ridge.folder, clips=wrong, force=True)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"clip,score:positive\na,1\n",
+        b"clip_id,score:positive\na,1\na,2\n",
+        b"clip_id,score:positive\na\n",
+        b"clip_id,score:positive\na,much\n",
+        b"clip_id,score:positive\na,nan\n",
+        b"clip_id,score:positive,score:positive\na,1,1\n",
+        b'clip_id,score:positive\n"a,1\n',
+        b"\xff\xfe",
+        b"clip_id,score:negative\na,1\n",
+    ],
+)
+def test_a_list_of_training_clips_that_is_none_is_refused(ridge: SavedModel, data: bytes) -> None:
+    (ridge.folder / "training-clips.csv").write_bytes(data)
+    document = json.loads((ridge.folder / "model.json").read_text("utf-8"))
+    document["training_clips"] = {"bytes": len(data), "sha256": sha256_bytes(data)}
+    (ridge.folder / "model.json").write_text(json.dumps(document), "utf-8")
+    with pytest.raises(Corrupt) as caught:
+        load_model(ridge.folder)
+    assert "training-clips.csv" in str(caught.value.where)
+
+
+def test_the_list_reads_as_it_was_written() -> None:
+    scores = {"p:S": np.array([0.1 + 0.2, np.nan]), "margin:a,b": np.array([-1e-300, 2.0])}
+    again = read_training_clips(TrainingClips(("x,1", "y"), scores).to_csv(), "here")
+    assert again.clip_ids == ("x,1", "y")
+    assert again.has_score.tolist() == [True, True]
+    for name, values in scores.items():
+        np.testing.assert_array_equal(again.scores[name], values)
+
+
+def test_scores_of_a_fold_that_leaked_are_not_out_of_fold(tmp_path: Path) -> None:
+    base = {"train": "T", "test": "T", "model": "m", "feature": "f"}
+    folds = [{"fold": n, "seed": 0, "leaked": k, "chosen": {}} for n, k in (("1", 0), ("2", 3))]
+    header = "clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision\n"
+    rows = ["a,x,T,T,T,m,f,1,0,1,0.5,0", "b,y,T,T,T,m,f,2,0,1,0.5,0", "a,x,T,T,T,other,f,1,0,1,9,1"]
+    (tmp_path / "predictions.csv").write_text(header + "\n".join(rows) + "\n", "utf-8")
+    run = Run(tmp_path, {}, [{"kind": "cell", **base, "folds": folds}])
+    found = training_clips(run, ["a", "b", "c"], {"T": "p:positive"})
+    np.testing.assert_array_equal(found.scores["p:positive"], [0.5, np.nan, np.nan])
+
+
+def test_as_a_person_types_it(workspace: Path) -> None:
+    write_workspace(workspace, TRAINED, X[[clip.movie_id != LAST for clip in MANIFEST]])
+    store_of(workspace / "stores" / "all", MANIFEST, X)
+    here = ("-C", workspace)
+    words = ("train", "pcbm-lr", "sig", "made-up", "--task", "EN_S", "-o", "mine")
+    settings = ("report.replicates=20", "model.tolerance=0.01")
+    call_obygaze(*here, *words, *(w for s in settings for w in ("--set", s))).ok()
+    done = call_obygaze(*here, "models", "predict", "mine", "all").ok()
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert {row["basis"] for row in rows} == {"out-of-fold", "film-seen", "unseen"}
+    assert "Try: --in-sample" in done.stderr
+    n = sum(row["basis"] == "out-of-fold" for row in rows)
+    assert f"{n} out-of-fold" in done.stderr
+    as_json = call_obygaze(*here, "models", "predict", "mine", "all", "--json").ok().json()
+    assert [row["basis"] for row in as_json["rows"]] == [row["basis"] for row in rows]
+    hard = [clip for clip in as_json["refused"] if LEVEL[clip] == "HN"]
+    assert len(hard) == len(as_json["refused"]) > 0
+    refused = call_obygaze(*here, "models", "predict", "mine", "all", "--clips", ",".join(hard))
+    assert (refused.code, refused.stdout) == (1, "")
+    assert f"trained on all {len(hard)} clips" in refused.stderr
+    out = workspace / "explained.csv"
+    asked = call_obygaze(*here, "models", "predict", "mine", "all", "--in-sample", "-o", out).ok()
+    assert "not predictions" in asked.stderr
+    written = list(csv.DictReader(out.open(encoding="utf-8")))
+    assert len(written) == len(MANIFEST)
+    assert {row["basis"] for row in written} == {"in-sample", "film-seen", "unseen"}
+    shown: str = call_obygaze(*here, "models", "show", "mine").ok().stdout
+    assert f"out-of-fold scores for {n} of them" in shown
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ((), "on films it had not seen"),
+        (("splits.kind='kfold'", "splits.folds=4"), "may have seen"),
+    ],
+)
+def test_the_card_says_what_the_folds_left_out(
+    tmp_path: Path, store: Store, changes: tuple[str, ...], said: str
+) -> None:
+    model, _ = kept(tmp_path, store, "ridge", *changes)
+    notes: Any = model.info.notes
+    assert said in notes[0]
