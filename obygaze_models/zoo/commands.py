@@ -137,7 +137,7 @@ def verify(session: Session, names: tuple[str, ...], as_json: bool) -> None:
 @click.option(
     "--in-sample",
     is_flag=True,
-    help="Let the model itself score the clips it was trained on. Such scores are too good.",
+    help="Score training clips with the model itself; such scores are not predictions.",
 )
 @click.option("-o", "out", type=click.Path(path_type=Path), help="Write the CSV here.")
 @force_option
