@@ -188,8 +188,9 @@ def _tell(session: Session, found: Predicted) -> None:
         session.console.note(f"{clip}: {why}")
     if found.refused:
         first, why = next(iter(found.refused.items()))
-        more = f" (and {len(found.refused) - 1} more clips)" if len(found.refused) > 1 else ""
-        session.console.warn(f"no row for {first}{more}: {why}\n  Try: --in-sample")
+        n = len(found.refused)
+        clips = first if n == 1 else f"{n} clips, the first is {first}"
+        session.console.warn(f"no row for {clips}: {why}\n  Try: --in-sample")
     counts = Counter(found.basis)
     counted = ", ".join(f"{n} {basis}" for basis, n in counts.items())
     session.console.note(f"rows by basis: {counted}")

@@ -168,26 +168,28 @@ def _basis(
 
 
 def _refused(model: SavedModel, ids: Sequence[str], basis: Sequence[str]) -> dict[str, str]:
-    why = "the model was trained on it and has no out-of-fold score of it"
+    why = "the model was trained on this clip and has no out-of-fold score for it"
     if model.clips is None:
-        why = "the model does not list its training clips, and may have been trained on it"
+        why = "the model does not list its training clips and may have been trained on this one"
     return {clip: why for clip, one in zip(ids, basis, strict=True) if one == IN_SAMPLE}
 
 
 def _nothing_left(model: SavedModel, n_clips: int) -> FixInput:
     these = "this clip" if n_clips == 1 else f"all {n_clips} clips"
-    what = f"the model was trained on {these} and has no out-of-fold scores of them"
+    own = (
+        "--in-sample (in Python in_sample=True) for the model's own scores, which are not"
+        " predictions; or"
+    )
     if model.clips is None:
         what = (
             f"the model may have been trained on {these}: it was trained on their films and does"
             " not list its training clips"
         )
-    return FixInput(
-        what,
-        where=str(model.folder),
-        hint="obygaze train again, which keeps out-of-fold scores; or --in-sample (in Python"
-        " in_sample=True) for the model's own scores, which are not predictions",
-    )
+        hint = f"{own} obygaze train again, which keeps out-of-fold scores"
+    else:
+        what = f"the model was trained on {these} and has no out-of-fold score for them"
+        hint = f"{own} train a model on other clips"
+    return FixInput(what, where=str(model.folder), hint=hint)
 
 
 def _put_out_of_fold(
