@@ -18,7 +18,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.t
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint format docs clean
+.PHONY: help demo test lint format docs bench clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -43,10 +43,14 @@ docs: .venv/.test ## write docs/commands.md and docs/api.md anew from the code
 	$(BIN)/python scripts/make-command-reference
 	$(BIN)/python scripts/make-api-reference
 
+bench: .venv/.test ## write docs/performance.md anew: ten minutes on a machine without other work
+	$(BIN)/python -m benchmarks -o docs/performance.md --figure docs/images/growth
+
 clean: ## remove the environment and all caches; never what is in the workspace
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	rm -rf obygaze.egg-info
-	find cli.py obygaze obygaze_features obygaze_models tests -name __pycache__ -prune -exec rm -rf {} +
+	find cli.py obygaze obygaze_features obygaze_models benchmarks tests -name __pycache__ -prune \
+		-exec rm -rf {} +
 
 # A stamp is newer than what it was made from, or it is made again.
 .venv/.made:

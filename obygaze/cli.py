@@ -56,7 +56,10 @@ COMMANDS = {
         "obygaze_models.audits.commands:audit",
         "Small exact instruments on what a store or a table already holds.",
     ),
-    "bench": ("obygaze_features.core.bench_commands:bench", "The side-by-side measurements."),
+    "bench": (
+        "obygaze_features.extraction.commands_bench:bench",
+        "Measure this machine on your own films, backbones and stores.",
+    ),
 }
 
 # What to do about an answer of the system that no room has words of its own for.

@@ -34,8 +34,6 @@ IMPORT_NAMES = {"scikit-learn": "sklearn"}
 # What comes with a declared package as a part of its own interface.
 COMES_ALONG = {"scipy": "scikit-learn", "joblib": "scikit-learn", "threadpoolctl": "scikit-learn"}
 COMES_ALONG |= {"PIL": "matplotlib", "numcodecs": "zarr", "dask": "distributed"}
-# Rivals that benches measure where they happen to be installed; never needed.
-RIVALS = {"decord", "torchcodec", "cv2"}
 
 
 def normal(name: str) -> str:
@@ -123,7 +121,7 @@ def test_every_package_that_is_imported_is_declared():
     extras = PROJECT["project"]["optional-dependencies"]
     declared = laptop().union(*({bare(r) for r in extras[name]} for name in EXTRAS))
     known = {IMPORT_NAMES.get(name, name) for name in declared}
-    known |= {*sys.stdlib_module_names, *PACKAGES, *COMES_ALONG, *RIVALS}
+    known |= {*sys.stdlib_module_names, *PACKAGES, *COMES_ALONG}
     sources = [p for name in PACKAGES for p in (ROOT / name).rglob("*.py")]
     undeclared = {
         f"{path.relative_to(ROOT)}: {name}" for path in sources for name in imported(path) - known
@@ -149,7 +147,7 @@ def test_every_data_file_of_the_packages_is_installed():
 
 
 def test_tests_mirror_the_packages():
-    for package in PACKAGES:
+    for package in (*PACKAGES, "benchmarks"):
         for test in (ROOT / "tests" / package).rglob("test_*.py"):
             room = test.parent.relative_to(ROOT / "tests")
             assert (ROOT / room).is_dir(), f"{test}: no room {room}"

@@ -1,233 +1,188 @@
-"""`obygaze bench extract`: the pipeline against its own stages and against one clip at a time."""
+"""Measure this machine on a person's own films, backbone and store."""
 
 from __future__ import annotations
 
-import shutil
-import statistics
-import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 
-from obygaze_features.backbones.base import Backbone
-from obygaze_features.core.bench import BenchResult, Contestant, compare
-from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
-from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.extras import need
-from obygaze_features.extraction.backends import stack, to_numpy
-from obygaze_features.extraction.bench_models import MODELS
-from obygaze_features.extraction.decoding import DecodeSettings, decode_rows
-from obygaze_features.extraction.plan import ExtractPlan, Row, Target
-from obygaze_features.extraction.run import Loaded, Machine, extract_into, load_targets
-from obygaze_features.extraction.signals import StopFlag
-from obygaze_features.store.reader import open_store
-from obygaze_features.video.decode import Clip, View
-from obygaze_features.video.sampling import sample_indices
+from obygaze_features.core.console import human, table
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.machine import Machine, this_machine
+from obygaze_features.core.timing import Runs, duration, time_runs
 
-WIDTH, HEIGHT, RATE, SECONDS = 640, 272, 24, 12
-BATCH = 4
+MAX_S = 30.0
 
 
 @dataclass(frozen=True)
-class World:
-    """Clips, a plan for one backbone and one for two, and the clips' frames decoded already."""
+class Measurement:
+    """The runs of work on `n_clips` clips, or on `n_bytes` bytes where that is known."""
 
-    folder: Path
-    one: ExtractPlan
-    two: ExtractPlan
-    loaded_one: Sequence[Loaded]
-    loaded_two: Sequence[Loaded]
-    decoded: Sequence[Clip]
+    name: str
+    runs: Runs
+    n_clips: int
+    n_bytes: int | None = None
 
+    @property
+    def clips_per_s(self) -> float:
+        """The clips per second of wall time."""
+        return self.n_clips / max(self.runs.median_s, 1e-6)
 
-@click.command(
-    "extract",
-    cls=ExampleCommand,
-    examples="""
-    obygaze bench extract
-    obygaze bench extract --clips 8 --rounds 1
-    obygaze bench extract --device cuda --real-size --batch 32 --dtype bfloat16
-    """,
-)
-@click.option("--clips", default=12, show_default=True, help="How many clips.")
-@click.option("--rounds", default=3, show_default=True, help="Rounds that count.")
-@click.option("--device", default="cpu", show_default=True, help="Where the models run.")
-@click.option("--workers", default=1, show_default=True, help="Decode processes.")
-@click.option("--batch", default=BATCH, show_default=True, help="Clips in a batch.")
-@click.option("--dtype", default="float32", show_default=True, help="Precision of the models.")
-@click.option("--real-size", is_flag=True, help="Backbones of the size of their checkpoints.")
-@json_option
-@pass_session
-def bench_extract(session: Session, /, as_json: bool, **options: Any) -> None:
-    """The pipeline against its own stages and against one clip at a time."""
-    total = (options["rounds"] + 1) * 7
-    with session.console.progress("bench extract", total, "runs") as progress:
-        result = run_bench(**options, progress=progress)
-    if as_json:
-        session.console.json(result.as_json())
-    else:
-        session.console.result(result.as_text())
+    @property
+    def bytes_per_s(self) -> float | None:
+        """The bytes per second of wall time."""
+        return None if self.n_bytes is None else self.n_bytes / max(self.runs.median_s, 1e-6)
 
 
-def run_bench(
-    *,
-    clips: int,
-    rounds: int,
-    device: str,
-    workers: int,
-    batch: int,
-    dtype: str,
-    real_size: bool,
-    progress: Any = None,
-) -> BenchResult:
-    """Measure everything in one run; ratios between stages go into the facts."""
-    if clips < 1 or rounds < 1:
-        raise FixUsage("a bench needs at least one clip and one round")
-    torch = need("torch", "extract", "the extraction bench")
-    torch.set_num_threads(1)
-    machine = Machine(device=device, workers=workers, batch=batch)
-    with tempfile.TemporaryDirectory(prefix="obygaze-bench-") as folder:
-        world = _make_world(Path(folder), clips, machine, dtype, real_size)
-        result = compare(
-            f"extraction of {clips} clips of {SECONDS} s, {WIDTH} x {HEIGHT}, on {device}",
-            _contestants(world, machine),
-            reference="pipeline",
-            rounds=rounds,
-            packages=("torch", "transformers", "av", "zarr"),
-            progress=progress,
-        )
-    return replace(result, facts=_facts(result, clips, world))
+@dataclass(frozen=True)
+class BenchResult:
+    """Measurements on one machine."""
 
+    title: str
+    measurements: tuple[Measurement, ...]
+    machine: Machine
 
-def _contestants(world: World, machine: Machine) -> list[Contestant]:
-    first, second = (loaded.backbone for loaded in world.loaded_two)
+    def as_json(self) -> dict[str, Any]:
+        """Return every single time as JSON."""
+        measurements = [
+            {
+                **asdict(one),
+                "runs": one.runs._asdict(),
+                "median_s": one.runs.median_s,
+                "median_cpu_s": one.runs.median_cpu_s,
+                "clips_per_s": one.clips_per_s,
+                "bytes_per_s": one.bytes_per_s,
+            }
+            for one in self.measurements
+        ]
+        return {
+            "title": self.title,
+            "machine": self.machine.as_json(),
+            "measurements": measurements,
+        }
 
-    def fresh(loaded: Sequence[Loaded]) -> Callable[[], None]:
-        return lambda: _empty_stores(loaded)
-
-    def pipeline(loaded: Sequence[Loaded], plan: ExtractPlan) -> Callable[[], object]:
-        return lambda: extract_into(loaded, plan, machine, StopFlag())
-
-    def forward_both() -> None:
-        _forward(first, world.decoded, machine)
-        _forward(second, world.decoded, machine)
-
-    return [
-        Contestant("decode alone", lambda: _decode(world, machine)),
-        Contestant("forward alone", lambda: _forward(first, world.decoded, machine)),
-        Contestant("pipeline", pipeline(world.loaded_one, world.one), fresh(world.loaded_one)),
-        Contestant("forward of two", forward_both),
-        Contestant("two, one pass", pipeline(world.loaded_two, world.two), fresh(world.loaded_two)),
-        Contestant("one clip at a time", lambda: _released_way(world, first)),
-        Contestant("reading back", lambda: open_store(world.one.targets[0].store).matrix("frames")),
-    ]
-
-
-def _facts(result: BenchResult, clips: int, world: World) -> dict[str, str]:
-    wall = {timing.name: timing.wall_s for timing in result.timings}
-
-    def ratio(ours: str, rival: Callable[[int], float]) -> str:
-        pairs = (seconds / rival(i) for i, seconds in enumerate(wall[ours]))
-        return f"{statistics.median(pairs):.2f}"
-
-    larger = ratio("pipeline", lambda i: max(wall["decode alone"][i], wall["forward alone"][i]))
-    total = ratio("pipeline", lambda i: wall["decode alone"][i] + wall["forward alone"][i])
-    both = ratio("two, one pass", lambda i: wall["decode alone"][i] + wall["forward of two"][i])
-    flops = world.loaded_one[0].backbone.flops * clips
-    rate = clips / statistics.median(wall["pipeline"])
-    return {
-        "pipeline / larger of decode and forward": larger,
-        "pipeline / sum of decode and forward": total,
-        "two in one pass / one decode + both forwards": both,
-        "clips a second": f"{rate:.2f}",
-        "GFLOP/s of the model": f"{flops / statistics.median(wall['pipeline']) / 1e9:.1f}",
-    }
-
-
-def _make_world(folder: Path, n_clips: int, machine: Machine, dtype: str, real_size: bool) -> World:
-    videos = [make_film(folder / f"{number:03d}.mp4", number) for number in range(n_clips)]
-    rows = tuple(Row(f"tt-{number:03d}", "tt", str(path)) for number, path in enumerate(videos))
-    targets = [
-        Target(
-            store=str(folder / "stores" / model.card),
-            backbone=model.card,
-            weights=str(model.save(folder / model.card, real_size=real_size)),
-            dtype=dtype,
-        )
-        for model in MODELS
-    ]
-    alone = replace(targets[0], store=str(folder / "stores" / "alone"))
-    one = ExtractPlan("bench", "", "", rows, (alone,), workspace=str(folder))
-    two = ExtractPlan("bench", "", "", rows, tuple(targets), workspace=str(folder))
-    loaded = load_targets(one, machine.device), load_targets(two, machine.device)
-    view = loaded[0][0].view
-    clips = [found.clips[view] for found in _decoded(rows, view, machine)]
-    return World(folder, one, two, *loaded, [clip for clip in clips if isinstance(clip, Clip)])
-
-
-def make_film(path: Path, seed: int, seconds: int = SECONDS) -> Path:
-    """Smooth motion with a few cuts, at the codec's own choice of groups."""
-    av = need("av", "video", "the extraction bench")
-    random = np.random.default_rng(seed)
-    y, x = np.mgrid[0:HEIGHT, 0:WIDTH].astype(np.float32) / 60
-    with av.open(str(path), "w") as out:
-        stream = out.add_stream("libx264", rate=RATE, options={"preset": "veryfast"})
-        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
-        for number in range(RATE * seconds):
-            if number % 60 == 0:
-                phase = random.uniform(0, 6.28, 3).astype(np.float32)
-            waves = (
-                np.sin(x + p + number / 20) * np.cos(y * (1 + c) - p) for c, p in enumerate(phase)
+    def as_text(self) -> str:
+        """Return a table with the machine below it."""
+        rows = [
+            (
+                one.name,
+                duration(one.runs.median_s),
+                f"{duration(min(one.runs.wall_s))} to {duration(max(one.runs.wall_s))}",
+                duration(one.runs.median_cpu_s),
+                f"{one.clips_per_s:.3g}" if one.n_clips else None,
+                None if one.bytes_per_s is None else f"{human(one.bytes_per_s)}/s",
             )
-            picture = np.stack([(wave * 100 + 128).astype(np.uint8) for wave in waves], axis=-1)
-            out.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
-        out.mux(stream.encode())
-    return path
+            for one in self.measurements
+        ]
+        headers = ("", "median", "from to", "CPU time", "clips/s", "speed")
+        n_runs = max(len(one.runs.wall_s) for one in self.measurements)
+        about = f"medians of up to {n_runs} runs after a warm-up run; {self.machine.line()}"
+        return "\n".join([self.title, table(headers, rows), about])
 
 
-def _decoded(rows: Sequence[Row], view: View, machine: Machine) -> Any:
-    ahead = 2 * machine.workers + (machine.batch or BATCH)
-    jobs = [(number, (view,)) for number in range(len(rows))]
-    return decode_rows(rows, jobs, DecodeSettings(machine.workers, 300, 1 / 8, ahead))
+def measure_decoding(
+    videos: Sequence[str | Path],
+    *,
+    count: int = 32,
+    sampling: Sequence[str] = ("even", "keyframes"),
+    rounds: int = 3,
+) -> BenchResult:
+    """Measure how fast this machine decodes `count` frames of each video, on one core.
+
+    A video counts as one clip, and is decoded once for each rule of `sampling`. The bytes are
+    those of the decoded frames.
+    """
+    from obygaze_features.video.decode import View, decode_clip
+
+    measurements = []
+    for video in videos:
+        for rule in sampling:
+            view = View(count, rule)  # type: ignore[arg-type]
+            clip = decode_clip(video, view)
+            height, width = clip.frames.shape[1:3]
+            name = f"{Path(video).name}, {width} x {height}, {rule}"
+            runs = time_runs(lambda: decode_clip(video, view), rounds, max_s=MAX_S)  # noqa: B023
+            measurements.append(Measurement(name, runs, 1, clip.frames.nbytes))
+    title = f"Decoding {count} frames of a clip"
+    return BenchResult(title, tuple(measurements), this_machine(("av", "numpy")))
 
 
-def _decode(world: World, machine: Machine) -> None:
-    for _ in _decoded(world.one.rows, world.loaded_one[0].view, machine):
-        pass
+def measure_forward(
+    backbone: str,
+    weights: str | Path | None = None,
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    batches: Sequence[int] = (1, 4, 16),
+    rounds: int = 3,
+    workspace: Any = None,
+) -> BenchResult:
+    """Measure how many clips a second a backbone handles on a device, by the size of the batch.
+
+    Frames are random numbers of the backbone's own shape. The first row is the preparation of the
+    frames of one clip, which runs on the CPU for every backbone.
+    """
+    from obygaze_features.backbones.load import load_backbone
+    from obygaze_features.extraction.backends import stack, to_numpy
+
+    if not batches or min(batches) < 1:
+        raise FixUsage(f"a batch must be at least 1 clip, got {', '.join(map(str, batches))}")
+    model = load_backbone(backbone, weights, device=device, dtype=dtype, workspace=workspace)
+    size = model.geometry.size or 224
+    shape = (model.geometry.frames, size, size, 3)
+    frames = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    pixels = model.preprocess(frames)
+
+    def forward(batch: int) -> Callable[[], object]:
+        inputs = stack([pixels] * batch)
+        # Copying a result to the CPU waits until the device has computed it.
+        return lambda: [to_numpy(level) for level in model.forward(inputs).values()]
+
+    prepare = time_runs(lambda: model.preprocess(frames), rounds, max_s=MAX_S)
+    measurements = [Measurement("prepare frames", prepare, 1, frames.nbytes)]
+    for batch in batches:
+        runs = time_runs(forward(batch), rounds, max_s=MAX_S)
+        measurements.append(Measurement(f"forward, batch {batch}", runs, batch))
+    title = f"Backbone {model.card.label} on {device}, {dtype}"
+    return BenchResult(title, tuple(measurements), this_machine(("torch", "transformers")))
 
 
-def _forward(backbone: Backbone, clips: Sequence[Clip], machine: Machine) -> None:
-    size = machine.batch or BATCH
-    for start in range(0, len(clips), size):
-        pixels = stack([backbone.preprocess(clip.frames) for clip in clips[start : start + size]])
-        for level in backbone.forward(pixels, only={"clip", "pooled", "frames"}).values():
-            to_numpy(level)
+def measure_reading(
+    location: str | Path, level: str | None = None, *, rounds: int = 3
+) -> BenchResult:
+    """Measure how fast a level of a store is read: all clips, a movie, a random tenth, one clip.
 
+    The store is opened again for every run. Clips without features are left out. On a local disk,
+    all but the warm-up run may read from the cache of the system.
+    """
+    from obygaze_features.store.reader import open_store
 
-def _released_way(world: World, backbone: Backbone) -> None:
-    """Read every frame in order, keep some, one clip a forward pass, one .pth a clip."""
-    av = need("av", "video", "the extraction bench")
-    torch = need("torch", "extract", "the extraction bench")
-    for row in world.one.rows:
-        with av.open(row.video) as source:
-            frames = [frame.to_ndarray(format="rgb24") for frame in source.decode(video=0)]
-        chosen = sample_indices(len(frames), backbone.geometry.frames)
-        pixels = backbone.preprocess(np.stack([frames[index] for index in chosen]))
-        clip = backbone.forward(stack([pixels]), only={"clip"})["clip"]
-        torch.save(clip.cpu(), world.folder / f"{row.clip_id}.pth")
+    store = open_store(location)
+    level = level or store.levels[0]
+    everything = store.matrix(level, missing="drop")
+    ids = everything.clip_ids
+    if not len(ids):
+        raise FixInput("no clip has features; nothing to read", where=store.location)
+    first = int(len(ids) // 2)
+    movie = str(store.movie_ids[everything.rows[first]])
+    tenth = np.random.default_rng(0).permutation(ids)[: max(1, len(ids) // 10)].tolist()
+    parts: dict[str, dict[str, Any]] = {
+        "all clips": {},
+        f"movie {movie}": {"movies": [movie]},
+        "a random tenth": {"clips": tenth},
+        "one clip": {"clips": [str(ids[first])]},
+    }
+    measurements = [Measurement("open", time_runs(lambda: open_store(location), rounds), 0)]
+    for name, part in parts.items():
 
+        def read(part: dict[str, Any] = part) -> Any:
+            return open_store(location).matrix(level, missing="drop", **part)
 
-def _empty_stores(loaded: Sequence[Loaded]) -> None:
-    for one in loaded:
-        store = Path(one.target.store)
-        for marker in (store / "commits").glob("block-*.json"):
-            marker.unlink()
-        for chunk in (store / "data.zarr").glob("*/c.*"):
-            if chunk.parent.name not in {"clip_id", "movie_id"}:
-                chunk.unlink()
-        shutil.rmtree(store / "staging", ignore_errors=True)
-        (store / "staging").mkdir(exist_ok=True)
+        found = read()
+        runs = time_runs(read, rounds, max_s=MAX_S)
+        measurements.append(Measurement(name, runs, len(found.clip_ids), found.values.nbytes))
+    title = f"Reading level {level} of {store.location}"
+    return BenchResult(title, tuple(measurements), this_machine(("numpy", "zarr", "obstore")))

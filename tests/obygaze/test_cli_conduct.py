@@ -194,7 +194,7 @@ def test_a_reader_that_goes_away_is_no_error(first_lines):
         (["doctor", "--no-such-option"], "obygaze doctor --help"),
         (["doctor", "surplus"], "obygaze doctor --help"),
         (["bench", "no-such-bench"], "obygaze bench --help"),
-        (["bench", "startup", "--rounds", "0"], "obygaze bench startup --help"),
+        (["bench", "read", "films", "--rounds", "0"], "obygaze bench read --help"),
     ],
 )
 def test_wrong_usage_is_exit_2_and_points_at_the_help(words, hint):
@@ -281,14 +281,3 @@ def test_a_workspace_that_is_a_file_is_wrong_usage(tmp_path):
     result = call_obygaze("-C", tmp_path / "file", "doctor")
     assert result.code == 2
     assert "is a file" in result.stderr
-
-
-def test_bench_startup_measures_the_help_beside_click_itself():
-    result = call_obygaze("bench", "startup", "--rounds", "1", "--json").ok()
-    told = result.json()
-    assert told["reference"] == "python -c 'import click'"
-    ratios = {row["name"]: row["ratio"] for row in told["contestants"]}
-    assert ratios["python -c 'import click'"] == 1.0
-    assert {"obygaze --help", "python -c pass"} <= set(ratios)
-    assert all(row["peak_rss_bytes"] > 1e6 for row in told["contestants"])
-    assert "obygaze --help" in call_obygaze("bench", "startup", "--rounds", "1").ok().stdout

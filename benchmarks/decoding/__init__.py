@@ -1,0 +1,1 @@
+"""Reading frames of videos, beside other libraries."""

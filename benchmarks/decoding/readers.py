@@ -1,0 +1,146 @@
+"""Read one film with one reader, and print what it took and which pictures it returned.
+
+    python -m benchmarks.decoding.readers READER FILE COUNT
+
+Imports are not timed. Every reader has one thread and returns RGB arrays of the full size.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.decoding.films import read_stamp
+from obygaze_features.video.picture import Pixels
+from obygaze_features.video.sampling import sample_indices
+
+Found = tuple[Sequence[Pixels], Sequence[int]]
+Read = Callable[[str, int], Found]
+
+
+def _obygaze(sampling: Any) -> Read:
+    from obygaze_features.video.decode import View, decode_clip
+    from obygaze_features.video.source import av
+
+    av()
+
+    def read(path: str, count: int) -> Found:
+        clip = decode_clip(path, View(count, sampling))
+        return list(clip.frames), clip.index.tolist()
+
+    return read
+
+
+def _decord() -> Read:
+    import decord
+
+    def read(path: str, count: int) -> Found:
+        reader = decord.VideoReader(path, num_threads=1)
+        index = sample_indices(len(reader), count).tolist()
+        return list(reader.get_batch(index).asnumpy()), index
+
+    return read
+
+
+def _torchcodec() -> Read:
+    import torch
+    from torchcodec.decoders import VideoDecoder
+
+    torch.set_num_threads(1)
+
+    def read(path: str, count: int) -> Found:
+        # The other readers return NHWC; "exact" is the mode without approximate seeking.
+        decoder = VideoDecoder(
+            path, dimension_order="NHWC", num_ffmpeg_threads=1, seek_mode="exact"
+        )
+        index = sample_indices(len(decoder), count).tolist()
+        return list(decoder.get_frames_at(index).data.numpy()), index
+
+    return read
+
+
+def _opencv() -> Read:
+    import cv2
+
+    cv2.setNumThreads(1)
+
+    def read(path: str, count: int) -> Found:
+        reader = cv2.VideoCapture(path, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1])
+        index = sample_indices(int(reader.get(cv2.CAP_PROP_FRAME_COUNT)), count).tolist()
+        pictures = []
+        for number in index:
+            reader.set(cv2.CAP_PROP_POS_FRAMES, number)
+            read_it, picture = reader.read()
+            if not read_it:
+                raise ValueError(f"frame {number} cannot be read")
+            pictures.append(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB))
+        return pictures, index
+
+    return read
+
+
+def _in_order() -> Read:
+    import av
+
+    def read(path: str, count: int) -> Found:
+        with av.open(path) as container:
+            total = sum(1 for packet in container.demux(video=0) if packet.size)
+        index = sample_indices(total, count).tolist()
+        pictures: list[Any] = []
+        wanted = set(index)
+        with av.open(path) as container:
+            container.streams.video[0].codec_context.thread_count = 1
+            for number, frame in enumerate(container.decode(video=0)):
+                if number in wanted:
+                    pictures += [frame.to_ndarray(format="rgb24")] * index.count(number)
+        return pictures, index
+
+    return read
+
+
+READERS: dict[str, Callable[[], Read]] = {
+    "obygaze": lambda: _obygaze("even"),
+    "obygaze, key frames": lambda: _obygaze("keyframes"),
+    "decord": _decord,
+    "torchcodec": _torchcodec,
+    "opencv": _opencv,
+    "pyav in order": _in_order,
+}
+
+
+def main(reader: str, path: str, count: int) -> None:
+    """Read, and print what it took as JSON."""
+    try:
+        read = READERS[reader]()
+    except (ImportError, OSError, RuntimeError) as error:
+        sys.stdout.write(json.dumps({"absent": _first_line(error)}))
+        return
+    cpu, wall = time.process_time(), time.perf_counter()
+    try:
+        pictures, index = read(path, count)
+    except Exception as error:  # noqa: BLE001 - that a reader fails on a file is a result
+        sys.stdout.write(json.dumps({"failed": _first_line(error)}))
+        return
+    taken = {
+        "cpu_s": time.process_time() - cpu,
+        "wall_s": time.perf_counter() - wall,
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "numbers": [read_stamp(np.asarray(picture)) for picture in pictures],
+        "index": [int(number) for number in index],
+    }
+    sys.stdout.write(json.dumps(taken))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], str(Path(sys.argv[2])), int(sys.argv[3]))

@@ -1,0 +1,1 @@
+"""The extraction pipeline beside its own stages, and its engines."""

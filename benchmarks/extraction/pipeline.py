@@ -1,0 +1,268 @@
+"""The extraction pipeline beside its own stages, and beside one clip at a time."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.timing import Comparison, Contestant, NotMeasured, Settings, compare
+from obygaze_features.backbones.base import Backbone
+from obygaze_features.backbones.random_weights import save_random
+from obygaze_features.core.extras import need
+from obygaze_features.extraction.backends import stack, to_numpy
+from obygaze_features.extraction.decoding import DecodeSettings, decode_rows
+from obygaze_features.extraction.plan import ExtractPlan, Row, Target
+from obygaze_features.extraction.run import Loaded, Machine, extract_into, load_targets
+from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.store.reader import open_store
+from obygaze_features.video.decode import Clip, View
+from obygaze_features.video.sampling import sample_indices
+
+WIDTH, HEIGHT, RATE, SECONDS = 640, 272, 24, 12
+BATCH = 4
+N_CLIPS, ROUNDS = 12, 3
+
+# A clip takes a few tenths of a second on one core.
+SMALL: dict[str, Any] = {
+    "hidden_size": 384,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 6,
+    "patch_size": 32,
+}
+
+
+@dataclass(frozen=True)
+class RandomModel:
+    """A card, and the sizes of the random weights that replace its own."""
+
+    card: str
+    family: str
+    extra: dict[str, Any]
+    real: dict[str, Any]
+
+    def save(self, folder: Path, *, real_size: bool) -> Path:
+        """Write its checkpoint."""
+        sizes = {**self.extra, **self.real} if real_size else {**SMALL, **self.extra}
+        return save_random(self.family, sizes, folder)
+
+
+MODELS = (
+    RandomModel(
+        "clip-b16",
+        "clip",
+        {"image_size": 224, "projection_dim": 256},
+        {"patch_size": 16, "hidden_size": 768, "intermediate_size": 3072, "projection_dim": 512},
+    ),
+    RandomModel(
+        "dinov2-b",
+        "dinov2",
+        {"image_size": 224, "mlp_ratio": 4},
+        {"patch_size": 14, "hidden_size": 768, "image_size": 518},
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Plans:
+    """A plan for one backbone and one for two, and the decoded frames of the clips."""
+
+    folder: Path
+    one: ExtractPlan
+    two: ExtractPlan
+    loaded_one: Sequence[Loaded]
+    loaded_two: Sequence[Loaded]
+    decoded: Sequence[Clip]
+
+
+@dataclass(frozen=True)
+class Size:
+    """The number of clips and rounds, and how and where the models run."""
+
+    clips: int
+    rounds: int
+    device: str = "cpu"
+    batch: int = BATCH
+    dtype: str = "float32"
+    real_size: bool = False
+
+
+def measure(settings: Settings) -> Comparison:
+    """Measure the pipeline on the CPU with small models."""
+    return measure_size(Size(4 if settings.quick else N_CLIPS, settings.rounds_or(ROUNDS)))
+
+
+def measure_gpu(settings: Settings) -> Comparison:
+    """Measure the pipeline on a GPU with models of the size of real checkpoints."""
+    if why_not := no_gpu():
+        raise NotMeasured(why_not)
+    rounds = settings.rounds_or(ROUNDS)
+    return measure_size(Size(N_CLIPS, rounds, "cuda", 32, "bfloat16", real_size=True))
+
+
+def no_gpu() -> str:
+    """Return why PyTorch has no GPU here, or an empty string if it has one."""
+    torch = need("torch", "extract", "measuring on a GPU")
+    if torch.cuda.is_available():
+        return ""
+    if torch.version.cuda is None:
+        return f"PyTorch {torch.__version__} was built without CUDA"
+    return "PyTorch finds no GPU on this machine"
+
+
+def measure_size(size: Size) -> Comparison:
+    """Measure the pipeline, its stages alone, and one clip at a time.
+
+    Ratios between stages are among the facts of the result.
+    """
+    torch = need("torch", "extract", "measuring the extraction")
+    torch.set_num_threads(1)
+    machine = Machine(device=size.device, workers=1, batch=size.batch)
+    with tempfile.TemporaryDirectory(prefix="obygaze-bench-") as folder:
+        plans = _make_plans(Path(folder), size, machine)
+        result = compare(
+            f"extraction of {size.clips} clips of {SECONDS} s, {WIDTH} x {HEIGHT}, on"
+            f" {size.device}",
+            _contestants(plans, machine),
+            reference="pipeline",
+            rounds=size.rounds,
+            packages=("torch", "transformers", "av", "zarr"),
+        )
+        return replace(result, facts=_facts(result, size.clips, plans))
+
+
+def _contestants(plans: Plans, machine: Machine) -> list[Contestant]:
+    first, second = (loaded.backbone for loaded in plans.loaded_two)
+
+    def fresh(loaded: Sequence[Loaded]) -> Callable[[], None]:
+        return lambda: _empty_stores(loaded)
+
+    def pipeline(loaded: Sequence[Loaded], plan: ExtractPlan) -> Callable[[], object]:
+        return lambda: extract_into(loaded, plan, machine, StopFlag())
+
+    def forward_both() -> None:
+        _forward(first, plans.decoded, machine)
+        _forward(second, plans.decoded, machine)
+
+    return [
+        Contestant("decode alone", lambda: _decode(plans, machine)),
+        Contestant("forward alone", lambda: _forward(first, plans.decoded, machine)),
+        Contestant("pipeline", pipeline(plans.loaded_one, plans.one), fresh(plans.loaded_one)),
+        Contestant("forward of two", forward_both),
+        Contestant("two, one pass", pipeline(plans.loaded_two, plans.two), fresh(plans.loaded_two)),
+        Contestant("one clip at a time", lambda: _one_at_a_time(plans, first)),
+        Contestant("reading back", lambda: open_store(plans.one.targets[0].store).matrix("frames")),
+    ]
+
+
+def _facts(result: Comparison, clips: int, plans: Plans) -> dict[str, str]:
+    wall = {timing.name: timing.wall_s for timing in result.timings}
+
+    def ratio(ours: str, rival: Callable[[int], float]) -> str:
+        pairs = (seconds / rival(i) for i, seconds in enumerate(wall[ours]))
+        return f"{statistics.median(pairs):.2f}"
+
+    larger = ratio("pipeline", lambda i: max(wall["decode alone"][i], wall["forward alone"][i]))
+    total = ratio("pipeline", lambda i: wall["decode alone"][i] + wall["forward alone"][i])
+    both = ratio("two, one pass", lambda i: wall["decode alone"][i] + wall["forward of two"][i])
+    flops = plans.loaded_one[0].backbone.flops * clips
+    rate = clips / statistics.median(wall["pipeline"])
+    return {
+        "pipeline / larger of decode and forward": larger,
+        "pipeline / sum of decode and forward": total,
+        "two in one pass / one decode + both forwards": both,
+        "clips a second": f"{rate:.2f}",
+        "GFLOP/s of the model": f"{flops / statistics.median(wall['pipeline']) / 1e9:.1f}",
+    }
+
+
+def _make_plans(folder: Path, size: Size, machine: Machine) -> Plans:
+    videos = [make_film(folder / f"{number:03d}.mp4", number) for number in range(size.clips)]
+    rows = tuple(Row(f"tt-{number:03d}", "tt", str(path)) for number, path in enumerate(videos))
+    targets = [
+        Target(
+            store=str(folder / "stores" / model.card),
+            backbone=model.card,
+            weights=str(model.save(folder / model.card, real_size=size.real_size)),
+            dtype=size.dtype,
+        )
+        for model in MODELS
+    ]
+    alone = replace(targets[0], store=str(folder / "stores" / "alone"))
+    one = ExtractPlan("bench", "", "", rows, (alone,), workspace=str(folder))
+    two = ExtractPlan("bench", "", "", rows, tuple(targets), workspace=str(folder))
+    loaded = load_targets(one, machine.device), load_targets(two, machine.device)
+    view = loaded[0][0].view
+    clips = [found.clips[view] for found in _decoded(rows, view, machine)]
+    return Plans(folder, one, two, *loaded, [clip for clip in clips if isinstance(clip, Clip)])
+
+
+def make_film(path: Path, seed: int, seconds: int = SECONDS) -> Path:
+    """Make a film of smooth motion with a few cuts, with the defaults of the codec."""
+    av = need("av", "video", "measuring the extraction")
+    random = np.random.default_rng(seed)
+    y, x = np.mgrid[0:HEIGHT, 0:WIDTH].astype(np.float32) / 60
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("libx264", rate=RATE, options={"preset": "veryfast"})
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        for number in range(RATE * seconds):
+            if number % 60 == 0:
+                phase = random.uniform(0, 6.28, 3).astype(np.float32)
+            waves = (
+                np.sin(x + p + number / 20) * np.cos(y * (1 + c) - p) for c, p in enumerate(phase)
+            )
+            picture = np.stack([(wave * 100 + 128).astype(np.uint8) for wave in waves], axis=-1)
+            out.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        out.mux(stream.encode())
+    return path
+
+
+def _decoded(rows: Sequence[Row], view: View, machine: Machine) -> Any:
+    ahead = 2 * machine.workers + (machine.batch or BATCH)
+    jobs = [(number, (view,)) for number in range(len(rows))]
+    return decode_rows(rows, jobs, DecodeSettings(machine.workers, 300, 1 / 8, ahead))
+
+
+def _decode(plans: Plans, machine: Machine) -> None:
+    for _ in _decoded(plans.one.rows, plans.loaded_one[0].view, machine):
+        pass
+
+
+def _forward(backbone: Backbone, clips: Sequence[Clip], machine: Machine) -> None:
+    size = machine.batch or BATCH
+    for start in range(0, len(clips), size):
+        pixels = stack([backbone.preprocess(clip.frames) for clip in clips[start : start + size]])
+        for level in backbone.forward(pixels, only={"clip", "pooled", "frames"}).values():
+            to_numpy(level)
+
+
+def _one_at_a_time(plans: Plans, backbone: Backbone) -> None:
+    """Read every frame in order, keep some, one clip a forward pass, one .pth a clip."""
+    av = need("av", "video", "measuring the extraction")
+    torch = need("torch", "extract", "measuring the extraction")
+    for row in plans.one.rows:
+        with av.open(row.video) as source:
+            frames = [frame.to_ndarray(format="rgb24") for frame in source.decode(video=0)]
+        chosen = sample_indices(len(frames), backbone.geometry.frames)
+        pixels = backbone.preprocess(np.stack([frames[index] for index in chosen]))
+        clip = backbone.forward(stack([pixels]), only={"clip"})["clip"]
+        torch.save(clip.cpu(), plans.folder / f"{row.clip_id}.pth")
+
+
+def _empty_stores(loaded: Sequence[Loaded]) -> None:
+    for one in loaded:
+        store = Path(one.target.store)
+        for marker in (store / "commits").glob("block-*.json"):
+            marker.unlink()
+        for chunk in (store / "data.zarr").glob("*/c.*"):
+            if chunk.parent.name not in {"clip_id", "movie_id"}:
+                chunk.unlink()
+        shutil.rmtree(store / "staging", ignore_errors=True)
+        (store / "staging").mkdir(exist_ok=True)

@@ -1,0 +1,221 @@
+"""The ways to extract one plan that are timed: every engine, and no engine at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.extraction.pipeline import RATE, make_film
+from benchmarks.store.layouts import files_of
+from benchmarks.timing import OBYGAZE
+from obygaze_features.core.errors import InstallExtra, ObygazeError
+from obygaze_features.core.extras import need
+from obygaze_features.core.files import sha256_file
+from obygaze_features.extraction.blocks import BlockMaker
+from obygaze_features.extraction.decoding import NO_VIDEO, decoder_versions
+from obygaze_features.extraction.pipeline import Decoded, run_rows
+from obygaze_features.extraction.plan import ExtractPlan, Row, Target, write_plan
+from obygaze_features.extraction.run import Machine, extract, load_targets, pending_rows
+from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.extraction.slurm import array_for, submit
+from obygaze_features.extraction.status import missing_units
+from obygaze_features.video.decode import View, decode_views
+
+ALONE, LOCAL, SLICE, DASK, SLURM = (
+    "the work alone",
+    "local, in this process",
+    "a slice, as a Slurm task runs it",
+    "Dask, one worker",
+    "Slurm, one task",
+)
+TWO_SLICES, TWO_DASK, TWO_SLURM = "two slices at once", "Dask, two workers", "Slurm, two tasks"
+PAIRS = {SLICE: TWO_SLICES, DASK: TWO_DASK, SLURM: TWO_SLURM}
+N_FILMS, FILM_S = 4, 10
+SLURM_S = 120.0
+Way = Callable[[ExtractPlan], object]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a block contains, and how many of them a run makes."""
+
+    name: str
+    block_rows: int
+    n_blocks: int
+    with_video: bool
+
+    @property
+    def title(self) -> str:
+        """A description of a block."""
+        return f"{self.name}: {self.block_rows} clips {self._clips}"
+
+    @property
+    def _clips(self) -> str:
+        if not self.with_video:
+            return "without a video"
+        return f"of {N_FILMS} films of {FILM_S} s, {RATE} pictures a second, descriptors"
+
+    def plan(self, folder: Path) -> ExtractPlan:
+        """Return a plan of `n_blocks` blocks, with a new store."""
+        number = len(list(folder.glob("run-*")))
+        run = folder / f"run-{number:04d}"
+        run.mkdir()
+        rows = tuple(self._rows(folder, self.n_blocks * self.block_rows))
+        target = Target(str(run / "store"), "descriptors", block_rows=self.block_rows)
+        return ExtractPlan("bench", "", "", rows, (target,), workspace=str(run))
+
+    def _rows(self, folder: Path, n_rows: int) -> Iterator[Row]:
+        for row in range(n_rows):
+            video = str(film(folder, row % N_FILMS)) if self.with_video else ""
+            yield Row(f"tt-{row:05d}", "tt", video)
+
+
+def film(folder: Path, number: int) -> Path:
+    """Return a small film, and make it if it does not exist yet."""
+    path = folder / f"film-{number}.mp4"
+    return path if path.exists() else make_film(path, number, FILM_S)
+
+
+def ways() -> tuple[dict[str, Way], dict[str, str]]:
+    """Return every way that is possible on this machine, and why others are not."""
+    found: dict[str, Way] = {ALONE: alone, LOCAL: local}
+    absent: dict[str, str] = {}
+    found |= {SLICE: lambda plan: slices(plan, 1), TWO_SLICES: lambda plan: slices(plan, 2)}
+    try:
+        need("distributed", "cluster", "Dask")
+        found |= {DASK: lambda plan: dask(plan, 1), TWO_DASK: lambda plan: dask(plan, 2)}
+    except InstallExtra as error:
+        absent["Dask"] = error.what
+    if why := no_slurm():
+        absent["Slurm"] = why
+    else:
+        found |= {SLURM: lambda plan: slurm(plan, 1), TWO_SLURM: lambda plan: slurm(plan, 2)}
+    return found, absent
+
+
+def alone(plan: ExtractPlan) -> None:
+    """Decode, compute and commit clip after clip in this process."""
+    (loaded,) = load_targets(plan)
+    maker = BlockMaker(
+        loaded.backbone,
+        loaded.writer,
+        loaded.view,
+        pending_rows(loaded, None),
+        batch=loaded.batch(Machine()),
+        versions=decoder_versions(),
+    )
+
+    def decode(jobs: Sequence[tuple[int, tuple[View, ...]]]) -> Iterator[Decoded]:
+        for row, views in jobs:
+            video = plan.rows[row].video
+            clips = decode_views(video, views) if video else dict.fromkeys(views, NO_VIDEO)
+            yield Decoded(row, clips)
+
+    run_rows([maker], decode, StopFlag(), lambda decoded: None)
+
+
+def local(plan: ExtractPlan) -> None:
+    """Use the engine of one machine."""
+    extract(plan, Machine(), StopFlag())
+
+
+def slices(plan: ExtractPlan, workers: int) -> None:
+    """Start identical processes, each with its slice of the plan."""
+    file = _written(plan)
+    words = [*OBYGAZE, "-q", "extract", "run", str(file), "--workers", "1"]
+    started = [
+        subprocess.Popen(
+            [*words, "--no-seal", "--worker", f"{index}/{workers}"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        for index in range(workers)
+    ]
+    errors = [process.communicate()[1] for process in started]
+    for process, stderr in zip(started, errors, strict=True):
+        if process.returncode:
+            text = stderr.decode("utf-8", "replace").strip()
+            raise ObygazeError(f"a slice ended with exit code {process.returncode}: {text}")
+
+
+def dask(plan: ExtractPlan, workers: int) -> None:
+    """Start a Dask cluster, use it, and end it."""
+    from obygaze_features.extraction.dask_cluster import embedded
+    from obygaze_features.extraction.dask_engine import extract_on
+
+    extract_on(embedded(["cpu"] * workers), plan, Machine(), StopFlag())
+
+
+def slurm(plan: ExtractPlan, workers: int) -> None:
+    """Submit an array of Slurm, and wait for its last block."""
+    file, options = _written(plan), ["--workers", "1", "--no-seal"]
+    array = array_for(
+        plan, file, workers, minutes=5, cpus=1, folder=file.parent, run_options=options
+    )
+    if array is None:
+        return
+    array.log_folder.mkdir()
+    script = file.with_suffix(".sbatch")
+    script.write_text(array.script(plan), encoding="utf-8")
+    job = submit(script)
+    ends = time.monotonic() + SLURM_S
+    try:
+        while missing_units(plan):
+            if time.monotonic() > ends:
+                raise ObygazeError(f"Slurm job {job} has not ended after {SLURM_S:.0f} s")
+            time.sleep(0.05)
+    finally:
+        subprocess.run(["scancel", job], capture_output=True, check=False)
+
+
+def no_slurm() -> str:
+    """Return why Slurm cannot be used here, or an empty string if it can."""
+    sinfo = shutil.which("sinfo")
+    if sinfo is None or shutil.which("sbatch") is None:
+        return "there is no sbatch on this machine"
+    words = [sinfo, "--noheader", "--states=idle,mixed", "--format=%D"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20)
+    except subprocess.TimeoutExpired:
+        return "Slurm does not answer in time"
+    if done.returncode:
+        return "Slurm does not answer"
+    return "" if done.stdout.split() else "Slurm has no idle node"
+
+
+@contextlib.contextmanager
+def limited_to(n_cores: int) -> Iterator[None]:
+    """Restrict what is started meanwhile to `n_cores` cores, where the system can do that."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:n_cores])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def digest(plan: ExtractPlan) -> dict[str, str]:
+    """Return the hash of every file of the arrays of a plan."""
+    root = Path(plan.targets[0].store) / "data.zarr"
+    return {str(path.relative_to(root)): sha256_file(path) for path in sorted(files_of(root))}
+
+
+def committed_s(plan: ExtractPlan) -> list[float]:
+    """Return when each block was committed, in order, in the time of its file."""
+    markers = (Path(plan.targets[0].store) / "commits").glob("block-*.json")
+    return sorted(marker.stat().st_mtime_ns / 1e9 for marker in markers)
+
+
+def _written(plan: ExtractPlan) -> Path:
+    file = Path(plan.workspace) / "plan.json"
+    write_plan(plan, file, force=True)
+    return file

@@ -1,0 +1,1 @@
+"""How costs grow with the number of clips, dimensions, folds, concepts and models."""

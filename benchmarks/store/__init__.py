@@ -1,0 +1,1 @@
+"""Reading and writing stores, beside other file formats."""

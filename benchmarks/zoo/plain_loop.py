@@ -1,0 +1,160 @@
+"""The plain PyTorch loop that is timed beside `obygaze run` for Tables 2 and 4.
+
+It trains the same perceptrons on the same rows and features, one fit at a time with a PyTorch
+DataLoader, a file a clip, as the released code has it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.zoo.workspace import NAME, WIDTHS
+from obygaze_features.core.extras import need
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.store import open_store
+from obygaze_models.models.mlp_many import Job, MLPSettings
+from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.runner.records import read_run
+from obygaze_models.protocols.runner.run import gather
+from obygaze_models.protocols.schedule import schedule
+
+SETTINGS = MLPSettings(double_softmax=True, keep="last")  # as the released code trains
+
+
+@dataclass(frozen=True)
+class TableFits:
+    """The fits of one table on one feature matrix."""
+
+    name: str
+    X: NDArray[np.float32]
+    jobs: list[Job]
+
+
+def tables(workspace: Path) -> list[TableFits]:
+    """Return the fits of Table 2 for two backbones (16 each) and of Table 4 (90)."""
+    return [
+        *(_table(workspace, "paper-table2", store) for store in WIDTHS),
+        _table(workspace, "paper-table4", "xclip"),
+    ]
+
+
+def count_steps(workspace: Path) -> int:
+    """Count the optimisation steps of all fits of the finished runs; shared steps count twice."""
+    steps = 0
+    for folder in sorted((workspace / "runs").iterdir()):
+        fits = {
+            (c["feature"], c["train"], f["fold"]): (f["chosen"]["epochs"], f["n_train"])
+            for c in read_run(folder).cells
+            for f in c["folds"]
+        }
+        steps += sum(epochs * -(-n_train // 16) for epochs, n_train in fits.values())
+    return steps
+
+
+def _table(workspace: Path, name: str, store: str) -> TableFits:
+    """Return the rows of every fit of a protocol; the loop shares no training code with it."""
+    manifest = read_manifest(workspace / "manifests" / f"{NAME}.toml")
+    inputs = gather(
+        load_protocol(name), manifest, "", {store: open_store(workspace / "stores" / store)}
+    )
+    (features,) = inputs.features
+    plan = schedule(inputs.protocol, inputs.table, inputs.labels, features.present)
+    jobs = []
+    for train in inputs.protocol.train_tasks:
+        pair = next(pair for pair in inputs.protocol.pairs if pair[0] == train)
+        labels = inputs.labels[train].astype(np.int64)[features.present]
+        for seed, split in enumerate(plan.pairs[pair]):
+            rows, choose = (features.row_of[part] for part in (split.train, split.validation))
+            jobs.append(Job(rows, labels, choose, seed))
+    return TableFits(f"{name} {store}", features.X, jobs)
+
+
+def loop(
+    workspace: Path, every: int, source: str, workers: int, max_epochs: int
+) -> dict[str, float]:
+    """Train every n-th fit by the plain loop; `source` is "files" or "memory"."""
+    torch = need("torch", "mlp", "the plain PyTorch loop")
+    torch.set_num_threads(1)
+    steps, seconds = 0, 0.0
+    with TemporaryDirectory(prefix="obygaze-bench-") as folder:
+        for table in tables(workspace):
+            place = Path(folder) / table.name if source == "files" else None
+            if place is not None:
+                place.mkdir()
+                for row, values in enumerate(table.X):
+                    torch.save(torch.from_numpy(values[None].copy()), place / f"{row}.pth")
+            started = time.perf_counter()
+            for job in table.jobs[::every]:
+                n_epochs = _plain_fit(torch, table.X, job, place, workers, max_epochs)
+                steps += n_epochs * _batches(job)
+            seconds += time.perf_counter() - started
+    return {"steps": steps, "seconds": seconds}
+
+
+def _batches(job: Job) -> int:
+    return -(-len(job.train) // SETTINGS.batch_size)
+
+
+def _plain_fit(
+    torch: Any, X: NDArray[Any], job: Job, place: Path | None, workers: int, max_epochs: int
+) -> int:
+    """Train one perceptron; return the number of epochs it took."""
+
+    class Clips(torch.utils.data.Dataset):  # type: ignore[misc]
+        def __init__(self, rows: NDArray[Any]) -> None:
+            self.rows = rows
+
+        def __len__(self) -> int:
+            return len(self.rows)
+
+        def __getitem__(self, i: int) -> tuple[Any, Any]:
+            row = int(self.rows[i])
+            label = torch.nn.functional.one_hot(torch.tensor(int(job.labels[row])), 2).float()
+            if place is None:
+                return torch.from_numpy(X[row]), label
+            file = place / f"{row}.pth"
+            if not file.exists():
+                raise FileNotFoundError(file)
+            return torch.load(file, map_location="cpu", weights_only=True)[0], label
+
+    load = torch.utils.data.DataLoader
+    train = load(Clips(job.train), batch_size=16, shuffle=True, num_workers=workers)
+    validation = load(Clips(job.validation), batch_size=len(job.validation), num_workers=workers)
+    torch.manual_seed(job.seed)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(X.shape[1], 128), torch.nn.ReLU(), torch.nn.Linear(128, 2)
+    )
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    criterion = torch.nn.CrossEntropyLoss()
+    best, waited = float("inf"), 0
+    for epoch in range(1, max_epochs + 1):
+        for rows, target in train:
+            optimiser.zero_grad()
+            criterion(torch.softmax(model(rows), dim=1), target).backward()
+            optimiser.step()
+        with torch.no_grad():
+            rows, target = next(iter(validation))
+            loss = float(criterion(torch.softmax(model(rows), dim=1), target))
+        best, waited = (loss, 0) if loss < best else (best, waited + 1)
+        if waited >= SETTINGS.patience and epoch >= SETTINGS.min_epochs:
+            return epoch
+    return max_epochs
+
+
+def main(argv: list[str]) -> None:
+    """Run with `WORKSPACE EVERY SOURCE WORKERS EPOCHS OUT`; write steps and seconds to OUT."""
+    done = loop(Path(argv[0]), int(argv[1]), argv[2], int(argv[3]), int(argv[4]))
+    Path(argv[-1]).write_text(json.dumps(done), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

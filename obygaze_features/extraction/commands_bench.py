@@ -1,0 +1,153 @@
+"""`obygaze bench`: measure this machine on a person's own films, backbone and store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from obygaze_features.backbones.registry import card_names
+from obygaze_features.core.commands import (
+    ExampleCommand,
+    LazyGroup,
+    Session,
+    json_option,
+    pass_session,
+)
+from obygaze_features.core.completion import completing
+
+if TYPE_CHECKING:
+    from obygaze_features.extraction.bench import BenchResult
+
+_HERE = "obygaze_features.extraction.commands_bench"
+COMMANDS = {
+    "decode": (f"{_HERE}:decode", "Measure how fast your videos are decoded."),
+    "forward": (f"{_HERE}:forward", "Measure how many clips a second a backbone handles."),
+    "read": (f"{_HERE}:read", "Measure how fast a store is read."),
+}
+rounds_option = click.option(
+    "--rounds", type=click.IntRange(1), default=3, show_default=True, help="Runs of each row."
+)
+
+
+@click.group(cls=LazyGroup, table=COMMANDS)
+def bench() -> None:
+    """Measure this machine on your own films, backbones and stores."""
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze bench decode film.mkv
+    obygaze bench decode films/*.mp4 --count 16 --json
+    """,
+)
+@click.argument("videos", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--count", type=click.IntRange(1), default=32, show_default=True, help="Frames of a clip."
+)
+@rounds_option
+@json_option
+@pass_session
+def decode(
+    session: Session, videos: tuple[Path, ...], count: int, rounds: int, as_json: bool
+) -> None:
+    """Measure how fast your videos are decoded.
+
+    Each video is one clip. Its frames are decoded twice: spread evenly, and from key frames only.
+    """
+    from obygaze_features.extraction.bench import measure_decoding
+
+    _show(session, measure_decoding(videos, count=count, rounds=rounds), as_json)
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze bench forward descriptors
+    obygaze bench forward xclip-b16-k400 --device cuda --dtype bfloat16 --batch 8 --batch 32
+    obygaze bench forward vivit-b16x2-k400 --weights vivit --json
+    """,
+)
+@click.argument("name", shell_complete=completing(card_names))
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path),
+    help="A file or folder of weights, instead of the card's own checkpoint.",
+)
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, or cuda:1.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    default="float32",
+    show_default=True,
+    help="Compute in this precision.",
+)
+@click.option(
+    "--batch",
+    "batches",
+    type=click.IntRange(1),
+    multiple=True,
+    default=(1, 4, 16),
+    show_default=True,
+    help="Clips computed at once; can be repeated.",
+)
+@rounds_option
+@json_option
+@pass_session
+def forward(
+    session: Session,
+    name: str,
+    weights: Path | None,
+    device: str,
+    dtype: str,
+    batches: tuple[int, ...],
+    rounds: int,
+    as_json: bool,
+) -> None:
+    """Measure how many clips a second a backbone handles.
+
+    The frames are random numbers. Decoding is not included; see `obygaze bench decode`.
+    """
+    from obygaze_features.extraction.bench import measure_forward
+
+    result = measure_forward(
+        name,
+        weights,
+        device=device,
+        dtype=dtype,
+        batches=batches,
+        rounds=rounds,
+        workspace=session.workspace,
+    )
+    _show(session, result, as_json)
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze bench read films.vivit
+    obygaze bench read https://example.org/stores/films.vivit --level pooled --json
+    """,
+)
+@click.argument("store")
+@click.option("--level", help="The level to read. [default: the first]")
+@rounds_option
+@json_option
+@pass_session
+def read(session: Session, store: str, level: str | None, rounds: int, as_json: bool) -> None:
+    """Measure how fast a store is read.
+
+    STORE is a name, a path or a URL. Read are all clips, one movie, a random tenth, and one clip.
+    """
+    from obygaze_features.extraction.bench import measure_reading
+
+    _show(session, measure_reading(session.workspace.store(store), level, rounds=rounds), as_json)
+
+
+def _show(session: Session, result: BenchResult, as_json: bool) -> None:
+    if as_json:
+        session.console.json(result.as_json())
+    else:
+        session.console.result(result.as_text())

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from benchmarks.timing import Comparison, Contestant, Timing, compare, run_apart, run_command
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.machine import Machine
+
+MACHINE = Machine("CPU", 2, "Linux x86_64", "3.11.7", {})
+
+
+def result(**walls: tuple[float, ...]) -> Comparison:
+    timings = tuple(Timing(name, wall, tuple(t * 2 for t in wall)) for name, wall in walls.items())
+    return Comparison("title", "ours", timings, MACHINE)
+
+
+def test_contestants_take_turns_after_a_warm_up():
+    told: list[str] = []
+    contestants = [
+        Contestant("a", lambda: told.append("a"), prepare=lambda: told.append("prepare")),
+        Contestant("b", lambda: told.append("b")),
+    ]
+    found = compare("title", contestants, reference="a", rounds=2, warmups=1)
+    assert told == ["prepare", "a", "b"] * 3
+    assert [len(timing.wall_s) for timing in found.timings] == [2, 2]
+
+
+def test_a_ratio_is_the_median_over_pairs_not_the_ratio_of_medians():
+    # The machine became four times slower in the last two rounds: each pair still says 3.
+    found = result(ours=(1.0, 1.0, 4.0, 4.0, 1.0), theirs=(3.0, 3.0, 12.0, 12.0, 2.0))
+    assert found.ratio("theirs") == 3.0
+    assert found.ratio("theirs", "cpu_s") == 3.0
+    assert found.ratio("ours") == 1.0
+    assert found.timing("theirs").median_s == 3.0
+
+
+def test_a_clock_that_did_not_tick_makes_no_infinite_ratio():
+    assert result(ours=(0.0,), theirs=(0.001,)).ratio("theirs") == pytest.approx(1000.0)
+    assert result(ours=(0.0,), theirs=(0.0,)).ratio("theirs") == 1.0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is read as Linux reports it")
+def test_the_memory_of_a_command_is_its_own_and_not_ours():
+    ballast = bytearray(os.urandom(1)) * 200_000_000
+    small = [sys.executable, "-c", "pass"]
+    large = [sys.executable, "-c", "x = bytearray(b'1') * 100_000_000"]
+    contestants = [Contestant("small", small), Contestant("large", large)]
+    found = compare("memory", contestants, reference="small", rounds=1, warmups=0)
+    assert len(ballast) == 200_000_000
+    peaks = {timing.name: timing.peak_rss_bytes for timing in found.timings}
+    assert peaks["small"] < 50e6
+    assert 100e6 < peaks["large"] < 160e6
+
+
+def test_the_cpu_time_of_a_command_is_its_own():
+    busy = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
+    idle = "import time\ntime.sleep(0.2)"
+    contestants = [
+        Contestant("busy", [sys.executable, "-c", busy]),
+        Contestant("idle", [sys.executable, "-c", idle]),
+    ]
+    found = compare("time", contestants, reference="busy", rounds=1, warmups=0)
+    assert found.timing("busy").cpu_s[0] >= 0.2
+    assert found.timing("idle").wall_s[0] >= 0.2
+    assert found.timing("idle").cpu_s[0] < found.timing("busy").cpu_s[0]
+
+
+def test_the_cpu_time_of_a_function_includes_its_workers():
+    busy = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
+
+    def with_a_worker() -> None:
+        subprocess.run([sys.executable, "-c", busy], check=True)
+
+    contestants = [Contestant("worker", with_a_worker), Contestant("idle", lambda: None)]
+    found = compare("time", contestants, reference="idle", rounds=1, warmups=0)
+    assert found.timing("worker").cpu_s[0] >= 0.2
+    assert found.timing("idle").cpu_s[0] < 0.1
+
+
+def test_a_contestant_that_fails_ends_the_bench_and_is_named():
+    failing = [sys.executable, "-c", "import sys; sys.exit('no such codec')"]
+    with pytest.raises(FixInput, match="'rival' failed \\(1\\)") as caught:
+        compare("t", [Contestant("rival", failing)], reference="rival", rounds=1)
+    assert caught.value.hint == "no such codec"
+    with pytest.raises(FixInput, match="'rival' failed \\(not started\\)"):
+        compare("t", [Contestant("rival", ["no-such-program-here"])], reference="rival")
+
+
+@pytest.mark.parametrize(
+    "names, reference, rounds", [(["a", "a"], "a", 1), (["a"], "b", 1), (["a"], "a", 0)]
+)
+def test_a_bench_that_cannot_be(names, reference, rounds):
+    contestants = [Contestant(name, lambda: None) for name in names]
+    with pytest.raises(FixUsage):
+        compare("t", contestants, reference=reference, rounds=rounds)
+
+
+def test_the_result_as_text_and_as_json():
+    found = result(ours=(0.5, 1.0, 1.5), theirs=(0.5, 2.0, 3.0))
+    assert found.as_text().splitlines() == [
+        "title",
+        "contestant  median  from to          time ratio  CPU ratio  peak memory",
+        "ours        1 s     500 ms to 1.5 s       1.00x      1.00x            -",
+        "theirs      2 s     500 ms to 3 s         2.00x      2.00x            -",
+        "ratios to 'ours', median of 3 rounds taken in turns",
+        "CPU, 2 cores, Linux x86_64, Python 3.11.7",
+    ]
+    told = json.loads(json.dumps(found.as_json()))
+    assert told["reference"] == "ours"
+    assert told["contestants"][1] == {
+        "name": "theirs",
+        "wall_s": [0.5, 2.0, 3.0],
+        "cpu_s": [1.0, 4.0, 6.0],
+        "peak_rss_bytes": None,
+        "median_s": 2.0,
+        "ratio": 2.0,
+        "ratio_cpu": 2.0,
+    }
+
+
+def test_a_function_in_its_own_process_returns_its_result_and_its_memory():
+    ballast = bytearray(b"1") * 200_000_000
+    result, memory = run_apart("obygaze_features.core.timing:duration", seconds=0.5)
+    assert result == "500 ms"
+    assert 5e6 < memory < len(ballast)
+    with pytest.raises(FixInput, match="failed"):
+        run_apart("obygaze_features.core.timing:duration", minutes=1)
+
+
+def test_a_command_that_takes_too_long_ends_with_its_child_processes(tmp_path):
+    started = tmp_path / "started"
+    argv = ["sh", "-c", f"echo $$ > {started}; sleep 60"]
+    with pytest.raises(FixInput, match=r"'slow' has not ended after 1 s"):
+        run_command("slow", argv, limit_s=1.0)
+    with pytest.raises(ProcessLookupError):
+        for _ in range(100):
+            os.kill(int(started.read_text()), 0)
+            time.sleep(0.05)
