@@ -84,7 +84,7 @@ def run(
     chosen = load_protocol(protocol, changes)
     path = manifest_path(session, manifest or chosen.data.manifest)
     inputs = gather(chosen, read_manifest(path), str(path), open_stores(session, stores))
-    folder = run_folder(session, output or inputs.default_name)
+    folder = session.workspace.target("runs", output or inputs.default_name)
     read_s = time.perf_counter() - started
     watch = partial(session.console.progress, unit="fits")
     done = run_protocol(inputs, folder, force=force, n_jobs=jobs, watch=watch, read_s=read_s)
@@ -149,7 +149,7 @@ def train(
     clips = read_manifest(path)
     chosen = for_clips(training_protocol(model, task, changes), clips)
     inputs = gather(chosen, clips, str(path), open_stores(session, (store,)))
-    folder = run_folder(session, output or inputs.default_name)
+    folder = session.workspace.target("runs", output or inputs.default_name)
     target = session.workspace.folder("models") / folder.name
     check_place(target, target.name)
     watch = partial(session.console.progress, unit="fits")
@@ -185,11 +185,6 @@ def manifest_path(session: Session, name: str) -> Path:
         shown = f"one of {', '.join(known[:8])}" if known else "obygaze manifest import --help"
         raise FixUsage("which manifest?", hint=f"--manifest NAME ({shown})")
     return session.workspace.manifest(known[0])
-
-
-def run_folder(session: Session, name: str) -> Path:
-    """Where a run goes: a bare name into runs/, a path where it says."""
-    return Path(name) if "/" in name else session.workspace.folder("runs") / name
 
 
 def _list(session: Session, as_json: bool) -> None:

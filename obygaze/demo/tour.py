@@ -15,10 +15,16 @@ from obygaze.demo.steps import steps_of
 from obygaze.demo.tiny_xclip import save_where_possible
 from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
 from obygaze_features.core.console import Console
-from obygaze_features.core.errors import AlreadyThere
+from obygaze_features.core.drafts import OwnFolder, check_folder, draft_beside
 from obygaze_features.core.files import write_atomic
+from obygaze_features.core.workspace import KINDS
 
 MARK = ".obygaze-demo"
+# What the demo makes, and what people who go on with it make in its workspace.
+NAMES = {
+    *(MARK, "clips.csv", "segments.csv", "labels.csv", "mapping.toml"),
+    *("figures", "videos", "weights", *KINDS),
+}
 BROKEN = 30
 MAPPING = """\
 # Where each column of a manifest comes from.
@@ -90,12 +96,18 @@ def _make(folder: Path, console: Console) -> None:
 
 def _claim(folder: Path) -> None:
     """Empty a folder of an earlier tour; leave any other folder alone."""
-    import shutil
+    check_folder(folder, DEMO, force=True)
+    if folder.exists():
+        with draft_beside(folder) as old:
+            folder.rename(old)
+    write_atomic(folder / MARK, b"made by obygaze demo; made anew by the next one\n")
 
-    mark = folder / MARK
-    if folder.exists() and any(folder.iterdir()) and not mark.exists():
-        raise AlreadyThere(
-            "this folder was not made by the demo", where=str(folder), hint="obygaze demo -o DIR"
-        )
-    shutil.rmtree(folder, ignore_errors=True)
-    write_atomic(mark, b"made by obygaze demo; made anew by the next one\n")
+
+def _not_a_demo(folder: Path) -> str:
+    if not (folder / MARK).is_file():
+        return "it was not made by the demo"
+    more = sorted({path.name for path in folder.iterdir()} - NAMES)
+    return f"it also holds {more[0]!r}" if more else ""
+
+
+DEMO = OwnFolder("demo", _not_a_demo)

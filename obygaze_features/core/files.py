@@ -104,17 +104,24 @@ def write_exclusive(path: Path, data: bytes) -> bool:
     On a disk without hard links, of several processes at once the last one writes.
     """
     with _whole_temporary(path, data) as temporary:
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
+        if not take_name(temporary, path):
             return False
-        except OSError as error:
-            if error.errno not in NO_LINKS:
-                raise
-            if os.path.lexists(path):
-                return False
-            temporary.replace(path)
     sync_dir(path.parent)
+    return True
+
+
+def take_name(temporary: Path, path: Path) -> bool:
+    """Give a written file its name; False, and nothing changed, where the name is taken."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        if os.path.lexists(path):
+            return False
+        temporary.replace(path)
     return True
 
 

@@ -10,6 +10,7 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound
 
 URL_SCHEMES = ("http://", "https://", "s3://", "hf://")
+KINDS = ("manifests", "stores", "runs", "models", "texts", "backbones")
 # Of one letter would be a disk of Windows.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -50,6 +51,20 @@ class Workspace:
         # A store in the current folder is found too, but never in place of the workspace's own.
         here = (Path(name) / "store.json").exists()
         return name if here and not folder.exists() else str(folder)
+
+    def target(self, kind: str, name: str) -> Path:
+        """Where a new run or model goes: a bare name's folder here, or the path as given."""
+        if not name.strip("./"):
+            raise FixUsage(f"{name!r} is not a name", hint="-o NAME: letters, digits, - and _")
+        return self.checked(Path(name) if "/" in name else self.folder(kind) / name)
+
+    def checked(self, path: Path) -> Path:
+        """The same path; an error where it is the workspace or one of its folders."""
+        if path.resolve() in {self.root.resolve(), *(self.folder(k).resolve() for k in KINDS)}:
+            raise FixUsage(
+                "this is a folder of the workspace itself", where=str(path), hint="a name in it"
+            )
+        return path
 
     def names(self, kind: str, pattern: str) -> list[str]:
         """What the workspace holds of one kind, sorted."""

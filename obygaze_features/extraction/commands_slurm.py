@@ -82,7 +82,7 @@ def slurm(
     after `--`. Tasks that are preempted or run out of time requeue themselves until all is done.
     """
     from obygaze_features.extraction.plan import read_plan_file
-    from obygaze_features.extraction.slurm import array_for, submit
+    from obygaze_features.extraction.slurm import SCRIPT_MARK, array_for, submit
 
     made = read_plan_file(plan)
     minutes = None if walltime is None else minutes_of(walltime)
@@ -92,7 +92,9 @@ def slurm(
         return
     script = out or plan.with_suffix(".sbatch")
     array.log_folder.mkdir(parents=True, exist_ok=True)
-    write_new(script, array.script(made).encode("utf-8"), force=force or resume)
+    # Resuming replaces the script of the run before, not any file of that name.
+    again = resume and script.is_file() and SCRIPT_MARK in script.read_bytes()
+    write_new(script, array.script(made).encode("utf-8"), force=force or again)
     job = submit(script) if submit_now else None
     told = f"{script}: tasks {array.array} of {workers} workers, {array.minutes} minutes each"
     told += f", submitted as job {job}" if job else f"; to submit it: sbatch {script}"

@@ -36,6 +36,7 @@ STEP_MINUTES = 5
 WARNING_S = 60
 MOST_RESTARTS = 200
 
+SCRIPT_MARK = b"clips; task i takes unit i and each "
 SCRIPT = """\
 #!/bin/bash
 {directives}

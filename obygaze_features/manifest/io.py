@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -59,7 +60,21 @@ def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> No
     """Write a new pair; it is checked as a reader would before anything is on disk."""
     toml, rows = check_manifest(manifest)
     # The TOML file is what makes a manifest: it comes last, so that half a pair is none.
-    write_all_new({path.with_suffix(".csv"): rows, path: toml}, force=force)
+    files = {path.with_suffix(".csv"): rows, path: toml}
+    if force and not (path.is_file() and b"obygaze-manifest/" in path.read_bytes()):
+        # One of the two may be the table or the mapping that is being imported.
+        _refuse_other_files(files)
+    write_all_new(files, force=force)
+
+
+def _refuse_other_files(files: Mapping[Path, bytes]) -> None:
+    for path, data in files.items():
+        if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == data):
+            raise AlreadyThere(
+                "this exists and is not part of an obygaze manifest",
+                where=str(path),
+                hint="another name with -o, or move this away",
+            )
 
 
 def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:

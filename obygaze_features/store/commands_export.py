@@ -59,7 +59,7 @@ def export(
     with session.console.progress("export", n_levels * store.n_clips) as progress:
         done = export_store(
             store,
-            output,
+            session.workspace.checked(output),
             format,
             levels=levels or None,
             compress=compress,

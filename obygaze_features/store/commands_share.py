@@ -17,6 +17,7 @@ from obygaze_features.core.commands import (
     pass_session,
 )
 from obygaze_features.core.console import human
+from obygaze_features.core.drafts import check_name
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.commands_look import open_named
@@ -163,7 +164,7 @@ def push_(
 def _target(session: Session, output: str) -> Path:
     if is_url(output):
         raise FixUsage("stores are fetched to a folder", hint="obygaze store push sends them")
-    return Path(session.workspace.store(output))
+    return session.workspace.checked(check_name(Path(session.workspace.store(output))))
 
 
 def _last_word(source: str) -> str:

@@ -13,13 +13,12 @@ import errno
 import os
 import re
 import shutil
-import socket
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from obygaze_features.core.drafts import TAG, is_abandoned, own_tag
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.files import NO_LINKS, sync_dir
 from obygaze_features.store.records import Marker, marker_key
@@ -28,11 +27,7 @@ from obygaze_features.store.stamped import stamp_of
 # There is a staging/ as long as blocks can change; sealing moves it away first.
 STAGING = "staging"
 SEALING = "staging.sealing"
-# An attempt of another machine is taken for dead after this long; a live one would try again.
-STALE_AFTER_S = 24 * 3600.0
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
-# By its tag an attempt tells whose it is.
-TAG = r"(?P<host>.*)\.(?P<pid>\d+)\.[0-9a-f]{12}"
 _ATTEMPT = re.compile(rf"(?:block-(?P<block>\d{{5,}})|text)\.{TAG}")
 _CLAIM = re.compile(r"block-(?P<block>\d{5,})")
 
@@ -58,11 +53,6 @@ class Attempt:
 def attempt_folder(root: Path, name: str) -> Path:
     """A folder of this process's own below staging/."""
     return root / STAGING / f"{name}.{own_tag()}"
-
-
-def own_tag() -> str:
-    """What marks a folder as this process's own: host, pid, and something random."""
-    return f"{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:12]}"
 
 
 def claim_folder(root: Path, block: int, staging: str = STAGING) -> Path:
@@ -226,19 +216,6 @@ def _is_dead(root: Path, folder: Path) -> bool:
     if match["block"] and (root / marker_key(int(match["block"]))).exists():
         return True
     return is_abandoned(folder, match)
-
-
-def is_abandoned(folder: Path, tag: re.Match[str]) -> bool:
-    """Whether the process whose tag a folder bears is gone, as far as can be told from here."""
-    try:
-        if tag["host"] != socket.gethostname():
-            return time.time() - folder.stat().st_mtime > STALE_AFTER_S
-        os.kill(int(tag["pid"]), 0)
-    except (FileNotFoundError, ProcessLookupError, OverflowError):
-        return True
-    except PermissionError:
-        return False  # it lives, and is somebody else's
-    return False
 
 
 def make_room(root: Path) -> None:

@@ -6,18 +6,17 @@ import csv
 import io
 import json
 import os
-import re
-import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from obygaze_features import __version__
+from obygaze_features.core.drafts import draft_beside, remove_abandoned
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
 from obygaze_features.core.files import sha256_bytes, sync_dir
 from obygaze_features.store.card import card_text
-from obygaze_features.store.commit import TAG, is_abandoned, own_tag, write_synced
+from obygaze_features.store.commit import write_synced
 from obygaze_features.store.disk import disk_errors
 from obygaze_features.store.layout import COMPRESSORS, planned_arrays
 from obygaze_features.store.recipe import Recipe
@@ -75,8 +74,8 @@ def create_store(
     if not (path / STORE_FILE).exists():
         with disk_errors(path):
             _publish(path, plan, clip_ids, movie_ids)
-    for litter in _abandoned_drafts(path):
-        shutil.rmtree(litter, ignore_errors=True)
+    else:
+        remove_abandoned(path)
     return _same(path, plan, clip_ids, movie_ids)
 
 
@@ -124,12 +123,11 @@ def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[s
 
 
 def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{own_tag()}.draft")
     try:
-        draft.mkdir()
-        _write_draft(draft, plan, clip_ids, movie_ids)
-        draft.rename(path)
+        with draft_beside(path) as draft:
+            draft.mkdir()
+            _write_draft(draft, plan, clip_ids, movie_ids)
+            draft.rename(path)
     except OSError as error:
         if not path.exists() or isinstance(error, PermissionError):
             raise
@@ -139,15 +137,7 @@ def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequenc
                 where=str(path),
                 hint="another store name",
             ) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     sync_dir(path.parent)
-
-
-def _abandoned_drafts(path: Path) -> list[Path]:
-    name = re.compile(re.escape(f".{path.name}.") + TAG + r"\.draft")
-    found = ((one, name.fullmatch(one.name)) for one in path.parent.iterdir())
-    return [one for one, match in found if match and is_abandoned(one, match)]
 
 
 def _write_draft(

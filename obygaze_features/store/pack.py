@@ -6,8 +6,6 @@ the same store gives the same bytes, and readers read it in place.
 
 from __future__ import annotations
 
-import os
-import secrets
 import shutil
 import stat
 import zipfile
@@ -19,8 +17,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, ObygazeError
-from obygaze_features.core.files import confined, sha256_bytes, sha256_file, sync_dir
+from obygaze_features.core.drafts import new_file
+from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
+from obygaze_features.core.files import confined, sha256_bytes, sha256_file
 from obygaze_features.store.disk import disk_errors
 from obygaze_features.store.files import ZIP_DAMAGE, Files, Piece
 from obygaze_features.store.limits import check_disk, check_memory
@@ -63,23 +62,12 @@ def pack(
     `progress` counts bytes.
     """
     path, part = Path(path), part_of(store)
-    if path.exists() and not force:
-        raise AlreadyThere("this file exists", where=str(path), hint="another name, or --force")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    check_disk(part.n_bytes, path.parent)
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
-    try:
-        with disk_errors(path), temporary.open("xb") as stream:
-            with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, strict_timestamps=True) as out:
-                for name, data in _contents(store.files, part):
-                    _add(out, name, data)
-                    (progress or Quiet()).advance(len(data))
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_dir(path.parent)
+    with disk_errors(path), new_file(path, force=force) as draft:
+        check_disk(part.n_bytes, path.parent)
+        with zipfile.ZipFile(draft, "x", zipfile.ZIP_STORED, strict_timestamps=True) as out:
+            for name, data in _contents(store.files, part):
+                _add(out, name, data)
+                (progress or Quiet()).advance(len(data))
     return Packed(
         path=path,
         n_files=len(part.files) + len(documents_of(part)),
@@ -138,12 +126,14 @@ def unpack(
     A zip that somebody packed again, compressed or below a folder, is taken too. `progress`
     counts bytes.
     """
-    order = open_pack(packed)
+    order, draft = open_pack(packed), draft_of(Path(target))
+    interrupted = draft.exists()
     try:
         return fetch(order, target, progress)
     except ObygazeError:
-        # Nothing is gained by keeping what can be read again from this disk.
-        shutil.rmtree(draft_of(Path(target)), ignore_errors=True)
+        # What this call copied can be read again; what a pull fetched before stays.
+        if not interrupted:
+            shutil.rmtree(draft, ignore_errors=True)
         raise
 
 

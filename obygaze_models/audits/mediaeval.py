@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
-from obygaze_features.core.files import pretty_json, write_new
+from obygaze_features.core.files import pretty_json, write_all_new
 from obygaze_features.core.schema_check import Violations
 from obygaze_models.audits.ranking import Precision, RankingScore, score_ranking
 
@@ -207,8 +207,8 @@ def write_run_file(
     lines = (_trec_lines if subtask == "violence" else _affect_lines)(predictions, tag)
     beside = path.with_suffix(".json")
     document = {"subtask": subtask, "external_data": external_data, "tag": tag, **(about or {})}
-    write_new(path, "".join(f"{line}\n" for line in lines).encode("utf-8"), force=force)
-    write_new(beside, pretty_json(document), force=force)
+    text = "".join(f"{line}\n" for line in lines)
+    write_all_new({path: text.encode("utf-8"), beside: pretty_json(document)}, force=force)
     return path, beside
 
 

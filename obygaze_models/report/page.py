@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features import __version__
-from obygaze_features.core.errors import Corrupt, FixUsage
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage
 from obygaze_features.core.files import write_atomic
 from obygaze_models.protocols.runner.records import RESULTS_FILE, Run, read_run
 from obygaze_models.report.content import HEADINGS, all_tables, sections_of
@@ -69,14 +70,26 @@ def report(
     unknown = [name for name in formats if name not in FORMATS]
     if unknown or not folders:
         raise FixUsage(f"no report of {', '.join(unknown) or 'nothing'}", hint=", ".join(FORMATS))
+    page = out or folders[0] / "report.html"
+    if out is not None and os.path.lexists(out) and not _is_page(out):
+        raise AlreadyThere(
+            "this exists and is not an obygaze report", where=str(out), hint="another name with -o"
+        )
     chapters = [_chapter(folder) for folder in folders]
     written = [path for chapter in chapters for path in _write_tables(chapter, formats)]
     written += [path for chapter in chapters for f in chapter.figures for path in (f.svg, f.png)]
     if "html" not in formats:
         return written
-    page = out or folders[0] / "report.html"
     write_atomic(page, page_html(chapters).encode("utf-8"))
     return [page, *written]
+
+
+def _is_page(path: Path) -> bool:
+    """Whether an earlier report wrote this file; its template names the generator."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return b'<meta name="generator" content="obygaze ' in stream.read(1000)
 
 
 def page_html(chapters: Sequence[Chapter]) -> str:

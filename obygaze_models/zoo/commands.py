@@ -242,7 +242,7 @@ def pull(session: Session, location: str, name: str | None, force: bool, as_json
     """
     from obygaze_models.zoo.sharing import pull_model
 
-    folder = model_folder(session, name or location.rstrip("/").rsplit("/", 1)[-1])
+    folder = session.workspace.target("models", name or location.rstrip("/").rsplit("/", 1)[-1])
     model = pull_model(location, folder, force=force)
     if as_json:
         session.console.json({"model": folder.name, "path": str(folder), "kind": model.info.kind})

@@ -14,8 +14,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from obygaze_features import __version__
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, FixUsage, NotFound
-from obygaze_features.core.files import pretty_json, sha256_bytes, sha256_file, write_new
+from obygaze_features.core.drafts import OwnFolder, check_folder, made_by_obygaze, new_folder
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, NotFound
+from obygaze_features.core.files import pretty_json, sha256_bytes, sha256_file, write_atomic
 from obygaze_models.models.state import Savable, load_state, save_state
 from obygaze_models.zoo.card import card_text
 from obygaze_models.zoo.info import SCHEMA, ModelInfo, check_schema, info_from_json
@@ -23,6 +24,7 @@ from obygaze_models.zoo.training_clips import TrainingClips, read_training_clips
 
 MODEL_FILE, ARRAYS_FILE, CARD_FILE = "model.json", "model.safetensors", "README.md"
 CLIPS_FILE = "training-clips.csv"
+FILES = (ARRAYS_FILE, CLIPS_FILE, CARD_FILE, MODEL_FILE)
 MAX_ARRAYS_BYTES = 2_000_000_000
 MAX_CLIPS_BYTES = 500_000_000
 MAX_JSON_BYTES = 10_000_000
@@ -52,7 +54,7 @@ def save_model(
     clips: TrainingClips | None = None,
     force: bool = False,
 ) -> Path:
-    """Write a fitted estimator as a folder; the JSON comes last, so that half a model is none.
+    """Write a fitted estimator as a folder, which appears whole.
 
     `clips` lists the clips that it was trained on. Without it, `predict` counts every clip of the
     films in `info.training` as a training clip without an out-of-fold score.
@@ -76,34 +78,36 @@ def save_model(
     if clips is not None:
         document["training_clips"] = {"bytes": len(table), "sha256": sha256_bytes(table)}
     json_bytes = pretty_json(document)
-    _refuse_silent_change(folder / MODEL_FILE, json_bytes, force)
-    write_new(folder / ARRAYS_FILE, data, force=True)
-    if clips is None:
-        (folder / CLIPS_FILE).unlink(missing_ok=True)
-    else:
-        write_new(folder / CLIPS_FILE, table, force=True)
-    write_new(folder / CARD_FILE, card_text(info, clips).encode("utf-8"), force=True)
-    write_new(folder / MODEL_FILE, json_bytes, force=True)
+    files = {ARRAYS_FILE: data, CARD_FILE: card_text(info, clips).encode("utf-8")}
+    if clips is not None:
+        files[CLIPS_FILE] = table
+    files[MODEL_FILE] = json_bytes
+    path = folder / MODEL_FILE
+    same = path.is_file() and path.read_bytes() == json_bytes
+    with new_folder(folder, MODEL, force=force or same) as draft:
+        for name, content in files.items():
+            write_atomic(draft / name, content)
     return folder
 
 
 def check_place(folder: Path, name: str) -> None:
-    """Refuse, before anything is trained, a name or a folder that no model can have.
-
-    What a save that was killed has left is no obstacle.
-    """
+    """Refuse, before anything is trained, a name or a folder that no model can have."""
     if not _NAME.fullmatch(name):
         raise FixUsage(f"{name!r} cannot name a model", hint="letters, digits, . _ -")
-    if not folder.exists() or (folder / MODEL_FILE).exists():
-        return
-    files = (ARRAYS_FILE, CLIPS_FILE, CARD_FILE, MODEL_FILE)
-    left = tuple(f"{dot}{own}" for own in files for dot in ("", "."))
-    held = [path.name for path in folder.iterdir()] if folder.is_dir() else [""]
-    # Arrays are written first: a card without them is somebody else's.
-    if not all(name.startswith(left) for name in held) or (
-        CARD_FILE in held and ARRAYS_FILE not in held
-    ):
-        raise AlreadyThere("this folder holds something that is not a model", where=str(folder))
+    check_folder(folder, MODEL, force=True)
+
+
+def _not_a_model(folder: Path) -> str:
+    if not made_by_obygaze(folder / MODEL_FILE):
+        return f"it has no {MODEL_FILE} of obygaze"
+    names = "|".join(map(re.escape, FILES))
+    # What a save by an older version left when it was killed is part of the model.
+    own = re.compile(rf"{names}|\.({names})\.[0-9a-f]+\.tmp")
+    more = sorted(path.name for path in folder.iterdir() if not own.fullmatch(path.name))
+    return f"it also holds {more[0]!r}" if more else ""
+
+
+MODEL = OwnFolder("model", _not_a_model)
 
 
 def load_model(folder: Path) -> SavedModel:
@@ -212,10 +216,3 @@ def _mapping(document: Mapping[str, Any], key: str, where: str) -> Mapping[str, 
     if not isinstance(value, dict):
         raise Corrupt(f"{key!r} is missing", where=where)
     return value
-
-
-def _refuse_silent_change(path: Path, data: bytes, force: bool) -> None:
-    if path.exists() and not force and path.read_bytes() != data:
-        raise AlreadyThere(
-            "another model has this name", where=str(path.parent), hint="another name, or --force"
-        )

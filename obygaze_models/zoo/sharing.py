@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 
-from obygaze_features.core.errors import AlreadyThere, NotFound
+from obygaze_features.core.drafts import new_folder
+from obygaze_features.core.errors import NotFound
 from obygaze_features.core.files import sha256_bytes, write_atomic
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.files import Files, open_files, read_or_none
 from obygaze_features.store.remotes import open_place
 from obygaze_features.store.schema import FileMark
-from obygaze_models.zoo.saving import MODEL_FILE, SavedModel, files_of, load_model
+from obygaze_models.zoo.saving import MODEL, MODEL_FILE, SavedModel, files_of, load_model
 
 
 def push_model(folder: Path, target: str) -> int:
@@ -20,8 +19,9 @@ def push_model(folder: Path, target: str) -> int:
     load_model(folder)
     contents = {name: (folder / name).read_bytes() for name in files_of(folder)}
     if not is_url(target):
-        for name, data in contents.items():
-            write_atomic(Path(target) / name, data)
+        with new_folder(Path(target), MODEL, force=True) as draft:
+            for name, data in contents.items():
+                write_atomic(draft / name, data)
     else:
         marks = {n: FileMark(len(data), sha256_bytes(data)) for n, data in contents.items()}
         place = open_place(target)
@@ -35,22 +35,12 @@ def push_model(folder: Path, target: str) -> int:
 
 def pull_model(location: str, folder: Path, *, force: bool = False) -> SavedModel:
     """Fetch a model from a folder or an address; it gets its name only when all of it is right."""
-    if folder.exists() and not force:
-        raise AlreadyThere("there is a model of this name", where=str(folder), hint="--force")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    files = open_files(location)
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".draft", dir=folder.parent))
-    try:
+    with new_folder(folder, MODEL, force=force) as draft:
+        files = open_files(location)
         _fetch(files, MODEL_FILE, draft)  # it lists the others
         for name in files_of(draft):
             _fetch(files, name, draft)
         load_model(draft)
-        draft.chmod(0o755)
-        if folder.exists():
-            shutil.rmtree(folder)
-        draft.rename(folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return load_model(folder)
 
 

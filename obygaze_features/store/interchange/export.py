@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 import errno
+import json
 import os
-import secrets
-import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +15,19 @@ from typing import Any
 
 import numpy as np
 
+from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.drafts import (
+    OwnFolder,
+    check_file,
+    check_folder,
+    made_by_obygaze,
+    new_file,
+    new_folder,
+)
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.extras import need
+from obygaze_features.core.files import pretty_json, sha256_bytes
 from obygaze_features.store.disk import disk_errors
 from obygaze_features.store.interchange.hdf5_layouts import LEVELS_ATTRIBUTE
 from obygaze_features.store.interchange.npy import LEVELS_FILE
@@ -83,8 +92,11 @@ def export_store(
     path = Path(path)
     if format not in WRITERS:
         raise FixUsage(f"unknown format {format!r}", hint=f"one of {', '.join(WRITERS)}")
-    if path.exists() and not force:
-        raise AlreadyThere("this name is taken", where=str(path), hint="another name, or --force")
+    in_folder = format in FOLDERS
+    if in_folder:
+        check_folder(path, EXPORT, force=force)
+    else:
+        check_file(path, force=force)
     specs = _specs(store, format, levels)
     present = np.ones(store.n_clips, dtype=bool)
     reasons: dict[str, str] = {}
@@ -97,9 +109,44 @@ def export_store(
     check_disk(int(present.sum()) * sum(spec.row_bytes for spec in specs), path.absolute().parent)
     _check_names(store.clip_ids.tolist() + store.movie_ids.tolist(), format, store.location)
     job = _Job(store, specs, present, progress or Quiet(), compress)
+    names = [spec.name for spec in specs]
     with disk_errors(path):
-        _write_whole(path, lambda draft: WRITERS[format](job, draft))
-    return Exported(path, format, int(present.sum()), [spec.name for spec in specs], reasons)
+        if in_folder:
+            with new_folder(path, EXPORT, force=force) as draft:
+                WRITERS[format](job, draft)
+                _mark(draft, format, names)
+        else:
+            with new_file(path, force=force) as draft:
+                WRITERS[format](job, draft)
+    return Exported(path, format, int(present.sum()), names, reasons)
+
+
+def _mark(folder: Path, format: str, levels: Sequence[str]) -> None:
+    """Write the file by which a later export knows what it may replace."""
+    document = {
+        "created_by": f"obygaze {__version__}",
+        "format": format,
+        "levels": levels,
+        "names_sha256": _names_sha256(folder),
+    }
+    (folder / EXPORT_FILE).write_bytes(pretty_json(document))
+
+
+def _not_an_export(folder: Path) -> str:
+    if not made_by_obygaze(folder / EXPORT_FILE):
+        return f"it has no {EXPORT_FILE}"
+    if json.loads((folder / EXPORT_FILE).read_bytes()).get("names_sha256") != _names_sha256(folder):
+        return "files were added to it or removed"
+    return ""
+
+
+def _names_sha256(folder: Path) -> str:
+    found = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if not _is_dir(path))
+    return sha256_bytes("\n".join(sorted(name for name in found if name != EXPORT_FILE)).encode())
+
+
+def _is_dir(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _absent(store: Store, level: str) -> dict[int, RowStatus]:
@@ -148,24 +195,6 @@ def _check_names(names: Sequence[str], format: str, where: str) -> None:
             )
 
 
-def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
-    try:
-        write(draft)
-        _remove(path)
-        draft.rename(path)
-    finally:
-        _remove(draft)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
 def _npz(job: _Job, path: Path) -> None:
     """clip_id, movie_id, and an array a level; written in pieces, so that any size fits."""
     method = zipfile.ZIP_DEFLATED if job.compress else zipfile.ZIP_STORED
@@ -198,7 +227,6 @@ def _member(
 
 def _npy(job: _Job, path: Path) -> None:
     """LEVEL/MOVIE/CLIP.npy."""
-    path.mkdir()
     names = [spec.name for spec in job.specs]
     (path / LEVELS_FILE).write_text("\n".join(names) + "\n", encoding="utf-8")
     for spec in job.specs:
@@ -250,7 +278,6 @@ def _csv(job: _Job, path: Path) -> None:
 def _pth(job: _Job, path: Path) -> None:
     """MOVIE/CLIP.pth, a tensor [1, D] or [1, tokens, D], as the released code reads them."""
     torch = need("torch", "mlp", "writing .pth files")
-    path.mkdir()
     (spec,) = job.specs
     for clip, movie, values in job.clips(spec):
         folder = path / movie
@@ -266,3 +293,6 @@ WRITERS: dict[str, Callable[[_Job, Path], None]] = {
     "csv": _csv,
     "pth": _pth,
 }
+FOLDERS = ("npy", "pth")
+EXPORT_FILE = ".obygaze-export.json"
+EXPORT = OwnFolder("export", _not_an_export)

@@ -1,4 +1,4 @@
-"""Writes a run: each file whole or not at all, run.json last, nothing of another run replaced."""
+"""Writes a run: the folder appears whole, and nothing of another run is replaced."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import csv
 import io
 import json
 import math
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.errors import AlreadyThere
+from obygaze_features.core.drafts import OwnFolder, check_folder, made_by_obygaze, new_folder
 from obygaze_features.core.files import pretty_json, sha256_bytes, write_atomic
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.records import (
@@ -22,46 +23,37 @@ from obygaze_models.protocols.runner.records import (
 )
 from obygaze_models.protocols.runner.scoring import Cell
 
-OWN = (  # how the files of a run begin, those of its report, and those that a kill leaves
-    *(PREDICTIONS_FILE, RESULTS_FILE, "report.", "figures", "tables", "audits"),
-    *(f".{name}" for name in (PREDICTIONS_FILE, RESULTS_FILE, RUN_FILE)),
-)
+
+def _not_a_run(folder: Path) -> str:
+    return "" if made_by_obygaze(folder / RUN_FILE) else f"it has no {RUN_FILE} of obygaze"
+
+
+RUN = OwnFolder("run", _not_a_run)
 
 
 def check_free(folder: Path, identity: str, *, force: bool) -> None:
-    """Refuse a name that another run has; the same again is welcome, and one that was killed."""
-    if force or not folder.exists():
-        return
-    try:
-        found = json.loads((folder / RUN_FILE).read_bytes())
-        free = isinstance(found, dict) and found.get("identity") == identity
-    except FileNotFoundError:
-        free = all(path.name.startswith(OWN) for path in folder.iterdir())
-    except (OSError, ValueError):
-        free = False
-    if not free:
-        raise AlreadyThere(
-            "this name is taken by another run",
-            where=str(folder),
-            hint="another name with -o, or --force to replace it",
-        )
+    """Refuse a name that another run has, or something else; the same run again is fine."""
+    if not force and made_by_obygaze(folder / RUN_FILE):
+        force = json.loads((folder / RUN_FILE).read_bytes()).get("identity") == identity
+    check_folder(folder, RUN, force=force)
 
 
 def write_run(
     folder: Path, about: Mapping[str, Any], records: Sequence[Record], predictions: bytes
 ) -> dict[str, Any]:
-    """Write the three files; what run.json then holds."""
+    """Write the three files; what run.json then holds. Reports and audits of the folder stay."""
     results = results_bytes(records)
-    # Without run.json there is no run: a kill in between leaves none, not half of one.
-    (folder / RUN_FILE).unlink(missing_ok=True)
-    write_atomic(folder / PREDICTIONS_FILE, predictions)
-    write_atomic(folder / RESULTS_FILE, results)
     whole = {
         **about,
         "results_sha256": sha256_bytes(results),
         "predictions_sha256": sha256_bytes(predictions),
     }
-    write_atomic(folder / RUN_FILE, pretty_json(plain(whole)))
+    with new_folder(folder, RUN, force=True) as draft:
+        if folder.is_dir():
+            shutil.copytree(folder, draft, symlinks=True, dirs_exist_ok=True)
+        write_atomic(draft / PREDICTIONS_FILE, predictions)
+        write_atomic(draft / RESULTS_FILE, results)
+        write_atomic(draft / RUN_FILE, pretty_json(plain(whole)))
     return whole
 
 

@@ -10,6 +10,8 @@ import pytest
 from support.cli import run_obygaze
 
 from obygaze.demo.tiny_xclip import CARD, save_where_possible
+from obygaze.demo.tour import MARK, _claim
+from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.store.reader import open_store
 
 # The thirty-first of twelve clips a film is the seventh of the third film.
@@ -113,3 +115,24 @@ def test_an_installation_that_cannot_be_imported_is_no_end_of_the_tour(
     weights, told = save_where_possible(tmp_path)
     assert weights is None
     assert told.endswith("so no X-CLIP: libcudart.so.13: cannot open shared object file")
+
+
+def test_a_folder_with_work_in_it_is_not_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tour"
+    (folder / "runs" / "honest").mkdir(parents=True)
+    (folder / MARK).touch()
+    (folder / "thesis.txt").write_text("years", encoding="utf-8")
+    monkeypatch.chdir(folder)
+    for name in (folder, Path(), Path("..")):
+        with pytest.raises(FixUsage, match="cannot be the name"):
+            _claim(name)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AlreadyThere, match=r"also holds 'thesis\.txt'"):
+        _claim(folder)
+    assert (folder / "thesis.txt").read_text(encoding="utf-8") == "years"
+    (folder / "thesis.txt").unlink()
+    _claim(folder)
+    assert [path.name for path in folder.iterdir()] == [MARK]
+    assert [path.name for path in tmp_path.iterdir()] == ["tour"]

@@ -207,6 +207,16 @@ def test_a_table_of_the_same_name_is_not_overwritten(tmp_path: Path) -> None:
     assert not (tmp_path / "mine.toml").exists()
 
 
+@pytest.mark.parametrize("name", ["mine.csv", "mine.toml"])
+def test_force_replaces_a_manifest_and_no_other_table(tmp_path: Path, name: str) -> None:
+    manifest = read_manifest(pair(tmp_path))
+    (tmp_path / name).write_text("[columns]", encoding="utf-8")
+    with pytest.raises(AlreadyThere, match="not part of an obygaze manifest"):
+        write_manifest(manifest, tmp_path / "mine.toml", force=True)
+    assert (tmp_path / name).read_text(encoding="utf-8") == "[columns]"
+    assert [path.name for path in tmp_path.glob("mine.*")] == [name]
+
+
 def test_an_invalid_manifest_is_never_written(tmp_path: Path) -> None:
     manifest = Manifest("bad", Header("x", {}), (Clip("a", "m", concepts=("Look",)),))
     with pytest.raises(FixInput, match="not be a valid manifest"):

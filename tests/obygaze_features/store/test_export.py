@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli import call_obygaze
+from support.kills import kill_everywhere
 from support.stores import copy_of_sealed, fill_store, plan_store, sealed_store, some_values
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
@@ -187,11 +189,68 @@ def test_nothing_is_replaced_and_nothing_half_is_left(
         export_store(open_store(sealed), tmp_path / "out", "npz")
     store = open_store(sealed)
     (sealed / "data.zarr/frames/c.5.0.0").unlink()
-    for format in ("hdf5", "npz", "npy"):
-        with pytest.raises(Exception, match="missing"):
+    for format, message in (("hdf5", "missing"), ("npz", "missing"), ("npy", "is a file")):
+        with pytest.raises(Exception, match=message):
             export_store(store, tmp_path / "out", format, force=True)
         assert (tmp_path / "out").read_text(encoding="utf-8") == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "s"]
+
+
+@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv", "pth"])
+def test_force_replaces_an_export_and_no_other_folder(
+    tmp_path: Path, sealed: Path, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if format == "pth":
+        pytest.importorskip("torch")
+    store, out = open_store(sealed), tmp_path / "out"
+    levels = ["pooled"]
+    export_store(store, out, format, levels=levels)
+    with pytest.raises(AlreadyThere):
+        export_store(store, out, format, levels=levels)
+    export_store(store, out, format, levels=["clip"], force=True)
+    first = out.read_bytes() if out.is_file() else sorted(out.rglob("*"))
+    data = tmp_path / "data"
+    (data / "deep").mkdir(parents=True)
+    (data / "deep" / "thesis.txt").write_text("years", encoding="utf-8")
+    monkeypatch.chdir(data)
+    for name in (data, Path(), Path(".."), data / "deep" / ".."):
+        with pytest.raises((AlreadyThere, FixUsage)):
+            export_store(store, name, format, levels=levels, force=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AlreadyThere):
+        export_store(store, data, format, levels=levels, force=True)
+    assert (data / "deep" / "thesis.txt").read_text(encoding="utf-8") == "years"
+    if out.is_dir():  # a file that somebody added
+        (out / "mine.npy").write_bytes(b"years")
+        with pytest.raises(AlreadyThere, match="files were added"):
+            export_store(store, out, format, levels=levels, force=True)
+        (out / "mine.npy").unlink()
+        assert sorted(out.rglob("*")) == first
+        assert not (out / "pooled").exists()
+    export_store(store, out, format, levels=levels, force=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "out", "s"]
+
+
+@pytest.mark.parametrize("format", ["npz", "npy"])
+def test_a_kill_at_any_instant_leaves_the_old_export_or_the_new_one(
+    tmp_path: Path, format: str
+) -> None:
+    arrays = [ArraySpec("x", (2,)), ArraySpec("y", (2,))]
+    sealed_store(tmp_path / "s", 2, 2, arrays=arrays)
+    store, out, seen = open_store(tmp_path / "s"), tmp_path / "out", set[str]()
+
+    def look() -> None:
+        source = BACK[format](out)
+        assert list(source.clip_ids) == store.clip_ids.tolist()
+        seen.update(source.levels)
+        source.close()
+        export_store(store, out, format, levels=["x"], force=True)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "s"]
+
+    export_store(store, out, format, levels=["x"])
+    work = partial(export_store, store, out, format, levels=["y"], force=True)
+    assert kill_everywhere(work, look) >= 2
+    assert seen == {"x", "y"}
 
 
 def test_formats_that_hold_one_level(tmp_path: Path, sealed: Path) -> None:

@@ -116,6 +116,19 @@ def test_no_file_is_replaced_unless_forced(tmp_path: Path, sealed: Path) -> None
     assert open_store(tmp_path / "s.zip").n_clips == 23
 
 
+def test_a_failed_unpack_leaves_what_a_pull_has_fetched(tmp_path: Path, sealed: Path) -> None:
+    pack(open_store(sealed), tmp_path / "s.zip")
+    content = tree(sealed)
+    content["data.zarr/frames/c.1.0.0"] = bytes(len(content["data.zarr/frames/c.1.0.0"]))
+    rezip(tmp_path / "z.zip", content)
+    fetched = tmp_path / ".again.pull" / "parts" / "of-another-pull"
+    fetched.parent.mkdir(parents=True)
+    fetched.write_bytes(b"hours")
+    with pytest.raises(Corrupt):
+        unpack(tmp_path / "z.zip", tmp_path / "again")
+    assert fetched.read_bytes() == b"hours"
+
+
 def test_a_damaged_store_is_not_packed(tmp_path: Path, sealed: Path) -> None:
     victim = sealed / "data.zarr" / "pooled" / "c.3.0"
     flip(victim, 10)

@@ -76,6 +76,25 @@ def test_a_name_is_not_taken_twice(here: Path) -> None:
     call_obygaze(*first, "--set", "fit.seed=1", "--force").ok()
 
 
+@pytest.mark.parametrize("name", [".", "..", "./", "runs/", "stores/", "../home"])
+@pytest.mark.parametrize("command", ["run", "train"])
+def test_force_writes_into_no_folder_of_the_workspace(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, command: str, name: str
+) -> None:
+    here = workspace / "home"
+    manifest = films(5, 24)
+    write_workspace(here, manifest, planted(manifest))
+    (here / "results.json").write_text("years")
+    monkeypatch.chdir(here)
+    before = sorted(here.rglob("*"))
+    words = ("honest", "--store", "sig") if command == "run" else ("ridge", "sig", "made-up")
+    done = call_obygaze(command, *words, "-o", name, "--force")
+    assert done.code == 2
+    assert "--force" not in done.stderr
+    assert sorted(here.rglob("*")) == before
+    assert (here / "results.json").read_text() == "years"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.experiments import cell_of, films, planted, quick, run_on, store_of
+from support.kills import kill_everywhere
 
 from obygaze_features.core.errors import (
     AlreadyThere,
@@ -20,7 +21,8 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.runner.features import NOT_FINITE, join
-from obygaze_models.protocols.runner.records import read_run
+from obygaze_models.protocols.runner.folder import write_run
+from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.schema import Data, Feature, Protocol
 
@@ -219,21 +221,41 @@ class TestOnDisk:
         assert (tmp_path / "a" / "results.json").read_bytes() != before
         assert inputs.default_name != other.default_name
 
-    def test_a_run_that_was_killed_while_writing_can_be_run_again(
-        self, manifest: Manifest, protocol: Protocol, tmp_path: Path
+    def test_a_kill_at_any_instant_leaves_the_old_run_or_the_new_one(self, tmp_path: Path) -> None:
+        folder, about = tmp_path / "a", {"format": RUN_FORMAT, "created_by": "obygaze 1"}
+        seen = set[str]()
+
+        def write(word: str) -> None:
+            write_run(folder, {**about, "name": word}, [{"kind": word}], word.encode())
+
+        def look() -> None:
+            word = read_run(folder).about["name"]
+            assert json.loads((folder / "results.json").read_bytes()) == [{"kind": word}]
+            assert (folder / "predictions.csv").read_text() == word
+            assert (folder / "audits" / "mine.json").read_text() == "years"
+            seen.add(word)
+            write("old")
+            assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+        write("old")
+        (folder / "audits").mkdir()
+        (folder / "audits" / "mine.json").write_text("years")
+        assert kill_everywhere(lambda: write("new"), look) >= 10
+        assert seen == {"old", "new"}
+
+    @pytest.mark.parametrize("name", ["results.json", "predictions.csv", "thesis.txt"])
+    @pytest.mark.parametrize("force", [False, True])
+    def test_a_folder_that_is_not_a_run_is_not_written_into(
+        self, manifest: Manifest, protocol: Protocol, tmp_path: Path, name: str, force: bool
     ) -> None:
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         inputs = gather(protocol, manifest, "", {"x": store})
-        run_protocol(inputs, tmp_path / "a", n_jobs=1)
-        whole = (tmp_path / "a" / "results.json").read_bytes()
-        (tmp_path / "a" / "run.json").unlink()
-        (tmp_path / "a" / "results.json").write_bytes(whole[:40])
-        run_protocol(inputs, tmp_path / "a", n_jobs=1)
-        assert (tmp_path / "a" / "results.json").read_bytes() == whole
-        (tmp_path / "a" / "run.json").unlink()
-        (tmp_path / "a" / "my notes.txt").write_text("mine")
-        with pytest.raises(AlreadyThere):
-            run_protocol(inputs, tmp_path / "a", n_jobs=1)
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a" / name).write_text("years")
+        with pytest.raises(AlreadyThere, match="not an obygaze run"):
+            run_protocol(inputs, tmp_path / "a", n_jobs=1, force=force)
+        assert [path.name for path in (tmp_path / "a").iterdir()] == [name]
+        assert (tmp_path / "a" / name).read_text() == "years"
 
     def test_what_is_no_run(self, tmp_path: Path) -> None:
         with pytest.raises(NotFound, match="no finished run here"):

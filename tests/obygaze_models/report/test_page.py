@@ -13,7 +13,7 @@ import pytest
 from support.cli import run_obygaze
 from support.runs import analysis, cell, concepts, head, predictions, usual, write_run
 
-from obygaze_features.core.errors import Corrupt, FixUsage, Mismatch
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Mismatch
 from obygaze_models.report.page import report
 
 VOID = {"meta", "link", "img", "br", "hr"}
@@ -225,3 +225,17 @@ def test_the_command_finds_runs_by_name_and_says_what_it_wrote(tmp_path):
     assert str(tmp_path / "runs" / "mine" / "tables" / "films.csv") in files
     lost = run_obygaze("-C", tmp_path, "report", "yours")
     assert lost.code == 1 and "Try: one of mine" in lost.stderr
+
+
+def test_a_page_replaces_an_earlier_page_and_no_other_file(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", usual())
+    page, thesis = tmp_path / "page.html", tmp_path / "thesis.html"
+    thesis.write_text("years")
+    report([run], page)
+    report([run], page)
+    before = sorted(tmp_path.rglob("*"))
+    for taken in (thesis, tmp_path):
+        with pytest.raises(AlreadyThere, match="not an obygaze report"):
+            report([run], taken)
+    assert thesis.read_text() == "years"
+    assert sorted(tmp_path.rglob("*")) == before

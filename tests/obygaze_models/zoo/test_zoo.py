@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 from support.cli import run_obygaze
+from support.kills import kill_everywhere
 from support.stores import a_recipe
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Mismatch, NotFound
@@ -333,20 +334,88 @@ def test_arrays_that_would_answer_wrongly_are_refused(tree: Path, name: str, wro
         load_model(tree)
 
 
-def test_what_a_killed_save_leaves_is_no_obstacle_and_what_is_not_ours_is(
-    saved: Path, data: tuple[np.ndarray, ...]
+def _tree(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-o", "."),
+        ("-o", "./"),
+        ("-o", ".."),
+        ("-o", "models/"),
+        ("-o", "runs/"),
+        ("-o", "../home"),
+        ("-o", "./thesis"),
+        (),
+    ],
+)
+def test_pull_replaces_nothing_but_a_model(
+    saved: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
+    home = tmp_path / "home"
+    for name in ("a", "b"):
+        shutil.copytree(saved, home / "models" / name)
+    for name in ("models/notes.txt", "thesis/deep/chapter.txt"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("years")
+    source = saved if words else saved / "x" / ".."  # whose last part is the name
+    (saved / "x").mkdir()
+    before = _tree(tmp_path)
+    done = run_obygaze("models", "pull", source, *words, "--force", cwd=home)
+    assert done.code in (1, 2)
+    assert "Traceback" not in done.stderr
+    assert _tree(tmp_path) == before
+    run_obygaze("models", "pull", saved, "-o", "a", "--force", cwd=home).ok()
+    assert _tree(home) == {str(Path(k).relative_to("home")): v for k, v in before.items()
+                           if k.startswith("home/")}  # fmt: skip
+
+
+def test_push_writes_into_no_folder_of_somebody_else(saved: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "README.md").write_text("years")
+    for target in (mine, tmp_path / "models", "..", "."):
+        with pytest.raises((AlreadyThere, FixUsage)):
+            push_model(saved, str(target))
+    assert _tree(mine) == {"README.md": b"years"}
+    push_model(saved, str(tmp_path / "there"))
+    push_model(saved, str(tmp_path / "there"))
+    assert _tree(tmp_path / "there") == _tree(saved)
+
+
+def test_a_kill_at_any_instant_leaves_the_old_model_or_the_new_one(
+    saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]
+) -> None:
+    info, X, y = load_model(saved).info, data[0], data[1]
+    old, new = LogisticProbe().fit(X, y), LogisticProbe().fit(X, 1 - y)
+    elsewhere = save_model(new, info, tmp_path / "elsewhere" / "toy")
+    expected = [model.predict_proba(X).tolist() for model in (old, new)]
+    for work in (
+        lambda: save_model(new, info, saved, force=True),
+        lambda: pull_model(str(elsewhere), saved, force=True),
+    ):
+        seen = set[int]()
+
+        def look(seen: set[int] = seen) -> None:
+            found = load_model(saved).estimator.predict_proba(X).tolist()
+            seen.add(expected.index(found))
+            save_model(old, info, saved, force=True)
+            assert [path.name for path in saved.parent.iterdir()] == ["toy"]
+
+        assert kill_everywhere(work, look) >= 10
+        assert seen == {0, 1}
+
+
+def test_what_is_not_ours_is_an_obstacle(saved: Path) -> None:
     kept = load_model(saved)
-    (saved / "model.json").unlink()
-    (saved / "model.safetensors").write_bytes(b"half")
-    save_model(kept.estimator, kept.info, saved)
-    again = load_model(saved)
-    np.testing.assert_array_equal(
-        again.estimator.predict_proba(data[0]), kept.estimator.predict_proba(data[0])
-    )
-    (saved / "model.json").unlink()
     (saved / "thesis.txt").write_text("mine")
-    with pytest.raises(AlreadyThere, match="not a model"):
+    with pytest.raises(AlreadyThere, match="also holds 'thesis"):
         save_model(kept.estimator, kept.info, saved, force=True)
+    (saved / "model.json").unlink()
+    with pytest.raises(AlreadyThere, match="not an obygaze model"):
+        save_model(kept.estimator, kept.info, saved, force=True)
+    assert (saved / "thesis.txt").read_text() == "mine"
     with pytest.raises(FixUsage, match="cannot name"):
         check_place(saved, "my model")

@@ -1,0 +1,228 @@
+"""Write a file or folder under a hidden name, then give it its own; replace only what is ours.
+
+The hidden name holds the host and the process that writes. What a killed process leaves is
+removed by the next call for the same name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from obygaze_features.core.errors import AlreadyThere, FixUsage
+from obygaze_features.core.files import sync_dir, take_name
+
+# A draft of another machine counts as abandoned after this long.
+STALE_AFTER_S = 24 * 3600.0
+# The tag of a draft: the process that writes it.
+TAG = r"(?P<host>.*)\.(?P<pid>\d+)\.[0-9a-f]{12}"
+_MAX_NAME_BYTES = 100
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+@dataclass(frozen=True)
+class OwnFolder:
+    """A kind of folder that obygaze writes.
+
+    `refusal` returns why a folder is not one of this kind, or holds more; "" where it is one.
+    """
+
+    kind: str
+    refusal: Callable[[Path], str]
+
+
+def made_by_obygaze(document: Path) -> bool:
+    """Whether a file is a JSON document that obygaze wrote."""
+    try:
+        value = json.loads(document.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and str(value.get("created_by", "")).startswith("obygaze ")
+
+
+def check_name(path: Path) -> Path:
+    """The path without links; an error for `.`, `..` and a folder that holds the current one."""
+    place = Path(os.path.realpath(path))
+    if path.name in ("", "..") or Path.cwd().is_relative_to(place):
+        raise FixUsage(
+            f"{str(path)!r} cannot be the name of a result",
+            where=str(place),
+            hint="a name of its own with -o",
+        )
+    return place
+
+
+def check_folder(folder: Path, own: OwnFolder, *, force: bool) -> Path:
+    """The path to write to: a new or an empty folder or, with `force`, one of the same kind."""
+    place = check_name(folder)
+    if not os.path.lexists(place) or (place.is_dir() and not any(place.iterdir())):
+        return place
+    refusal = own.refusal(place) if place.is_dir() else "it is a file"
+    if refusal:
+        raise AlreadyThere(
+            f"this exists and is not an obygaze {own.kind}: {refusal}",
+            where=str(folder),
+            hint="another name with -o, or move this away",
+        )
+    if not force:
+        raise AlreadyThere(
+            f"this name is taken by another {own.kind}",
+            where=str(folder),
+            hint="another name with -o, or --force to replace it",
+        )
+    return place
+
+
+def check_file(path: Path, *, force: bool) -> None:
+    """An error where a file cannot be written: a folder, or without `force` any file, is there."""
+    check_name(path)
+    if path.is_dir():
+        raise AlreadyThere(
+            "this is a folder, not a file", where=str(path), hint="the name of a file"
+        )
+    if os.path.lexists(path) and not force:
+        raise AlreadyThere(
+            "this file exists",
+            where=str(path),
+            hint="another name with -o, or --force to replace it",
+        )
+
+
+@contextmanager
+def new_folder(folder: Path, own: OwnFolder, *, force: bool = False) -> Iterator[Path]:
+    """An empty folder to fill; when the block ends it takes the name, whole and in one step.
+
+    At every instant the old folder or the new one has the name, where the file system can exchange
+    two names; elsewhere the next call brings the old one back after a kill between two renames.
+    """
+    place = check_folder(folder, own, force=force)
+    with draft_beside(place) as draft:
+        draft.mkdir()
+        if place.is_dir():
+            shutil.copymode(place, draft)
+        yield draft
+        check_folder(folder, own, force=force)
+        _take_folder_name(draft, place)
+
+
+@contextmanager
+def new_file(path: Path, *, force: bool = False) -> Iterator[Path]:
+    """A hidden name to write to; when the block ends the file takes its own name in one step."""
+    check_file(path, force=force)
+    with draft_beside(path) as draft:
+        yield draft
+        _sync(draft)
+        if force:
+            draft.replace(path)
+        elif not take_name(draft, path):
+            check_file(path, force=False)
+    sync_dir(path.parent)
+
+
+@contextmanager
+def draft_beside(path: Path) -> Iterator[Path]:
+    """A hidden name beside `path`; whatever has it when the block ends is removed."""
+    check_name(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(path)
+    draft = path.with_name(f".{_stem(path)}~{own_tag()}.draft")
+    try:
+        yield draft
+    finally:
+        with suppress(OSError):
+            _remove(draft)
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove the drafts of `path` that killed processes left."""
+    start, form = f".{_stem(path)}~", re.compile(TAG + r"\.(?P<end>draft|old)")
+    for left in sorted(path.parent.iterdir()):
+        match = form.fullmatch(left.name.removeprefix(start))
+        # A "~" in the host: a draft of another name that begins like this one.
+        if match and "~" not in match["host"] and is_abandoned(left, match):
+            with suppress(OSError):
+                if match["end"] == "old" and not os.path.lexists(path):
+                    left.rename(path)
+                else:
+                    _remove(left)
+
+
+def own_tag() -> str:
+    """Host, pid and random digits: what marks a draft as this process's own."""
+    return f"{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:12]}"
+
+
+def is_abandoned(path: Path, tag: re.Match[str]) -> bool:
+    """Whether the process named in a draft's tag is gone, as far as can be seen from here."""
+    try:
+        if tag["host"] != socket.gethostname():
+            return time.time() - path.lstat().st_mtime > STALE_AFTER_S
+        os.kill(int(tag["pid"]), 0)
+    except (FileNotFoundError, ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        return False  # it is running, under another user
+    return False
+
+
+def _stem(path: Path) -> str:
+    name = os.fsencode(path.name)
+    return path.name if len(name) <= _MAX_NAME_BYTES else hashlib.sha256(name).hexdigest()[:32]
+
+
+def _take_folder_name(draft: Path, place: Path) -> None:
+    replaces = place.is_dir() and any(place.iterdir())
+    for parent, _, names in os.walk(draft):
+        # Only what replaces something must be on the disk before the old one goes.
+        for name in names if replaces else ():
+            _sync(Path(parent, name))
+        sync_dir(Path(parent))
+    if not replaces:
+        draft.rename(place)
+    elif not _exchange(draft, place):
+        old = draft.with_suffix(".old")
+        place.rename(old)
+        try:
+            draft.rename(place)
+        except OSError:
+            old.rename(place)
+            raise
+        old.rename(draft)  # removed with the draft
+    sync_dir(place.parent)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange two names in one step; False where the system or the file system cannot."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    if rename is None:
+        return False
+    names = (_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second))
+    return bool(rename(*names, _RENAME_EXCHANGE) == 0)
+
+
+def _sync(path: Path) -> None:
+    if path.is_symlink():
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
