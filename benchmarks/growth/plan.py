@@ -18,8 +18,7 @@ from obygaze_features.core.timing import Runs, duration, time_runs
 from obygaze_features.extraction.estimate import estimate
 from obygaze_features.extraction.plan import Target, make_plan, read_plan_file, write_plan
 from obygaze_features.manifest import folds
-from obygaze_features.manifest.header import header_to_toml
-from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.io import header_to_toml, read_manifest
 from obygaze_features.manifest.model import COLUMNS, Header
 from obygaze_features.manifest.stats import compute_stats
 

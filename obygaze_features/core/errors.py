@@ -46,6 +46,10 @@ class NotFound(ObygazeError):
     """A manifest, store, clip or file that was named does not exist."""
 
 
+class UnknownName(NotFound, KeyError):
+    """An object has no clip, level or other part of this name; it is a KeyError too."""
+
+
 class AlreadyThere(ObygazeError):
     """The result would replace something that exists: choose another name or say --force."""
 

@@ -53,10 +53,14 @@ _INVALID: Any = object()
 
 
 class Violations:
-    """The violations of one file, each with its line and column."""
+    """The violations of one file, each with its line and column.
 
-    def __init__(self, path: Path | str) -> None:
+    `names` maps the columns that a reader uses to the columns of the file, where they differ.
+    """
+
+    def __init__(self, path: Path | str, names: Mapping[str, str] | None = None) -> None:
         self.path = str(path)
+        self.names = names or {}
         self.lines: list[str] = []
 
     def __len__(self) -> int:
@@ -67,9 +71,9 @@ class Violations:
         place = self.path if line is None else f"{self.path}:{line}"
         if len(message) > MAX_MESSAGE:
             message = f"{message[:80]} ... {message[-150:]}"
-        self.lines.append(
-            f"{place}: {message if column is None else f'column {column!r}: {message}'}"
-        )
+        if column is not None:
+            message = f"column {self.names.get(column, column)!r}: {message}"
+        self.lines.append(f"{place}: {message}")
 
     def raise_if_any(
         self, what: str, hint: str | None = None, error: type[ObygazeError] = FixInput

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.model import Clip as Clip
     from obygaze_features.manifest.model import Header as Header
     from obygaze_features.manifest.model import Manifest as Manifest
+    from obygaze_features.manifest.model import view as view
     from obygaze_features.manifest.projection import Projection as Projection
     from obygaze_features.manifest.projection import project as project
     from obygaze_features.manifest.segments import ClipSpan as ClipSpan
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.segments import read_spans as read_spans
     from obygaze_features.manifest.stats import Stats as Stats
     from obygaze_features.manifest.stats import compute_stats as compute_stats
-    from obygaze_features.manifest.views import view as view
     from obygaze_features.manifest.vocabulary import canonical_concept as canonical_concept
     from obygaze_features.manifest.vocabulary import canonical_level as canonical_level
 

@@ -17,9 +17,9 @@ from obygaze_features.core.console import count, table
 from obygaze_features.core.figures import figure_stem
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import LEVELS, VIEWS
+from obygaze_features.manifest.model import view as view_of
 from obygaze_features.manifest.stats import Stats, compute_stats
 from obygaze_features.manifest.stats_figure import draw_stats
-from obygaze_features.manifest.views import view as view_of
 
 
 @click.command(

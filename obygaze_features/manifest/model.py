@@ -1,4 +1,9 @@
-"""What a manifest is: clips with their labels, and the header that says where they come from."""
+"""What a manifest is: clips with their labels, and a header with the source of the data.
+
+A manifest has three views. `raw` is the annotation itself. `visual` leaves out what can only be
+heard: a clip without a visual concept becomes an easy negative. `as_published` has only the clips
+of the released split files, in the visual view.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
 
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.notebook import data_frame, html_summary, short_repr, unknown_name
 from obygaze_features.core.schema_check import Table
 from obygaze_features.core.schema_rules import choice, matching, text
 
@@ -15,6 +23,7 @@ UNITS = ("clip", "segment")
 VIEWS = ("raw", "visual", "as_published")
 COLUMNS = ("clip_id", "movie_id", "scene", "video", "start_s", "end_s", "level", "concepts")
 FOLD_PREFIX = "fold:"
+PUBLISHED_SPLIT = "02_EN_HN_S"
 
 
 def concept_name(value: Any) -> str | None:
@@ -23,11 +32,12 @@ def concept_name(value: Any) -> str | None:
     return None if valid else "must not be blank and must not contain '|'"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Clip:
-    """One row: a piece of film and what the annotators said of it.
+    """One annotated piece of film.
 
-    `start_s` and `end_s` are where the clip lies within `video`; None means the whole file.
+    `start_s` and `end_s` are the times of the clip within `video`; None means the whole file.
+    `level` is the annotation level: EN, HN, NS, S, or empty. `extra` has the further columns.
     """
 
     clip_id: str
@@ -40,8 +50,14 @@ class Clip:
     concepts: tuple[str, ...] = ()
     extra: Mapping[str, str] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        facts = [f"level {self.level}"] if self.level else []
+        facts += ["|".join(self.concepts)] if self.concepts else []
+        facts += [f"video {self.video!r}"] if self.video else []
+        return short_repr("Clip", repr(self.clip_id), *facts)
+
     def fold(self, name: str) -> int | None:
-        """The fold of a named split, None where the clip takes no part in it."""
+        """Return the clip's fold in the split of that name, None where it is not in the split."""
         text = self.extra.get(FOLD_PREFIX + name, "")
         return int(text) if text else None
 
@@ -54,9 +70,12 @@ class SourceFile:
     sha256: Annotated[str, matching("[0-9a-f]{64}", "64 hexadecimal digits")]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Header:
-    """The TOML half of a manifest: what the data set is, and the words it may use."""
+    """The TOML file of a manifest: the data set and the concepts that its clips may have.
+
+    `concepts` maps the name of each concept to its modality.
+    """
 
     dataset: str
     concepts: Annotated[Mapping[str, str], Table(others=text, names=concept_name)] = field(
@@ -70,14 +89,26 @@ class Header:
     sources: tuple[SourceFile, ...] = ()
     video_root: str = ""
 
+    def __repr__(self) -> str:
+        facts = f"{self.view} view", count(len(self.concepts), "concept")
+        return short_repr("Header", repr(self.dataset), *facts)
+
     def of_modality(self, modality: str) -> tuple[str, ...]:
-        """The concepts of one modality, in the vocabulary's order."""
+        """Return the concepts of one modality, in the order of the vocabulary."""
         return tuple(name for name, kind in self.concepts.items() if kind == modality)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Manifest:
-    """Clips under one name, in the order of their file."""
+    """Clips under one name, in the order of their file.
+
+        manifest = read_manifest("manifests/obygaze12.toml")
+        len(manifest), "tt0108160-001" in manifest
+        manifest["tt0108160-001"].level
+        manifest.view("visual").to_frame()
+
+    Iterating yields the clips. `columns` are the extra columns of the CSV file.
+    """
 
     name: str
     header: Header
@@ -90,6 +121,34 @@ class Manifest:
     def __iter__(self) -> Iterator[Clip]:
         return iter(self.clips)
 
+    def __contains__(self, clip: object) -> bool:
+        return clip in (self.by_id if isinstance(clip, str) else self.clips)
+
+    def __getitem__(self, clip_id: str) -> Clip:
+        """Return the clip of an id; an error that is also a KeyError where there is none."""
+        clip = self.by_id.get(clip_id)
+        if clip is None:
+            raise unknown_name("clip", clip_id, self.clip_ids, where=self.name)
+        return clip
+
+    def __repr__(self) -> str:
+        return short_repr("Manifest", repr(self.name), *self._facts().values())
+
+    def _repr_html_(self) -> str:
+        extra = {"citation": self.header.citation, "licence": self.header.licence}
+        return html_summary(f"Manifest {self.name}", {**self._facts(), **extra})
+
+    def _facts(self) -> dict[str, str]:
+        levels = [clip.level for clip in self.clips]
+        counts = ", ".join(f"{n} {level}" for level in LEVELS if (n := levels.count(level)))
+        facts = {
+            "size": f"{count(len(self), self.header.unit)} of {count(len(self.movies), 'film')}",
+            "view": f"{self.header.view} view",
+            "levels": counts,
+            "splits": count(len(self.folds), "split") if self.folds else "",
+        }
+        return {name: fact for name, fact in facts.items() if fact}
+
     @cached_property
     def by_id(self) -> Mapping[str, Clip]:
         """The clips by their id."""
@@ -97,27 +156,32 @@ class Manifest:
 
     @cached_property
     def clip_ids(self) -> tuple[str, ...]:
-        """The ids in row order."""
+        """The ids in the order of the clips."""
         return tuple(clip.clip_id for clip in self.clips)
 
     @cached_property
     def movies(self) -> tuple[str, ...]:
-        """The films, sorted."""
+        """The ids of the films, sorted."""
         return tuple(sorted({clip.movie_id for clip in self.clips}))
 
     @property
     def folds(self) -> tuple[str, ...]:
-        """The names of the splits that came with the data or were made by `folds`."""
+        """The names of the splits: those published with the data, those made by `folds`."""
         return tuple(
             name.removeprefix(FOLD_PREFIX) for name in self.columns if name.startswith(FOLD_PREFIX)
         )
 
     def with_clips(self, clips: Iterable[Clip]) -> Manifest:
-        """The same header over other clips."""
+        """Return a manifest with the same header and other clips."""
         return replace(self, clips=tuple(clips))
 
     def with_column(self, column: str, values: Mapping[str, str]) -> Manifest:
-        """One more extra column, given by clip id; a clip without a value has it empty."""
+        """Return the manifest with one more extra column.
+
+        Args:
+            column: The name of the column; one of that name is replaced.
+            values: Its cells by clip id; a clip without a value gets an empty cell.
+        """
         clips = tuple(
             replace(clip, extra={**clip.extra, column: values.get(clip.clip_id, "")})
             for clip in self.clips
@@ -125,7 +189,75 @@ class Manifest:
         columns = self.columns if column in self.columns else (*self.columns, column)
         return replace(self, clips=clips, columns=columns)
 
+    def view(self, name: str) -> Manifest:
+        """Return the manifest in one of the views `raw`, `visual`, `as_published`.
+
+        Args:
+            name: The view. From a manifest that is not raw, only its own view can be made.
+        """
+        return view(self, name)
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame with one row a clip, indexed by `clip_id`.
+
+        It has the columns of the CSV file, typed: `scene` and the fold columns are integers that
+        may be missing, times are floats, `concepts` is joined with '|'. Needs the extra `frames`.
+        """
+        columns: dict[str, list[Any]] = {
+            name: [getattr(clip, name) for clip in self.clips] for name in COLUMNS
+        }
+        columns["concepts"] = ["|".join(names) for names in columns["concepts"]]
+        for name in self.columns:
+            columns[name] = [clip.extra.get(name, "") for clip in self.clips]
+        for split in self.folds:
+            columns[FOLD_PREFIX + split] = [clip.fold(split) for clip in self.clips]
+        frame = data_frame(columns, index="clip_id")
+        whole = ["scene", *(FOLD_PREFIX + split for split in self.folds)]
+        return frame.astype({**dict.fromkeys(whole, "Int64"), "start_s": float, "end_s": float})
+
+
+def view(manifest: Manifest, name: str) -> Manifest:
+    """Return a manifest in one of the views `raw`, `visual`, `as_published`.
+
+    Args:
+        manifest: A manifest in the raw view, or already in the view that is asked for.
+        name: The view.
+    """
+    if name not in VIEWS:
+        raise FixUsage(f"unknown view {name!r}", hint=f"one of {', '.join(VIEWS)}")
+    if name == manifest.header.view:
+        return manifest
+    if manifest.header.view != "raw":
+        raise FixInput(
+            f"expected a manifest in the raw view, got one in the {manifest.header.view!r} view;"
+            f" the {name!r} view cannot be made from it",
+            where=manifest.name,
+        )
+    visual = manifest.with_clips(_visual(manifest))
+    made = visual if name == "visual" else visual.with_clips(_published(visual))
+    return replace(made, header=replace(manifest.header, view=name))
+
+
+def _visual(manifest: Manifest) -> Iterator[Clip]:
+    """Yield the clips with visual concepts only; without one the level becomes EN."""
+    visible = set(manifest.header.of_modality("visual"))
+    for clip in manifest:
+        concepts = tuple(name for name in clip.concepts if name in visible)
+        level = clip.level if concepts or not clip.level else "EN"
+        yield replace(clip, concepts=concepts, level=level)
+
+
+def _published(manifest: Manifest) -> list[Clip]:
+    """Return the clips of the released split files, a population of its own."""
+    if PUBLISHED_SPLIT not in manifest.folds:
+        raise FixInput(
+            f"the as_published view needs the published split {PUBLISHED_SPLIT}",
+            where=manifest.name,
+            hint="obygaze manifest import obygaze12 CSV --splits DIR",
+        )
+    return [clip for clip in manifest if clip.fold(PUBLISHED_SPLIT) is not None]
+
 
 def sort_key(clip: Clip) -> tuple[str, int, str]:
-    """The order of rows in manifests and stores: by film, then scene, then id."""
+    """Return the key that sorts clips as manifests and stores do: by film, scene, id."""
     return clip.movie_id, -1 if clip.scene is None else clip.scene, clip.clip_id

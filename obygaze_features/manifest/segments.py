@@ -1,4 +1,4 @@
-"""What experts marked and where clips lie, both in whole frames: the input of projecting."""
+"""Segments that experts marked and spans of clips, both in whole frames: the input of `project`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from pathlib import Path
 
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.tables import CsvTable, TableRow, read_table, whole_number
+from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
 SEGMENT_COLUMNS = ("movie_id", "annotator", "start_frame", "end_frame", "level", "concepts")
 CLIP_COLUMNS = ("clip_id", "movie_id", "start_frame", "end_frame")
-UNUSABLE = "segments cannot be projected on clips"
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of film that one annotator gave a level; both ends are part of it."""
+    """A piece of film that one annotator gave a level; both frames are part of it."""
 
     movie_id: str
     annotator: str
@@ -30,7 +29,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class ClipSpan:
-    """Where a clip lies in its film; both ends are part of it."""
+    """The frames of its film that a clip has; both frames are part of it."""
 
     clip_id: str
     movie_id: str
@@ -39,26 +38,32 @@ class ClipSpan:
 
     @property
     def n_frames(self) -> int:
-        """The clip's length."""
+        """The length of the clip in frames."""
         return self.end_frame - self.start_frame + 1
 
 
 def read_inputs(
     segments: Path, clips: Path, *, canonical: bool = False
 ) -> tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]:
-    """Both tables; what is wrong with either is told together.
+    """Return the segments and the clip spans of two tables; one error has all violations of both.
 
-    With `canonical`, concepts are given their one name, and an unknown one is a violation.
+    With `canonical`, concepts get their canonical names, and an unknown concept is a violation.
     """
     wrong_segments, wrong_clips = Violations(segments), Violations(clips)
     read = _segments(segments, wrong_segments, canonical)
     spans = _spans(clips, wrong_clips)
-    raise_together(UNUSABLE, wrong_segments, wrong_clips)
+    raise_together("the segments cannot be projected on clips", wrong_segments, wrong_clips)
     return read, spans
 
 
 def read_segments(path: Path, *, canonical: bool = False) -> tuple[Segment, ...]:
-    """A table of segments, in the order of its rows."""
+    """Return the segments of a CSV file, in the order of its rows.
+
+    Args:
+        path: A table with the columns movie_id, annotator, start_frame, end_frame, level and
+            concepts (joined with '|').
+        canonical: Give concepts their canonical names; an unknown concept is a violation.
+    """
     found = Violations(path)
     segments = _segments(path, found, canonical)
     found.raise_if_any("this is not a table of segments")
@@ -66,7 +71,11 @@ def read_segments(path: Path, *, canonical: bool = False) -> tuple[Segment, ...]
 
 
 def read_spans(path: Path) -> tuple[ClipSpan, ...]:
-    """A table of clips in frames, in the order of its rows."""
+    """Return the clip spans of a CSV file, in the order of its rows.
+
+    Args:
+        path: A table with the columns clip_id, movie_id, start_frame and end_frame.
+    """
     found = Violations(path)
     spans = _spans(path, found)
     found.raise_if_any("this is not a table of clips")
@@ -74,99 +83,69 @@ def read_spans(path: Path) -> tuple[ClipSpan, ...]:
 
 
 def unknown_concepts(segments: Iterable[Segment]) -> list[str]:
-    """The concepts that the vocabulary knows under no spelling, sorted."""
+    """Return the concepts that are not in the vocabulary under any spelling, sorted."""
     given = {concept for segment in segments for concept in segment.concepts}
     return sorted(concept for concept in given if canonical_concept(concept) is None)
 
 
 def _segments(path: Path, found: Violations, canonical: bool) -> tuple[Segment, ...]:
-    table = read_table(path, required=SEGMENT_COLUMNS, skip_blank=True, violations=found)
-    _refuse_no_rows(table, found, "segments")
-    read = (_segment(row, found, canonical) for row in table.rows)
+    table = read_table(
+        path, required=SEGMENT_COLUMNS, skip_blank=True, violations=found, content="segments"
+    )
+    read = (_segment(row, canonical) for row in table.rows)
     return tuple(segment for segment in read if segment is not None)
 
 
 def _spans(path: Path, found: Violations) -> tuple[ClipSpan, ...]:
-    table = read_table(path, required=CLIP_COLUMNS, skip_blank=True, violations=found)
-    _refuse_no_rows(table, found, "clips")
-    first_lines: dict[str, int] = {}
+    table = read_table(
+        path, required=CLIP_COLUMNS, skip_blank=True, violations=found, content="clips"
+    )
+    line_of: dict[str, int] = {}
     spans = []
     for row in table.rows:
-        clip_id = _word(row, "clip_id", found)
-        first = first_lines.setdefault(clip_id, row.line)
-        if clip_id and first != row.line:
-            found.add(row.line, "clip_id", f"{clip_id!r} is already on line {first}")
-        movie_id, frames = _word(row, "movie_id", found), _frames(row, found)
+        clip_id, movie_id, frames = _word(row, "clip_id"), _word(row, "movie_id"), row.frames()
+        if clip_id:
+            row.unique("clip_id", line_of)
         if frames is not None:
             spans.append(ClipSpan(clip_id, movie_id, *frames))
     return tuple(spans)
 
 
-def _refuse_no_rows(table: CsvTable, found: Violations, what: str) -> None:
-    if not table.rows and not found:
-        found.add(2, None, f"there is a header, but no {what}")
+def _segment(row: TableRow, canonical: bool) -> Segment | None:
+    movie_id, annotator, frames = _word(row, "movie_id"), _word(row, "annotator"), row.frames()
+    level, concepts = _level(row), _concepts(row, canonical)
+    return Segment(movie_id, annotator, *frames, level, concepts) if frames else None
 
 
-def _segment(row: TableRow, found: Violations, canonical: bool) -> Segment | None:
-    movie_id, annotator = _word(row, "movie_id", found), _word(row, "annotator", found)
-    frames, level = _frames(row, found), _level(row, found)
-    concepts = _concepts(row, found, canonical)
-    if frames is None:
-        return None
-    return Segment(movie_id, annotator, *frames, level, concepts)
-
-
-def _word(row: TableRow, column: str, found: Violations) -> str:
+def _word(row: TableRow, column: str) -> str:
     text = row[column]
     if not text.strip():
-        found.add(row.line, column, "is empty")
+        row.add(column, "the cell is empty")
     elif text != text.strip():
-        found.add(row.line, column, f"{text!r} has blanks around it")
+        row.add(column, f"{text!r} has blanks around it")
     return text
 
 
-def _frames(row: TableRow, found: Violations) -> tuple[int, int] | None:
-    start, end = _frame(row, "start_frame", found), _frame(row, "end_frame", found)
-    if start is None or end is None:
-        return None
-    if end < start:
-        found.add(row.line, "end_frame", f"the end {end} is before the start {start}")
-        return None
-    return start, end
-
-
-def _frame(row: TableRow, column: str, found: Violations) -> int | None:
-    frame = whole_number(row[column])
-    if frame is None:
-        found.add(row.line, column, f"{row[column]!r} is not a whole number of frames")
-    elif frame < 0:
-        found.add(row.line, column, f"{frame} is before the film starts, the first frame is 0")
-        return None
-    return frame
-
-
-def _level(row: TableRow, found: Violations) -> str:
+def _level(row: TableRow) -> str:
     level = row["level"]
     if level not in LEVELS:
         meant = canonical_level(level)
         hint = f"; write {meant}" if meant else ""
-        found.add(row.line, "level", f"{level!r} is not one of {', '.join(LEVELS)}{hint}")
+        row.add("level", f"{level!r} is not one of {', '.join(LEVELS)}{hint}")
     return level
 
 
-def _concepts(row: TableRow, found: Violations, canonical: bool) -> tuple[str, ...]:
+def _concepts(row: TableRow, canonical: bool) -> tuple[str, ...]:
     text = row["concepts"].strip()
     if text.startswith("["):
-        found.add(row.line, "concepts", f"{text!r} is a list; join concepts with '|'")
+        row.add("concepts", f"{text!r} is a list; join concepts with '|'")
         return ()
     names = [name.strip() for name in text.split("|")] if text else []
     if "" in names:
-        found.add(row.line, "concepts", f"{text!r} has an empty concept")
-    return tuple(_canonical(name, row, found) for name in names) if canonical else tuple(names)
-
-
-def _canonical(name: str, row: TableRow, found: Violations) -> str:
-    known = canonical_concept(name)
-    if known is None and name:
-        found.add(row.line, "concepts", f"{name!r} is not a known concept")
-    return known or name
+        row.add("concepts", f"{text!r} has an empty concept")
+    if not canonical:
+        return tuple(names)
+    for name in names:
+        if name and canonical_concept(name) is None:
+            row.add("concepts", f"{name!r} is not a known concept")
+    return tuple(canonical_concept(name) or name for name in names)

@@ -1,4 +1,4 @@
-"""Strict tables: a CSV file read in bounded memory, every violation named by line and column."""
+"""Read CSV files in bounded memory; every violation has its line and column."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import difflib
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -24,26 +24,69 @@ WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """The cells of one row by column name, and the line of the file it starts on."""
+    """The cells of one row by column, its line, and where violations of its values are added."""
 
     line: int
     cells: Mapping[str, str]
+    violations: Violations
 
     def __getitem__(self, column: str) -> str:
         return self.cells[column]
 
+    def add(self, column: str | None, message: str) -> None:
+        """Add a violation of this row."""
+        self.violations.add(self.line, column, message)
+
+    def matching(self, column: str, form: re.Pattern[str], what: str) -> re.Match[str] | None:
+        """Return the match of a whole cell; where there is none, add that it is not `what`."""
+        match = form.fullmatch(self[column])
+        if match is None:
+            self.add(column, f"{self[column]!r} is not {what}")
+        return match
+
+    def whole(self, column: str, what: str = "a whole number", least: int = 0) -> int | None:
+        """Return the whole number in a cell; where there is none, add that it is not `what`."""
+        value = whole_number(self[column])
+        if value is None or value < least:
+            self.add(column, f"{self[column]!r} is not {what}")
+            return None
+        return value
+
+    def frames(self) -> tuple[int, int] | None:
+        """Return `start_frame` and `end_frame`, both part of what the row describes."""
+        columns = ("start_frame", "end_frame")
+        start, end = (self.whole(column, "a frame number (whole, from 0)") for column in columns)
+        if start is None or end is None:
+            return None
+        if end < start:
+            self.add("end_frame", f"the end {end} is before the start {start}")
+            return None
+        return start, end
+
+    def one_of(self, column: str, allowed: Collection[str]) -> str:
+        """Return a cell that must be one of some words."""
+        if self[column] not in allowed:
+            self.add(column, f"{self[column]!r} is not one of {', '.join(allowed)}")
+        return self[column]
+
+    def unique(self, column: str, line_of: dict[str, int]) -> str:
+        """Return a cell that no earlier row may have; `line_of` collects the line of each."""
+        first = line_of.setdefault(self[column], self.line)
+        if first != self.line:
+            self.add(column, f"{self[column]!r} is already on line {first}")
+        return self[column]
+
 
 @dataclass(frozen=True)
 class CsvTable:
-    """A file of rows that all have the same columns."""
+    """The columns of a CSV file and its rows."""
 
-    path: Path
     columns: tuple[str, ...]
     rows: tuple[TableRow, ...]
 
 
 def whole_number(text: str) -> int | None:
-    """The integer a cell holds, or None: no decimals, no exponent, no blanks, no other digits."""
+    """Return the integer in a cell, or None: no decimals, exponent, blanks or non-ASCII digits."""
     return int(text) if WHOLE_NUMBER.fullmatch(text) else None
 
 
@@ -55,51 +98,46 @@ def read_table(
     skip_blank: bool = False,
     max_line: int = MAX_LINE,
     violations: Violations | None = None,
+    content: str | None = None,
+    data: bytes | None = None,
 ) -> CsvTable:
     """Read a table whose header has at least the `required` columns.
 
-    Violations go into the collector where one is given, so that the caller can add what is wrong
-    with the values and report all of it together; without one they are raised here.
+    Violations go into `violations` where it is given, so that the caller can add those of the
+    values and raise all of them together; without it they are raised here. `content` names what
+    the rows are, where a table without rows is a violation. `data` are the bytes of a file that
+    is not yet written to `path`.
     """
     found = Violations(path) if violations is None else violations
-    with _open(path) as stream:
-        table = _read(path, stream, required, delimiter, skip_blank, max_line, found)
+    with open_file(path) if data is None else io.BytesIO(data) as stream:
+        table = _read(stream, required, delimiter, skip_blank, max_line, found)
+    if content and not table.rows and not found:
+        found.add(None, None, f"the table has no {content}")
     if violations is None:
         found.raise_if_any("this table cannot be read")
     return table
 
 
-def table_of_bytes(
-    data: bytes, path: Path, *, required: Sequence[str], violations: Violations
-) -> CsvTable:
-    """The table that a file of these bytes would be, under the name it would have."""
-    if len(data) > MAX_FILE:
-        told = f"{human(len(data))} of rows, the most that is read is {human(MAX_FILE)}"
-        violations.add(None, None, told)
-        return CsvTable(path, (), ())
-    return _read(path, io.BytesIO(data), required, ",", False, MAX_LINE, violations)
-
-
 def numbered_lines(path: Path, found: Violations) -> Iterator[tuple[int, str]]:
-    """The lines of a text file that is no CSV, without their ends; bounded as tables are."""
-    with _open(path) as stream:
+    """Yield the lines of a text file that are not blank, stripped of blanks at both ends."""
+    with open_file(path) as stream:
         for number, text in enumerate(_lines(stream, MAX_LINE, found), start=1):
-            yield number, text.rstrip("\r\n")
+            if text.strip():
+                yield number, text.strip()
 
 
-def _open(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BinaryIO:
+    """Open a file that is not too large to be read."""
     require_file(path)
     size = path.stat().st_size
     if size > MAX_FILE:
         raise FixInput(
-            f"the table has {human(size)}, the most that is read is {human(MAX_FILE)}",
-            where=str(path),
+            f"the file has {human(size)}, expected at most {human(MAX_FILE)}", where=str(path)
         )
     return path.open("rb")
 
 
 def _read(
-    path: Path,
     stream: BinaryIO,
     required: Sequence[str],
     delimiter: str,
@@ -111,19 +149,19 @@ def _read(
     first = next(records, None)
     if first is None:
         if not found:
-            found.add(1, None, "the file is empty, a header line was expected")
-        return CsvTable(path, (), ())
+            found.add(1, None, "the file is empty, expected a header line")
+        return CsvTable((), ())
     line, header = first
     if not _check_header(line, header, required, delimiter, found):
         # Without its columns nothing can be said about a row; only the text itself is checked.
         for _ in records:
             pass
-        return CsvTable(path, tuple(header), ())
-    return CsvTable(path, tuple(header), tuple(_rows(records, header, skip_blank, found)))
+        return CsvTable(tuple(header), ())
+    return CsvTable(tuple(header), tuple(_rows(records, header, skip_blank, found)))
 
 
 def _lines(stream: BinaryIO, max_line: int, found: Violations) -> Iterator[str]:
-    """The lines as text. One that is too long ends the reading: it is never held in memory."""
+    """Yield the lines as text, up to a line that is too long to be held in memory."""
     number = 0
     while raw := stream.readline(max_line + 1):
         number += 1
@@ -137,9 +175,7 @@ def _lines(stream: BinaryIO, max_line: int, found: Violations) -> Iterator[str]:
 
 def _is_plain_text(first: bytes, found: Violations) -> bool:
     if first.startswith(b"\xef\xbb\xbf"):
-        found.add(
-            1, None, "the file starts with a byte order mark; save it as UTF-8 without one (no BOM)"
-        )
+        found.add(1, None, "the file starts with a byte order mark; save it as UTF-8 without BOM")
         return False
     if first.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in first:
         found.add(1, None, "this is UTF-16 or not text at all; save it as UTF-8")
@@ -162,18 +198,15 @@ def _decode(raw: bytes, number: int, found: Violations) -> str:
 def _records(
     lines: Iterator[str], delimiter: str, found: Violations
 ) -> Iterator[tuple[int, list[str]]]:
-    """Records with the line they start on; a quoted cell may hold line breaks."""
+    """Yield records with the line they start on; a quoted cell may contain line breaks."""
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    while True:
-        start = reader.line_num + 1
-        try:
-            record = next(reader, None)
-        except csv.Error as error:
-            found.add(start, None, f"not a table from here on ({error}); read no further")
-            return
-        if record is None:
-            return
-        yield start, record
+    start = 1
+    try:
+        for record in reader:
+            yield start, record
+            start = reader.line_num + 1
+    except csv.Error as error:
+        found.add(start, None, f"not a table from here on ({error}); read no further")
 
 
 def _check_header(
@@ -181,11 +214,10 @@ def _check_header(
 ) -> bool:
     before = len(found)
     missing = [name for name in required if name not in header]
-    other = _other_delimiter(header, delimiter)
-    if missing and other:
-        found.add(
-            line, None, f"cells are separated by {DELIMITERS[other]}, not {DELIMITERS[delimiter]}"
-        )
+    others = [mark for mark in DELIMITERS if mark in header[0]] if len(header) == 1 else []
+    if missing and others:
+        names = f"{DELIMITERS[others[0]]}, not {DELIMITERS[delimiter]}"
+        found.add(line, None, f"cells are separated by {names}")
         return False
     for name in dict.fromkeys(name for name in header if header.count(name) > 1):
         found.add(line, name, "the header has this column more than once")
@@ -193,12 +225,6 @@ def _check_header(
         close = difflib.get_close_matches(name, header, n=1)
         found.add(line, name, "no such column" + (f"; is it {close[0]!r}?" if close else ""))
     return len(found) == before
-
-
-def _other_delimiter(header: Sequence[str], delimiter: str) -> str | None:
-    if len(header) != 1:
-        return None
-    return next((mark for mark in DELIMITERS if mark != delimiter and mark in header[0]), None)
 
 
 def _rows(
@@ -214,4 +240,4 @@ def _rows(
         elif len(cells) != len(header):
             found.add(line, None, f"{len(cells)} cells, the header has {len(header)}")
         else:
-            yield TableRow(line, dict(zip(header, cells, strict=True)))
+            yield TableRow(line, dict(zip(header, cells, strict=True)), found)

@@ -106,7 +106,7 @@ def _of_store(
     session: Session, name: str, manifest: str | None, single: bool, options: dict[str, Any]
 ) -> Vectors:
     from obygaze_features.manifest.io import read_manifest
-    from obygaze_features.manifest.views import view
+    from obygaze_features.manifest.model import view
     from obygaze_features.store import open_store
     from obygaze_models.audits import eat_sources as sources
 

@@ -1,18 +1,17 @@
-"""What all adapters share: known files by their hash, lists of words, rows held to the rules."""
+"""What the adapters share: files recognised by their hash, lists of words in cells."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import require_file, sha256_file
-from obygaze_features.core.schema_check import Violations
-from obygaze_features.manifest.io import ClipParser
-from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, SourceFile
+from obygaze_features.core.notebook import short_repr
+from obygaze_features.manifest.model import Manifest, SourceFile
 from obygaze_features.manifest.tables import TableRow
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
@@ -23,42 +22,19 @@ _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ImportedManifest:
-    """A manifest made from a data set's own files, and what a person should know about it."""
+    """A manifest made from the files of a data set, and warnings about these files."""
 
     manifest: Manifest
     warnings: tuple[str, ...] = ()
 
-
-class Renamed(Violations):
-    """Violations of rows that were translated, told with the column names of the source."""
-
-    def __init__(self, path: Path, names: Mapping[str, str]) -> None:
-        super().__init__(path)
-        self.names = names
-
-    def add(self, line: int | None, column: str | None, message: str) -> None:
-        """Note one violation under the name that the source gives the column."""
-        super().add(line, None if column is None else self.names.get(column, column), message)
-
-
-class ClipReader:
-    """Makes clips of translated rows, and holds each to the rules of a manifest at once."""
-
-    def __init__(
-        self, concepts: Iterable[str], columns: tuple[str, ...], violations: Violations
-    ) -> None:
-        self._parser = ClipParser(concepts, columns, violations)
-        self._blank = dict.fromkeys((*COLUMNS, *columns), "")
-
-    def clip(self, line: int, cells: Mapping[str, str]) -> Clip:
-        """The clip of one row; columns that are not given are empty."""
-        return self._parser.clip(TableRow(line, {**self._blank, **cells}))
+    def __repr__(self) -> str:
+        return short_repr("ImportedManifest", self.manifest, f"{len(self.warnings)} warnings")
 
 
 def source_of(path: Path, name: str | None = None) -> SourceFile:
-    """A file as the header remembers it, by its name and its hash."""
+    """Return the name and the hash of a file, for the header."""
     require_file(path)
     return SourceFile(name or path.name, sha256_file(path))
 
@@ -66,25 +42,25 @@ def source_of(path: Path, name: str | None = None) -> SourceFile:
 def check_known(
     files: Iterable[tuple[Path, SourceFile, Collection[str]]], *, strict: bool
 ) -> tuple[str, ...]:
-    """A warning for each file whose hash is not a known one; with `strict` an error of them all."""
-    told = [
-        f"{path}: not a known file (its sha256 is {source.sha256}, not {' or '.join(known)})"
+    """Return a warning for each file without a known hash; with `strict` raise an error instead."""
+    unknown = {
+        str(path): f"not a known file (its sha256 is {source.sha256}, not {' or '.join(known)})"
         for path, source, known in files
         if source.sha256 not in known
-    ]
-    if strict and told:
-        where = ", ".join(line.partition(": ")[0] for line in told)
+    }
+    warnings = tuple(f"{path}: {message}" for path, message in unknown.items())
+    if strict and warnings:
         raise FixInput(
             "the sha256 does not match",
-            where=where,
+            where=", ".join(unknown),
             hint="download it again, or import it without --strict",
-            details=told,
+            details=warnings,
         )
-    return tuple(told)
+    return warnings
 
 
 def string_list(text: str) -> tuple[str, ...] | None:
-    """The strings of a list that Python wrote into a cell, None where it is anything else."""
+    """Return the strings of a list in Python's syntax, None where the text is anything else."""
     if not _LIST.fullmatch(text):
         return None
     strings = [_unescaped(match[0][1:-1]) for match in _STRINGS.finditer(text)]
@@ -98,27 +74,32 @@ def _unescaped(body: str) -> str | None:
     return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1]) or chr(int(match[1][1:], 16)), body)
 
 
-def level_of(row: TableRow, column: str, violations: Violations) -> str:
-    """The level of a row under its one name; empty, and told, where it is no level."""
+def level_of(row: TableRow, column: str) -> str:
+    """Return the level of a row under its canonical name; empty, with a violation, if unknown."""
     level = canonical_level(row[column])
     if level is None:
-        violations.add(row.line, column, f"{row[column]!r} is not a level")
+        row.add(column, f"{row[column]!r} is not a level")
     return level or ""
 
 
-def concepts_of(row: TableRow, column: str, violations: Violations) -> tuple[str, ...]:
-    """The concepts of a list that Python wrote, under their one name; an empty string is none."""
-    words = string_list(row[column])
-    if words is None:
-        violations.add(row.line, column, f"{row[column]!r} is not a list of strings")
-        return ()
-    words = () if words == ("",) else words
-    for word in words:
-        if canonical_concept(word) is None:
-            violations.add(row.line, column, f"{word!r} is not a known concept")
-    return tuple(known for word in words if (known := canonical_concept(word)) is not None)
+def strings_of(row: TableRow, column: str) -> tuple[str, ...]:
+    """Return the strings of a list that Python wrote into a cell."""
+    strings = string_list(row[column])
+    if strings is None:
+        row.add(column, f"{row[column]!r} is not a list of strings")
+    return strings or ()
+
+
+def concepts_of(row: TableRow, column: str) -> tuple[str, ...]:
+    """Return the canonical names of the concepts in such a list; `['']` is an empty list."""
+    words = strings_of(row, column)
+    known = {word: canonical_concept(word) for word in words if words != ("",)}
+    for word, name in known.items():
+        if name is None:
+            row.add(column, f"{word!r} is not a known concept")
+    return tuple(name for word in words if (name := known.get(word)))
 
 
 def named_lines(lines: Sequence[int]) -> str:
-    """Where something was found, short enough for one line: `line 3`, `lines 3, 4 and 60 more`."""
+    """Return line numbers as words for one line: `line 3`, `lines 3, 4 and 60 more`."""
     return f"line{'s' if len(lines) > 1 else ''} {few([str(line) for line in lines], 5)}"

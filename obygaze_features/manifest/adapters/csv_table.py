@@ -1,4 +1,4 @@
-"""Any table of clips, with a mapping that says where each column of a manifest comes from."""
+"""Any table of clips, with a mapping from its columns and words to those of a manifest."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, filled, matching
-from obygaze_features.manifest.adapters.common import (
-    ClipReader,
-    ImportedManifest,
-    Renamed,
-    source_of,
-)
+from obygaze_features.manifest.adapters.common import ImportedManifest, source_of
+from obygaze_features.manifest.io import ClipReader
 from obygaze_features.manifest.model import COLUMNS, LEVELS, UNITS, Header, Manifest, concept_name
 from obygaze_features.manifest.tables import DELIMITERS, TableRow, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, concepts
@@ -58,25 +54,37 @@ def read(
     delimiter: str = ",",
     name: str | None = None,
 ) -> ImportedManifest:
-    """The manifest of a table. `columns` come before those of `mapping`.
+    """Return the manifest of a table of clips.
 
-    A column of the table that has the name of a manifest's column needs no mapping; columns that
-    nothing asks for are kept under their own name.
+    A column of the table with the name of a manifest's column needs no mapping; columns that are
+    not mapped are kept under their own name.
+
+    Args:
+        csv: The table.
+        columns: Maps columns of the manifest as `mapping.columns` does, and takes precedence.
+        mapping: What the columns and words of the table mean.
+        delimiter: What separates the cells, unless the mapping has a delimiter.
+        name: The name of the manifest. By default that of the file.
     """
     chosen = mapping or TableMapping()
-    asked = {**chosen.columns, **(columns or {})}
-    delimiter = _checked_delimiter(chosen.delimiter or delimiter)
+    targets = {**chosen.columns, **(columns or {})}
+    delimiter = chosen.delimiter or delimiter
+    if delimiter not in DELIMITERS:
+        raise FixUsage(f"the delimiter must be one of , ; | or a tab, got {delimiter!r}")
     source = source_of(csv)
-    violations = Renamed(csv, asked)
-    table = read_table(csv, required=_required(asked), delimiter=delimiter, violations=violations)
-    plan = _plan(asked, table.columns)
-    if not table.rows and not violations:
-        violations.add(None, None, "there are no rows in it")
+    violations = Violations(csv, targets)
+    table = read_table(
+        csv,
+        required=_required(targets),
+        delimiter=delimiter,
+        violations=violations,
+        content="clips",
+    )
+    plan = _plan(targets, table.columns)
     extra = tuple(target for target in plan if target not in COLUMNS)
     known = {**concepts(), **chosen.modalities}
-    reader = ClipReader(known, extra, violations)
-    words = _Words(chosen, violations)
-    clips = tuple(reader.clip(row.line, words.cells(row, plan)) for row in table.rows)
+    reader, words = ClipReader(known, extra), _Words(chosen)
+    clips = tuple(reader.clip_of(row, words.cells(row, plan)) for row in table.rows)
     hint = "declare the words in a --mapping file" if words.unknown else None
     violations.raise_if_any("the table cannot be imported", hint=hint)
     header = Header(
@@ -107,31 +115,25 @@ def read_mapping(path: Path) -> TableMapping:
     return mapping
 
 
-def _checked_delimiter(delimiter: str) -> str:
-    if delimiter not in DELIMITERS:
-        raise FixUsage(f"{delimiter!r} cannot separate cells", hint="one of , ; | or a tab")
-    return delimiter
-
-
-def _required(asked: Mapping[str, str]) -> list[str]:
-    """The columns that the table must have."""
-    for target in asked:
+def _required(targets: Mapping[str, str]) -> list[str]:
+    """Return the columns that the table must have."""
+    for target in targets:
         if not target or target != target.strip():
-            raise FixUsage(f"{target!r} is not the name of a column")
-    sources = [source for source in asked.values() if not source.startswith(CONSTANT)]
-    return list(dict.fromkeys([*sources, *(name for name in NEEDED if name not in asked)]))
+            raise FixUsage(f"--map: invalid column name {target!r}", hint="a name without blanks")
+    sources = [source for source in targets.values() if not source.startswith(CONSTANT)]
+    return list(dict.fromkeys([*sources, *(name for name in NEEDED if name not in targets)]))
 
 
-def _plan(asked: Mapping[str, str], columns: tuple[str, ...]) -> dict[str, str]:
-    """Where each column of the manifest comes from, those that are kept as they are included."""
-    used = set(asked.values())
+def _plan(targets: Mapping[str, str], columns: tuple[str, ...]) -> dict[str, str]:
+    """Return the source of each column of the manifest, with the columns that are kept."""
+    used = set(targets.values())
     # The unnamed first column that some programs write is a row number, not data.
-    kept = {name: name for name in columns if name and name not in used and name not in asked}
-    return {**asked, **kept}
+    kept = {name: name for name in columns if name and name not in used and name not in targets}
+    return {**targets, **kept}
 
 
 def _scene_in(clip_id: str, movie_id: str) -> str:
-    """The scene that an id of MovieGraphs' form names: film, a hyphen, its number."""
+    """Return the scene in an id of MovieGraphs' form: film, hyphen, number; else an empty text."""
     film, _, number = clip_id.rpartition("-")
     return str(int(number)) if film == movie_id and number.isascii() and number.isdigit() else ""
 
@@ -139,13 +141,12 @@ def _scene_in(clip_id: str, movie_id: str) -> str:
 class _Words:
     """Translates the cells of a row into those of a manifest."""
 
-    def __init__(self, mapping: TableMapping, violations: Violations) -> None:
+    def __init__(self, mapping: TableMapping) -> None:
         self.mapping = mapping
-        self.violations = violations
         self.unknown = False
 
     def cells(self, row: TableRow, plan: Mapping[str, str]) -> dict[str, str]:
-        """The cells of one row under the names of the manifest's columns."""
+        """Return the cells of one row by the columns of the manifest."""
         cells = {
             target: source.removeprefix(CONSTANT) if source.startswith(CONSTANT) else row[source]
             for target, source in plan.items()
@@ -160,7 +161,7 @@ class _Words:
         word = word.strip()
         level = self.mapping.levels.get(word) or canonical_level(word)
         if word and level is None:
-            self._tell(row, "level", f"{word!r} is not a level")
+            self._add_unknown(row, "level", f"{word!r} is not a level")
         return level or ""
 
     def _concepts(self, row: TableRow, text: str) -> str:
@@ -168,7 +169,7 @@ class _Words:
         for word in text.split(self.mapping.separator) if text.strip() else ():
             name = self._concept(word.strip())
             if name is None:
-                self._tell(row, "concepts", f"{word!r} is not a known concept")
+                self._add_unknown(row, "concepts", f"{word!r} is not a known concept")
             else:
                 names.append(name)
         return "|".join(names)
@@ -178,6 +179,6 @@ class _Words:
             return word
         return self.mapping.concepts.get(word) or canonical_concept(word)
 
-    def _tell(self, row: TableRow, column: str, message: str) -> None:
+    def _add_unknown(self, row: TableRow, column: str, message: str) -> None:
         self.unknown = True
-        self.violations.add(row.line, column, message)
+        row.add(column, message)

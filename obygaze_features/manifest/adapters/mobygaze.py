@@ -16,18 +16,17 @@ from pathlib import Path
 from obygaze_features.core.console import count
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.adapters.common import (
-    ClipReader,
     ImportedManifest,
-    Renamed,
     check_known,
     concepts_of,
     level_of,
     named_lines,
     source_of,
-    string_list,
+    strings_of,
 )
+from obygaze_features.manifest.io import ClipReader
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.tables import TableRow, read_table, whole_number
+from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.vocabulary import concepts
 
 # The released table with its subtitle column emptied; the subtitles are not ours to hand on.
@@ -53,20 +52,27 @@ NOTES = (
     " are start_frame / framerate and (end_frame + 1) / framerate.",
     "Left out: subtitle (the text of the films), start_clip and end_clip (frame // 16).",
 )
-_FPS = re.compile(r"[0-9]{1,3}(\.[0-9]{1,6})?")
+_FPS = re.compile(r"(?=.*[1-9])[0-9]{1,3}(\.[0-9]{1,6})?")
 _INDEX = re.compile(r"id_([0-9]{1,6})")
+_WORD = re.compile(r"[^\W_]+")
 
 
 def read(csv: Path, *, name: str = "mobygaze", strict: bool = False) -> ImportedManifest:
-    """The manifest of the released table of segments."""
+    """Return the manifest of the released table of segments.
+
+    Args:
+        csv: The released file, `mobygaze_dataframe.csv`.
+        name: The name of the manifest.
+        strict: Refuse a file whose hash is not that of the released one.
+    """
     source = source_of(csv)
     warnings = check_known([(csv, source, SHA256)], strict=strict)
-    violations = Renamed(csv, NAMES)
-    table = read_table(csv, required=REQUIRED, delimiter=";", violations=violations)
-    if not table.rows and not violations:
-        violations.add(None, None, "there are no segments in it")
-    reader = ClipReader(concepts(), EXTRA, violations)
-    clips = tuple(reader.clip(row.line, _cells(row, violations)) for row in table.rows)
+    violations = Violations(csv, NAMES)
+    table = read_table(
+        csv, required=REQUIRED, delimiter=";", violations=violations, content="segments"
+    )
+    reader = ClipReader(concepts(), EXTRA)
+    clips = tuple(reader.clip_of(row, _cells(row)) for row in table.rows)
     violations.raise_if_any("this is not the table of MObyGaze")
     oddities = _oddities(table.rows, clips)
     header = Header(
@@ -80,71 +86,54 @@ def read(csv: Path, *, name: str = "mobygaze", strict: bool = False) -> Imported
     return ImportedManifest(Manifest(name, header, clips, EXTRA), (*warnings, *oddities))
 
 
-def _cells(row: TableRow, violations: Violations) -> dict[str, str]:
-    comment = string_list(row["comment"])
-    if comment is None:
-        violations.add(row.line, "comment", f"{row['comment']!r} is not a list of strings")
-    start_s, end_s = _span(row, violations)
+def _cells(row: TableRow) -> dict[str, str]:
+    start_s, end_s = _span(row)
     return {
         **{column: row[column] for column in EXTRA},
-        "clip_id": _clip_id(row, violations),
+        "clip_id": _clip_id(row),
         "movie_id": row["imdb_key"],
         "start_s": start_s,
         "end_s": end_s,
-        "level": level_of(row, "label", violations),
-        "concepts": "|".join(dict.fromkeys(concepts_of(row, "concepts", violations))),
-        "comment": " | ".join(comment or ()),
+        "level": level_of(row, "label"),
+        "concepts": "|".join(dict.fromkeys(concepts_of(row, "concepts"))),
+        "comment": " | ".join(strings_of(row, "comment")),
     }
 
 
-def _clip_id(row: TableRow, violations: Violations) -> str:
-    index = _INDEX.fullmatch(row["clip_index"])
-    if index is None:
-        violations.add(row.line, "clip_index", f"{row['clip_index']!r} is not of the form id_0")
-    if not row["annotator"].isalnum():
-        violations.add(row.line, "annotator", f"{row['annotator']!r} is not a word")
-    # Where a part of the id is wrong that has been told; the line keeps the id apart from others.
+def _clip_id(row: TableRow) -> str:
+    index = row.matching("clip_index", _INDEX, "of the form id_0")
+    word = row.matching("annotator", _WORD, "a word")
+    # A wrong part of the id is a violation already; the line makes the id unique.
     number = f"{int(index[1]):04d}" if index else f"line{row.line}"
-    annotator = row["annotator"] if row["annotator"].isalnum() else "unknown"
-    return f"{row['imdb_key']}-{annotator}-{number}"
+    return f"{row['imdb_key']}-{row['annotator'] if word else 'unknown'}-{number}"
 
 
-def _span(row: TableRow, violations: Violations) -> tuple[str, str]:
-    """Start and end in seconds, from whole frames and the rate as written: exact until the end."""
-    frames = []
-    for column in ("start_frame", "end_frame"):
-        frame = whole_number(row[column])
-        if frame is None or frame < 0:
-            violations.add(row.line, column, f"{row[column]!r} is not the number of a frame")
-        else:
-            frames.append(frame)
-    fps = Fraction(row["framerate"]) if _FPS.fullmatch(row["framerate"]) else Fraction(0)
-    if not fps:
-        violations.add(row.line, "framerate", f"{row['framerate']!r} is not a rate")
-    if len(frames) < 2 or not fps:
+def _span(row: TableRow) -> tuple[str, str]:
+    """Return start and end in seconds, computed exactly from whole frames and the frame rate."""
+    frames, match = row.frames(), row.matching("framerate", _FPS, "a frame rate")
+    if frames is None or match is None:
         return "", ""
-    start, end = frames
-    if end < start:
-        violations.add(row.line, "end_frame", f"the end {end} is before the start {start}")
-        return "", ""
-    return repr(float(start / fps)), repr(float((end + 1) / fps))
+    fps = Fraction(match[0])
+    return repr(float(frames[0] / fps)), repr(float((frames[1] + 1) / fps))
 
 
 def _oddities(rows: Iterable[TableRow], clips: tuple[Clip, ...]) -> tuple[str, ...]:
-    """What is odd in the annotations, and kept as it is but for concepts named twice."""
+    """Return what is inconsistent in the annotations; only concepts named twice are changed."""
     pairs = list(zip(rows, clips, strict=True))
-    repeated = [row.line for row, clip in pairs if len(_words(row)) > len(clip.concepts)]
+    repeated = [
+        row.line for row, clip in pairs if len(strings_of(row, "concepts")) > len(clip.concepts)
+    ]
     bare = [row.line for row, clip in pairs if clip.level != "EN" and not clip.concepts]
     easy = [row.line for row, clip in pairs if clip.level == "EN" and clip.concepts]
     overlaps, gaps = _seams(clips)
-    told = [
+    findings = [
         (repeated, "with a concept named more than once, kept once"),
         (bare, "of HN, NS or S without a concept"),
         (easy, "of EN with a concept"),
     ]
     oddities = [
         f"{count(len(lines), 'segment')} {text} ({named_lines(lines)})"
-        for lines, text in told
+        for lines, text in findings
         if lines
     ]
     if overlaps or gaps:
@@ -155,12 +144,8 @@ def _oddities(rows: Iterable[TableRow], clips: tuple[Clip, ...]) -> tuple[str, .
     return tuple(oddities)
 
 
-def _words(row: TableRow) -> tuple[str, ...]:
-    return string_list(row["concepts"]) or ()
-
-
 def _seams(clips: Iterable[Clip]) -> tuple[int, int]:
-    """How often a segment starts before, and how often after, the frame that follows the last."""
+    """Count the segments that start before, and after, the frame that follows the one before."""
     spans: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for clip in clips:
         span = int(clip.extra["start_frame"]), int(clip.extra["end_frame"])

@@ -21,21 +21,6 @@ _SAME_S = 0.05
 
 
 @dataclass(frozen=True)
-class FilmFiles:
-    """The three files of one film."""
-
-    movie_id: str
-    scenes: Path
-    cuts: Path
-    frames: Path
-
-    @property
-    def paths(self) -> tuple[Path, Path, Path]:
-        """The files in the order they are read."""
-        return self.scenes, self.cuts, self.frames
-
-
-@dataclass(frozen=True)
 class SceneShots:
     """One clip: its shots (from 1), its frames (from 0), both ends in it; its times."""
 
@@ -59,36 +44,33 @@ class Film:
     scenes: tuple[SceneShots, ...]
 
 
-def film_files(folder: Path) -> tuple[FilmFiles, ...]:
-    """The films of a folder, by id; an error that names every file that is missing."""
+def shots(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
+    """Return the files of each film by its id: scenes, cuts, frames; all three must be there."""
     root = folder if (folder / SCENES).is_dir() else folder / "mg_videoinfo"
-    scenes = sorted((root / SCENES).glob(f"*{_SUFFIX}"))
-    if not scenes:
+    films = {
+        movie: (path, root / VIDEO / f"{movie}.videvents", root / VIDEO / f"{movie}.matidx")
+        for path in sorted((root / SCENES).glob(f"*{_SUFFIX}"))
+        for movie in [path.name.removesuffix(_SUFFIX)]
+    }
+    if not films:
         raise NotFound(f"no {SCENES}/*{_SUFFIX} in this folder", where=str(folder))
-    films = [_files_of(path, root) for path in scenes]
-    missing = [path for film in films for path in film.paths if not path.is_file()]
+    missing = [path for paths in films.values() for path in paths if not path.is_file()]
     if missing:
         raise FixInput(
             "files of some films are missing",
             where=str(root),
             details=[f"{path}: no such file" for path in missing],
         )
-    return tuple(films)
+    return films
 
 
-def _files_of(scenes: Path, root: Path) -> FilmFiles:
-    movie = scenes.name.removesuffix(_SUFFIX)
-    folder = root / VIDEO
-    return FilmFiles(movie, scenes, folder / f"{movie}.videvents", folder / f"{movie}.matidx")
-
-
-def read_film(files: FilmFiles) -> tuple[Film, tuple[Violations, ...]]:
-    """The clips of a film, and what is wrong with each of its files, the scenes' first."""
-    wrong = tuple(Violations(path) for path in files.paths)
-    seconds = _frame_times(files.frames, wrong[2])
-    cuts = _cuts(files.cuts, seconds, wrong[1])
-    scenes = _scenes(files.scenes, cuts, seconds, wrong[0])
-    return Film(files.movie_id, _rate(seconds), tuple(scenes)), wrong
+def read_film(movie: str, paths: Sequence[Path]) -> tuple[Film, tuple[Violations, ...]]:
+    """Return the clips of a film, and the violations of each of its files."""
+    wrong = tuple(Violations(path) for path in paths)
+    seconds = _frame_times(paths[2], wrong[2])
+    cuts = _cuts(paths[1], seconds, wrong[1])
+    scenes = _scenes(paths[0], cuts, seconds, wrong[0])
+    return Film(movie, _rate(seconds), tuple(scenes)), wrong
 
 
 def _rate(seconds: Sequence[float]) -> float:
@@ -97,39 +79,39 @@ def _rate(seconds: Sequence[float]) -> float:
 
 
 def _frame_times(path: Path, wrong: Violations) -> list[float]:
-    """The time of each frame: a line each, counted from 0."""
+    """Return the time of each frame; each has a line, counted from 0."""
     seconds: list[float] = []
-    for line, text in _filled_lines(path, wrong):
+    for line, text in numbered_lines(path, wrong):
         match = _FRAME.fullmatch(text)
         if match is None or int(match[1]) != len(seconds):
-            expected = f"frame {len(seconds)} and its time"
-            wrong.add(line, None, f"{text[:60]!r} where {expected} should be; read no further")
+            expected = f"expected frame {len(seconds)} and its time"
+            wrong.add(line, None, f"{expected}, got {text[:60]!r}; read no further")
             return seconds
         if seconds and float(match[2]) < seconds[-1]:
             wrong.add(line, None, f"frame {match[1]} is earlier than the one before it")
         seconds.append(float(match[2]))
     if len(seconds) < 2 and not wrong:
-        wrong.add(None, None, "a film has more than one frame")
+        wrong.add(None, None, "expected at least two frames")
     return seconds
 
 
 def _cuts(path: Path, seconds: Sequence[float], wrong: Violations) -> list[int]:
-    """The first frame of each shot but the first."""
+    """Return the first frame of each shot but the first."""
     cuts: list[int] = []
-    lines = _filled_lines(path, wrong)
+    lines = numbered_lines(path, wrong)
     line, header = next(lines, (1, ""))
     if not header or _CUT.fullmatch(header):
-        wrong.add(line, None, "the header line is missing, so a cut may be too")
+        wrong.add(line, None, "the header line is missing; a cut may be missing too")
     for line, text in lines:
         match = _CUT.fullmatch(text)
         if match is None:
-            wrong.add(line, None, f"{text[:60]!r} is not a frame, its time and CUT")
+            wrong.add(line, None, f"expected a frame, its time and CUT, got {text[:60]!r}")
             continue
         frame, time_s = int(match[1]), float(match[2])
         if cuts and frame <= cuts[-1]:
             wrong.add(line, None, f"the cut at frame {frame} is not after the one before it")
         elif not 0 < frame < len(seconds):
-            wrong.add(line, None, f"frame {frame} is not a frame of the film, or its first")
+            wrong.add(line, None, f"frame {frame} is the first frame, or not in the film")
         elif abs(seconds[frame] - time_s) > _SAME_S:
             wrong.add(line, None, f"frame {frame} is at {seconds[frame]} s, not at {time_s}")
         cuts.append(frame)
@@ -141,22 +123,22 @@ def _scenes(
 ) -> Iterator[SceneShots]:
     n_shots = len(cuts) + 1
     number = 0
-    for line, text in _filled_lines(path, wrong):
-        # The number of a scene is that of its line, whatever is wrong with others.
+    for line, text in numbered_lines(path, wrong):
+        # The number of a scene is that of its line, also where other lines are invalid.
         number += 1
         match = _SCENE.fullmatch(text)
         if match is None:
-            wrong.add(line, None, f"{text[:60]!r} is not a first shot, a last shot and a flag")
+            wrong.add(line, None, f"expected first shot, last shot and a flag, got {text[:60]!r}")
             continue
         first, last, use = (int(part) for part in match.groups())
         if not 1 <= first <= last:
-            wrong.add(line, None, f"shots {first} to {last}: they count from 1, upwards")
+            wrong.add(line, None, f"shots {first} to {last}: expected ascending numbers from 1")
         elif last > n_shots:
-            wrong.add(line, None, f"shot {last}, the film has {n_shots}")
+            wrong.add(line, None, f"shot {last}, but the film has {n_shots} shots")
         elif seconds and all(cut < len(seconds) for cut in cuts):
             yield _scene(number, line, (first, last, use), cuts, seconds)
     if not number and not wrong:
-        wrong.add(None, None, "there are no scenes in it")
+        wrong.add(None, None, "the file has no scenes")
 
 
 def _scene(
@@ -173,7 +155,3 @@ def _scene(
     end_s = seconds[after] if after < len(seconds) else seconds[-1] + 1 / _rate(seconds)
     start_s = seconds[start] if first > 1 else 0.0
     return SceneShots(number, line, first, last, use, start, after - 1, start_s, end_s)
-
-
-def _filled_lines(path: Path, wrong: Violations) -> Iterator[tuple[int, str]]:
-    return ((line, text.strip()) for line, text in numbered_lines(path, wrong) if text.strip())

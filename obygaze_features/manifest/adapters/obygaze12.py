@@ -1,26 +1,30 @@
-"""ObyGaze12 as its authors released it: one table of clips, and the split files beside it."""
+"""ObyGaze12 as its authors released it: one table of clips, and the split files beside it.
+
+The splits are read and compared with the clips; they are never made again.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from obygaze_features.core.errors import NotFound
+from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.manifest.adapters import obygaze12_splits
 from obygaze_features.manifest.adapters.common import (
-    ClipReader,
     ImportedManifest,
-    Renamed,
     check_known,
     concepts_of,
     level_of,
     source_of,
+    strings_of,
 )
+from obygaze_features.manifest.io import ClipReader
 from obygaze_features.manifest.link import FILM_COLUMNS, film_span
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Header, Manifest
-from obygaze_features.manifest.tables import TableRow, read_table, whole_number
-from obygaze_features.manifest.vocabulary import concepts
+from obygaze_features.manifest.tables import TableRow, read_table
+from obygaze_features.manifest.vocabulary import canonical_concept, concepts
 
 SHA256 = "3296d488624dfa8b105ad434ca01fe415834e37bb784a718d41d19098729c963"
 REQUIRED = (
@@ -43,8 +47,68 @@ NOTES = (
     "util is kept, but does not say whether a clip has a video: an empty video does.",
     "srt_name is unique within a film only.",
 )
+SPLIT_COLUMNS = ("id", "movie", "label", "reason", "fold")
+# The levels that a label stands for; the files by movie have 1 for S and 0 for its opposites.
+LEVELS_OF_LABEL = {
+    "Easy Neg": ("EN",),
+    "Hard Neg": ("HN",),
+    "Sure": ("S",),
+    "EN_HN": ("EN", "HN"),
+    "S": ("S",),
+    "0": ("EN", "HN"),
+    "1": ("S",),
+}
 _CLIP = re.compile(r"(.+?)scene-([0-9]{1,5})\.ss-([0-9]{1,6})\.es-([0-9]{1,6})")
+_NUMBER = re.compile(r"-?[0-9]{1,15}")
 _RATIO = re.compile(r"0(\.[0-9]+)?|1(\.0+)?")
+
+
+@dataclass(frozen=True)
+class PublishedSplit:
+    """One released split: its file, the levels in it, and the hash of the released file."""
+
+    file: str
+    levels: tuple[str, ...]
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The name of the split's fold column: `by_movie_HN_S` for `by_movie/HN_S.csv`."""
+        return self.file.removesuffix(".csv").replace("/", "_")
+
+
+SPLITS = (
+    PublishedSplit(
+        "02_EN_S.csv",
+        ("EN", "S"),
+        "05db000a1ee0c41043ca02cd650e79d48de7f0985b5210c681e92929cce19f99",
+    ),
+    PublishedSplit(
+        "02_HN_S.csv",
+        ("HN", "S"),
+        "a4dbc2acc90e0a02d60bf25d1e7c6ebc481d8e445692e58133b3171f8f9b142e",
+    ),
+    PublishedSplit(
+        "02_ENHN_S.csv",
+        ("EN", "HN", "S"),
+        "5c1dc8be8b8f6703335c25d2992a359e0b21bfe8d7d083a9ed2824207b26130f",
+    ),
+    PublishedSplit(
+        "02_EN_HN_S.csv",
+        ("EN", "HN", "S"),
+        "c662bbee6134132ac043bd7fc804c347da4fd3cb8229e3e87c78d45613d5a210",
+    ),
+    PublishedSplit(
+        "by_movie/HN_S.csv",
+        ("HN", "S"),
+        "61baee95302c3a791b08ae18f9714d891dd1a38813bed9a62e936545a4795d9f",
+    ),
+    PublishedSplit(
+        "by_movie/ENHN_S.csv",
+        ("EN", "HN", "S"),
+        "599a59a2a6aa7458270379032ab21770581266e8605f31b027f744444d7143e4",
+    ),
+)
 
 
 def read(
@@ -55,29 +119,30 @@ def read(
     name: str = "obygaze12",
     strict: bool = False,
 ) -> ImportedManifest:
-    """The manifest of the released table, in the raw view.
+    """Return the manifest of the released table, in the raw view.
 
-    `splits` is the folder of the released split files, which become fold columns. `times` is a
-    manifest that knows when in the film each clip is (adapter moviegraphs).
+    Args:
+        csv: The released file, `ObyGaze12_thresh_02.csv`.
+        splits: The folder of the released split files, which become fold columns.
+        times: A manifest with the time of each clip in its film (adapter moviegraphs).
+        name: The name of the manifest.
+        strict: Refuse files whose hash is not that of the released ones.
     """
-    split_files = obygaze12_splits.find(splits) if splits else ()
-    sources = [source_of(csv), *(source_of(found.path, found.split.file) for found in split_files)]
-    known = [SHA256, *(found.split.sha256 for found in split_files)]
-    paths = [csv, *(found.path for found in split_files)]
-    warnings = list(
-        check_known(zip(paths, sources, ([sha] for sha in known), strict=True), strict=strict)
-    )
-    header = Header("obygaze12", concepts(), citation=CITATION, notes=NOTES, sources=tuple(sources))
-    violations = Renamed(csv, NAMES)
-    manifest = Manifest(name, header, _clips(csv, violations), EXTRA)
-    found_in_splits = []
-    for found in split_files:
-        folds, wrong = obygaze12_splits.read(found, manifest)
-        manifest = manifest.with_column(FOLD_PREFIX + found.split.name, folds)
-        found_in_splits.append(wrong)
-    raise_together("these are not the files of ObyGaze12", violations, *found_in_splits)
+    found = _find_splits(splits) if splits else {}
+    files = [(csv, source_of(csv), [SHA256])]
+    files += [(path, source_of(path, one.file), [one.sha256]) for one, path in found.items()]
+    warnings = list(check_known(files, strict=strict))
+    sources = tuple(source for _, source, _ in files)
+    header = Header("obygaze12", concepts(), citation=CITATION, notes=NOTES, sources=sources)
+    wrong = [Violations(csv, NAMES), *(Violations(path) for path in found.values())]
+    manifest = Manifest(name, header, _clips(csv, wrong[0]), EXTRA)
+    seen = manifest.view("visual").by_id
+    for (split, path), violations in zip(found.items(), wrong[1:], strict=True):
+        folds = _read_split(split, path, seen, violations)
+        manifest = manifest.with_column(FOLD_PREFIX + split.name, folds)
+    raise_together("these are not the files of ObyGaze12", *wrong)
     if splits:
-        warnings += obygaze12_splits.left_out(splits, split_files)
+        warnings += _left_out(splits, found)
     if times is not None:
         manifest, without = _with_times(manifest, times)
         if without:
@@ -86,60 +151,117 @@ def read(
 
 
 def _clips(csv: Path, violations: Violations) -> tuple[Clip, ...]:
-    # The released file's second line is empty but for its semicolons.
+    # The second line of the released file has nothing but semicolons.
     table = read_table(
-        csv, required=REQUIRED, delimiter=";", skip_blank=True, violations=violations
+        csv,
+        required=REQUIRED,
+        delimiter=";",
+        skip_blank=True,
+        violations=violations,
+        content="clips",
     )
-    if not table.rows and not violations:
-        violations.add(None, None, "there are no clips in it")
-    reader = ClipReader(concepts(), EXTRA, violations)
-    return tuple(reader.clip(row.line, _cells(row, violations)) for row in table.rows)
+    reader = ClipReader(concepts(), EXTRA)
+    return tuple(reader.clip_of(row, _cells(row)) for row in table.rows)
 
 
-def _cells(row: TableRow, violations: Violations) -> dict[str, str]:
-    scene, first, last = _place(row, violations)
-    if not _RATIO.fullmatch(row["overlap_ratio"]):
-        text = row["overlap_ratio"]
-        violations.add(row.line, "overlap_ratio", f"{text!r} is not a share between 0 and 1")
-    if whole_number(row["graph_number"]) is None:
-        text = row["graph_number"]
-        violations.add(row.line, "graph_number", f"{text!r} is not a whole number")
+def _cells(row: TableRow) -> dict[str, str]:
+    scene, first, last = _scene_and_shots(row)
+    row.matching("overlap_ratio", _RATIO, "a share from 0 to 1")
+    row.matching("graph_number", _NUMBER, "a whole number")
     return {
         **{column: row[column] for column in KEPT},
         "clip_id": row["id"],
         "movie_id": row["movie"],
         "scene": scene,
         "video": f"{row['movie']}/{row['video_name']}" if row["video_name"] else "",
-        "level": level_of(row, "label", violations),
-        "concepts": "|".join(concepts_of(row, "concepts", violations)),
+        "level": level_of(row, "label"),
+        "concepts": "|".join(concepts_of(row, "concepts")),
         "first_shot": first,
         "last_shot": last,
     }
 
 
-def _place(row: TableRow, violations: Violations) -> tuple[str, str, str]:
-    """Scene, first and last shot, out of `tt0108160scene-011.ss-0053.es-0056`."""
+def _scene_and_shots(row: TableRow) -> tuple[str, str, str]:
+    """Return scene, first and last shot of a name such as `tt0108160scene-011.ss-0053.es-0056`."""
     match = _CLIP.fullmatch(row["clip"])
     if match is None or match[1] != row["movie"]:
         form = f"{row['movie']}scene-000.ss-0000.es-0000"
-        violations.add(row.line, "clip", f"{row['clip']!r} is not of the form {form}")
+        row.add("clip", f"{row['clip']!r} is not of the form {form}")
         return "", "", ""
     scene, first, last = (int(text) for text in match.groups()[1:])
     if not 1 <= first <= last:
-        violations.add(row.line, "clip", f"shots {first} to {last}: they count from 1, upwards")
+        row.add("clip", f"shots {first} to {last}: expected ascending numbers from 1")
     if not row["id"].endswith(f"-{match[2]}"):
-        violations.add(row.line, "id", f"{row['id']!r} is not the id of scene {match[2]}")
+        row.add("id", f"{row['id']!r} is not the id of scene {match[2]}")
     return str(scene), str(first), str(last)
 
 
+def _find_splits(folder: Path) -> dict[PublishedSplit, Path]:
+    """Return the released splits in a folder, in their fixed order; at least one must be there."""
+    if not folder.exists():
+        raise NotFound("no such folder", where=str(folder))
+    if not folder.is_dir():
+        raise FixInput("--splits must be the folder of the split files", where=str(folder))
+    found = {split: path for split in SPLITS if (path := folder / split.file).is_file()}
+    if not found:
+        names = ", ".join(split.file for split in SPLITS)
+        raise NotFound(f"none of the split files is here ({names})", where=str(folder))
+    return found
+
+
+def _left_out(folder: Path, found: dict[PublishedSplit, Path]) -> list[str]:
+    """Return warnings for other tables near the splits, and for splits that are missing."""
+    others = sorted({*folder.glob("*.csv"), *folder.glob("by_movie/*.csv")} - set(found.values()))
+    warnings = [
+        f"{path}: not one of the released splits, left out"
+        for path in others
+        if not path.name.startswith("ObyGaze12")
+    ]
+    missing = ", ".join(split.file for split in SPLITS if split not in found)
+    return [*warnings, f"{folder}: missing split files: {missing}"] if missing else warnings
+
+
+def _read_split(
+    split: PublishedSplit, path: Path, clips: Mapping[str, Clip], violations: Violations
+) -> dict[str, str]:
+    """Return the fold of each clip by its id; contradictions with the clips are violations."""
+    table = read_table(
+        path, required=SPLIT_COLUMNS, delimiter=";", skip_blank=True, violations=violations
+    )
+    line_of: dict[str, int] = {}
+    for row in table.rows:
+        row.unique("id", line_of)
+        row.whole("fold", "a fold")
+        # Without clips the table of clips has violations; there is nothing to compare with.
+        if clips:
+            _compare(row, clips.get(row["id"]), split.levels)
+    return {row["id"]: row["fold"] for row in table.rows}
+
+
+def _compare(row: TableRow, clip: Clip | None, levels: Sequence[str]) -> None:
+    if clip is None:
+        row.add("id", f"{row['id']!r} is not the id of a clip")
+        return
+    if row["movie"] != clip.movie_id:
+        row.add("movie", f"{row['movie']!r}, but the clip is from {clip.movie_id!r}")
+    meant = [level for level in LEVELS_OF_LABEL.get(row["label"], ()) if level in levels]
+    if not meant:
+        row.add("label", f"{row['label']!r} is not a label of this split")
+    elif clip.level and clip.level not in meant:
+        row.add("label", f"{row['label']!r}, but the clip is {clip.level} in the visual view")
+    before = len(row.violations)
+    reason = {canonical_concept(word) for word in strings_of(row, "reason")}
+    if len(row.violations) == before and reason != set(clip.concepts):
+        expected = "|".join(clip.concepts) or "none"
+        row.add("reason", f"{row['reason']!r}, but the concepts of the clip are {expected}")
+
+
 def _with_times(manifest: Manifest, times: Manifest) -> tuple[Manifest, int]:
-    """When in the film each clip is, beside its own file rather than as a part of that file."""
+    """Return the manifest with each clip's time in its film, and how many clips have none."""
     spans = {clip.clip_id: span for clip in times if (span := film_span(clip)) is not None}
     spans = {clip_id: span for clip_id, span in spans.items() if clip_id in manifest.by_id}
     if not spans:
-        raise NotFound(
-            "none of the clips is in the manifest that should know their times", where=times.name
-        )
+        raise NotFound("none of the clips is in the manifest of --times", where=times.name)
     for place, column in enumerate(FILM_COLUMNS):
         values = {clip_id: repr(span[place]) for clip_id, span in spans.items()}
         manifest = manifest.with_column(column, values)

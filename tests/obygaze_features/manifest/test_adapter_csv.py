@@ -91,8 +91,8 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
         f"{table}:2: column 'verdict': 'yes' is not a level",
         f"{table}:2: column 'tags': 'sun' is not a known concept",
         f"{table}:2: column 'group': 'x' is not a whole number",
-        f"{table}:3: column 'shot': 'a1' stands on line 2 already",
-        f"{table}:3: column 'tags': 'Look' stands there more than once",
+        f"{table}:3: column 'shot': 'a1' is already on line 2",
+        f"{table}:3: column 'tags': 'Look' is listed more than once",
         f"{table}:4: column 'shot': ' a' is not an id (letters, digits, . _ + -)",
     )
     assert "--mapping" in (caught.value.hint or "")

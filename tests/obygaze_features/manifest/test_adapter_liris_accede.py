@@ -102,11 +102,11 @@ def test_everything_wrong_with_all_files_at_once(tmp_path: Path) -> None:
     assert caught.value.details == (
         f"{at['ACCEDEsets.txt']}:2: column 'set': '3' is not one of 0, 1, 2",
         f"{at['ACCEDEaffect.txt']}:2: column 'valenceClass': '0.3' is not one of -1, 0, 1",
-        f"{at['ACCEDEaffect.txt']}:3: column 'id': {A1} is '5' here and '1' elsewhere",
-        f"{at['ACCEDEviolence.txt']}:1: id, name and the class were expected, not id, name",
+        f"{at['ACCEDEaffect.txt']}:3: column 'id': {A1} has the id '5' here and '1' elsewhere",
+        f"{at['ACCEDEviolence.txt']}:1: expected the columns id, name and the class, got id, name",
         f"{at['MEDIAEVALviolence.txt']}:2: column 'violent': 'yes' is not one of 0, 1",
         f"{at['MEDIAEVALviolence.txt']}:3: column 'name': {M0} has a violence already",
-        f"{at['shots-devset-nl.txt']}:2: 1 cells, an id and a name were expected",
+        f"{at['shots-devset-nl.txt']}:2: expected an id and a name, got 1 cells",
         f"{at['shots-testset-nl.txt']}:1: column 'name': {A1} has a fold:mediaeval2015 already",
         f"{at['shots-testset-nl.txt']}:1: column 'name': {A1} has a mediaeval_id already",
     )
@@ -118,7 +118,7 @@ def test_everything_wrong_with_all_files_at_once(tmp_path: Path) -> None:
         ("<library><media>", ":1: not XML: no element found"),
         (
             '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><library>&b;</library>',
-            ":1: a document type, which no description of excerpts needs",
+            ":1: a document type is not allowed here; remove it",
         ),
         (
             "<library>\n<media><id>0</id></media></library>",
@@ -127,9 +127,9 @@ def test_everything_wrong_with_all_files_at_once(tmp_path: Path) -> None:
         (
             f"<l><media><id>0</id><name>{A0}</name><movie>a</movie><start>-1</start><end>2</end>"
             "</media></l>",
-            ":1: column 'start': '-1' is not the number of a frame",
+            ":1: column 'start': '-1' is not a frame number (whole, from 0)",
         ),
-        ("<l><media><id>" + "9" * 20_000, ":1: a text that is longer than any name"),
+        ("<l><media><id>" + "9" * 20_000, ":1: a text of more than 10,000 characters"),
     ],
 )
 def test_descriptions_are_read_with_care(tmp_path: Path, text: str, told: str) -> None:
@@ -143,14 +143,14 @@ def test_descriptions_are_read_with_care(tmp_path: Path, text: str, told: str) -
 def test_only_files_that_are_known_by_name(tmp_path: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text("", encoding="utf-8")
-    with pytest.raises(FixInput, match="not a file of LIRIS-ACCEDE by its name"):
+    with pytest.raises(FixInput, match="not the name of a file of LIRIS-ACCEDE"):
         read([other])
-    with pytest.raises(NotFound, match="none of the annotation files"):
+    with pytest.raises(NotFound, match="no annotation file in this folder"):
         read([tmp_path])
     with pytest.raises(NotFound):
         read([tmp_path / "ACCEDEaffect.txt"])
     write(tmp_path)
     (tmp_path / "copy").mkdir()
     write(tmp_path / "copy")
-    with pytest.raises(FixInput, match=r"two files are called ACCEDEaffect\.txt"):
+    with pytest.raises(FixInput, match=r"two files have the name ACCEDEaffect\.txt"):
         read([tmp_path])

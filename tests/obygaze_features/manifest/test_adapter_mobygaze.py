@@ -109,13 +109,13 @@ def test_everything_wrong_at_once(tmp_path: Path) -> None:
         read(path)
     assert caught.value.details == (
         f"{path}:2: column 'end_frame': the end 9 is before the start 10",
-        f"{path}:3: column 'start_frame': '1.5' is not the number of a frame",
+        f"{path}:3: column 'start_frame': '1.5' is not a frame number (whole, from 0)",
         f"{path}:4: column 'label': 'Maybe' is not a level",
         f"{path}:4: column 'concepts': 'Sound' is not a known concept",
+        f"{path}:5: column 'framerate': '0.0' is not a frame rate",
         f"{path}:5: column 'comment': 'credits' is not a list of strings",
-        f"{path}:5: column 'framerate': '0.0' is not a rate",
         f"{path}:6: column 'annotator': 'a b' is not a word",
-        f"{path}:7: column 'clip_index': 'tt01-annotator1-0003' stands on line 5 already",
+        f"{path}:7: column 'clip_index': 'tt01-annotator1-0003' is already on line 5",
         f"{path}:8: column 'clip_index': '4' is not of the form id_0",
     )
 

@@ -90,7 +90,7 @@ def test_another_rate_counts_frames_anew(tmp_path: Path) -> None:
 
 
 def test_offsets_for_films_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FixUsage, match="offsets for films that are not here: tt9"):
+    with pytest.raises(FixUsage, match="offsets for unknown films: tt9"):
         read(write_film(tmp_path), offsets={"tt9": 1.0})
     with pytest.raises(FixUsage):
         read(tmp_path, offsets={"tt01": float("nan")})
@@ -100,13 +100,13 @@ def test_offsets_for_films_that_are_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("offset", [1e308, -1e308, 90_000.0, float("inf")])
 def test_an_offset_is_within_a_day(tmp_path: Path, offset: float) -> None:
-    with pytest.raises(FixUsage, match="within a day"):
+    with pytest.raises(FixUsage, match="the offset of tt01 must be at most 86400 seconds"):
         read(write_film(tmp_path), offsets={"tt01": offset})
 
 
 @pytest.mark.parametrize("fps", [1e-300, 0.5, 1001.0, 1e300, float("nan"), float("inf")])
 def test_a_frame_rate_is_one_that_films_have(tmp_path: Path, fps: float) -> None:
-    with pytest.raises(FixUsage, match="not a frame rate from 1 to 1000"):
+    with pytest.raises(FixUsage, match="the frame rate must be from 1 to 1000"):
         read(write_film(tmp_path), fps=fps)
 
 
@@ -114,7 +114,7 @@ def test_a_frame_rate_is_one_that_films_have(tmp_path: Path, fps: float) -> None
 def test_a_pickle_is_never_opened(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"cos\nsystem\n(S'touch /tmp/opened'\ntR.")
-    with pytest.raises(FixInput, match="none is ever opened") as caught:
+    with pytest.raises(FixInput, match="pickle files are not opened") as caught:
         read(path)
     assert "mg_videoinfo" in (caught.value.hint or "")
 
@@ -129,19 +129,19 @@ def test_everything_wrong_with_all_films_at_once(tmp_path: Path) -> None:
     cuts = tmp_path / "video_boundaries" / "tt02.videvents"
     frames = tmp_path / "video_boundaries" / "tt03.matidx"
     assert caught.value.details[:9] == (
-        f"{scenes}:2: shots 0 to 1: they count from 1, upwards",
-        f"{scenes}:3: shots 3 to 2: they count from 1, upwards",
-        f"{scenes}:4: shot 5, the film has 4",
-        f"{scenes}:5: '1-2' is not a first shot, a last shot and a flag",
-        f"{cuts}:1: the header line is missing, so a cut may be too",
+        f"{scenes}:2: shots 0 to 1: expected ascending numbers from 1",
+        f"{scenes}:3: shots 3 to 2: expected ascending numbers from 1",
+        f"{scenes}:4: shot 5, but the film has 4 shots",
+        f"{scenes}:5: expected first shot, last shot and a flag, got '1-2'",
+        f"{cuts}:1: the header line is missing; a cut may be missing too",
         f"{cuts}:3: frame 30 is at 1.2 s, not at 9.0",
-        f"{cuts}:4: frame 200 is not a frame of the film, or its first",
-        f"{cuts}:5: '40 FADE' is not a frame, its time and CUT",
+        f"{cuts}:4: frame 200 is the first frame, or not in the film",
+        f"{cuts}:5: expected a frame, its time and CUT, got '40 FADE'",
         # Without frames each cut of the third film is beyond its end.
-        f"{frames.with_suffix('.videvents')}:2: frame 10 is not a frame of the film, or its first",
+        f"{frames.with_suffix('.videvents')}:2: frame 10 is the first frame, or not in the film",
     )
     assert caught.value.details[-1] == (
-        f"{frames}:1: '1 0.04' where frame 0 and its time should be; read no further"
+        f"{frames}:1: expected frame 0 and its time, got '1 0.04'; read no further"
     )
 
 
@@ -201,13 +201,13 @@ def test_everything_wrong_with_a_table_at_once(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read(path)
     assert caught.value.details == (
-        f"{path}:1: column 'level': has no place here; `manifest import csv` maps any column",
+        f"{path}:1: column 'level': unexpected column; `manifest import csv` can map any column",
+        f"{path}:3: column 'clip_id': 'a' is already on line 2",
         f"{path}:3: column 'end': the end 1.0 is not after the start 2.0",
-        f"{path}:3: column 'clip_id': 'a' stands on line 2 already",
         f"{path}:4: column 'start': '0:10' is not a time in seconds",
         f"{path}:4: column 'clip_id': 'b/c' is not an id (letters, digits, . _ + -)",
         f"{path}:5: column 'fps': 'none' is not a frame rate",
-        f"{path}:6: column 'end': shorter than a frame at 25.0 frames a second",
+        f"{path}:6: shorter than one frame at 25 frames per second",
     )
 
 

@@ -12,9 +12,8 @@ from support.data import real_data
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.adapters.common import ImportedManifest
 from obygaze_features.manifest.adapters.obygaze12 import read
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest, view
 from obygaze_features.manifest.stats import compute_stats
-from obygaze_features.manifest.views import view
 
 HEADER = (
     "idx;util;clip;label;overlap_ratio;concepts;id;movie;srt_name;video_name;graph_number\r\n"
@@ -122,14 +121,14 @@ def test_everything_wrong_with_the_rows_at_once(tmp_path: Path) -> None:
         f"{path}:3: column 'label': 'Hard' is not a level",
         f"{path}:4: column 'concepts': 'Looks' is not a known concept",
         f"{path}:5: column 'concepts': 'Look' is not a list of strings",
-        f"{path}:6: column 'clip': shots 5 to 4: they count from 1, upwards",
-        f"{path}:7: column 'overlap_ratio': '1.2' is not a share between 0 and 1",
-        f"{path}:7: column 'concepts': 'Look' stands there more than once",
+        f"{path}:6: column 'clip': shots 5 to 4: expected ascending numbers from 1",
+        f"{path}:7: column 'overlap_ratio': '1.2' is not a share from 0 to 1",
+        f"{path}:7: column 'concepts': 'Look' is listed more than once",
         f"{path}:8: column 'concepts': '' is not a known concept",
-        f"{path}:8: column 'id': 'tt01-005' stands on line 7 already",
+        f"{path}:8: column 'id': 'tt01-005' is already on line 7",
         f"{path}:9: column 'clip': 'tt02scene-006.ss-0001.es-0002' is not of the form "
         "tt01scene-000.ss-0000.es-0000",
-        f"{path}:10: column 'video_name': 'tt01/../x.avi' leaves the folder of the videos",
+        f"{path}:10: column 'video_name': 'tt01/../x.avi' leads out of the folder of the videos",
     )
 
 
@@ -142,7 +141,7 @@ def test_other_files_are_refused_with_their_place(tmp_path: Path) -> None:
     empty = write(tmp_path)
     with pytest.raises(FixInput) as caught:
         read(empty)
-    assert caught.value.details == (f"{empty}: there are no clips in it",)
+    assert caught.value.details == (f"{empty}: the table has no clips",)
     with pytest.raises(NotFound):
         read(tmp_path / "none.csv")
 
@@ -167,7 +166,7 @@ def test_splits_are_joined_by_id_whatever_their_order(tmp_path: Path) -> None:
         imported.warnings[3]
         == f"{tmp_path / 'notes.csv'}: not one of the released splits, left out"
     )
-    assert imported.warnings[4].startswith(f"{tmp_path}: has no 02_HN_S.csv, 02_ENHN_S.csv, ")
+    assert imported.warnings[4].startswith(f"{tmp_path}: missing split files: 02_HN_S.csv, ")
 
 
 def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(tmp_path: Path) -> None:
@@ -190,15 +189,16 @@ def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(tmp_path: Path
         read(main, splits=tmp_path)
     assert caught.value.details == (
         f"{main}:6: column 'label': 'Sore' is not a level",
-        f"{first}:2: column 'label': 'Hard Neg', the clip is EN in the visual view",
-        f"{first}:3: column 'reason': \"['Look']\", the clip's concepts are Expression of emotion",
-        f"{first}:4: column 'id': 'tt01-009' is not among the clips",
-        f"{first}:5: column 'id': 'tt01-002' stands on line 3 already",
+        f"{first}:2: column 'label': 'Hard Neg', but the clip is EN in the visual view",
+        f"{first}:3: column 'reason': \"['Look']\", but the concepts of the clip are "
+        "Expression of emotion",
+        f"{first}:4: column 'id': 'tt01-009' is not the id of a clip",
+        f"{first}:5: column 'id': 'tt01-002' is already on line 3",
         f"{first}:5: column 'label': 'Easy Neg' is not a label of this split",
         f"{second}:2: column 'fold': '-1' is not a fold",
         f"{second}:2: column 'reason': 'nothing' is not a list of strings",
-        f"{second}:3: column 'movie': 'tt02', the clip is of 'tt01'",
-        f"{second}:3: column 'label': 'S', the clip is EN in the visual view",
+        f"{second}:3: column 'movie': 'tt02', but the clip is from 'tt01'",
+        f"{second}:3: column 'label': 'S', but the clip is EN in the visual view",
     )
 
 

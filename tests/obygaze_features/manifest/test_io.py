@@ -219,7 +219,7 @@ def test_force_replaces_a_manifest_and_no_other_table(tmp_path: Path, name: str)
 
 def test_an_invalid_manifest_is_never_written(tmp_path: Path) -> None:
     manifest = Manifest("bad", Header("x", {}), (Clip("a", "m", concepts=("Look",)),))
-    with pytest.raises(FixInput, match="not be a valid manifest"):
+    with pytest.raises(FixInput, match="the manifest is not valid"):
         write_manifest(manifest, tmp_path / "bad.toml")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(FixInput):
@@ -283,7 +283,9 @@ def test_times_as_floats_are_written(tmp_path: Path, time: str, seconds: float) 
 
 def test_the_name_of_a_video_cannot_command_a_terminal(tmp_path: Path) -> None:
     wrong = violations(pair(tmp_path, csv=CSV.replace("tt1/1.avi", "\x1b[31m.avi")))
-    assert wrong == ["tiny.csv:2: column 'video': '\\x1b[31m.avi' holds what cannot be printed"]
+    assert wrong == [
+        "tiny.csv:2: column 'video': '\\x1b[31m.avi' contains characters that cannot be printed"
+    ]
 
 
 def test_a_header_nested_beyond_measure_is_no_bug(tmp_path: Path) -> None:

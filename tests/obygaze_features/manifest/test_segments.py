@@ -89,11 +89,11 @@ def test_every_violation_of_the_segments_at_once(tmp_path: Path) -> None:
         "7: 4 cells, the header has 6",
         "2: column 'level': 'Sure' is not one of EN, HN, NS, S; write S",
         "3: column 'end_frame': the end 8 is before the start 9",
-        "4: column 'movie_id': is empty",
-        "4: column 'start_frame': -1 is before the film starts, the first frame is 0",
+        "4: column 'movie_id': the cell is empty",
+        "4: column 'start_frame': '-1' is not a frame number (whole, from 0)",
         "5: column 'annotator': ' A' has blanks around it",
-        "5: column 'start_frame': '1.5' is not a whole number of frames",
-        "5: column 'end_frame': '8.0' is not a whole number of frames",
+        "5: column 'start_frame': '1.5' is not a frame number (whole, from 0)",
+        "5: column 'end_frame': '8.0' is not a frame number (whole, from 0)",
         "5: column 'level': 'XX' is not one of EN, HN, NS, S",
         "5: column 'concepts': 'Body||Look' has an empty concept",
         "6: column 'concepts': \"['Body', 'Look']\" is a list; join concepts with '|'",
@@ -105,8 +105,8 @@ def test_every_violation_of_the_clips_at_once(tmp_path: Path) -> None:
     assert told_of_clips(path) == [
         "3: column 'end_frame': the end 9 is before the start 10",
         "4: column 'clip_id': 'c1' is already on line 2",
-        "5: column 'clip_id': is empty",
-        "5: column 'end_frame': 'x' is not a whole number of frames",
+        "5: column 'clip_id': the cell is empty",
+        "5: column 'end_frame': 'x' is not a frame number (whole, from 0)",
         "6: column 'clip_id': 'c1' is already on line 2",
     ]
 
@@ -122,7 +122,7 @@ def test_clips_of_one_frame_and_clips_that_share_frames_are_fine(tmp_path: Path)
     ("data", "told"),
     [
         (b"", "1: the file is empty"),
-        (SEGMENTS.encode() + b"\n", "2: there is a header, but no segments"),
+        (SEGMENTS.encode() + b"\n", " the table has no segments"),
         (SEGMENTS.replace(",", ";").encode() + b"\nm;A;0;9;S;\n", "1: cells are separated by semi"),
         (b"\xef\xbb\xbf" + SEGMENTS.encode() + b"\nm,A,0,9,S,\n", "1: the file starts with a byte"),
         (SEGMENTS.encode() + b"\nm,Andr\xe9,0,9,S,\n", "2: byte 0xE9 at position 7 is not UTF-8"),

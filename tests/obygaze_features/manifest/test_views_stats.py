@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest, view
 from obygaze_features.manifest.stats import FoldStats, compute_stats
 from obygaze_features.manifest.stats_figure import draw_stats
-from obygaze_features.manifest.views import view
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, concepts
 
 ROWS = [
@@ -81,12 +80,12 @@ def test_the_published_view_is_the_population_of_the_split(manifest: Manifest) -
 def test_views_do_not_stack(manifest: Manifest) -> None:
     seen = view(manifest, "visual")
     assert view(seen, "visual") is seen
-    with pytest.raises(FixInput, match="already"):
+    with pytest.raises(FixInput, match="expected a manifest in the raw view"):
         view(seen, "raw")
     with pytest.raises(FixUsage):
         view(manifest, "audible")
     bare = Manifest("bare", manifest.header, manifest.clips)
-    with pytest.raises(FixInput, match="split files"):
+    with pytest.raises(FixInput, match="needs the published split"):
         view(bare, "as_published")
 
 

@@ -1,0 +1,51 @@
+"""How objects appear in a notebook: a repr of one line, a short HTML summary, a data frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from obygaze_features.core.errors import UnknownName
+from obygaze_features.core.extras import need
+from obygaze_features.core.schema_rules import near
+
+MAX_REPR = 120
+
+
+def short_repr(kind: str, *facts: object) -> str:
+    """Return `Kind(fact, fact)` on one line of at most 120 characters.
+
+    >>> short_repr("Manifest", "'films'", "80 clips", "6 films")
+    "Manifest('films', 80 clips, 6 films)"
+    """
+    text = " ".join(f"{kind}({', '.join(map(str, facts))})".split())
+    return text if len(text) <= MAX_REPR else f"{text[: MAX_REPR - 5]} ...)"
+
+
+def html_summary(title: str, facts: Mapping[str, object]) -> str:
+    """Return a table of HTML with one line a fact; facts that are empty are left out."""
+    rows = "".join(
+        f"<tr><th style='text-align: left'>{escape(name)}</th>"
+        f"<td style='text-align: left'>{escape(_cut(str(value)))}</td></tr>"
+        for name, value in facts.items()
+        if value not in ("", None)
+    )
+    return f"<table><caption>{escape(title)}</caption>{rows}</table>"
+
+
+def data_frame(columns: Mapping[str, Sequence[Any]], index: str | None = None) -> Any:
+    """Return a pandas data frame; `index` is the column that becomes its index."""
+    pandas = need("pandas", "frames", "to_frame()")
+    frame = pandas.DataFrame(dict(columns))
+    return frame if index is None else frame.set_index(index)
+
+
+def unknown_name(what: str, name: object, known: Sequence[str], where: str) -> UnknownName:
+    """Return the error that an object has no `what` of a name; it suggests the most similar one."""
+    hint = None if known else f"there is no {what} at all"
+    return UnknownName(f"no {what} {name!r}{near(str(name), known)}", where=where, hint=hint)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_REPR else f"{text[: MAX_REPR - 4]} ..."
