@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.dealing import IntArray
-from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
-from obygaze_features.manifest.model import view
+from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest, view
 from obygaze_models.protocols.expression import parse
 from obygaze_models.protocols.folds import read_folds
 from obygaze_models.protocols.schema import Data

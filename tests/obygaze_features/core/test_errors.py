@@ -9,6 +9,7 @@ EXIT_CODES = {
     "ObygazeError": 1,
     "FixInput": 1,
     "NotFound": 1,
+    "UnknownName": 1,
     "AlreadyThere": 1,
     "FixUsage": 2,
     "InstallExtra": 2,

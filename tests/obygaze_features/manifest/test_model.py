@@ -1,0 +1,87 @@
+"""A manifest as an object: what len, in, [], repr and a data frame of it give."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
+from obygaze_features.manifest.adapters.common import ImportedManifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+
+HEADER = Header("films", {"Look": "visual", "Speech": "auditory"}, citation="A & B <2024>")
+CLIPS = (
+    Clip(
+        "tt1-001", "tt1", 1, "a.mp4", 0.0, 2.5, "S", ("Look", "Speech"), {"fold:k": "0", "n": "x"}
+    ),
+    Clip("tt1-002", "tt1", None, level="HN", concepts=("Speech",), extra={"fold:k": "", "n": ""}),
+    Clip("tt2-001", "tt2", 7, extra={"fold:k": "1", "n": ""}),
+)
+MANIFEST = Manifest("films", HEADER, CLIPS, ("fold:k", "n"))
+
+
+def test_clips_are_found_by_their_id() -> None:
+    assert len(MANIFEST) == 3
+    assert MANIFEST["tt1-002"] is CLIPS[1]
+    assert "tt1-002" in MANIFEST and CLIPS[1] in MANIFEST
+    assert "tt1-003" not in MANIFEST and None not in MANIFEST
+
+
+def test_an_unknown_id_is_a_key_error_that_suggests_a_near_one() -> None:
+    with pytest.raises(KeyError) as caught:
+        MANIFEST["tt1-01"]
+    assert isinstance(caught.value, NotFound) and isinstance(caught.value, ObygazeError)
+    assert str(caught.value) == "no clip 'tt1-01' (did you mean 'tt1-001'?)\n  in: films"
+    with pytest.raises(NotFound, match="no clip 0"):
+        MANIFEST[0]  # type: ignore[index]
+    with pytest.raises(NotFound, match="there is no clip at all"):
+        MANIFEST.with_clips(())["a"]
+
+
+def test_the_view_is_a_method() -> None:
+    visual = MANIFEST.view("visual")
+    assert [clip.level for clip in visual] == ["S", "EN", ""]
+    assert visual["tt1-001"].concepts == ("Look",)
+    assert repr(visual) == (
+        "Manifest('films', 3 clips of 2 films, visual view, 1 EN, 1 S, 1 split)"
+    )
+
+
+def test_every_repr_is_one_short_line() -> None:
+    assert repr(MANIFEST) == ("Manifest('films', 3 clips of 2 films, raw view, 1 HN, 1 S, 1 split)")
+    assert repr(CLIPS[0]) == "Clip('tt1-001', level S, Look|Speech, video 'a.mp4')"
+    assert repr(HEADER) == "Header('films', raw view, 2 concepts)"
+    long = "x\n" * 1000
+    clip = Clip(long, long, video=long, concepts=(long,) * 50, extra={"a": long})
+    header = Header(long, dict.fromkeys(map(str, range(1000)), long))
+    manifest = Manifest(long, header, (clip,) * 1000)
+    for made in (clip, header, manifest, ImportedManifest(manifest, (long,) * 9)):
+        assert "\n" not in repr(made) and len(repr(made)) <= 120
+
+
+def test_the_html_is_short_and_escaped() -> None:
+    html = MANIFEST._repr_html_()
+    assert "3 clips of 2 films" in html and "A &amp; B &lt;2024&gt;" in html
+    assert len(html) < 1000
+
+
+def test_a_data_frame_has_typed_columns() -> None:
+    frame = MANIFEST.to_frame()
+    assert list(frame.index) == ["tt1-001", "tt1-002", "tt2-001"]
+    assert list(frame.columns) == [
+        *("movie_id", "scene", "video", "start_s", "end_s", "level", "concepts", "fold:k", "n")
+    ]
+    assert frame["concepts"].tolist() == ["Look|Speech", "Speech", ""]
+    assert frame["scene"].isna().tolist() == [False, True, False]
+    assert frame["fold:k"].dropna().tolist() == [0, 1]
+    assert str(frame["scene"].dtype) == str(frame["fold:k"].dtype) == "Int64"
+    assert frame["end_s"].dtype == float and frame["end_s"].iloc[0] == 2.5
+    assert len(MANIFEST.with_clips(()).to_frame()) == 0
+
+
+def test_without_pandas_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InstallExtra) as caught:
+        MANIFEST.to_frame()
+    assert caught.value.hint == "pip install 'obygaze[frames]'"
