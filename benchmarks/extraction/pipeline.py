@@ -16,6 +16,7 @@ from benchmarks.timing import Comparison, Contestant, NotMeasured, Settings, com
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.random_weights import save_random
 from obygaze_features.core.extras import need
+from obygaze_features.core.files import write_atomic
 from obygaze_features.extraction.backends import stack, to_numpy
 from obygaze_features.extraction.decoding import DecodeSettings, decode_rows
 from obygaze_features.extraction.plan import ExtractPlan, Row, Target
@@ -37,6 +38,23 @@ SMALL: dict[str, Any] = {
     "num_attention_heads": 6,
     "patch_size": 32,
 }
+# A card of their own: weights must be what their card says.
+SMALL_CARD = """\
+schema = "obygaze-backbone/1"
+like = "{like}"
+name = "{name}"
+title = "{name}: random weights for the benchmark"
+
+[tokens]
+grid = [16, 7, 7]
+width = 384
+out = {out}
+
+[depth]
+layers = 6
+hidden = 1536
+heads = 6
+"""
 
 
 @dataclass(frozen=True)
@@ -47,6 +65,16 @@ class RandomModel:
     family: str
     extra: dict[str, Any]
     real: dict[str, Any]
+    out: int
+
+    def backbone(self, folder: Path, *, real_size: bool) -> str:
+        """The card that its weights are of: the checkpoint's, or one written for the small ones."""
+        if real_size:
+            return self.card
+        path = folder / "backbones" / f"small-{self.family}.toml"
+        text = SMALL_CARD.format(like=self.card, name=path.stem, out=self.out)
+        write_atomic(path, text.encode("utf-8"))
+        return path.stem
 
     def save(self, folder: Path, *, real_size: bool) -> Path:
         """Write its checkpoint."""
@@ -60,12 +88,14 @@ MODELS = (
         "clip",
         {"image_size": 224, "projection_dim": 256},
         {"patch_size": 16, "hidden_size": 768, "intermediate_size": 3072, "projection_dim": 512},
+        256,
     ),
     RandomModel(
         "dinov2-b",
         "dinov2",
         {"image_size": 224, "mlp_ratio": 4},
         {"patch_size": 14, "hidden_size": 768, "image_size": 518},
+        384,
     ),
 )
 
@@ -189,7 +219,7 @@ def _make_plans(folder: Path, size: Size, machine: Machine) -> Plans:
     targets = [
         Target(
             store=str(folder / "stores" / model.card),
-            backbone=model.card,
+            backbone=model.backbone(folder, real_size=size.real_size),
             weights=str(model.save(folder / model.card, real_size=size.real_size)),
             dtype=size.dtype,
         )

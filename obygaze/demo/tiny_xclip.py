@@ -7,8 +7,29 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.files import write_atomic
 
-CARD = "xclip-b32-k400"
+CARD = "tiny-xclip"
+# Weights must be what their card says, so these have one of their own.
+CARD_TEXT = f"""\
+schema = "obygaze-backbone/1"
+like = "xclip-b32-k400"
+name = "{CARD}"
+title = "A tiny X-CLIP with random weights, made by obygaze demo"
+licence = "CC0-1.0"
+citation = "obygaze"
+size = 64
+
+[tokens]
+grid = [8, 4, 4]
+width = 64
+out = 32
+
+[depth]
+layers = 2
+hidden = 128
+heads = 2
+"""
 NEEDED = ("torch", "transformers")
 _LAYERS = {
     "hidden_size": 64,
@@ -32,8 +53,9 @@ SIZES: dict[str, Any] = {
 }
 
 
-def save_where_possible(folder: Path) -> tuple[Path | None, str]:
-    """The checkpoint, or nothing; and what the tour says of it."""
+def save_where_possible(workspace: Path) -> tuple[Path | None, str]:
+    """Write the checkpoint and its card; the checkpoint, or nothing, and what the tour says."""
+    folder = workspace / "weights"
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         return None, (
@@ -44,6 +66,7 @@ def save_where_possible(folder: Path) -> tuple[Path | None, str]:
 
     try:
         save_random("xclip", SIZES, folder)
+        write_atomic(workspace / "backbones" / f"{CARD}.toml", CARD_TEXT.encode("utf-8"))
     except (ImportError, OSError, ObygazeError) as error:
         # An installation that is there and broken is no reason to end a tour.
         told = (str(error).splitlines() or [type(error).__name__])[0]

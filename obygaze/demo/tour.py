@@ -68,7 +68,7 @@ def demo(ctx: click.Context, session: Session, folder: Path, as_json: bool) -> N
     commands = []
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         _make(folder, session.console)
-        weights, told = save_where_possible(folder / "weights")
+        weights, told = save_where_possible(folder)
         session.console.result(f"\n# {told}")
         for why, words in steps_of(folder, weights):
             commands.append(shlex.join(["obygaze", *words]))

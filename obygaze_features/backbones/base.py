@@ -19,6 +19,7 @@ from obygaze_features.backbones.geometry import (
 from obygaze_features.backbones.pixels import Pixels, as_frames, as_tensor
 from obygaze_features.backbones.weights import WeightHashes
 from obygaze_features.core.errors import FixInput
+from obygaze_features.store.recipe import UNVERIFIED
 
 if TYPE_CHECKING:
     import torch
@@ -84,15 +85,22 @@ def compile_layers(module: torch.nn.Module, backend: str = "inductor") -> int:
     return len(layers)
 
 
-def card_recipe(card: Card, geometry: Geometry, levels: Mapping[str, Level]) -> dict[str, Any]:
-    """The sections of a recipe that say which backbone it was and what its levels are."""
+def card_recipe(
+    card: Card, geometry: Geometry, levels: Mapping[str, Level], verified: bool = True
+) -> dict[str, Any]:
+    """The sections of a recipe that say which backbone it was and what its levels are.
+
+    Weights that are not known to be the card's checkpoint are not named as it.
+    """
+    claim = {"checkpoint": card.checkpoint, "revision": card.revision}
+    if not verified:
+        claim = {"checkpoint": "", "revision": "", UNVERIFIED: card.checkpoint}
     backbone = {
         "name": card.name,
         "card_sha256": card.sha256,
         "preset": card.preset,
         "family": card.family,
-        "checkpoint": card.checkpoint,
-        "revision": card.revision,
+        **claim,
         "geometry": geometry.declared(),
         "levels": {name: level.source for name, level in levels.items()},
     }
@@ -125,11 +133,13 @@ class TorchBackbone:
         placement: Placement,
         pixels: Pixels,
         checkpoint_edge: int | None = None,
+        verified: bool = True,
     ) -> None:
         import torch
 
         self.card, self.geometry, self.checkpoint_edge = card, geometry, checkpoint_edge
         self.hashes, self.placement, self.pixels = hashes, placement, pixels
+        self.verified = verified
         self.dtype: torch.dtype = getattr(torch, placement.dtype)
         self.module = module.to(device=placement.device, dtype=self.dtype).eval()
         self.module.requires_grad_(False)
@@ -204,7 +214,7 @@ class TorchBackbone:
     def recipe(self) -> dict[str, Any]:
         """What decides the numbers: card, weights, preprocessing, precision, attention."""
         return {
-            **card_recipe(self.card, self.geometry, self.levels),
+            **card_recipe(self.card, self.geometry, self.levels, self.verified),
             "weights": self.hashes.recipe(),
             "preprocessing": self.pixels.recipe(),
             "compute": self.placement.recipe(),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -65,7 +66,11 @@ CHOICES = {
 
 @dataclass(frozen=True)
 class Card:
-    """One checkpoint: what it is, what it is fed, and where each level comes from."""
+    """One checkpoint: what it is, what it is fed, and where each level comes from.
+
+    `depth` (layers, hidden, heads) and `weights_sha256` (of its files, or of its tensors) are what
+    weights must have to be this checkpoint. They decide no number, so they are in no hash.
+    """
 
     name: str
     family: str
@@ -80,6 +85,8 @@ class Card:
     presets: Mapping[str, Preset]
     preset: str = DEFAULT_PRESET
     origin: str = ""
+    depth: Mapping[str, int] = field(default_factory=dict)
+    weights_sha256: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -93,7 +100,7 @@ class Card:
 
     @property
     def levels(self) -> dict[str, Level]:
-        """The levels of a clip as this card declares them; loaded weights may be of other size."""
+        """The levels of a clip as this card declares them."""
         return levels_of(self.sources, self.geometry)
 
     @cached_property
@@ -130,7 +137,10 @@ _TEXTS = {
 }
 _NUMBERS = {"frames": int, "size": int, "gflop": float}
 _TOKENS = {"unit": str, "prefix": int, "order": str, "grid": list, "width": int, "out": int}
-_TOP = ("schema", "like", *_TEXTS, *_NUMBERS, "tokens", "levels", "preset")
+_DEPTH = ("layers", "hidden", "heads")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_TABLES = ("tokens", "depth", "levels", "preset")
+_TOP = ("schema", "like", *_TEXTS, *_NUMBERS, *_TABLES, "weights_sha256")
 _NEEDED = ("name", "family", "title", "licence", "frames", "size", "tokens", "levels", "preset")
 
 
@@ -166,6 +176,7 @@ def card_from(tree: Mapping[str, Any], origin: str) -> Card:
     geometry = _geometry(tree, numbers, problems)
     sources = _sources(tree, texts["family"], problems)
     presets = _presets(tree, problems)
+    depth, hashes = _depth(tree, problems), _hashes(tree, problems)
     if problems:
         details = [f"{origin}: {problem}" for problem in problems]
         raise FixInput("this card cannot be used", where=origin, details=details)
@@ -176,6 +187,8 @@ def card_from(tree: Mapping[str, Any], origin: str) -> Card:
         sources=sources,
         presets=presets,
         origin=origin,
+        depth=depth,
+        weights_sha256=hashes,
     )
 
 
@@ -228,6 +241,22 @@ def _geometry(tree: Mapping[str, Any], numbers: Mapping[str, Any], problems: lis
         width=got["width"],
         out=out,
     )
+
+
+def _depth(tree: Mapping[str, Any], problems: list[str]) -> dict[str, int]:
+    table = _table(tree, "depth", problems)
+    problems += [f"unknown key depth.{key}" for key in table if key not in _DEPTH]
+    return {
+        key: _typed(table[key], int, key, problems, 0, "depth.") for key in _DEPTH if key in table
+    }
+
+
+def _hashes(tree: Mapping[str, Any], problems: list[str]) -> tuple[str, ...]:
+    value = tree.get("weights_sha256", [])
+    if not isinstance(value, list) or not all(_SHA256.fullmatch(str(one)) for one in value):
+        problems.append(f"weights_sha256 must be a list of 64 hex digits each, not {value!r}")
+        return ()
+    return tuple(value)
 
 
 def _sources(tree: Mapping[str, Any], family: str, problems: list[str]) -> dict[str, str]:

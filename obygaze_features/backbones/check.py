@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from obygaze_features.backbones.base import Backbone, Placement, TorchBackbone
 from obygaze_features.backbones.cards import Card, Preset
 from obygaze_features.backbones.hub import WeightFiles, cache_folder, find_weights
+from obygaze_features.backbones.identity import WrongWeights, is_blob
 from obygaze_features.backbones.load import load_from
 from obygaze_features.backbones.pixels import Pixels, as_frames
 from obygaze_features.backbones.presets import hub_preset, preset_note
@@ -24,7 +24,6 @@ from obygaze_features.core.files import sha256_file
 
 # Largest difference, relative to the largest value, that another batch size may make.
 TOLERANCE = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 5e-2}
-_BLOB = re.compile(r"[0-9a-f]{64}")
 _SIZE_OF_ANY = 64
 
 OK, FAILED, SKIPPED, DIFFERS = "ok", "FAILED", "-", "differs"
@@ -89,13 +88,15 @@ def check_backbone(
         _check_blobs(files, report)
     placement = Placement(device, dtype, attn_implementation or card.input.attention)
     try:
-        backbone = load_from(card, files, placement, own=weights is None)
+        backbone = load_from(card, files, placement)
     except InstallExtra:
         raise
     except ObygazeError as error:
-        report.add("complete", FAILED, "; ".join([error.what, *map(str.strip, error.details)]))
+        name = "card" if isinstance(error, WrongWeights) else "complete"
+        report.add(name, FAILED, "; ".join([error.what, *map(str.strip, error.details)]))
         return report
     report.add("complete", OK, f"every tensor loaded, none made up; {_told_size(backbone)}")
+    _check_identity(backbone, files, report)
     _check_outputs(backbone, dtype, report)
     _check_refusal(backbone, report)
     _check_preset(card, report)
@@ -121,7 +122,7 @@ def _find(card: Card, weights: str | Path | None, report: Report) -> WeightFiles
 
 def _check_blobs(files: WeightFiles, report: Report) -> None:
     """The hub cache names each large file by its sha256."""
-    blobs = [path for path in files.files if _BLOB.fullmatch(path.resolve().name)]
+    blobs = [path for path in files.files if is_blob(path)]
     if not blobs:
         report.add("sha256", SKIPPED, "not in the hub cache: nothing to compare with")
         return
@@ -135,6 +136,23 @@ def _told_size(backbone: Backbone) -> str:
     g = backbone.geometry
     size = f"{g.size} x {g.size}" if g.size else "any size"
     return f"{g.frames} frames of {size}, {backbone.flops / 1e9:.0f} GFLOP a clip"
+
+
+def _check_identity(backbone: Backbone, files: WeightFiles | None, report: Report) -> None:
+    """Which model the weights are, as far as that can be known."""
+    if files is None or not isinstance(backbone, TorchBackbone):
+        return
+    card = backbone.card
+    depth = ", ".join(f"{key} {value}" for key, value in card.depth.items())
+    report.add("card", OK, f"its sizes{f'; {depth}' if depth else ' (it gives no depth)'}")
+    if not card.checkpoint:
+        return
+    if backbone.verified:
+        report.add("checkpoint", OK, card.checkpoint)
+        return
+    told = ", ".join(f"{name} sha256 {sha}" for name, sha in backbone.hashes.files.items())
+    told = f"not verified to be {card.checkpoint}: {files.origin}, {told}"
+    report.add("checkpoint", SKIPPED, told)
 
 
 def _random_clips(backbone: Backbone, n: int) -> npt.NDArray[np.float32]:

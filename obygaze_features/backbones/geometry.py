@@ -77,11 +77,6 @@ class Geometry:
         plain = {key: getattr(self, key) for key in ("frames", "size", "unit", "prefix", "order")}
         return {**plain, "grid": list(self.grid), "width": self.width, "out": self.out}
 
-    def differences(self, other: Geometry) -> list[str]:
-        """What two geometries disagree about, depth apart."""
-        mine, theirs = self.declared(), other.declared()
-        return [f"{key}: {mine[key]} and {theirs[key]}" for key in mine if mine[key] != theirs[key]]
-
     def with_depth(self, depth: Depth) -> Geometry:
         """The same geometry, of known depth."""
         return replace(self, depth=depth)

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,11 +26,15 @@ _SMALL_FILES = ("config.json", "preprocessor_config.json", "video_preprocessor_c
 
 @dataclass(frozen=True)
 class WeightFiles:
-    """The files of one checkpoint that will be read, and the folder its configuration is in."""
+    """The files of one checkpoint that will be read, and the folder its configuration is in.
+
+    `is_from_hub` where they lie in the hub's cache, under the name of the card's own checkpoint.
+    """
 
     folder: Path
     files: tuple[Path, ...]
     origin: str
+    is_from_hub: bool = False
 
     @property
     def n_bytes(self) -> int:
@@ -78,11 +82,16 @@ def cache_folder() -> Path:
     return (Path(caches) if caches else Path.home() / ".cache") / "huggingface" / "hub"
 
 
+def repository_folder(checkpoint: str) -> Path:
+    """The folder of a checkpoint in the hub cache, whether it is there or not."""
+    return cache_folder() / ("models--" + checkpoint.replace("/", "--"))
+
+
 def cached_snapshot(checkpoint: str, revision: str) -> Path | None:
     """The folder of a checkpoint in the hub cache, or nothing."""
     if not checkpoint:
         return None
-    repository = cache_folder() / ("models--" + checkpoint.replace("/", "--"))
+    repository = repository_folder(checkpoint)
     reference = repository / "refs" / revision
     commit = reference.read_text(encoding="ascii").strip() if reference.is_file() else revision
     snapshot = repository / "snapshots" / commit
@@ -102,7 +111,8 @@ def find_weights(card: Card, weights: str | Path | None = None) -> WeightFiles:
     snapshot = cached_snapshot(card.checkpoint, card.revision)
     if snapshot is None:
         raise NotFound(f"no weights for {card.name}", where=_missing_at(card), hint=_hint(card))
-    return _in_folder(snapshot, f"{card.checkpoint}@{card.revision}")
+    found = _in_folder(snapshot, f"{card.checkpoint}@{card.revision}")
+    return replace(found, is_from_hub=True)
 
 
 def fetch_weights(card: Card) -> WeightFiles:

@@ -29,9 +29,10 @@ def load_backbone(
 ) -> Backbone:
     """A card's model with its weights: those that are named, or its own from the hub's cache.
 
-    `weights` is a file or a folder, and may be of another size than the card declares: what goes
-    in and what comes out then follows from the weights. Without it the card's own checkpoint is
-    taken, downloaded where the environment allows, and must be what the card says.
+    `weights` is a file or a folder. Without it the card's own checkpoint is taken, downloaded where
+    the environment allows. Either must be what the card says: its sizes, its depth, and the sha256
+    where the card knows one. Weights that are not known to be the card's checkpoint are named as
+    such in the recipe.
     """
     if isinstance(card, str):
         card = find_card(card, workspace)
@@ -41,17 +42,15 @@ def load_backbone(
     files = find_weights(card, weights) if weights is not None else fetch_weights(card)
     attention = attn_implementation or card.input.attention
     placement = Placement(device, dtype, attention, tf32, compiled)
-    return load_from(card, files, placement, own=weights is None)
+    return load_from(card, files, placement)
 
 
 def load_from(
     card: Card,
     files: WeightFiles | None,
     placement: Placement = Placement(),  # noqa: B008 - frozen
-    *,
-    own: bool = False,
 ) -> Backbone:
-    """A backbone from files that were found; with `own` they must be what the card says."""
+    """A backbone from files that were found, which must be what the card says."""
     if card.family == "descriptors" or files is None:
         from obygaze_features.backbones.descriptors import Descriptors
 
@@ -63,11 +62,11 @@ def load_from(
         return LsmdcBackbone.load(card, files, placement)
     from obygaze_features.backbones.transformer import load_transformer
 
-    return load_transformer(card, files, placement, own)
+    return load_transformer(card, files, placement)
 
 
 def as_loaded(card: Card, files: WeightFiles) -> Card:
-    """The card with the sizes and levels that weights of another size give it; loads no model."""
+    """The card with the depth and levels of weights, which must be of its sizes; loads no model."""
     if card.family == "lsmdc":
         from obygaze_features.backbones.lsmdc import card_of
 

@@ -10,6 +10,7 @@ from obygaze_features.backbones.base import Placement, TorchBackbone
 from obygaze_features.backbones.cards import Card
 from obygaze_features.backbones.geometry import Depth, Geometry
 from obygaze_features.backbones.hub import WeightFiles
+from obygaze_features.backbones.identity import check_hashes, check_sizes, is_verified
 from obygaze_features.backbones.library import library
 from obygaze_features.backbones.lsmdc_checkpoint import (
     HEAD_WIDTH,
@@ -52,11 +53,13 @@ def _vision_module(shapes: Shapes, attention: str) -> torch.nn.Module:
 
 
 def card_of(card: Card, files: WeightFiles) -> Card:
-    """The card as a checkpoint makes it: its sizes, and its levels."""
+    """The card with the depth and the levels of a checkpoint, which must be of its sizes."""
     tensors = strip_module(read_tensors(files.files))
     shapes = infer_shapes(tensors, card.geometry.frames, str(files.files[0]))
     sources = _sources(card, bool(shapes.temporal_layers))
-    return replace(card, geometry=_geometry(card, shapes), sources=sources)
+    geometry = _geometry(card, shapes)
+    check_sizes(card, geometry, files)
+    return replace(card, geometry=geometry, sources=sources)
 
 
 class LsmdcBackbone(TorchBackbone):
@@ -82,14 +85,17 @@ class LsmdcBackbone(TorchBackbone):
             encoder = TemporalEncoder(shapes.out, hidden, heads, shapes.temporal_layers, rows)
             _load_strictly(encoder, temporal_tensors(tensors), where, temporal_name)
             module["temporal"] = encoder
-        geometry = _geometry(card, shapes)
+        geometry, hashes = _geometry(card, shapes), hash_weights(files, raw)
+        check_sizes(card, geometry, files)
+        check_hashes(card, files, hashes)
         return cls(
             card,
             geometry,
             module,
-            hash_weights(files, raw),
+            hashes,
             placement,
             Pixels.of(card.input, geometry.size),
+            verified=is_verified(card, files, hashes),
         )
 
     @property

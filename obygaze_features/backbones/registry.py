@@ -18,7 +18,7 @@ ENTRY_POINTS = "obygaze.backbones"
 SHIPPED = Path(__file__).with_name("cards")
 _LIKE_AT_MOST = 8
 # What would be untrue of another checkpoint.
-_NOT_INHERITED = ("name", "title", "checkpoint", "revision", "gflop")
+_NOT_INHERITED = (*("name", "title", "checkpoint", "revision", "gflop", "depth", "weights_sha256"),)
 
 
 @dataclass(frozen=True)

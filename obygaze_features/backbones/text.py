@@ -14,11 +14,12 @@ from obygaze_features.backbones.base import Placement
 from obygaze_features.backbones.cards import Card
 from obygaze_features.backbones.families import FAMILIES
 from obygaze_features.backbones.hub import WeightFiles, fetch_weights, find_weights, offline
+from obygaze_features.backbones.identity import check_hashes, is_verified
 from obygaze_features.backbones.library import library, silenced
 from obygaze_features.backbones.prompts import PromptSet
 from obygaze_features.backbones.registry import find_card
-from obygaze_features.backbones.transformer import load_pretrained
-from obygaze_features.backbones.weights import read_tensors, refuse, tensors_sha256
+from obygaze_features.backbones.transformer import configured, load_pretrained
+from obygaze_features.backbones.weights import hash_weights, read_tensors, refuse
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.space import space_id_of
@@ -128,10 +129,13 @@ def load_text_tower(
             hint=f"a backbone of the families {', '.join(TEXT_FAMILIES)}",
         )
     found = find_weights(card, weights) if weights is not None else fetch_weights(card)
-    tensors = read_tensors(found.files)
+    hashes = hash_weights(found, read_tensors(found.files))
     model = _model(card, family, found)
+    configured(card, found)
+    check_hashes(card, found, hashes)
+    claim = (card.checkpoint, card.revision) if is_verified(card, found, hashes) else ("", "")
     length = int(getattr(model.config, "text_config", model.config).max_position_embeddings)
-    space = space_id_of(card.checkpoint, card.revision, tensors_sha256(tensors))
+    space = space_id_of(*claim, hashes.tensors)
     words = _tokenizer(card, found, tokenizer)
     _check_vocabulary(words, model, found)
     return TextTower(family, model, words, length, space)

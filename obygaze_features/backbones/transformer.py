@@ -15,6 +15,7 @@ from obygaze_features.backbones.cards import Card
 from obygaze_features.backbones.families import FAMILIES, Family
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.hub import WeightFiles
+from obygaze_features.backbones.identity import check_hashes, check_sizes, is_verified
 from obygaze_features.backbones.library import library, silenced
 from obygaze_features.backbones.pixels import Pixels
 from obygaze_features.backbones.weights import hash_weights, read_tensors, refuse
@@ -34,10 +35,8 @@ class TransformerBackbone(TorchBackbone):
         return FAMILIES[self.card.family].taps(self.module, pixels, self.geometry)
 
 
-def load_transformer(
-    card: Card, files: WeightFiles, placement: Placement, own: bool
-) -> TransformerBackbone:
-    """A card's model with every weight it needs, or an error; with `own` as the card says."""
+def load_transformer(card: Card, files: WeightFiles, placement: Placement) -> TransformerBackbone:
+    """A card's model with every weight it needs, and of the sizes it says, or an error."""
     family = FAMILIES[card.family]
     _check_family(card, family, files)
     hashes = hash_weights(files, read_tensors(files.files))
@@ -47,29 +46,24 @@ def load_transformer(
     model, info = load_pretrained(kind, family, files, placement)
     _check_loaded(family, info, files)
     geometry = family.geometry(model.config, card)
-    if own and geometry.differences(card.geometry):
-        raise FixInput(
-            f"the checkpoint is not what the card {card.name} says",
-            where=files.origin,
-            hint="correct the card, or name the weights: --weights",
-            details=geometry.differences(card.geometry),
-        )
-    _check_geometry(geometry, files)
+    _check_geometry(card, geometry, files)
+    check_hashes(card, files, hashes)
     edge = files.shortest_edge
     pixels = Pixels.of(card.input, geometry.size, edge)
     kept = family.keep(model)
-    return TransformerBackbone(card, geometry, kept, hashes, placement, pixels, edge)
+    verified = is_verified(card, files, hashes)
+    return TransformerBackbone(card, geometry, kept, hashes, placement, pixels, edge, verified)
 
 
 def configured(card: Card, files: WeightFiles) -> Geometry:
-    """The geometry of a checkpoint by its configuration alone."""
+    """The geometry of a checkpoint by its configuration alone, which must be the card's."""
     family = FAMILIES[card.family]
     _check_family(card, family, files)
     kind = getattr(library(family.module), family.model)
     with silenced():
         config = kind.config_class.from_pretrained(files.folder, local_files_only=True)
     geometry = family.geometry(config, card)
-    _check_geometry(geometry, files)
+    _check_geometry(card, geometry, files)
     return geometry
 
 
@@ -151,10 +145,11 @@ def _check_loaded(family: Family, info: dict[str, Any], files: WeightFiles) -> N
         raise refuse(told, extra, files.origin, again)
 
 
-def _check_geometry(g: Geometry, files: WeightFiles) -> None:
+def _check_geometry(card: Card, g: Geometry, files: WeightFiles) -> None:
     if g.depth is None or g.size % g.depth.patch or g.frames % g.depth.tubelet:
         raise FixInput(
             f"{g.frames} frames of {g.size} x {g.size} cannot be cut into this model's patches",
             where=files.origin,
             hint="frames and size of the card",
         )
+    check_sizes(card, g, files)

@@ -202,7 +202,8 @@ def _model(target: Target, card: Card) -> _Model:
         # Without the library a checkpoint's own size is not known: the card's will have to do.
         return _Model(target, card, "local", files.n_bytes)
     except ObygazeError as error:
-        return _Model(target, card, "unusable", files.n_bytes, f"{error.what} ({error.where})")
+        why = "; ".join([f"{error.what} ({error.where})", *error.details])
+        return _Model(target, card, "unusable", files.n_bytes, why)
 
 
 def _store(plan: ExtractPlan, model: _Model) -> StoreEstimate:

@@ -44,7 +44,7 @@ def redecoder(
         workspace=workspace,
     )
     view, levels = view_of(backbone, target), chosen_levels(backbone, recipe["levels"])
-    here = recipe_of(backbone, view, levels)
+    here = recipe_of(backbone, view, levels).as_claimed_by(store.recipe)
     if here.fingerprint != store.fingerprint:
         differences = list(map(str, here.diff(store.recipe, ("here", "in the store"))))
         raise Mismatch(

@@ -20,7 +20,8 @@ from obygaze_features.extraction.recipes import arrays_of, chosen_levels, recipe
 from obygaze_features.extraction.signals import StopFlag
 from obygaze_features.extraction.sizing import batch_for, clips_ahead
 from obygaze_features.extraction.status import StoreStatus, store_status
-from obygaze_features.store.create import create_store
+from obygaze_features.store.create import create_store, read_plan
+from obygaze_features.store.records import STORE_FILE
 from obygaze_features.store.schema import RowStatus
 from obygaze_features.store.writer import StoreWriter
 from obygaze_features.video.decode import View
@@ -82,6 +83,8 @@ def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[Loaded]:
 def _with_store(plan: ExtractPlan, target: Target, backbone: Backbone) -> Loaded:
     view, levels = view_of(backbone, target), chosen_levels(backbone, target.levels)
     recipe = recipe_of(backbone, view, levels)
+    if (Path(target.store) / STORE_FILE).is_file():
+        recipe = recipe.as_claimed_by(read_plan(Path(target.store)).recipe)
     create_store(
         target.store,
         recipe=recipe,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from obygaze_features.core.console import count
-from obygaze_features.store.recipe import SECTIONS, Recipe
+from obygaze_features.store.recipe import SECTIONS, UNVERIFIED, Recipe
 from obygaze_features.store.records import Plan
 
 _HASH = re.compile(r"[0-9a-f]{40,64}")
@@ -33,8 +33,8 @@ def explain_recipe(recipe: Recipe) -> str:
             f"The importer was told: {_words(value.get('told', {})) or 'nothing'}."
         )
     sentences = [
-        f"They were made by {_named(value['backbone'], 'the backbone ')}.",
-        _weights(value["weights"]),
+        f"They were made by {_named(_claimed(value['backbone']), 'the backbone ')}.",
+        _weights(value["weights"], value["backbone"].get(UNVERIFIED, "")),
         _sampling(value["sampling"]),
         f"Videos were decoded by {_named(value['decoder'])}.",
         f"Pixels were prepared with {_words(value['preprocessing'])}.",
@@ -58,11 +58,17 @@ def _named(section: Mapping[str, Any], article: str = "") -> str:
     return f"{article}{section.get('name', 'unknown')}" + (f" ({told})" if told else "")
 
 
-def _weights(weights: Mapping[str, Any]) -> str:
+def _claimed(backbone: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a backbone; what its weights may be is said with the weights."""
+    return {key: value for key, value in backbone.items() if key != UNVERIFIED}
+
+
+def _weights(weights: Mapping[str, Any], unverified: str) -> str:
     if not weights:
         return "It has no weights."
     named = [f"{name} (sha256 {_word(sha)})" for name, sha in weights.items()]
-    return f"Its weights are {_listed(named)}."
+    doubt = f"; they were not verified to be {unverified}" if unverified else ""
+    return f"Its weights are {_listed(named)}{doubt}."
 
 
 def _sampling(sampling: Mapping[str, Any]) -> str:

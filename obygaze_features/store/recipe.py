@@ -22,6 +22,9 @@ SECTIONS = (
     "compute",
     "storage",
 )
+# The key of a recipe's backbone that names the checkpoint its weights are not known to be.
+UNVERIFIED = "unverified_checkpoint"
+CLAIM = ("checkpoint", "revision", UNVERIFIED)
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,18 @@ class Recipe:
         if self.is_unknown:
             return f"unknown ({value.get('source', 'imported')})"
         return str(value["backbone"].get("name", "?"))
+
+    def as_claimed_by(self, other: Recipe) -> Recipe:
+        """This recipe, naming the checkpoint as another does whose weights have the same hashes.
+
+        The bytes decide the numbers, whatever was known of where they came from.
+        """
+        ours, theirs = self.to_dict(), other.to_dict()
+        if not ours.get("weights") or ours["weights"] != theirs.get("weights"):
+            return self
+        kept = {key: value for key, value in ours["backbone"].items() if key not in CLAIM}
+        claim = {key: value for key, value in theirs["backbone"].items() if key in CLAIM}
+        return Recipe.from_dict({**ours, "backbone": {**kept, **claim}})
 
     def diff(self, other: Recipe, places: tuple[str, str] = ("here", "there")) -> list[Difference]:
         """Every key, as a dotted path, on which two recipes differ; `places` say where each is."""

@@ -7,7 +7,8 @@ or taken twice changes the numbers by far more than any tolerance.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ CARD_OF = {
 
 @dataclass(frozen=True)
 class Tiny:
-    """A tiny model of a family: its class, its configuration, and the pixels it takes."""
+    """A tiny model of a family: its class and configuration, and what its card says of it."""
 
     family: str
     module: str
@@ -39,7 +40,9 @@ class Tiny:
     config: Callable[[Any], Any]
     frames: int
     size: int
-    options: Mapping[str, Any]
+    grid: tuple[int, int, int]
+    hidden: int = 48
+    out: int = 32
 
 
 def _vit(**more: Any) -> dict[str, Any]:
@@ -78,9 +81,9 @@ def _siglip(m: Any) -> Any:
 TINY: dict[str, Tiny] = {
     tiny.family: tiny
     for tiny in (
-        Tiny("xclip", "x_clip", "XCLIPModel", _xclip, 4, 32, {}),
-        Tiny("clip", "clip", "CLIPModel", _clip, 3, 32, {}),
-        Tiny("siglip", "siglip", "SiglipModel", _siglip, 3, 32, {}),
+        Tiny("xclip", "x_clip", "XCLIPModel", _xclip, 4, 32, (4, 2, 2), out=24),
+        Tiny("clip", "clip", "CLIPModel", _clip, 3, 32, (3, 2, 2), out=24),
+        Tiny("siglip", "siglip", "SiglipModel", _siglip, 3, 32, (3, 2, 2)),
         Tiny(
             "dinov2",
             "dinov2",
@@ -89,7 +92,8 @@ TINY: dict[str, Tiny] = {
             lambda m: m.Dinov2Config(**_vit(mlp_ratio=2, image_size=42, patch_size=14)),
             3,
             28,
-            {},
+            (3, 2, 2),
+            hidden=64,
         ),
         Tiny(
             "dinov3",
@@ -100,7 +104,7 @@ TINY: dict[str, Tiny] = {
             ),
             3,
             32,
-            {},
+            (3, 2, 2),
         ),
         Tiny(
             "vivit",
@@ -111,7 +115,7 @@ TINY: dict[str, Tiny] = {
             ),
             6,
             32,
-            {},
+            (3, 2, 2),
         ),
         Tiny(
             "videomae",
@@ -126,7 +130,7 @@ TINY: dict[str, Tiny] = {
             ),
             6,
             32,
-            {},
+            (3, 2, 2),
         ),
         Tiny(
             "timesformer",
@@ -137,7 +141,7 @@ TINY: dict[str, Tiny] = {
             ),
             3,
             32,
-            {},
+            (3, 2, 2),
         ),
         Tiny(
             "vjepa2",
@@ -152,7 +156,8 @@ TINY: dict[str, Tiny] = {
             ),
             4,
             32,
-            {},
+            (2, 2, 2),
+            hidden=64,
         ),
     )
 }
@@ -270,11 +275,92 @@ def save_lsmdc(folder: Path, name: str = "pytorch_model.bin.3", **sizes: Any) ->
     return folder / name
 
 
-def tiny_card(family: str) -> Card:
-    """The shipped card, with the tiny model's own number and size of frames."""
-    card = find_card(CARD_OF[family])
-    g = replace(card.geometry, frames=TINY[family].frames, size=TINY[family].size)
+CARD_TEXT = """
+schema = "obygaze-backbone/1"
+like = "{like}"
+name = "{name}"
+title = "A tiny checkpoint with random weights"
+checkpoint = "{checkpoint}"
+frames = {frames}
+size = {size}
+
+[tokens]
+grid = {grid}
+width = {width}
+out = {out}
+
+[depth]
+layers = {layers}
+hidden = {hidden}
+heads = {heads}
+"""
+
+
+def _write_card(folder: Path, name: str, **says: Any) -> Path:
+    path = folder / f"{name}.toml"
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(CARD_TEXT.format(name=name, **says), encoding="utf-8")
+    return path
+
+
+def write_tiny_card(family: str, folder: Path, checkpoint: str = "") -> Path:
+    """The file of a card that says what the tiny checkpoint of a family is: tiny-FAMILY.toml."""
+    tiny = TINY[family]
+    return _write_card(
+        folder,
+        f"tiny-{family}",
+        like=CARD_OF[family],
+        checkpoint=checkpoint,
+        frames=tiny.frames,
+        size=tiny.size,
+        grid=list(tiny.grid),
+        width=32,
+        out=tiny.out,
+        layers=2,
+        hidden=tiny.hidden,
+        heads=2,
+    )
+
+
+def write_lsmdc_card(
+    folder: Path,
+    *,
+    width: int = 128,
+    out: int = 64,
+    layers: int = 2,
+    patch: int = 8,
+    grid: int = 3,
+    frames: int = 5,
+    **_: int,
+) -> Path:
+    """The file of a card for `lsmdc_tensors` of these sizes: tiny-lsmdc.toml."""
+    return _write_card(
+        folder,
+        "tiny-lsmdc",
+        like="xclip-lsmdc-b32",
+        checkpoint="",
+        frames=frames,
+        size=patch * grid,
+        grid=[frames, grid, grid],
+        width=width,
+        out=out,
+        layers=layers,
+        hidden=4 * width,
+        heads=width // 64,
+    )
+
+
+def lsmdc_card(**sizes: int) -> Card:
+    """The card of an LSMDC checkpoint of any size."""
+    with tempfile.TemporaryDirectory() as folder:
+        return find_card(str(write_lsmdc_card(Path(folder), **sizes)))
+
+
+def tiny_card(family: str, checkpoint: str = "") -> Card:
+    """The card of a tiny checkpoint, for frames whose shortest edge is the model's own size."""
+    with tempfile.TemporaryDirectory() as folder:
+        card = find_card(str(write_tiny_card(family, Path(folder), checkpoint)))
     presets = {
         name: replace(p, edge=0, edge_from_checkpoint=False) for name, p in card.presets.items()
     }
-    return replace(card, geometry=g, presets=presets)
+    return replace(card, presets=presets)

@@ -72,6 +72,7 @@ def test_cards_are_what_is_published(name: str) -> None:
     g = card.geometry.with_depth(depth)
     per_sequence = g.prefix * (g.frames if g.unit == "frame" else 1)
     assert (g.frames, g.size) == (frames, size)
+    assert card.depth == {"layers": depth.layers, "hidden": depth.hidden, "heads": depth.heads}
     assert g.steps * g.patches + per_sequence == tokens
     assert g.grid[1] == size // depth.patch
     shapes = {level: found.shape for level, found in card.levels.items()}

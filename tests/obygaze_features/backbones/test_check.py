@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.checkpoints import save_lsmdc, save_tiny
+from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_tiny_card
 from support.cli import call_obygaze, run_obygaze
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
@@ -33,6 +33,12 @@ def states(report: dict[str, Any]) -> dict[str, str]:
     return {line["name"]: line["state"] for line in report["checks"]}
 
 
+def tiny(family: str, folder: Path, checkpoint: str = "") -> tuple[Path, str, Path]:
+    """The words that name a tiny checkpoint and its own card."""
+    save_tiny(family, folder)
+    return write_tiny_card(family, folder / "cards", checkpoint), "--weights", folder
+
+
 def check(*words: Any, code: int = 0) -> Any:
     result = call_obygaze("backbones", "check", *words, "--json")
     assert result.code == code, result.stderr
@@ -40,15 +46,16 @@ def check(*words: Any, code: int = 0) -> Any:
 
 
 def test_a_whole_checkpoint_passes(tmp_path: Path) -> None:
-    save_tiny("xclip", tmp_path)
+    words = tiny("xclip", tmp_path)
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(VIDEOMAE))
-    report = check("xclip-b32-k400", "--weights", tmp_path)
+    report = check(*words)
     assert report["ok"]
     assert states(report) == {
         "cache": "skipped",
         "weights": "ok",
         "sha256": "skipped",
         "complete": "ok",
+        "card": "ok",
         "shapes": "ok",
         "finite": "ok",
         "clip isolation": "ok",
@@ -58,15 +65,15 @@ def test_a_whole_checkpoint_passes(tmp_path: Path) -> None:
     }
     told = {line["name"]: line["found"] for line in report["checks"]}
     assert told["own processor"] == "the same bits"
-    text = call_obygaze("backbones", "check", "xclip-b32-k400", "--weights", tmp_path).ok()
+    text = call_obygaze("backbones", "check", *words).ok()
     assert "clips do not mix" in text.stdout
 
 
 def test_another_mean_is_found(tmp_path: Path) -> None:
-    save_tiny("xclip", tmp_path)
+    words = tiny("xclip", tmp_path)
     other = {**VIDEOMAE, "image_mean": [0.5, 0.5, 0.5]}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(other))
-    report = check("xclip-b32-k400", "--weights", tmp_path, code=4)
+    report = check(*words, code=4)
     assert states(report)["own processor"] == "failed"
 
 
@@ -87,7 +94,7 @@ def test_no_weights_is_1_and_a_failure_4(tmp_path: Path) -> None:
 
 def test_mixed_clips_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check sees what it is there to see: a model that reaches across clips."""
-    save_tiny("xclip", tmp_path)
+    words = tiny("xclip", tmp_path)
     family = FAMILIES["xclip"]
 
     def mixing(module: Any, pixels: Any, g: Any) -> Any:
@@ -97,7 +104,7 @@ def test_mixed_clips_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     import dataclasses
 
     monkeypatch.setitem(FAMILIES, "xclip", dataclasses.replace(family, taps=mixing))
-    report = check("xclip-b32-k400", "--weights", tmp_path, code=4)
+    report = check(*words, code=4)
     found = states(report)
     assert found["clip isolation"] == "failed"
     assert found["batch invariance"] == "failed"
@@ -122,7 +129,7 @@ def test_a_damaged_cache_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return states(result.json())
 
     # A tiny model is not what the card says, so that is a failure; its bytes are the hub's.
-    assert run() == {"cache": "skipped", "weights": "ok", "sha256": "ok", "complete": "failed"}
+    assert run() == {"cache": "skipped", "weights": "ok", "sha256": "ok", "card": "failed"}
     raw = bytearray(blob.read_bytes())
     raw[-5] ^= 4
     blob.write_bytes(raw)
@@ -139,7 +146,9 @@ def test_descriptors_need_nothing() -> None:
 
 def test_lsmdc_is_checked_too(tmp_path: Path) -> None:
     save_lsmdc(tmp_path)
-    assert check("xclip-lsmdc-b32", "--weights", tmp_path)["ok"]
+    assert check(write_lsmdc_card(tmp_path), "--weights", tmp_path)["ok"]
+    report = check("xclip-lsmdc-b32", "--weights", tmp_path, code=4)
+    assert states(report)["card"] == "failed"
 
 
 def test_tolerances_name_every_dtype() -> None:
@@ -151,14 +160,14 @@ def test_tolerances_name_every_dtype() -> None:
 def test_forward_gives_the_numbers_of_the_api(tmp_path: Path) -> None:
     from obygaze_features.backbones.load import load_backbone
 
-    save_tiny("vivit", tmp_path / "w")
+    card, *words = tiny("vivit", tmp_path / "w")
     x = np.random.default_rng(0).normal(size=(3, 6, 3, 32, 32)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
-    words = ("--weights", tmp_path / "w", "--pixels", tmp_path / "x.npy", "-o", tmp_path / "o.npz")
-    done = run_obygaze("backbones", "forward", "vivit-b16x2-k400", *words, "--batch", "2", "--json")
+    words += ["--pixels", tmp_path / "x.npy", "-o", tmp_path / "o.npz"]
+    done = run_obygaze("backbones", "forward", card, *words, "--batch", "2", "--json")
     told = done.ok().json()
     assert told["levels"]["tokens"] == [3, 3, 4, 32]
-    expected = load_backbone("vivit-b16x2-k400", tmp_path / "w").forward(x)
+    expected = load_backbone(str(card), tmp_path / "w").forward(x)
     with np.load(tmp_path / "o.npz") as z:
         assert set(z.files) == {"clip", "pooled", "frames", "tokens"}
         for name in z.files:

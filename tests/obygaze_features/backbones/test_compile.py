@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.checkpoints import save_tiny
+from support.checkpoints import save_tiny, tiny_card
 
 from obygaze_features.backbones.base import Placement, compile_layers
 from obygaze_features.backbones.load import load_backbone
@@ -14,7 +14,7 @@ from obygaze_features.backbones.load import load_backbone
 
 @pytest.mark.parametrize("family", ["clip", "xclip", "dinov2"])
 def test_every_layer_is_compiled_and_answers_as_before(family: str, tmp_path: Path) -> None:
-    card = {"clip": "clip-b16", "xclip": "xclip-b32-k400", "dinov2": "dinov2-b"}[family]
+    card = tiny_card(family)
     folder = save_tiny(family, tmp_path / family)
     plain = load_backbone(card, folder)
     compiled = load_backbone(card, folder)

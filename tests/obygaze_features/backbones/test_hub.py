@@ -46,8 +46,7 @@ def hub_cache(card: Card, home: Path, folder: Path, commit: str = "c0ffee") -> P
 def test_the_hub_cache_is_found_without_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    card = tiny_card("dinov2")
-    card = replace(card, geometry=replace(card.geometry, grid=(3, 2, 2), width=32, out=32))
+    card = tiny_card("dinov2", "tests/tiny")
     folder = save_tiny("dinov2", tmp_path / "files")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     assert not is_cached(card)
@@ -68,12 +67,13 @@ def test_the_hub_cache_is_found_without_network(
 def test_the_hubs_checkpoint_must_be_what_the_card_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    card = tiny_card("dinov2")
+    card = tiny_card("dinov2", "tests/tiny")
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     hub_cache(card, tmp_path / "hub", save_tiny("dinov2", tmp_path / "files"))
+    card = replace(card, geometry=replace(card.geometry, width=768, out=768))
     with pytest.raises(FixInput, match="not what the card") as caught:
         load_backbone(card)
-    assert "width: 32 and 768" in caught.value.details
+    assert caught.value.details == ("width: expected 768, got 32", "out: expected 768, got 32")
 
 
 @pytest.fixture
@@ -95,8 +95,7 @@ def test_one_form_is_downloaded(
 ) -> None:
     import huggingface_hub
 
-    card = tiny_card("dinov2")
-    card = replace(card, geometry=replace(card.geometry, grid=(3, 2, 2), width=32, out=32))
+    card = tiny_card("dinov2", "tests/tiny")
     folder = save_tiny("dinov2", tmp_path / "files")
     asked: list[list[str]] = []
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.checkpoints import lsmdc_tensors, save_lsmdc
+from support.checkpoints import lsmdc_card, lsmdc_tensors, save_lsmdc, write_lsmdc_card
 from support.cli import call_obygaze
 from support.data import golden
 
@@ -120,7 +120,7 @@ def test_any_size_is_what_its_authors_describe(
 ) -> None:
     tensors = lsmdc_tensors(**sizes)
     torch.save({prefix + k: v for k, v in tensors.items()}, tmp_path / "pytorch_model.bin.0")
-    backbone = load_backbone("xclip-lsmdc-b32", tmp_path / "pytorch_model.bin.0")
+    backbone = load_backbone(lsmdc_card(**sizes), tmp_path / "pytorch_model.bin.0")
     x, mask = inputs(3, sizes["frames"], sizes["patch"] * sizes["grid"])
     with torch.no_grad():
         expected = by_hand(tensors, x, mask)
@@ -142,7 +142,7 @@ def test_the_epsilon_over_time_is_its_own(tmp_path: Path) -> None:
     x, mask = inputs(2, 5, 24)
     with torch.no_grad():
         expected = by_hand(tensors, x, mask)["frames_temporal"]
-    ours = load_backbone("xclip-lsmdc-b32", tmp_path).forward(x, mask)["frames_temporal"]
+    ours = load_backbone(lsmdc_card(**SMALL), tmp_path).forward(x, mask)["frames_temporal"]
     assert (ours - expected).abs().max() <= 5e-6 * expected.abs().max()
 
 
@@ -164,7 +164,7 @@ def test_the_tolerance_would_catch_a_wrong_mapping(tmp_path: Path, spoil: Any, l
     with torch.no_grad():
         expected = by_hand(tensors, x, mask)[level]
     torch.save(spoil(dict(tensors)), tmp_path / "pytorch_model.bin.0")
-    spoiled = load_backbone("xclip-lsmdc-b32", tmp_path).forward(x, mask)[level]
+    spoiled = load_backbone(lsmdc_card(**SMALL), tmp_path).forward(x, mask)[level]
     assert (spoiled - expected).abs().max() > 1e-3
 
 
@@ -190,7 +190,8 @@ def test_the_originals_own_numbers() -> None:
     folder = golden("lsmdc")
     with np.load(folder / "reference.npz") as z:
         expected = {name: z[name] for name in z.files}
-    backbone = load_backbone("xclip-lsmdc-b16", folder)
+    sizes = {"width": 128, "out": 64, "layers": 3, "patch": 16, "grid": 4, "frames": 12}
+    backbone = load_backbone(lsmdc_card(**sizes), folder)
     ours = backbone.forward(expected["pixels"], expected["mask"])
     pairs = {
         "tokens": "hidden",
@@ -206,7 +207,7 @@ def test_the_originals_own_numbers() -> None:
 
 def test_a_masked_frame_changes_nothing_but_its_own_tokens(tmp_path: Path) -> None:
     save_lsmdc(tmp_path, **SMALL)
-    backbone = load_backbone("xclip-lsmdc-b32", tmp_path)
+    backbone = load_backbone(lsmdc_card(**SMALL), tmp_path)
     x, mask = inputs(2, 5, 24)
     y = x.clone()
     y[1, -1] += 3.0
@@ -220,7 +221,7 @@ def test_a_masked_frame_changes_nothing_but_its_own_tokens(tmp_path: Path) -> No
 
 def test_clips_do_not_mix_and_batches_do_not_matter(tmp_path: Path) -> None:
     save_lsmdc(tmp_path, **SMALL)
-    backbone = load_backbone("xclip-lsmdc-b32", tmp_path)
+    backbone = load_backbone(lsmdc_card(**SMALL), tmp_path)
     x, mask = inputs(3, 5, 24)
     y = x.clone()
     y[2] = torch.randn(5, 3, 24, 24, generator=torch.Generator().manual_seed(1))
@@ -237,14 +238,14 @@ def test_clips_do_not_mix_and_batches_do_not_matter(tmp_path: Path) -> None:
 )
 def test_masks_that_mean_nothing_are_refused(tmp_path: Path, mask: Any) -> None:
     save_lsmdc(tmp_path, **SMALL)
-    backbone = load_backbone("xclip-lsmdc-b32", tmp_path)
+    backbone = load_backbone(lsmdc_card(**SMALL), tmp_path)
     with pytest.raises(FixInput, match="mask must be"):
         backbone.forward(torch.zeros(1, 5, 3, 24, 24), mask)
 
 
 def test_wrong_number_of_frames_is_refused(tmp_path: Path) -> None:
     save_lsmdc(tmp_path, **SMALL)
-    backbone = load_backbone("xclip-lsmdc-b32", tmp_path)
+    backbone = load_backbone(lsmdc_card(**SMALL), tmp_path)
     with pytest.raises(FixInput, match="takes pixels"):
         backbone.forward(torch.zeros(1, 6, 3, 24, 24))
 
@@ -281,14 +282,15 @@ def _without(key: str) -> Any:
 def test_other_checkpoints_are_refused(tmp_path: Path, change: Any, told: str) -> None:
     torch.save(change(lsmdc_tensors(**SMALL)), tmp_path / "pytorch_model.bin.0")
     with pytest.raises(FixInput, match=told):
-        load_backbone("xclip-lsmdc-b32", tmp_path)
+        load_backbone(lsmdc_card(**SMALL), tmp_path)
 
 
 def test_frames_are_the_cards_where_no_tensor_tells(tmp_path: Path) -> None:
     tensors = lsmdc_tensors(**{**SMALL, "frames": 12, "positions": 77})
     kept = {k: v for k, v in tensors.items() if not k.startswith(("frame_logit", "frame_mat"))}
     torch.save(kept, tmp_path / "pytorch_model.bin")
-    assert load_backbone("xclip-lsmdc-b32", tmp_path).geometry.frames == 12
+    card = lsmdc_card(**{**SMALL, "frames": 12})
+    assert load_backbone(card, tmp_path).geometry.frames == 12
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -303,7 +305,7 @@ def test_a_checkpoint_cut_at_any_byte_is_refused(tmp_path: Path, zipped: bool) -
     for keep in (*range(40), *below, len(whole) // 2, *range(len(whole) - 30, len(whole))):
         path.write_bytes(whole[:keep])
         with pytest.raises(Corrupt, match="cannot be read as weights"):
-            load_backbone("xclip-lsmdc-b32", path)
+            load_backbone(lsmdc_card(**SMALL), path)
 
 
 def test_code_in_a_checkpoint_never_runs(tmp_path: Path) -> None:
@@ -315,7 +317,7 @@ def test_code_in_a_checkpoint_never_runs(tmp_path: Path) -> None:
 
     torch.save({"clip.visual.proj": Trap()}, tmp_path / "pytorch_model.bin.0")
     with pytest.raises(Corrupt):
-        load_backbone("xclip-lsmdc-b32", tmp_path)
+        load_backbone(lsmdc_card(**SMALL), tmp_path)
     assert not marker.exists()
 
 
@@ -323,34 +325,33 @@ def test_several_epochs_in_a_folder_must_be_chosen_between(tmp_path: Path) -> No
     save_lsmdc(tmp_path, "pytorch_model.bin.1", **SMALL)
     save_lsmdc(tmp_path, "pytorch_model.bin.2", **SMALL)
     with pytest.raises(FixInput, match="several checkpoints"):
-        load_backbone("xclip-lsmdc-b32", tmp_path)
-    assert load_backbone("xclip-lsmdc-b32", tmp_path / "pytorch_model.bin.2")
+        load_backbone(lsmdc_card(**SMALL), tmp_path)
+    assert load_backbone(lsmdc_card(**SMALL), tmp_path / "pytorch_model.bin.2")
 
 
 def test_a_flipped_bit_is_another_recipe(tmp_path: Path) -> None:
     tensors = lsmdc_tensors(**SMALL)
     path = tmp_path / "pytorch_model.bin.0"
     torch.save(tensors, path)
-    before = load_backbone("xclip-lsmdc-b32", path).recipe()["weights"]
+    before = load_backbone(lsmdc_card(**SMALL), path).recipe()["weights"]
     raw = tensors["clip.visual.class_embedding"].view(torch.int32)
     raw[3] ^= 1 << 12
     torch.save(tensors, path)
-    after = load_backbone("xclip-lsmdc-b32", path).recipe()["weights"]
+    after = load_backbone(lsmdc_card(**SMALL), path).recipe()["weights"]
     assert before.keys() == after.keys() == {"pytorch_model.bin.0", "tensors"}
     assert all(before[key] != after[key] for key in before)
 
 
 def test_the_command_writes_every_level(tmp_path: Path) -> None:
     path = save_lsmdc(tmp_path, **SMALL)
+    card = write_lsmdc_card(tmp_path / "cards", **SMALL)
     x, mask = inputs(3, 5, 24)
     np.save(tmp_path / "x.npy", x.numpy())
     np.save(tmp_path / "m.npy", mask.numpy())
     words = ("--pixels", tmp_path / "x.npy", "--mask", tmp_path / "m.npy", "--batch", "2")
     for place in (path, tmp_path):
         out = tmp_path / f"{place.name}.npz"
-        call_obygaze(
-            "backbones", "forward", "xclip-lsmdc-b16", "--weights", place, *words, "-o", out
-        ).ok()
+        call_obygaze("backbones", "forward", card, "--weights", place, *words, "-o", out).ok()
         with torch.no_grad():
             expected = by_hand(lsmdc_tensors(**SMALL), x, mask)
         with np.load(out) as z:
@@ -363,7 +364,7 @@ def test_the_command_writes_every_level(tmp_path: Path) -> None:
 def test_every_refusal_is_one_a_person_can_act_on(tmp_path: Path) -> None:
     torch.save(torch.zeros(3), tmp_path / "pytorch_model.bin.0")
     with pytest.raises(ObygazeError, match="no named tensors") as caught:
-        load_backbone("xclip-lsmdc-b32", tmp_path)
+        load_backbone(lsmdc_card(**SMALL), tmp_path)
     assert caught.value.hint
     assert caught.value.where
 
@@ -383,7 +384,7 @@ def test_every_refusal_is_one_a_person_can_act_on(tmp_path: Path) -> None:
 def test_what_is_missing_has_the_name_it_has_in_the_checkpoint(tmp_path: Path, name: str) -> None:
     torch.save(_without(name)(lsmdc_tensors(**SMALL)), tmp_path / "pytorch_model.bin.0")
     with pytest.raises(FixInput, match="missing") as caught:
-        load_backbone("xclip-lsmdc-b32", tmp_path)
+        load_backbone(lsmdc_card(**SMALL), tmp_path)
     assert [line.strip() for line in caught.value.details] == [name]
 
 
@@ -393,5 +394,5 @@ def test_a_layer_that_is_missing_whole_is_named(tmp_path: Path) -> None:
     rest = {key: value for key, value in tensors.items() if not key.startswith(first)}
     torch.save(rest, tmp_path / "pytorch_model.bin.0")
     with pytest.raises(FixInput, match="missing") as caught:
-        load_backbone("xclip-lsmdc-b32", tmp_path)
+        load_backbone(lsmdc_card(**SMALL), tmp_path)
     assert all(line.strip().startswith((first, "...")) for line in caught.value.details)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from support.checkpoints import save_tiny
+from support.checkpoints import save_tiny, tiny_card
 
 torch = pytest.importorskip("torch", reason="preprocessing needs the extract extra")
 
@@ -221,7 +221,7 @@ def test_paper_2024_is_the_released_extractor_to_the_bit(tmp_path: Path) -> None
         whole = model(input_ids=words, attention_mask=words, pixel_values=theirs, return_dict=True)
         expected = whole.mit_output[1]
 
-    card = find_card("xclip-b32-k400@paper-2024")
+    card = tiny_card("xclip").with_preset("paper-2024")
     preset = replace(card.input, squash_first=32)
     card = replace(card, presets={**card.presets, "paper-2024": preset})
     backbone = load_backbone(card, tmp_path)

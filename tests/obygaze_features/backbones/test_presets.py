@@ -16,7 +16,7 @@ from obygaze_features.backbones.registry import find_card, find_cards
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 
-VIVIT = "vivit-b16x2-k400"
+VIVIT, TINY = "vivit-b16x2-k400", "tiny-vivit"
 GUIDE = Path(__file__).parents[3] / "docs" / "guide.md"
 # Cards whose hash is in the recipes of stores: what a preset reproduces must not change them.
 HASHES = {
@@ -130,7 +130,7 @@ VIVIT_PROCESSOR = {
 def lines_of(name: str, folder: Path, **processor: Any) -> dict[str, tuple[str, str]]:
     settings = {**VIVIT_PROCESSOR, **processor}
     (folder / "preprocessor_config.json").write_text(json.dumps(settings))
-    words = ("backbones", "check", name, "--weights", folder, "--json")
+    words = ("-C", folder, "backbones", "check", name, "--weights", folder, "--json")
     report = call_obygaze(*words).json()
     failed = any(line["state"] == "failed" for line in report["checks"])
     assert report["ok"] is not failed
@@ -141,34 +141,36 @@ def lines_of(name: str, folder: Path, **processor: Any) -> dict[str, tuple[str, 
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("torch", reason="backbones need the extract extra")
     pytest.importorskip("transformers", reason="backbones need the extract extra")
-    from support.checkpoints import save_tiny
+    from support.checkpoints import save_tiny, write_tiny_card
 
-    return save_tiny("vivit", tmp_path_factory.mktemp("vivit"))
+    folder = save_tiny("vivit", tmp_path_factory.mktemp("vivit"))
+    write_tiny_card("vivit", folder / "backbones")
+    return folder
 
 
 def test_check_compares_the_preset_it_was_asked_for(weights: Path) -> None:
-    beside = f"own processor, {VIVIT}@hub"
-    lines = lines_of(VIVIT, weights)
-    assert lines["preset"] == ("differs", preset_note(find_card(VIVIT)))
+    beside = f"own processor, {TINY}@hub"
+    lines = lines_of(TINY, weights)
+    assert lines["preset"] == ("differs", preset_note(find_card(TINY, Workspace(weights))))
     # Black is -1 here and -3 there, white 1 in both: the picture's darkest value is 5 of 255.
     assert lines["own processor"][0] == "differs"
     assert "differ by up to 1.9" in lines["own processor"][1]
     assert lines[beside] == ("ok", "the same bits")
 
-    lines = lines_of(f"{VIVIT}@hub", weights)
+    lines = lines_of(f"{TINY}@hub", weights)
     assert lines["own processor"] == ("ok", "the same bits")
     assert {"preset", beside}.isdisjoint(lines)
 
-    lines = lines_of(f"{VIVIT}@paper-2024", weights)
+    lines = lines_of(f"{TINY}@paper-2024", weights)
     assert lines["own processor"][0] == "differs"
     assert lines[beside] == ("ok", "the same bits")
 
 
 def test_a_difference_that_the_card_does_not_say_is_a_failure(weights: Path) -> None:
     other = {"image_mean": [0.4] * 3}
-    assert lines_of(f"{VIVIT}@hub", weights, **other)["own processor"][0] == "failed"
-    lines = lines_of(VIVIT, weights, **other)
-    assert lines[f"own processor, {VIVIT}@hub"][0] == "failed"
+    assert lines_of(f"{TINY}@hub", weights, **other)["own processor"][0] == "failed"
+    lines = lines_of(TINY, weights, **other)
+    assert lines[f"own processor, {TINY}@hub"][0] == "failed"
     larger = {"size": {"shortest_edge": 40}, "crop_size": {"height": 36, "width": 36}}
-    state, told = lines_of(VIVIT, weights, **larger)["own processor"]
+    state, told = lines_of(TINY, weights, **larger)["own processor"]
     assert (state, told) == ("failed", "it gives [36, 36], we give [32, 32]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.checkpoints import save_tiny
+from support.checkpoints import save_tiny, write_tiny_card
 from support.cli import call_obygaze
 from support.store_servers import web_server
 from support.stores import plan_store, sealed_store
@@ -76,8 +76,9 @@ def test_forward_measures_each_batch(tmp_path: Path) -> None:
 def test_forward_runs_a_backbone_of_torch(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     weights = save_tiny("clip", tmp_path)
-    result = measure_forward("clip-b16", weights, batches=(2,), rounds=1)
-    assert result.title == "Backbone clip-b16 on cpu, float32"
+    card = str(write_tiny_card("clip", tmp_path))
+    result = measure_forward(card, weights, batches=(2,), rounds=1)
+    assert result.title == "Backbone tiny-clip on cpu, float32"
     assert result.measurements[-1].runs.median_s > 0
 
 

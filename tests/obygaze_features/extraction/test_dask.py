@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from support.checkpoints import save_tiny
+from support.checkpoints import save_tiny, write_tiny_card
 from support.cli import Result, environment, obygaze_argv, run_obygaze
 from support.dask_cluster import children_of, running_dask
 from support.extraction import BLOCK_ROWS, a_plan, array_bytes, film_folder, plan_file
@@ -211,7 +211,8 @@ def test_changed_weights_are_refused(films: Manifest, world: World) -> None:
     pytest.importorskip("transformers")
     weights = save_tiny("clip", world.folder / "weights")
     few = films.with_clips(films.clips[10:15])
-    plan = a_plan(few, world.folder, "clip-b16", weights=str(weights))
+    write_tiny_card("clip", world.folder / "backbones")
+    plan = a_plan(few, world.folder, "tiny-clip", weights=str(weights))
     path = plan_file(plan, world.folder / "plan.json")
     extract(plan, Machine(), StopFlag(), rows=range(BLOCK_ROWS))
     store = Path(plan.targets[0].store)

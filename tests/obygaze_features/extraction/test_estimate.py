@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.checkpoints import save_lsmdc, save_tiny
+from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_tiny_card
 from support.cli import run_obygaze
 from support.extraction import film_folder, keep_manifest
 
@@ -39,9 +39,12 @@ def test_sizes_follow_the_weights_that_are_named(world: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     xclip = save_tiny("xclip", world / "weights")
-    lsmdc = save_lsmdc(world / "lsmdc", width=64, out=64, frames=4, patch=8, grid=2)
+    sizes = {"width": 64, "out": 64, "frames": 4, "patch": 8, "grid": 2}
+    lsmdc = save_lsmdc(world / "lsmdc", **sizes)
+    write_tiny_card("xclip", world / "backbones")
+    write_lsmdc_card(world / "backbones", **sizes)
     words: list[str | Path] = ["-b", "descriptors"]
-    for name, path in ((XCLIP, xclip), (LSMDC, lsmdc)):
+    for name, path in (("tiny-xclip", xclip), ("tiny-lsmdc", lsmdc)):
         words += ["-b", name, "--weights", f"{name}={path}"]
     plan = _plan(world, *words)
     # Widths of the tiny X-CLIP: 24 after the projection, 32 before it; four frames of it.

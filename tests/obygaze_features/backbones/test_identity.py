@@ -1,0 +1,259 @@
+"""Weights are of the model their card describes, and named as its checkpoint if known to be."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.checkpoints import CARD_OF, save_tiny, tiny_card, write_tiny_card
+from support.cli import call_obygaze
+from support.extraction import array_bytes, film_folder, keep_manifest
+
+from obygaze_features.backbones.base import card_recipe
+from obygaze_features.backbones.cards import Card
+from obygaze_features.backbones.load import load_backbone
+from obygaze_features.backbones.registry import find_card
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
+from obygaze_features.store import Recipe, open_store
+from obygaze_features.store.explain import explain_recipe
+
+NAME = "example/tiny-clip"
+
+
+@pytest.fixture(autouse=True)
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty hub cache."""
+    pytest.importorskip("torch", reason="backbones need the extract extra")
+    pytest.importorskip("transformers", reason="backbones need the extract extra")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+def into_cache(hub: Path, files: Path, checkpoint: str = NAME) -> Path:
+    """Put a checkpoint into the hub's cache, as its library lays it out; the snapshot's folder."""
+    repository = hub / ("models--" + checkpoint.replace("/", "--"))
+    snapshot = repository / "snapshots" / "main"
+    snapshot.mkdir(parents=True)
+    (repository / "blobs").mkdir()
+    shutil.copy(files / "config.json", snapshot)
+    blob = repository / "blobs" / sha256_file(files / "model.safetensors")
+    shutil.copy(files / "model.safetensors", blob)
+    (snapshot / "model.safetensors").symlink_to(blob)
+    return snapshot
+
+
+def backbone_of(card: Card, weights: Path | None = None) -> dict[str, Any]:
+    section: dict[str, Any] = load_backbone(card, weights).recipe()["backbone"]
+    return section
+
+
+@pytest.mark.parametrize("family", sorted(CARD_OF))
+def test_a_toy_is_refused_by_the_card_of_the_real_checkpoint(family: str, tmp_path: Path) -> None:
+    folder = save_tiny(family, tmp_path / "toy")
+    assert load_backbone(tiny_card(family), folder)
+    with pytest.raises(FixInput, match=f"not what the card {CARD_OF[family]} says") as caught:
+        load_backbone(CARD_OF[family], folder)
+    width, layers = (1024, 24) if family == "vjepa2" else (768, 12)
+    assert f"width: expected {width}, got 32" in caught.value.details
+    assert f"layers: expected {layers}, got 2" in caught.value.details
+
+
+@pytest.mark.parametrize("key", ["layers", "hidden", "heads"])
+def test_another_depth_is_another_model(key: str, tmp_path: Path) -> None:
+    card, folder = tiny_card("xclip"), save_tiny("xclip", tmp_path / "w")
+    other = replace(card, depth={**card.depth, key: card.depth[key] + 1})
+    with pytest.raises(FixInput) as caught:
+        load_backbone(other, folder)
+    assert caught.value.details == (
+        f"{key}: expected {card.depth[key] + 1}, got {card.depth[key]}",
+    )
+    assert load_backbone(replace(card, depth={}), folder), "a card need not give its depth"
+
+
+def test_another_patch_is_named(tmp_path: Path) -> None:
+    card, folder = tiny_card("clip"), save_tiny("clip", tmp_path / "w")
+    with pytest.raises(FixInput) as caught:
+        load_backbone(replace(card, geometry=replace(card.geometry, grid=(3, 4, 4))), folder)
+    assert caught.value.details == (
+        "grid: expected [3, 4, 4], got [3, 2, 2]",
+        "patch: expected 8, got 16",
+    )
+
+
+def test_commands_refuse_a_toy_and_make_no_store(tmp_path: Path) -> None:
+    name, toy = "xclip-l14-k400", save_tiny("xclip", tmp_path / "toy")
+    done = call_obygaze("backbones", "check", name, "--weights", toy, "--json")
+    assert done.code == 4
+    lines = {line["name"]: line for line in done.json()["checks"]}
+    assert lines["card"]["state"] == "failed"
+    assert "width: expected 1024, got 32" in lines["card"]["found"]
+
+    keep_manifest(film_folder(tmp_path, 1), tmp_path)
+    words = ("films", "-b", name, "--weights", f"{name}={toy}")
+    done = call_obygaze("-C", tmp_path, "extract", "run", *words)
+    assert (done.code, "not what the card xclip-l14-k400 says" in done.stderr) == (1, True)
+    assert not list(tmp_path.glob("stores/*"))
+    plan = call_obygaze("-C", tmp_path, "extract", "plan", *words, "--json").ok().json()
+    assert plan["stores"][0]["weights"] == "unusable"
+    assert "width: expected 1024, got 32" in plan["obstacles"][0]
+    pixels = tmp_path / "x.npy"
+    pixels.write_bytes(b"")
+    text = call_obygaze(
+        "extract", "text", "-b", name, "--prompts", "emotion", "--weights", toy, "-o", pixels
+    )
+    assert (text.code, "not what the card" in text.stderr) == (1, True)
+
+
+def test_a_local_copy_is_not_called_the_checkpoint(tmp_path: Path) -> None:
+    folder = save_tiny("clip", tmp_path / "fine-tuned")
+    section = backbone_of(tiny_card("clip", NAME), folder)
+    assert (section["checkpoint"], section["revision"]) == ("", "")
+    assert section["unverified_checkpoint"] == NAME
+    told = explain_recipe(
+        Recipe.of(
+            **load_backbone(tiny_card("clip", NAME), folder).recipe(),
+            **{"sampling": {}, "decoder": {}, "storage": {}},
+        )
+    )
+    assert told.count(NAME) == 1
+    assert f"; they were not verified to be {NAME}." in told
+
+    card = write_tiny_card("clip", tmp_path / "cards", NAME)
+    done = call_obygaze("backbones", "check", card, "--weights", folder, "--json").ok()
+    line = next(one for one in done.json()["checks"] if one["name"] == "checkpoint")
+    sha256 = sha256_file(folder / "model.safetensors")
+    assert line["state"] == "skipped"
+    assert line["found"] == (
+        f"not verified to be {NAME}: {folder}, model.safetensors sha256 {sha256}"
+    )
+    # A card of one's own that names no checkpoint claims nothing.
+    assert "unverified_checkpoint" not in backbone_of(tiny_card("clip"), folder)
+
+
+def test_what_the_hubs_cache_holds_is_the_checkpoint_wherever_it_is_read(
+    tmp_path: Path, hub: Path
+) -> None:
+    card, folder = tiny_card("clip", NAME), save_tiny("clip", tmp_path / "copy")
+    snapshot = into_cache(hub, folder)
+    cached = load_backbone(card).recipe()
+    assert cached["backbone"]["checkpoint"] == NAME
+    assert "unverified_checkpoint" not in cached["backbone"]
+    # Named by its path, and a copy of it: the same recipe to the last key.
+    assert load_backbone(card, snapshot).recipe() == cached
+    assert load_backbone(card, folder).recipe() == cached
+    done = call_obygaze(
+        "backbones", "check", write_tiny_card("clip", tmp_path / "cards", NAME), "--json"
+    ).ok()
+    assert {"name": "checkpoint", "state": "ok", "found": NAME} in done.json()["checks"]
+    # Of another checkpoint the cache says nothing.
+    other = save_tiny("clip", tmp_path / "other", seed=1)
+    assert backbone_of(card, other)["unverified_checkpoint"] == NAME
+    assert backbone_of(replace(card, checkpoint="a/b"), snapshot)["unverified_checkpoint"] == "a/b"
+
+
+def test_a_cache_elsewhere_is_a_cache(
+    tmp_path: Path, hub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = into_cache(hub, save_tiny("clip", tmp_path / "copy"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "nowhere"))
+    assert backbone_of(tiny_card("clip", NAME), snapshot)["checkpoint"] == NAME
+
+
+def test_a_hash_that_the_card_knows_decides(tmp_path: Path) -> None:
+    card, folder = tiny_card("clip", NAME), save_tiny("clip", tmp_path / "w")
+    tensors = load_backbone(card, folder).recipe()["weights"]["tensors"]
+    in_bin = save_tiny("clip", tmp_path / "bin", form="bin")
+    for known in (tensors, sha256_file(folder / "model.safetensors")):
+        knowing = replace(card, weights_sha256=("0" * 64, known))
+        assert knowing.sha256 == card.sha256
+        assert backbone_of(knowing, folder)["checkpoint"] == NAME
+        with pytest.raises(FixInput, match="another sha256") as caught:
+            load_backbone(knowing, save_tiny("clip", tmp_path / "other", seed=1))
+        assert known in caught.value.details[0]
+    # The tensors' hash is the same in each form of file.
+    assert backbone_of(replace(card, weights_sha256=(tensors,)), in_bin)["checkpoint"] == NAME
+    text = write_tiny_card("clip", tmp_path / "cards", NAME)
+    text.write_text(f'weights_sha256 = ["{tensors}"]\n' + text.read_text("utf-8"))
+    assert find_card(str(text)).weights_sha256 == (tensors,)
+    text.write_text('weights_sha256 = ["abc"]\n' + text.read_text("utf-8").partition("\n")[2])
+    with pytest.raises(FixInput) as caught:
+        find_card(str(text))
+    assert "weights_sha256 must be a list of 64 hex digits each" in caught.value.details[0]
+
+
+def test_depth_and_hashes_are_not_those_of_a_card_that_is_like_it(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'schema = "obygaze-backbone/1"\nlike = "clip-b16"\nname = "mine"\ntitle = "x"\n'
+    )
+    assert find_card("clip-b16").depth
+    assert find_card(str(path)).depth == {}
+    path.write_text(path.read_text() + "[depth]\nlayer = 3\nheads = 'many'\n")
+    with pytest.raises(FixInput) as caught:
+        find_card(str(path))
+    told = "\n".join(caught.value.details)
+    assert "unknown key depth.layer" in told
+    assert "depth.heads must be int" in told
+
+
+def test_a_damaged_file_of_the_cache_is_not_used(tmp_path: Path, hub: Path) -> None:
+    card = tiny_card("clip", NAME)
+    snapshot = into_cache(hub, save_tiny("clip", tmp_path / "copy"))
+    blob = (snapshot / "model.safetensors").resolve()
+    raw = bytearray(blob.read_bytes())
+    raw[-5] ^= 4
+    blob.write_bytes(raw)
+    for weights in (None, snapshot):
+        with pytest.raises(Corrupt, match=r"model\.safetensors is not the hub's"):
+            load_backbone(card, weights)
+
+
+def test_a_store_goes_on_from_any_copy_of_its_weights(tmp_path: Path, hub: Path) -> None:
+    folder = save_tiny("clip", tmp_path / "copy")
+    into_cache(hub, folder)
+    write_tiny_card("clip", tmp_path / "backbones", NAME)
+    keep_manifest(film_folder(tmp_path, 2), tmp_path)
+    run = ("-C", tmp_path, "extract", "run", "films", "-b", "tiny-clip", "--no-seal")
+    call_obygaze(*run).ok()
+    store = tmp_path / "stores" / "films.tiny-clip"
+    before, fingerprint = array_bytes(store), open_store(store).fingerprint
+    assert open_store(store).recipe.to_dict()["backbone"]["checkpoint"] == NAME
+    # On another machine, without that cache: the bytes are known, where they came from is not.
+    shutil.rmtree(hub)
+    again = ("--weights", f"tiny-clip={folder}")
+    next(iter((store / "commits").glob("block-*.json"))).unlink()
+    call_obygaze(*run, *again).ok()
+    assert array_bytes(store) == before
+    assert open_store(store).fingerprint == fingerprint
+    verify = ("-C", tmp_path, "store", "verify", "films.tiny-clip", "--decode", "1")
+    call_obygaze(*verify, "--weights", folder).ok()
+    save_tiny("clip", folder, seed=1)
+    done = call_obygaze(*run, *again)
+    assert (done.code, "weights" in done.stderr) == (5, True)
+
+    local = tmp_path / "stores" / "films.local"
+    call_obygaze(*run, *again, "--store", "tiny-clip=films.local").ok()
+    info = call_obygaze("-C", tmp_path, "store", "info", "films.local").ok().stdout
+    assert f"they were not verified to be {NAME}" in info
+    assert f"not verified to be {NAME}" in (local / "README.md").read_text("utf-8")
+    assert f"checkpoint {NAME}" not in info
+
+
+# The hash of what a recipe says of a backbone, as it was before weights were compared with cards.
+SECTIONS = {
+    "xclip-b16-k600-zs": "2fc09b0e4dea30ce30aea3292777b810f028fd99252fac2db2fc962c25e03580",
+    "vivit-b16x2-k400": "63a450c6b4d70e96d0e079ef7ffba697a0ab4e295e808df8ccb6f3c462009d85",
+    "xclip-lsmdc-b32": "7c8e6503d3351aa03043b8e716f922e4864d1ff4d40cba3abff3775fc4c634c9",
+    "descriptors": "120b153328177b444ae95ba357a01a977de58f39fbedfbb87ea01d3d12de705c",
+}
+
+
+@pytest.mark.parametrize("name", sorted(SECTIONS))
+def test_recipes_of_stores_that_are_there_stay_as_they_were(name: str) -> None:
+    card = find_card(name)
+    section = card_recipe(card, card.geometry, card.levels)
+    assert sha256_bytes(canonical_json(section)) == SECTIONS[name]
