@@ -1,1 +1,35 @@
-"""The front door."""
+"""Features of film clips in stores, and models that learn from them.
+
+    import obygaze as og
+
+    manifest = og.read_manifest("obygaze12")
+    store = og.open_store("obygaze12.xclip-b16-k600-zs")
+    X, y, groups, ids = og.dataset(store, manifest, task="EN_S")
+
+Names of manifests, stores, runs and models are looked up in the workspace: the folder of the
+variable OBYGAZE_WORKSPACE, else the current folder. A path works too, and for stores a URL.
+Importing this package imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from obygaze_features.core.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from obygaze.api import Dataset as Dataset
+    from obygaze.api import dataset as dataset
+    from obygaze.api import extract as extract
+    from obygaze.api import load_backbone as load_backbone
+    from obygaze.api import load_model as load_model
+    from obygaze.api import open_store as open_store
+    from obygaze.api import predict as predict
+    from obygaze.api import read_manifest as read_manifest
+    from obygaze.api import read_run as read_run
+    from obygaze.api import report as report
+    from obygaze.api import run as run
+    from obygaze.api import train as train
+    from obygaze_features.core.errors import ObygazeError as ObygazeError
+
+__getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -37,11 +37,11 @@ COMMANDS = {
         "From videos to stores, from many backbones in one pass.",
     ),
     "train": (
-        "obygaze_models.commands_run:train",
+        "obygaze.commands_run:train",
         "Train one model, judge it on unseen films, and keep it.",
     ),
     "run": (
-        "obygaze_models.commands_run:run",
+        "obygaze.commands_run:run",
         "Run an experiment: train, test and judge every cell of a protocol.",
     ),
     "report": (

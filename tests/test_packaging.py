@@ -27,6 +27,7 @@ EXTRAS = {
     "video": {"av"},
     "extract": {"obygaze", "torch", "transformers"},
     "cluster": {"cryptography", "distributed"},
+    "frames": {"pandas", "xarray"},
     "remote": {"obstore", "huggingface_hub"},
 }
 # Names under which packages are imported, where they differ from the distribution's.
@@ -77,7 +78,7 @@ def test_extras_bring_what_is_promised():
     assert set(extras) == {*EXTRAS, "all", "test"}
     for name, packages in EXTRAS.items():
         assert {bare(requirement) for requirement in extras[name]} == packages
-    assert extras["all"] == ["obygaze[mlp,extract,cluster,remote]"]
+    assert extras["all"] == ["obygaze[mlp,extract,cluster,frames,remote]"]
     assert "obygaze[video]" in extras["extract"]
 
 

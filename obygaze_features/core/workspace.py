@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +87,24 @@ class Workspace:
         known = self.names("manifests", "*.toml")
         hint = f"one of {few(known)}" if known else "obygaze manifest import --help"
         raise NotFound(f"no manifest called {name!r}", where=str(path), hint=hint)
+
+    def existing(self, kind: str, name: str | os.PathLike[str]) -> Path:
+        """Return the folder of a run or model that exists; else an error that lists the others."""
+        text = os.fspath(name)
+        path = Path(text) if "/" in text else self.folder(kind) / text
+        if path.is_dir():
+            return path
+        # A folder of the current folder is found too, but never in place of the workspace's own.
+        if Path(text).is_dir():
+            return Path(text)
+        known = [found for found in self.names(kind, "*") if found != "README"]
+        noun = kind.removesuffix("s")
+        hint = (
+            f"one of {few(known)}"
+            if known
+            else {"run": "obygaze run --help", "model": "obygaze train --help"}[noun]
+        )
+        raise NotFound(f"no {noun} called {text!r}", where=str(path), hint=hint)
 
     @staticmethod
     def _is_bare(name: str) -> bool:

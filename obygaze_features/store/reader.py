@@ -14,12 +14,20 @@ import numpy.typing as npt
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.extras import need
+from obygaze_features.core.notebook import data_frame, html_summary, short_repr
 from obygaze_features.store.arrays import Arrays
 from obygaze_features.store.commits import Commits
 from obygaze_features.store.files import Files, open_files, read_or_none
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import STORE_FILE, Plan
-from obygaze_features.store.schema import NOT_FETCHED, NOT_IN_STORE, ArraySpec, RowStatus
+from obygaze_features.store.schema import (
+    NOT_FETCHED,
+    NOT_IN_STORE,
+    ROW_DIM,
+    ArraySpec,
+    RowStatus,
+)
 
 if TYPE_CHECKING:
     from obygaze_features.store.text import TextTable
@@ -69,6 +77,27 @@ class Matrix:
     selection: Selection
     reasons: Mapping[str, RowStatus]
 
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.shape))
+        return short_repr("Matrix", f"{shape} {self.values.dtype}", f"{len(self.reasons)} missing")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of `values`."""
+        return self.values.shape
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame: one row for each clip, one column for each number."""
+        numbers = self.values.reshape(len(self.values), -1).T
+        columns = {"clip_id": self.clip_ids, **{str(i): row for i, row in enumerate(numbers)}}
+        return data_frame(columns, index="clip_id")
+
     @property
     def rows(self) -> Rows:
         """The row of the store that each row of `values` is."""
@@ -106,7 +135,30 @@ class Store:
         return open_store, (self.location,)
 
     def __repr__(self) -> str:
-        return f"<Store {self.location!r}: {self.n_clips} clips, {', '.join(self.levels)}>"
+        place = self.location if len(self.location) <= 60 else f"...{self.location[-57:]}"
+        return short_repr("Store", repr(place), f"{self.n_clips} clips", *self.levels)
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "clips": f"{self.n_clips:,}",
+            "levels": ", ".join(self.levels),
+            "backbone": self.recipe.title,
+            "state": "sealed" if self.sealed else "not sealed",
+        }
+        return html_summary(f"Store {self.location}", facts)
+
+    def __len__(self) -> int:
+        return self.n_clips
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.clip_ids.tolist())
+
+    def __contains__(self, clip_id: object) -> bool:
+        return clip_id in self._row_of
+
+    def __getitem__(self, level: str) -> Matrix:
+        """Return all rows of a level that are there; `matrix` has the choices."""
+        return self.matrix(level, missing="drop")
 
     @property
     def location(self) -> str:
@@ -230,6 +282,24 @@ class Store:
         """
         spec = self._askable(level, missing)
         return self._matrix(spec, self.select(clips, movies, mask), missing)
+
+    def frame(self, level: str) -> Any:
+        """Return the rows of a level that are there as a pandas DataFrame."""
+        return self[level].to_frame()
+
+    def to_xarray(self, levels: Iterable[str] | None = None) -> Any:
+        """Return an xarray Dataset of some levels, by default all; rows that are not there are NaN.
+
+        It is read into memory. For arrays larger than that: `xarray.open_zarr` on data.zarr.
+        """
+        xarray = need("xarray", "frames", "Store.to_xarray")
+        names = self.levels if levels is None else tuple(levels)
+        arrays = {
+            name: ((ROW_DIM, *self.plan.array(name).dims), self.matrix(name, missing="nan").values)
+            for name in names
+        }
+        ids = {"clip_id": (ROW_DIM, self.clip_ids), "movie_id": (ROW_DIM, self.movie_ids)}
+        return xarray.Dataset(arrays, coords=ids, attrs={"fingerprint": self.fingerprint})
 
     def stream(
         self,

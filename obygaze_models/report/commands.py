@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
-from obygaze_features.core.errors import NotFound
 
 FORMATS = ("html", "md", "latex", "csv")
 
@@ -41,21 +40,10 @@ def report(
     """
     from obygaze_models.report.page import report as make
 
-    folders = [_folder(session, name) for name in runs]
+    folders = [session.workspace.existing("runs", name) for name in runs]
     written = make(folders, out, formats or FORMATS)
     if as_json:
         session.console.json({"files": [str(path) for path in written]})
         return
     session.console.result(str(written[0]))
     session.console.note(f"and {len(written) - 1} tables and figures")
-
-
-def _folder(session: Session, name: str) -> Path:
-    path = session.workspace.folder("runs") / name
-    if "/" in name or (not path.is_dir() and Path(name).is_dir()):
-        return Path(name)
-    if not path.is_dir():
-        known = sorted(p.name for p in session.workspace.folder("runs").glob("*") if p.is_dir())
-        hint = f"one of {', '.join(known[:8])}" if known else "obygaze run"
-        raise NotFound(f"no run called {name!r}", where=str(path), hint=hint)
-    return path

@@ -161,7 +161,7 @@ def _strips(run: Run, pair: tuple[str, str]) -> list[Strip]:
     ]
 
 
-def _in_order(run: Run, rows: Sequence[dict[str, str]]) -> list[Clip]:
+def _in_order(run: Run, rows: Sequence[Record]) -> list[Clip]:
     """The clips of the manifest as films run; without it, those tested, by id, as S or not."""
     manifest = manifest_of(run)
     if manifest is not None:
@@ -171,7 +171,7 @@ def _in_order(run: Run, rows: Sequence[dict[str, str]]) -> list[Clip]:
         return sorted(clips, key=lambda clip: (clip.movie_id, clip.scene or 0))
     seen = {row["clip_id"]: row for row in rows}
     return [
-        Clip(clip_id=name, movie_id=row["movie_id"], level="S" if row["y"] == "1" else "EN")
+        Clip(clip_id=name, movie_id=row["movie_id"], level="S" if row["y"] == 1 else "EN")
         for name, row in sorted(seen.items())
     ]
 
@@ -184,13 +184,13 @@ def _best(run: Run, pair: tuple[str, str]) -> list[Record]:
     return [max(some, key=lambda c: value_of(c, metric) or -1.0) for some in own if some]
 
 
-def _said(rows: Sequence[dict[str, str]], key: tuple[str, str]) -> dict[str, Said]:
+def _said(rows: Sequence[Record], key: tuple[str, str]) -> dict[str, Said]:
     """The mean score of each clip over the fits that tested it, and what most decided."""
-    found: dict[str, list[dict[str, str]]] = {}
+    found: dict[str, list[Record]] = {}
     for row in rows:
         if (row["model"], row["feature"]) == key:
             found.setdefault(row["clip_id"], []).append(row)
-    means = {clip: sum(float(r["score"]) for r in own) / len(own) for clip, own in found.items()}
+    means = {clip: sum(r["score"] for r in own) / len(own) for clip, own in found.items()}
     scale = _scale(list(means.values()))
     return {
         clip: Said(scale(means[clip]), 2 * sum(r["decision"] == r["y"] for r in own) >= len(own))

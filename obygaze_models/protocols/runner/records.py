@@ -89,6 +89,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import Corrupt, Mismatch, NotFound
+from obygaze_features.core.notebook import data_frame, html_summary, short_repr
 
 RUN_FORMAT = "obygaze-run/1"
 RUN_FILE, RESULTS_FILE, PREDICTIONS_FILE = "run.json", "results.json", "predictions.csv"
@@ -128,14 +129,38 @@ class Run:
         found: Mapping[str, Any] = self.about["protocol"]
         return found
 
+    def __repr__(self) -> str:
+        name = self.folder.name if len(self.folder.name) <= 60 else f"{self.folder.name[:57]}..."
+        return short_repr("Run", repr(name), f"{len(self.cells)} cells")
+
+    def _repr_html_(self) -> str:
+        manifest = self.about["manifest"]
+        facts = {
+            "protocol": self.protocol["name"],
+            "manifest": f"{manifest['name']}, {manifest['view']} view",
+            "clips": f"{manifest['n_clips']:,} of {manifest['n_movies']} films",
+            "stores": ", ".join(self.about["stores"]) or "none",
+            "cells": len(self.cells),
+        }
+        return html_summary(f"Run {self.folder}", facts)
+
+    def to_frame(self) -> Any:
+        """Return the cells of models and baselines as a pandas DataFrame.
+
+        One row for each cell; the columns of a metric are METRIC, METRIC_low and METRIC_high.
+        """
+        rows = [_flat(record) for record in (*self.cells, *self.baselines)]
+        names = dict.fromkeys(name for row in rows for name in row)
+        return data_frame({name: [row.get(name) for row in rows] for name in names})
+
     @cached_property
-    def predictions(self) -> list[dict[str, str]]:
-        """The rows of predictions.csv."""
+    def predictions(self) -> list[dict[str, Any]]:
+        """The rows of predictions.csv; seed and y are int, score is float, decision is bool."""
         path = self.folder / PREDICTIONS_FILE
         if not path.is_file():
             raise NotFound("this run has no predictions", where=str(path))
         with path.open(newline="", encoding="utf-8") as stream:
-            return list(csv.DictReader(stream))
+            return [_typed(row, path) for row in csv.DictReader(stream)]
 
     def as_json(self) -> Record:
         """What `obygaze run --json` prints."""
@@ -175,6 +200,25 @@ def _json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise Corrupt(f"not valid JSON: {error}", where=str(path)) from error
+
+
+def _typed(row: Mapping[str, str], path: Path) -> dict[str, Any]:
+    try:
+        numbers = {name: int(row[name]) for name in ("seed", "y")}
+        decision = bool(int(row["decision"]))
+        return {**row, **numbers, "score": float(row["score"]), "decision": decision}
+    except (KeyError, TypeError, ValueError) as error:
+        raise Corrupt(f"invalid row of predictions: {error}", where=str(path)) from error
+
+
+def _flat(record: Record) -> Record:
+    """Return the plain values of a cell, and of each metric the value and its interval."""
+    flat = {key: value for key, value in record.items() if not isinstance(value, dict | list)}
+    for key, value in record.items():
+        if isinstance(value, dict) and "value" in value:
+            low, high = value.get("ci") or (None, None)
+            flat |= {key: value["value"], f"{key}_low": low, f"{key}_high": high}
+    return flat
 
 
 def _shown(record: Record) -> Record:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from pathlib import Path
 
 import click
 
+from obygaze import api
 from obygaze_features.core.commands import (
     ExampleCommand,
     Session,
@@ -17,7 +17,6 @@ from obygaze_features.core.commands import (
 )
 from obygaze_features.core.completion import completing
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store import Store, open_store
 from obygaze_models.protocols.kinds import trainable
 from obygaze_models.protocols.reading import load_protocol, shipped
@@ -77,17 +76,19 @@ def run(
     if listing:
         _list(session, as_json)
         return
-    from obygaze_models.protocols.runner.run import gather, run_protocol
     from obygaze_models.protocols.runner.table import result_text
 
-    started = time.perf_counter()
-    chosen = load_protocol(protocol, changes)
-    path = manifest_path(session, manifest or chosen.data.manifest)
-    inputs = gather(chosen, read_manifest(path), str(path), open_stores(session, stores))
-    folder = session.workspace.target("runs", output or inputs.default_name)
-    read_s = time.perf_counter() - started
-    watch = partial(session.console.progress, unit="fits")
-    done = run_protocol(inputs, folder, force=force, n_jobs=jobs, watch=watch, read_s=read_s)
+    done = api.run(
+        protocol,
+        open_stores(session, stores),
+        manifest,
+        changes=changes,
+        output=output,
+        force=force,
+        n_jobs=jobs,
+        progress=partial(session.console.progress, unit="fits"),
+        workspace=session.workspace.root,
+    )
     if as_json:
         session.console.json(done.as_json())
     else:
@@ -139,26 +140,25 @@ def train(
     learns from all clips. MODEL is mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse,
     pcbm-h, scorecard or ordinal.
     """
-    from obygaze_models.protocols.runner.final import fit_final, for_clips, training_protocol
-    from obygaze_models.protocols.runner.keeping import keep
-    from obygaze_models.protocols.runner.run import gather, run_protocol
     from obygaze_models.protocols.runner.table import result_text
-    from obygaze_models.zoo.saving import check_place
 
-    path = manifest_path(session, manifest)
-    clips = read_manifest(path)
-    chosen = for_clips(training_protocol(model, task, changes), clips)
-    inputs = gather(chosen, clips, str(path), open_stores(session, (store,)))
-    folder = session.workspace.target("runs", output or inputs.default_name)
-    target = session.workspace.folder("models") / folder.name
-    check_place(target, target.name)
-    watch = partial(session.console.progress, unit="fits")
-    done = run_protocol(inputs, folder, force=force, n_jobs=jobs, watch=watch)
-    kept = keep(fit_final(inputs, done), inputs.manifest.header, target, force=force)
+    trained = api.train(
+        model,
+        open_stores(session, (store,)),
+        manifest,
+        task=task,
+        changes=changes,
+        output=output,
+        force=force,
+        n_jobs=jobs,
+        progress=partial(session.console.progress, unit="fits"),
+        workspace=session.workspace.root,
+    )
+    kept = trained.model.folder
     if as_json:
-        session.console.json({**done.as_json(), "model": str(kept)})
+        session.console.json({**trained.run.as_json(), "model": str(kept)})
         return
-    session.console.result(result_text(done))
+    session.console.result(result_text(trained.run))
     session.console.result(f"model: {kept}")
 
 
@@ -167,24 +167,13 @@ def open_stores(session: Session, words: tuple[str, ...]) -> dict[str, Store]:
     found: dict[str, Store] = {}
     for word in words:
         name, equals, place = word.partition("=")
-        name, place = (name, place) if equals else (Path(word).stem, word)
+        name, place = (name, place) if equals else (Path(word).name.removesuffix(".zip"), word)
         if not name or not place:
             raise FixUsage(f"--store {word!r} is not of the form NAME=STORE")
         if name in found:
             raise FixUsage(f"two stores are called {name!r}", hint="--store NAME=STORE")
         found[name] = open_store(session.workspace.store(place))
     return found
-
-
-def manifest_path(session: Session, name: str) -> Path:
-    """The manifest of a name; without one, the only manifest of the workspace."""
-    if name:
-        return session.workspace.existing_manifest(name)
-    known = session.workspace.names("manifests", "*.toml")
-    if len(known) != 1:
-        shown = f"one of {', '.join(known[:8])}" if known else "obygaze manifest import --help"
-        raise FixUsage("which manifest?", hint=f"--manifest NAME ({shown})")
-    return session.workspace.manifest(known[0])
 
 
 def _list(session: Session, as_json: bool) -> None:

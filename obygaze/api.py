@@ -1,0 +1,477 @@
+"""The functions of `import obygaze as og`: names, paths and URLs in, objects of the rooms out.
+
+Each function is what the command of the same name does. Heavy packages are imported by the
+function that needs them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from obygaze_features.core.console import Console, Progress, few
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.workspace import Workspace
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from obygaze_features.backbones.base import Backbone
+    from obygaze_features.extraction import StoreStatus
+    from obygaze_features.manifest import Manifest
+    from obygaze_features.store import Store
+    from obygaze_models.protocols import Run
+    from obygaze_models.zoo import Predicted, SavedModel
+
+PathLike: TypeAlias = "str | os.PathLike[str]"
+Stores: TypeAlias = "PathLike | Store | Mapping[str, PathLike | Store]"
+Watch: TypeAlias = Callable[[str, int], "AbstractContextManager[Progress]"]
+View: TypeAlias = Literal["raw", "visual", "as_published"]
+
+
+class Dataset(NamedTuple):
+    """What scikit-learn takes: one row for each clip that has a label and features.
+
+    `X` holds the feature vectors, `y` the classes 0 and 1, `groups` the film of each row and `ids`
+    the clip of each row.
+    """
+
+    X: NDArray[np.float32]
+    y: NDArray[np.int64]
+    groups: NDArray[np.str_]
+    ids: NDArray[np.str_]
+
+    def __repr__(self) -> str:
+        n_films = len(set(self.groups.tolist()))
+        shape = f"{len(self.X)} clips x {self.X.shape[1]}"
+        return short_repr("Dataset", shape, f"{n_films} films", f"{self.y.sum()} positive")
+
+
+class Trained(NamedTuple):
+    """What training one model gives: the run that evaluated it, and the saved model."""
+
+    run: Run
+    model: SavedModel
+
+
+def open_store(store: PathLike | Store, *, workspace: PathLike | None = None) -> Store:
+    """Open a feature store; only one small file is read.
+
+    Args:
+        store: A name in the workspace, a folder, a packed zip, or an https://, s3:// or hf:// URL.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> store = og.open_store("mine")
+        >>> len(store), store.levels
+        (72, ('clip',))
+    """
+    from obygaze_features.store import Store, open_store
+
+    if isinstance(store, Store):
+        return store
+    return open_store(_workspace(workspace).store(os.fspath(store)))
+
+
+def read_manifest(manifest: PathLike | Manifest, *, workspace: PathLike | None = None) -> Manifest:
+    """Read a manifest: clips with their labels.
+
+    Args:
+        manifest: A name in the workspace, or the path of the TOML or the CSV file.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> films = og.read_manifest("films")
+        >>> films["alba-001"].movie_id
+        'alba'
+    """
+    from obygaze_features.manifest import Manifest, read_manifest
+
+    if isinstance(manifest, Manifest):
+        return manifest
+    return read_manifest(_workspace(workspace).existing_manifest(os.fspath(manifest)))
+
+
+def dataset(
+    store: PathLike | Store,
+    manifest: PathLike | Manifest,
+    *,
+    task: str | Mapping[str, int] = "EN_S",
+    view: View | None = None,
+    level: str | None = None,
+    workspace: PathLike | None = None,
+) -> Dataset:
+    """Return X, y, groups and ids of one task, as scikit-learn takes them.
+
+    Clips without features are left out; `og.open_store(...).matrix(...)` gives the reasons.
+
+    Args:
+        store: The features, as in `open_store`.
+        manifest: The clips and labels, as in `read_manifest`.
+        task: A task of the protocol `honest` (EN_S, HN_S, ENHN_S), or classes by annotation
+            level, such as `{"EN": 0, "S": 1}`.
+        view: The reading of the annotations. The default is "visual", as in the paper, where the
+            manifest has visual concepts, else "raw".
+        level: The feature level. The default is "pooled" where the store has it, else "clip".
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> X, y, groups, ids = og.dataset("mine", "films", task="EN_S")
+        >>> X.shape, sorted(set(y.tolist()))
+        ((45, 8), [0, 1])
+    """
+    import numpy as np
+
+    from obygaze_models.protocols.clips import clip_table
+    from obygaze_models.protocols.reading import load_protocol
+    from obygaze_models.protocols.runner.features import join
+    from obygaze_models.protocols.schema import Data, Task
+    from obygaze_models.protocols.tasks import task_labels
+
+    clips = read_manifest(manifest, workspace=workspace)
+    view = view or ("visual" if clips.header.of_modality("visual") else "raw")
+    data = Data(view=view, level=(level,) if level else Data().level)
+    if isinstance(task, str):
+        tasks = load_protocol("honest").tasks
+        if task not in tasks:
+            raise FixUsage(f"unknown task {task!r}", hint=f"one of {', '.join(tasks)}")
+        name, chosen = task, tasks[task]
+    else:
+        name, chosen = "classes", Task(classes=dict(task))
+    table = clip_table(clips, data)
+    labels = task_labels(name, chosen, table)
+    features = join("features", open_store(store, workspace=workspace), table, data)
+    rows = np.flatnonzero(features.present & (labels >= 0))
+    return Dataset(
+        X=features.X[features.row_of[rows]],
+        y=labels[rows].astype(np.int64),
+        groups=table.movies[rows],
+        ids=np.array(table.ids, dtype=np.str_)[rows],
+    )
+
+
+def load_backbone(
+    name: str,
+    weights: PathLike | None = None,
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    workspace: PathLike | None = None,
+) -> Backbone:
+    """Load a backbone: a model that turns pictures of a clip into features.
+
+    Args:
+        name: A card's name; `obygaze backbones ls` lists them.
+        weights: A file or folder with the weights. The default is the card's own checkpoint.
+        device: cpu, cuda or cuda:N.
+        dtype: float32, bfloat16 or float16.
+        workspace: The workspace, whose own cards are found too.
+
+    Example:
+        >>> og.load_backbone("descriptors").levels
+        ('clip', 'frames')
+    """
+    from obygaze_features.backbones import load_backbone
+
+    own = None if weights is None else Path(weights)
+    return load_backbone(name, own, device=device, dtype=dtype, workspace=_workspace(workspace))
+
+
+def extract(
+    manifest: PathLike | Manifest,
+    backbones: str | Sequence[str],
+    *,
+    stores: Mapping[str, PathLike] | None = None,
+    weights: Mapping[str, PathLike] | None = None,
+    levels: Sequence[str] = (),
+    device: str = "cpu",
+    workers: int | None = None,
+    batch: int | None = None,
+    seal: bool | None = None,
+    retry_failed: bool = False,
+    progress: bool = False,
+    workspace: PathLike | None = None,
+) -> list[StoreStatus]:
+    """Extract what is missing of the features of a manifest's clips; calling it again resumes.
+
+    A clip that fails is a row with its reason; the others go on. A signal (Ctrl-C) stops after the
+    block at work; committed blocks are kept.
+
+    Args:
+        manifest: The clips, linked to their videos (`obygaze manifest link`).
+        backbones: One or more backbones; all of them share one decoding of each clip.
+        stores: The store of a backbone. The default is MANIFEST.BACKBONE in the workspace.
+        weights: The file or folder with the weights of a backbone.
+        levels: The feature levels to keep. The default is all but `tokens`.
+        device: cpu, cuda or cuda:N.
+        workers: Processes that decode. The default is one for each core.
+        batch: Clips in a batch. The default is what fits into memory.
+        seal: Close stores that are complete. The default is to close them if no clip failed.
+        retry_failed: Try failed clips again, and nothing else.
+        progress: Show a progress bar on stderr.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> (state,) = og.extract("trailers", "descriptors")
+        >>> state.ok, state.failed
+        (2, 1)
+    """
+    from contextlib import ExitStack
+
+    from obygaze_features.core.machine import usable_cores
+    from obygaze_features.extraction import Machine, Target, make_plan, stop_on_signals
+    from obygaze_features.extraction import extract as extract_plan
+    from obygaze_features.extraction.run import seal_complete
+
+    place = _workspace(workspace)
+    clips = read_manifest(manifest, workspace=workspace)
+    names = [backbones] if isinstance(backbones, str) else list(backbones)
+    chosen, files = dict(stores or {}), dict(weights or {})
+    for option, given in (("stores", chosen), ("weights", files)):
+        if unknown := sorted(given.keys() - set(names)):
+            raise FixUsage(f"{option} names the backbone {unknown[0]!r}, backbones does not")
+    targets = [
+        Target(
+            store=place.store(os.fspath(chosen.get(name, f"{clips.name}.{name}"))),
+            backbone=name,
+            weights=os.fspath(files[name]) if name in files else None,
+            levels=tuple(levels),
+        )
+        for name in names
+    ]
+    plan = make_plan(clips, targets, workspace=place.root)
+    machine = Machine(device=device, workers=workers or usable_cores(), batch=batch)
+    with stop_on_signals() as stop, ExitStack() as stack:
+        states = extract_plan(
+            plan,
+            machine,
+            stop,
+            redo=retry_failed,
+            progress=lambda total: stack.enter_context(_watch(progress, "clips")("extract", total)),
+        )
+        return seal_complete(states, seal)
+
+
+def run(
+    protocol: PathLike = "honest",
+    stores: Stores | None = None,
+    manifest: PathLike | Manifest | None = None,
+    *,
+    changes: Sequence[str] = (),
+    output: PathLike | None = None,
+    force: bool = False,
+    n_jobs: int = 0,
+    progress: bool | Watch = False,
+    workspace: PathLike | None = None,
+) -> Run:
+    """Run an experiment: train, test and evaluate every cell of a protocol.
+
+    Args:
+        protocol: A protocol that comes with obygaze (`obygaze run --list`), or a TOML file.
+        stores: One store, or stores by the name that tables give them.
+        manifest: The clips. The default is the protocol's, or the only one of the workspace.
+        changes: Keys of the protocol to change, such as `"splits.quirk=text"`.
+        output: The name of the run, or a folder. The default is made of protocol and stores.
+        force: Replace a run that has this name.
+        n_jobs: Processes that train; 0 takes one for each core.
+        progress: Show a progress bar on stderr, or a function that makes the bar.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> found = og.run("honest", "mine", "films", changes=["grid.models=['ridge']"])
+        >>> len(found.cells)
+        6
+    """
+    import time
+
+    from obygaze_models.protocols import gather, load_protocol, run_protocol
+
+    started = time.perf_counter()
+    chosen = load_protocol(os.fspath(protocol), changes)
+    clips, path = _manifest(manifest or chosen.data.manifest or None, workspace)
+    inputs = gather(chosen, clips, path, _stores(stores, workspace))
+    folder = _workspace(workspace).target("runs", os.fspath(output or inputs.default_name))
+    read_s = time.perf_counter() - started
+    watch = _watch(progress, "fits")
+    return run_protocol(inputs, folder, force=force, n_jobs=n_jobs, watch=watch, read_s=read_s)
+
+
+def read_run(run: PathLike, *, workspace: PathLike | None = None) -> Run:
+    """Read a finished run: its records, and its predictions.
+
+    Args:
+        run: The name of a run of the workspace, or its folder.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> found = og.read_run("first")
+        >>> found.cells[0]["model"]
+        'ridge'
+    """
+    from obygaze_models.protocols import read_run
+
+    return read_run(_workspace(workspace).existing("runs", run))
+
+
+def train(
+    model: str,
+    store: Stores,
+    manifest: PathLike | Manifest,
+    *,
+    task: str = "ENHN_S",
+    changes: Sequence[str] = (),
+    output: PathLike | None = None,
+    force: bool = False,
+    n_jobs: int = 0,
+    progress: bool | Watch = False,
+    workspace: PathLike | None = None,
+) -> Trained:
+    """Train one model, evaluate it on unseen films, and save it.
+
+    Args:
+        model: mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse, pcbm-h, scorecard or
+            ordinal.
+        store: One store, as in `open_store`, or a mapping of one name to it.
+        manifest: The clips and labels, as in `read_manifest`.
+        task: The classes to tell apart: a task of the protocol `honest`.
+        changes: Keys of that protocol to change, or `model.KEY=VALUE` for the model.
+        output: The name of the run and of the model. The default is made of the arguments.
+        force: Replace a run and a model that have this name.
+        n_jobs: Processes that train; 0 takes one for each core.
+        progress: Show a progress bar on stderr, or a function that makes the bar.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> found, model = og.train("ridge", "mine", "films", output="kept")
+        >>> model.info.kind
+        'ridge'
+    """
+    from obygaze_models.protocols import fit_final, gather, keep, run_protocol, training_protocol
+    from obygaze_models.protocols.runner.final import for_clips
+    from obygaze_models.zoo import load_model
+    from obygaze_models.zoo.saving import check_place
+
+    clips, path = _manifest(manifest, workspace)
+    chosen = for_clips(training_protocol(model, task, changes), clips)
+    inputs = gather(chosen, clips, path, _stores(store, workspace))
+    place = _workspace(workspace)
+    folder = place.target("runs", os.fspath(output or inputs.default_name))
+    target = place.folder("models") / folder.name
+    check_place(target, target.name)
+    done = run_protocol(inputs, folder, force=force, n_jobs=n_jobs, watch=_watch(progress, "fits"))
+    kept = keep(fit_final(inputs, done), inputs.manifest.header, target, force=force)
+    return Trained(done, load_model(kept))
+
+
+def load_model(model: PathLike, *, workspace: PathLike | None = None) -> SavedModel:
+    """Load a saved model: arrays and facts, nothing that runs code.
+
+    Args:
+        model: The name of a model of the workspace, or its folder.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> og.load_model("kept").info.task
+        'ENHN_S'
+    """
+    from obygaze_models.zoo import load_model
+
+    return load_model(_workspace(workspace).existing("models", model))
+
+
+def predict(
+    model: PathLike | SavedModel,
+    store: PathLike | Store,
+    clips: Iterable[str] | None = None,
+    *,
+    workspace: PathLike | None = None,
+) -> Predicted:
+    """Return a model's predictions for the clips of a store.
+
+    Args:
+        model: A saved model, its name in the workspace, or its folder.
+        store: Features of the recipe that the model was trained on, as in `open_store`.
+        clips: The clip ids. The default is all clips of the store.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> found = og.predict("kept", "mine", clips=["alba-001", "alba-002"])
+        >>> found.clip_ids
+        ['alba-001', 'alba-002']
+    """
+    from obygaze_models.zoo import SavedModel, predict
+
+    chosen = model if isinstance(model, SavedModel) else load_model(model, workspace=workspace)
+    return predict(chosen, open_store(store, workspace=workspace), clips)
+
+
+def report(
+    *runs: PathLike | Run,
+    output: PathLike | None = None,
+    formats: Sequence[str] = ("html", "md", "latex", "csv"),
+    workspace: PathLike | None = None,
+) -> list[Path]:
+    """Write the report of one or more runs and return its files, the page first.
+
+    Args:
+        runs: Names of runs of the workspace, folders, or runs.
+        output: The file of the page. The default is report.html in the folder of the first run.
+        formats: Any of html, md, latex and csv.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> og.report("first")[0].name
+        'report.html'
+    """
+    from obygaze_models.protocols import Run
+    from obygaze_models.report import report
+
+    place = _workspace(workspace)
+    folders = [r.folder if isinstance(r, Run) else place.existing("runs", r) for r in runs]
+    return report(folders, None if output is None else Path(output), formats)
+
+
+def _workspace(root: PathLike | None) -> Workspace:
+    return Workspace(Path(root or os.environ.get("OBYGAZE_WORKSPACE") or "."))
+
+
+def _manifest(
+    manifest: PathLike | Manifest | None, workspace: PathLike | None
+) -> tuple[Manifest, str]:
+    """Return a manifest and its path; without a name, the only manifest of the workspace."""
+    from obygaze_features.manifest import Manifest
+
+    if isinstance(manifest, Manifest):
+        return manifest, manifest.name
+    place = _workspace(workspace)
+    if manifest is None:
+        known = place.names("manifests", "*.toml")
+        if len(known) != 1:
+            shown = f"one of {few(known)}" if known else "obygaze manifest import --help"
+            raise FixUsage(
+                "no manifest given, and the workspace does not hold exactly one", hint=shown
+            )
+        manifest = known[0]
+    return read_manifest(manifest, workspace=workspace), str(place.manifest(os.fspath(manifest)))
+
+
+def _stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:
+    """Open stores by the names that results give them; a single store is named after its place."""
+    if stores is None:
+        return {}
+    if not isinstance(stores, Mapping):
+        opened = open_store(stores, workspace=workspace)
+        return {Path(opened.location).name.removesuffix(".zip"): opened}
+    return {name: open_store(store, workspace=workspace) for name, store in stores.items()}
+
+
+def _watch(progress: bool | Watch, unit: str) -> Watch:
+    if not isinstance(progress, bool):
+        return progress
+    return partial(Console(verbosity=0 if progress else -1).progress, unit=unit)

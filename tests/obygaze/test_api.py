@@ -1,0 +1,227 @@
+"""The front door: its examples run, its objects are short to look at, importing it is light."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.cli import ROOT, environment
+from support.data import real_data
+from support.extraction import film_folder
+from support.pages import blocks, run_block
+from support.stores import fill_store, plan_store
+
+import obygaze as og
+from obygaze import api
+from obygaze_features.core.errors import FixUsage, InstallExtra, NotFound
+from obygaze_features.manifest import write_manifest
+from obygaze_features.manifest.adapters import obygaze12 as obygaze12_adapter
+from obygaze_features.store import ArraySpec
+
+HEAVY = {"numpy", "zarr", "sklearn", "torch", "transformers", "av", "matplotlib", "pandas", "click"}
+STORE_IS_SEALED = "writer.seal()"
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    """The manifest `films` and the store `mine` of docs/python.md, and three clips with videos."""
+    folder = tmp_path_factory.mktemp("workspace")
+    for block in blocks(ROOT / "docs" / "python.md"):
+        run_block(block, folder)
+        if STORE_IS_SEALED in block.text:
+            break
+    clips = replace(film_folder(folder, 3, bad={1: b"not a video"}), name="trailers")
+    write_manifest(clips, folder / "manifests" / "trailers.toml")
+    return folder
+
+
+@pytest.fixture
+def here(workspace, monkeypatch):
+    monkeypatch.chdir(workspace)
+    return workspace
+
+
+def test_the_example_of_each_function_is_what_it_returns(here):
+    order = {name: i for i, name in enumerate(vars(api))}
+    tests = doctest.DocTestFinder(recurse=True).find(api, globs={"og": og})
+    tests = sorted((t for t in tests if t.examples), key=lambda t: order[t.name.split(".")[2]])
+    functions = {name for name in og.__all__ if callable(getattr(og, name)) and name[0].islower()}
+    assert {test.name.rpartition(".")[2] for test in tests} == functions
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    report: list[str] = []
+    for test in tests:
+        runner.run(test, out=report.append)
+    assert runner.summarize(verbose=False).failed == 0, "".join(report)
+
+
+def test_every_parameter_of_a_function_is_described():
+    for name in og.__all__:
+        function = getattr(og, name)
+        if isinstance(function, type):
+            continue
+        names = function.__code__.co_varnames[
+            : function.__code__.co_argcount + function.__code__.co_kwonlyargcount
+        ]
+        for parameter in names:
+            assert f"        {parameter}: " in function.__doc__, (name, parameter)
+
+
+def test_importing_it_imports_nothing_heavy():
+    program = "import sys, json, obygaze\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert HEAVY & set(json.loads(done.stdout)) == set()
+
+
+def test_every_object_is_one_short_line(here):
+    store, films = og.open_store("mine"), og.read_manifest("films")
+    run = og.run("honest", {"n" * 200: "mine"}, films, changes=["grid.models=['ridge']"])
+    long_name = replace(films, name="n" * 300)
+    objects = [store, store["clip"], films, films.clips[0], films.header, long_name, run]
+    objects += [og.dataset(store, films), og.predict(og.train("ridge", store, films).model, store)]
+    for thing in objects:
+        assert "\n" not in repr(thing)
+        assert len(repr(thing)) <= 120, repr(thing)[:200]
+    for thing in (store, films, run):
+        assert thing._repr_html_().startswith("<table>")
+        assert len(thing._repr_html_()) < 4000
+
+
+def test_html_escapes_what_a_stranger_wrote(here):
+    films = replace(og.read_manifest("films"), name="<script>alert(1)</script>")
+    assert "<script>" not in films._repr_html_()
+
+
+def test_a_store_behaves_like_a_collection_of_clips(here):
+    store = og.open_store("mine")
+    assert len(store) == 72
+    assert "alba-001" in store
+    assert "nobody" not in store
+    assert list(store)[:2] == ["alba-001", "alba-002"]
+    matrix = store["clip"]
+    assert matrix.shape == (71, 8)
+    assert len(matrix) == 71
+    assert np.array_equal(np.asarray(matrix), matrix.values)
+    assert np.asarray(matrix, dtype=np.float64).dtype == np.float64
+    with pytest.raises(NotFound, match="clp"):
+        store["clp"]
+
+
+def test_tables_hold_the_same_numbers(here):
+    pytest.importorskip("pandas")
+    store = og.open_store("mine")
+    frame = store.frame("clip")
+    assert frame.loc["fado-012"].tolist() == store["clip"].values[-1].tolist()
+    data = store.to_xarray()
+    assert data["clip"].shape == (72, 8)
+    missing = data["clip"].isnull().all("d8").values
+    assert [str(i) for i in data["clip_id"].values[missing]] == ["brug-004"]
+    run = og.run("honest", "mine", "films", changes=["grid.models=['ridge']"], output="framed")
+    cells = run.to_frame()
+    assert len(cells) == len(run.cells) + len(run.baselines)
+    assert cells["auc"][0] == run.cells[0]["auc"]["value"]
+    assert [cells["auc_low"][0], cells["auc_high"][0]] == run.cells[0]["auc"]["ci"]
+
+
+@pytest.mark.parametrize(("package", "call"), [("pandas", "frame"), ("xarray", "to_xarray")])
+def test_without_the_extra_the_error_names_it(here, monkeypatch, package, call):
+    monkeypatch.setitem(sys.modules, package, None)
+    store = og.open_store("mine")
+    with pytest.raises(InstallExtra) as caught:
+        store.frame("clip") if call == "frame" else store.to_xarray()
+    assert caught.value.hint == "pip install 'obygaze[frames]'"
+
+
+def test_predictions_have_types(here):
+    run = og.run("honest", "mine", "films", changes=["grid.models=['ridge']"], output="typed")
+    row = run.predictions[0]
+    kinds = {key: type(row[key]) for key in ("clip_id", "fold", "seed", "y", "score", "decision")}
+    expected = {"clip_id": str, "fold": str, "seed": int, "y": int, "score": float}
+    assert kinds == {**expected, "decision": bool}
+
+
+def test_a_dataset_is_the_labelled_clips_that_have_features(here):
+    films, store = og.read_manifest("films"), og.open_store("mine")
+    X, y, groups, ids = og.dataset(store, films, task="EN_S")
+    wanted = [c for c in films if c.level in ("EN", "S") and c.clip_id != "brug-004"]
+    assert ids.tolist() == [clip.clip_id for clip in wanted]
+    assert y.tolist() == [int(clip.level == "S") for clip in wanted]
+    assert groups.tolist() == [clip.movie_id for clip in wanted]
+    assert np.array_equal(X, store.matrix("clip", clips=ids).values)
+
+
+def test_a_dataset_takes_classes_of_ones_own(here):
+    _, y, _, ids = og.dataset("mine", "films", task={"HN": 1, "EN": 0})
+    films = og.read_manifest("films")
+    assert y.tolist() == [int(films[clip_id].level == "HN") for clip_id in ids.tolist()]
+
+
+def test_a_manifest_without_visual_concepts_is_read_as_it_is(here):
+    films = og.read_manifest("films")
+    bare = replace(films, header=replace(films.header, concepts={}))
+    bare = bare.with_clips(replace(clip, concepts=()) for clip in films)
+    assert og.dataset("mine", bare).y.sum() == og.dataset("mine", films).y.sum()
+
+
+def test_the_papers_view_is_the_default(here):
+    table = real_data("obygaze12", "ObyGaze12_thresh_02.csv")
+    obygaze12 = obygaze12_adapter.read(table, name="obygaze12").manifest
+    clips = [clip for clip in obygaze12 if clip.video]
+    place = here / "stores" / "twelve"
+    plan_store(
+        place,
+        clip_ids=[clip.clip_id for clip in clips],
+        movie_ids=[clip.movie_id for clip in clips],
+        arrays=[ArraySpec("clip", (1,))],
+    )
+    fill_store(place, {"clip": np.zeros((len(clips), 1), dtype=np.float32)})
+    assert len(og.dataset("twelve", obygaze12, task="EN_S").y) == 1263
+    assert len(og.dataset("twelve", obygaze12, task="EN_S", view="raw").y) == 771
+
+
+def test_unknown_names_list_the_known_ones(here):
+    with pytest.raises(FixUsage) as task:
+        og.dataset("mine", "films", task="EN_X")
+    assert task.value.hint == "one of EN_S, HN_S, ENHN_S"
+    with pytest.raises(NotFound) as manifest:
+        og.read_manifest("film")
+    assert "films" in str(manifest.value.hint)
+    with pytest.raises(NotFound) as run:
+        og.read_run("nothing")
+    assert run.value.what == "no run called 'nothing'"
+    with pytest.raises(FixUsage, match="stores names the backbone 'clip-b16', backbones does not"):
+        og.extract("trailers", "descriptors", stores={"clip-b16": "x"})
+
+
+def test_the_workspace_may_be_elsewhere(workspace, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert len(og.open_store("mine", workspace=workspace)) == 72
+    monkeypatch.setenv("OBYGAZE_WORKSPACE", os.fspath(workspace))
+    assert len(og.read_manifest("films")) == 72
+
+
+def test_objects_pass_through_unchanged(here):
+    store, films = og.open_store("mine"), og.read_manifest("films")
+    assert og.open_store(store) is store
+    assert og.read_manifest(films) is films
+
+
+def test_the_six_lines_of_the_page(here):
+    (block,) = [b for b in blocks(ROOT / "docs" / "python.md") if "these lines run" in str(b.marks)]
+    assert len([line for line in block.text.splitlines() if line]) <= 6
+    done = subprocess.run(
+        [sys.executable, "-c", block.text],
+        cwd=here,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    scores = [float(score) for score in done.stdout.strip("[] \n").split()]
+    assert len(scores) == 3
+    assert all(0 <= score <= 1 for score in scores)
