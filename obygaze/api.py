@@ -390,25 +390,30 @@ def predict(
     store: PathLike | Store,
     clips: Iterable[str] | None = None,
     *,
+    in_sample: bool = False,
     workspace: PathLike | None = None,
 ) -> Predicted:
     """Return a model's predictions for the clips of a store.
+
+    A clip that the model was trained on gets the score of models that were not; `basis` shows it.
 
     Args:
         model: A saved model, its name in the workspace, or its folder.
         store: Features of the recipe that the model was trained on, as in `open_store`.
         clips: The clip ids. The default is all clips of the store.
+        in_sample: Score clips with the model that was trained on them.
         workspace: The workspace, if it is not the current one.
 
     Example:
         >>> found = og.predict("kept", "mine", clips=["alba-001", "alba-002"])
-        >>> found.clip_ids
-        ['alba-001', 'alba-002']
+        >>> found.clip_ids, found.basis
+        (['alba-001', 'alba-002'], ['out-of-fold', 'out-of-fold'])
     """
     from obygaze_models.zoo import SavedModel, predict
 
     chosen = model if isinstance(model, SavedModel) else load_model(model, workspace=workspace)
-    return predict(chosen, open_store(store, workspace=workspace), clips)
+    opened = open_store(store, workspace=workspace)
+    return predict(chosen, opened, clips, in_sample=in_sample)
 
 
 def report(
