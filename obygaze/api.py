@@ -124,7 +124,7 @@ def dataset(
     Example:
         >>> X, y, groups, ids = og.dataset("mine", "films", task="EN_S")
         >>> X.shape, sorted(set(y.tolist()))
-        ((45, 8), [0, 1])
+        ((46, 8), [0, 1])
     """
     import numpy as np
 
@@ -174,8 +174,8 @@ def load_backbone(
         workspace: The workspace, whose own cards are found too.
 
     Example:
-        >>> og.load_backbone("descriptors").levels
-        ('clip', 'frames')
+        >>> sorted(og.load_backbone("descriptors").levels)
+        ['clip', 'frames', 'pooled']
     """
     from obygaze_features.backbones import load_backbone
 
@@ -284,7 +284,8 @@ def run(
         workspace: The workspace, if it is not the current one.
 
     Example:
-        >>> found = og.run("honest", "mine", "films", changes=["grid.models=['ridge']"])
+        >>> ridge = ["grid.models=['ridge']"]
+        >>> found = og.run("honest", "mine", "films", changes=ridge, output="first")
         >>> len(found.cells)
         6
     """

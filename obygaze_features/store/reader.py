@@ -15,7 +15,12 @@ import numpy.typing as npt
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.extras import need
-from obygaze_features.core.notebook import data_frame, html_summary, short_repr
+from obygaze_features.core.notebook import (
+    data_frame,
+    html_summary,
+    short_repr,
+    unknown_name,
+)
 from obygaze_features.store.arrays import Arrays
 from obygaze_features.store.commits import Commits
 from obygaze_features.store.files import Files, open_files, read_or_none
@@ -95,7 +100,8 @@ class Matrix:
     def to_frame(self) -> Any:
         """Return a pandas DataFrame: one row for each clip, one column for each number."""
         numbers = self.values.reshape(len(self.values), -1).T
-        columns = {"clip_id": self.clip_ids, **{str(i): row for i, row in enumerate(numbers)}}
+        columns: dict[str, Any] = {str(i): column for i, column in enumerate(numbers)}
+        columns["clip_id"] = self.clip_ids
         return data_frame(columns, index="clip_id")
 
     @property
@@ -158,6 +164,8 @@ class Store:
 
     def __getitem__(self, level: str) -> Matrix:
         """Return all rows of a level that are there; `matrix` has the choices."""
+        if level not in self.levels:
+            raise unknown_name("level", level, self.levels, where=self.location)
         return self.matrix(level, missing="drop")
 
     @property
