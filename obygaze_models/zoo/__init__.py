@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze_models.zoo.info import Features as Features
+    from obygaze_models.zoo.info import FeatureSpec as FeatureSpec
     from obygaze_models.zoo.info import ModelInfo as ModelInfo
-    from obygaze_models.zoo.info import Training as Training
+    from obygaze_models.zoo.info import TrainingData as TrainingData
     from obygaze_models.zoo.predicting import Predicted as Predicted
     from obygaze_models.zoo.predicting import predict as predict
     from obygaze_models.zoo.saving import SavedModel as SavedModel

@@ -14,7 +14,7 @@ READABLE = ("obygaze-model/1", SCHEMA)  # the first does not list the training c
 
 
 @dataclass(frozen=True)
-class Features:
+class FeatureSpec:
     """The features a model reads: only stores of this fingerprint have them."""
 
     backbone: str
@@ -25,7 +25,7 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingData:
     """What a model learned from."""
 
     manifest: str
@@ -46,8 +46,8 @@ class ModelInfo:
     kind: str
     task: str
     classes: tuple[str, ...]
-    features: Features
-    training: Training
+    features: FeatureSpec
+    training: TrainingData
     concepts: tuple[str, ...] = ()
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     protocol: str = ""
@@ -63,10 +63,10 @@ def info_from_json(value: Mapping[str, Any], where: str) -> ModelInfo:
     """The facts as they stand in a file; whatever does not fit is an error."""
     try:
         parts = dict(value)
-        parts["features"] = _exactly(Features, parts["features"])
+        parts["features"] = _exactly(FeatureSpec, parts["features"])
         training = dict(parts["training"])
         training["movies"] = tuple(training.get("movies", ()))
-        parts["training"] = _exactly(Training, training)
+        parts["training"] = _exactly(TrainingData, training)
         for name in ("classes", "concepts", "notes"):
             parts[name] = tuple(str(item) for item in parts.get(name, ()))
         info: ModelInfo = _exactly(ModelInfo, parts)

@@ -9,7 +9,7 @@ from typing import Any
 from obygaze_features.manifest.model import Header
 from obygaze_models.models.state import save_state
 from obygaze_models.protocols.runner.final import Fitted
-from obygaze_models.zoo.info import Features, ModelInfo, Training
+from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData
 from obygaze_models.zoo.saving import save_model
 
 TOLD = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
@@ -32,14 +32,14 @@ def model_info(fitted: Fitted, header: Header, name: str) -> ModelInfo:
         kind=fitted.kind,
         task=origin["task"],
         classes=fitted.classes,
-        features=Features(
+        features=FeatureSpec(
             backbone=store["backbone"],
             level=store["level"],
             width=store["width"],
             fingerprint=store["fingerprint"],
             store=str(store["location"]),
         ),
-        training=Training(
+        training=TrainingData(
             manifest=manifest["name"],
             manifest_sha256=manifest["sha256"],
             view=manifest["view"],

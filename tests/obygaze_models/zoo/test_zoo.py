@@ -26,7 +26,7 @@ from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.zoo.card import card_text
-from obygaze_models.zoo.info import Features, ModelInfo, Training
+from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData
 from obygaze_models.zoo.predicting import predict
 from obygaze_models.zoo.saving import check_place, load_model, save_model
 from obygaze_models.zoo.sharing import pull_model, push_model
@@ -68,8 +68,8 @@ def a_store(folder: Path, X: np.ndarray, failed: int | None = None, **recipe: ob
 
 
 def an_info(store: Path, name: str = "toy", **more: object) -> ModelInfo:
-    features = Features("toy", "clip", D, open_store(store).fingerprint, "store")
-    training = Training("films", "0" * 64, "visual", N, 3, ("x", "y", "z"), "Somebody 2026")
+    features = FeatureSpec("toy", "clip", D, open_store(store).fingerprint, "store")
+    training = TrainingData("films", "0" * 64, "visual", N, 3, ("x", "y", "z"), "Somebody 2026")
     facts: dict[str, object] = {"kind": "logistic", "task": "HN_S", "classes": ("HN", "S")}
     metrics = {"ap": {"value": 0.8, "ci": [0.6, float("nan")]}}
     return ModelInfo(
