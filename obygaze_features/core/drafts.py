@@ -52,15 +52,19 @@ def made_by_obygaze(document: Path) -> bool:
 
 
 def check_name(path: Path) -> Path:
-    """The path without links; an error for `.`, `..` and a folder that holds the current one."""
+    """The path without links; an error for `.`, `..` and `/`."""
     place = Path(os.path.realpath(path))
-    if path.name in ("", "..") or Path.cwd().is_relative_to(place):
-        raise FixUsage(
-            f"{str(path)!r} cannot be the name of a result",
-            where=str(place),
-            hint="a name of its own with -o",
-        )
+    if path.name in ("", ".."):
+        raise _no_name(path, place)
     return place
+
+
+def _no_name(path: Path, place: Path) -> FixUsage:
+    return FixUsage(
+        f"{str(path)!r} cannot be the name of a result",
+        where=str(place),
+        hint="a name of its own with -o",
+    )
 
 
 def check_folder(folder: Path, own: OwnFolder, *, force: bool) -> Path:
@@ -68,6 +72,8 @@ def check_folder(folder: Path, own: OwnFolder, *, force: bool) -> Path:
     place = check_name(folder)
     if not os.path.lexists(place) or (place.is_dir() and not any(place.iterdir())):
         return place
+    if Path.cwd().is_relative_to(place):
+        raise _no_name(folder, place)
     refusal = own.refusal(place) if place.is_dir() else "it is a file"
     if refusal:
         raise AlreadyThere(

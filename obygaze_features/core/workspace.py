@@ -59,6 +59,12 @@ class Workspace:
             raise FixUsage(f"{name!r} is not a name", hint="-o NAME: letters, digits, - and _")
         return self.checked(Path(name) if "/" in name else self.folder(kind) / name)
 
+    def new_store(self, name: str) -> Path:
+        """Where a new store goes: a bare name's folder here, or the path as given."""
+        if is_url(name):
+            raise FixUsage("a new store is written to a folder", hint="then obygaze store push")
+        return self.checked(Path(self.store(name)))
+
     def checked(self, path: Path) -> Path:
         """The same path; an error where it is the workspace or one of its folders."""
         if path.resolve() in {self.root.resolve(), *(self.folder(k).resolve() for k in KINDS)}:

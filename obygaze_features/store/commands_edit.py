@@ -9,8 +9,7 @@ import click
 
 from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.workspace import is_url
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.store.commands_look import open_named
 from obygaze_features.store.edit import Copied, Roster, merge, subset
@@ -56,7 +55,7 @@ def subset_(
     with session.console.progress("copy", source.n_clips) as progress:
         copied = subset(
             source,
-            _target(session, output),
+            session.workspace.new_store(output),
             clips=ids,
             movies=movies or None,
             levels=levels or None,
@@ -90,7 +89,9 @@ def merge_(
     roster = _roster(session, manifest) if manifest is not None else None
     total = len(roster.clip_ids) if roster else sum(source.n_clips for source in sources)
     with session.console.progress("copy", total) as progress:
-        copied = merge(sources, _target(session, output), manifest=roster, progress=progress)
+        copied = merge(
+            sources, session.workspace.new_store(output), manifest=roster, progress=progress
+        )
     _tell(session, copied, as_json)
 
 
@@ -107,12 +108,6 @@ def _roster(session: Session, name: str) -> Roster:
     clips = [clip.clip_id for clip in found]
     movies = [clip.movie_id for clip in found]
     return Roster(found.name, manifest_sha256(found), clips, movies)
-
-
-def _target(session: Session, output: str) -> Path:
-    if is_url(output):
-        raise FixUsage("a new store is written to a folder", hint="then obygaze store push")
-    return Path(session.workspace.store(output))
 
 
 def _tell(session: Session, copied: Copied, as_json: bool) -> None:

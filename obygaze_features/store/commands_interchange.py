@@ -19,7 +19,6 @@ from obygaze_features.core.commands import (
     pass_session,
 )
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
-from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.store.edit import Roster
 from obygaze_features.store.interchange.importing import Imported, Told, import_store
@@ -186,8 +185,7 @@ def _import(
     as_json: bool,
     **known: Any,
 ) -> None:
-    if is_url(output):
-        raise FixUsage("a new store is written to a folder", hint="then obygaze store push")
+    target = session.workspace.new_store(output)
     source = open_source(sources, _pairs(levels))
     default = "also" if list(source.levels) == ["tokens"] else "none"
     facts = Told(facts=_pairs(told), pool=pool or default, **known)  # type: ignore[arg-type]
@@ -197,7 +195,7 @@ def _import(
         with session.console.progress("import", total) as progress:
             done = import_store(
                 source,
-                session.workspace.store(output),
+                target,
                 roster=roster,
                 aliases=aliases,
                 told=facts,

@@ -17,7 +17,6 @@ from obygaze_features.core.commands import (
     pass_session,
 )
 from obygaze_features.core.console import human
-from obygaze_features.core.drafts import check_name
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.commands_look import open_named
@@ -89,7 +88,7 @@ def unpack_(session: Session, packed: Path, output: str | None, as_json: bool) -
 
     Nothing in the zip is believed before it is checked.
     """
-    target = _target(session, output or packed.stem)
+    target = session.workspace.new_store(output or packed.stem)
     with session.console.progress("unpack", open_pack(packed).part.n_bytes_files, "B") as progress:
         _tell(session, unpack(packed, target, progress=progress), as_json)
 
@@ -122,7 +121,7 @@ def pull_(
     command, and every file is checked as it arrives. A part can grow: pull more of the same store
     into the same folder.
     """
-    target = _target(session, output or _last_word(source))
+    target = session.workspace.new_store(output or _last_word(source))
     place = source if is_url(source) else session.workspace.store(source)
     order = prepare(place, levels or None, movies or None)
     with session.console.progress("pull", order.part.n_bytes_files, "B") as progress:
@@ -159,12 +158,6 @@ def push_(
     order = prepare(open_named(session, name).files, levels or None, movies or None)
     with session.console.progress("push", order.part.n_bytes, "B") as progress:
         _tell(session, send(order, target, progress), as_json)
-
-
-def _target(session: Session, output: str) -> Path:
-    if is_url(output):
-        raise FixUsage("stores are fetched to a folder", hint="obygaze store push sends them")
-    return session.workspace.checked(check_name(Path(session.workspace.store(output))))
 
 
 def _last_word(source: str) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from obygaze_features.core.console import Progress, Quiet, human
+from obygaze_features.core.drafts import check_name
 from obygaze_features.core.errors import AlreadyThere, Mismatch
 from obygaze_features.core.files import confined, sync_dir, write_atomic
 from obygaze_features.store.counted import CountedFiles
@@ -158,6 +159,7 @@ def _refuse_other(target: Path, part: Part) -> None:
 
 def draft_of(target: Path) -> Path:
     """The hidden folder in which a transfer collects what has arrived."""
+    check_name(target)
     return target.with_name(f".{target.name}.pull")
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,34 @@ def test_without_the_extra_it_says_what_to_install(
         done = call_obygaze("-C", home, "store", "pull", place, "-o", "x")
         assert done.code == 2
         assert "pip install 'obygaze[remote]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        *product(["pull", "unpack", "import", "subset", "push"], ["./", "../", "."]),
+        *product(["pull", "unpack", "import", "subset"], ["runs/", "stores/"]),
+    ],
+)
+def test_no_store_is_written_to_a_folder_of_the_workspace(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, name: str
+) -> None:
+    here = tmp_path / "here" / "empty"
+    here.mkdir(parents=True)
+    source = home / "stores" / "toy"
+    monkeypatch.chdir(tmp_path)
+    call_obygaze("store", "pack", source, "-o", "toy.zip").ok()
+    call_obygaze("store", "export", "npz", source, "toy.npz").ok()
+    words = {
+        "pull": ("pull", source, "-o", name),
+        "unpack": ("unpack", tmp_path / "toy.zip", "-o", name),
+        "import": ("import", "npz", tmp_path / "toy.npz", "-o", name),
+        "subset": ("subset", source, "--movie", "tt0000100", "-o", name),
+        "push": ("push", source, name),
+    }
+    monkeypatch.chdir(here)
+    done = call_obygaze("store", *words[command])
+    assert done.code in (1, 2)
+    assert "a bug" not in done.stderr
+    assert list(here.iterdir()) == []
+    assert [path.name for path in here.parent.iterdir()] == ["empty"]
