@@ -1,25 +1,45 @@
-"""How often captions use the words of a list, by group, with intervals over what they describe."""
+"""The caption audit: how often captions use the words of a list, by group.
+
+Intervals and tests are over clusters (images, films), because captions of one image are alike.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.audits.finding import finite
+from obygaze_features.core.figures import MUTED, canvas, save
+from obygaze_models.audits.figures import BLUE, RED, draw_grid, label_rows
 from obygaze_models.audits.permutation import PValue, permutation_p
-from obygaze_models.audits.words import WordLists, tokens
-from obygaze_models.evaluation.bootstrap import Interval, resample
+from obygaze_models.audits.result import Audit, Finding, ends, p_text
+from obygaze_models.audits.texts import (
+    NAMES,
+    TextSource,
+    WordLists,
+    column_names,
+    read_records,
+    read_words,
+    source_name,
+    tokens,
+)
+from obygaze_models.evaluation.bootstrap import resample
+from obygaze_models.evaluation.compare import holm
+
+COLORS = (BLUE, RED, "#e3a857", "#5f8f6b", "#8a6fa8", "#77756f")
+MAX_GROUPS = 60
+HEADERS = ("words", "group", "captions", "clusters", "count", "per 1000", "low", "high")
 
 
 @dataclass(frozen=True)
 class Caption:
-    """A caption, the group it is compared as part of, and the image or film it describes."""
+    """A caption, the group it belongs to, and the image or film that it describes."""
 
     text: str
     group: str
@@ -27,64 +47,156 @@ class Caption:
 
 
 @dataclass(frozen=True)
-class Rate:
-    """How often one group's captions use one list's words."""
+class WordRate:
+    """How often the captions of one group use the words of one list.
+
+    `ci` is the 95 % interval of `occurrences_per_1000`, over clusters.
+    """
 
     group: str
     words: str
     n_captions: int
     n_clusters: int
-    occurrences: int
+    count: int
     captions_with_hit: int
-    interval: Interval
-
-    @property
-    def occurrences_per_1000(self) -> float:
-        """Words of the list in a thousand captions."""
-        return 1000 * self.occurrences / self.n_captions
-
-    @property
-    def captions_with_hit_per_1000(self) -> float:
-        """Captions with at least one word of the list, in a thousand."""
-        return 1000 * self.captions_with_hit / self.n_captions
-
-    def to_json(self) -> dict[str, Any]:
-        """The counts and rates as a JSON record."""
-        return {
-            "group": self.group,
-            "words": self.words,
-            "n_captions": self.n_captions,
-            "n_clusters": self.n_clusters,
-            "count": self.occurrences,
-            "captions_with_hit": self.captions_with_hit,
-            "occurrences_per_1000": self.occurrences_per_1000,
-            "captions_with_hit_per_1000": self.captions_with_hit_per_1000,
-            "ci": [finite(self.interval.low), finite(self.interval.high)],
-        }
+    occurrences_per_1000: float
+    captions_with_hit_per_1000: float
+    ci: list[float | None]
 
 
 @dataclass(frozen=True)
-class Contrast:
-    """Whether the first of two groups uses a list's words more, by exchanging whole clusters."""
+class GroupContrast:
+    """Whether the first of two groups uses the words of a list more often than the second."""
 
     words: str
     first: str
     second: str
     p: PValue
+    p_holm: float
 
-    def to_json(self) -> dict[str, Any]:
-        """The comparison as a JSON record."""
-        names = {"words": self.words, "first": self.first, "second": self.second}
-        return {**names, "p": self.p.to_json()}
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CaptionAudit(Audit):
+    """The rate of each list in each group, and the test of each list between two groups."""
+
+    source: str
+    n_captions: int
+    min_count: int
+    words_left_out: int
+    rates: tuple[WordRate, ...]
+    contrasts: tuple[GroupContrast, ...]
+
+    def finding(self) -> Finding:
+        """Return a row for each list and group, and sentences with the tests."""
+        rows = [
+            (
+                *(rate.words, rate.group, rate.n_captions, rate.n_clusters, rate.count),
+                *(rate.occurrences_per_1000, *rate.ci, rate.captions_with_hit_per_1000),
+            )
+            for rate in self.rates
+        ]
+        title = f"Words of {self.n_captions} captions: {self.source}"
+        headers = (*HEADERS, "captions with a hit per 1000")
+        return Finding(title, self._sentences(), headers, rows)
+
+    def _sentences(self) -> list[str]:
+        sentences = ["Intervals (95 %) are bootstrapped over clusters, not captions."]
+        sentences += [
+            f"{test.words}, {test.first} against {test.second}: two-sided p = "
+            f"{p_text(test.p.two_sided)} ({test.p.method}), {p_text(test.p_holm)} after Holm; "
+            "whole clusters were exchanged."
+            for test in self.contrasts
+        ]
+        if not self.contrasts and len({rate.group for rate in self.rates}) == 2:
+            sentences.append("The groups were not tested: some clusters have captions of both.")
+        if self.min_count > 0:
+            sentences.append(
+                f"{self.words_left_out} words of the lists occur fewer than {self.min_count} times "
+                "in all captions and were left out."
+            )
+        return sentences
+
+    def draw(self, stem: Path) -> tuple[Path, Path]:
+        """Draw one panel per list: a bar for the rate of each group, a line for its interval."""
+        panels = rates_by_group(self.rates)
+        groups = sorted({rate.group for rate in self.rates})[:MAX_GROUPS][::-1]
+        highest = max(max(rate.occurrences_per_1000, rate.ci[1] or 0.0) for rate in self.rates)
+        size = (7.2, 1.0 + 0.26 * len(groups))
+        with canvas(*size, ncols=len(panels), sharey=True, squeeze=False) as (figure, all_axes):
+            for axes, (words, by_group) in zip(all_axes[0], panels.items(), strict=True):
+                for row, group in enumerate(groups):
+                    color = COLORS[len(groups) - 1 - row if len(groups) <= len(COLORS) else 0]
+                    _draw_rate(axes, row, by_group[group], color)
+                axes.set_title(words)
+                axes.set_xlim(0, 1.05 * (highest or 1.0))
+                draw_grid(axes)
+                label_rows(axes, groups)
+            label = "words per thousand captions, 95 % over clusters"
+            figure.supxlabel(label, fontsize=8, color=MUTED)
+            return save(figure, stem)
+
+
+def _draw_rate(axes: Any, row: int, rate: WordRate, color: str) -> None:
+    axes.barh(row, rate.occurrences_per_1000, height=0.66, color=color)
+    low, high = rate.ci
+    if low is not None and high is not None:
+        axes.plot([low, high], [row, row], color="#2b2b2b", lw=1.1)
+
+
+def audit_captions(
+    source: TextSource,
+    *,
+    text: str = "caption",
+    group: str | Sequence[str] = "group",
+    cluster: str | Sequence[str] = (),
+    words: str | Path | WordLists = "emotions",
+    min_count: int = 0,
+    names: str = NAMES,
+    permutations: int = 1_000_000,
+    seed: int = 0,
+) -> CaptionAudit:
+    """Count how often captions use the words of a list, by group.
+
+    Two groups are also tested against each other, by exchanging whole clusters.
+
+    Args:
+        source: A CSV table, a manifest, a folder of .txt files with one caption per line, or rows.
+        text: The column of the captions.
+        group: The columns whose values are the groups.
+        cluster: The columns of what is described; by default each caption is its own cluster.
+        words: Word lists: "emotions", "gender", a TOML file, or sets of words by name.
+        min_count: Leave out words with fewer occurrences in all captions.
+        names: How the files of a folder are named; each field becomes a column.
+        permutations: How many permutations are drawn if they are too many to count.
+        seed: The seed of all random draws.
+
+    Example:
+        audit = audit_captions("captions.csv", group="condition", cluster="image")
+    """
+    groups, clusters, lists = column_names(group), column_names(cluster), read_words(words)
+    captions = [
+        Caption(
+            record.cells[text],
+            record.joined(groups),
+            record.joined(clusters) if clusters else record.where,
+        )
+        for record in read_records(source, (text, *groups, *clusters), names)
+    ]
+    kept = _frequent_words(captions, lists, min_count)
+    n_left_out = len(frozenset().union(*lists.values()) - frozenset().union(*kept.values()))
+    rates = word_rates(captions, kept, seed=seed)
+    tests = contrasts(captions, kept, permutations=permutations, seed=seed)
+    counts = (len(captions), min_count, n_left_out)
+    return CaptionAudit(source_name(source), *counts, tuple(rates), tuple(tests))
 
 
 def word_rates(
     captions: Sequence[Caption], lists: WordLists, *, min_count: int = 0, seed: int = 0
-) -> list[Rate]:
-    """The rate of each list in each group; words rarer than `min_count` over all are left out."""
+) -> list[WordRate]:
+    """Return the rate of each list in each group, with a 95 % interval over clusters."""
     if not captions:
-        raise FixInput("there are no captions")
-    kept = frequent_words(captions, lists, min_count)
+        raise FixInput("expected at least one caption, got none")
+    kept = _frequent_words(captions, lists, min_count)
     return [
         _rate([caption for caption in captions if caption.group == group], group, name, words, seed)
         for group in sorted({caption.group for caption in captions})
@@ -92,11 +204,18 @@ def word_rates(
     ]
 
 
-def contrasts(captions: Sequence[Caption], lists: WordLists, **options: Any) -> list[Contrast]:
-    """Each list's test between two groups; empty where there are not two with clusters apart.
+def contrasts(
+    captions: Sequence[Caption],
+    lists: WordLists,
+    *,
+    permutations: int = 1_000_000,
+    seed: int = 0,
+) -> list[GroupContrast]:
+    """Return the test of each list between two groups; none if clusters have both groups.
 
-    What is exchanged is how many more of the words a cluster has than the rate over all captions
-    makes of its size: a cluster of many captions is not one that uses the words more.
+    The value of a cluster is the number of its words above the number that the rate over all
+    captions predicts for its size. So a cluster with many captions does not count as one that uses
+    the words more often.
     """
     groups = sorted({caption.group for caption in captions})
     of_cluster: dict[str, set[str]] = {}
@@ -104,23 +223,32 @@ def contrasts(captions: Sequence[Caption], lists: WordLists, **options: Any) -> 
         of_cluster.setdefault(caption.cluster, set()).add(caption.group)
     if len(groups) != 2 or any(len(found) > 1 for found in of_cluster.values()):
         return []
-    names = sorted(of_cluster)
+    names, sizes = sorted(of_cluster), Counter(caption.cluster for caption in captions)
     is_first = [of_cluster[name] == {groups[0]} for name in names]
-    found = []
+    found: dict[str, PValue] = {}
     for title, words in lists.items():
-        counts, sizes = Counter[str](), Counter(caption.cluster for caption in captions)
+        counts = Counter[str]()
         for caption in captions:
             counts[caption.cluster] += _occurrences(caption, words)
-        total, n = counts.total(), len(captions)
         # In whole numbers, so that ties are ties.
-        beyond = [counts[name] * n - total * sizes[name] for name in names]
-        p = permutation_p(beyond, is_first, **options)
-        found.append(Contrast(title, groups[0], groups[1], p))
-    return found
+        above = [counts[name] * len(captions) - counts.total() * sizes[name] for name in names]
+        found[title] = permutation_p(above, is_first, permutations=permutations, seed=seed)
+    corrected = holm([p.two_sided for p in found.values()])
+    return [
+        GroupContrast(title, groups[0], groups[1], p, float(p_holm))
+        for (title, p), p_holm in zip(found.items(), corrected, strict=True)
+    ]
 
 
-def frequent_words(captions: Sequence[Caption], lists: WordLists, min_count: int) -> WordLists:
-    """The lists without the words that occur fewer than `min_count` times in all captions."""
+def rates_by_group(rates: Sequence[WordRate]) -> Mapping[str, Mapping[str, WordRate]]:
+    """Return the rates by list, then by group."""
+    nested: dict[str, dict[str, WordRate]] = {}
+    for rate in rates:
+        nested.setdefault(rate.words, {})[rate.group] = rate
+    return nested
+
+
+def _frequent_words(captions: Sequence[Caption], lists: WordLists, min_count: int) -> WordLists:
     if min_count <= 0:
         return lists
     seen = Counter(word for caption in captions for word in tokens(caption.text))
@@ -132,7 +260,7 @@ def frequent_words(captions: Sequence[Caption], lists: WordLists, min_count: int
 
 def _rate(
     captions: Sequence[Caption], group: str, name: str, words: frozenset[str], seed: int
-) -> Rate:
+) -> WordRate:
     hits = [_occurrences(caption, words) for caption in captions]
     clusters, codes = np.unique([caption.cluster for caption in captions], return_inverse=True)
     totals = np.bincount(codes, weights=hits)
@@ -142,24 +270,10 @@ def _rate(
         return {"rate": 1000 * (weights @ totals) / (weights @ sizes)}
 
     interval, _ = resample(per_1000, clusters, unit="cluster", seed=seed)["rate"]
-    return Rate(
-        group=group,
-        words=name,
-        n_captions=len(captions),
-        n_clusters=len(clusters),
-        occurrences=sum(hits),
-        captions_with_hit=sum(hit > 0 for hit in hits),
-        interval=interval,
-    )
+    n, n_hits = len(captions), sum(hit > 0 for hit in hits)
+    rates = (1000 * sum(hits) / n, 1000 * n_hits / n)
+    return WordRate(group, name, n, len(clusters), sum(hits), n_hits, *rates, ends(interval))
 
 
 def _occurrences(caption: Caption, words: frozenset[str]) -> int:
     return sum(word in words for word in tokens(caption.text))
-
-
-def rates_by_group(rates: Sequence[Rate]) -> Mapping[str, Mapping[str, Rate]]:
-    """The rates by list, then by group, as a table or a figure wants them."""
-    nested: dict[str, dict[str, Rate]] = {}
-    for rate in rates:
-        nested.setdefault(rate.words, {})[rate.group] = rate
-    return nested

@@ -1,36 +1,300 @@
-"""`obygaze audit`: small exact instruments on what a store or a table already holds."""
+"""`obygaze audit`: measure bias in vectors, captions and other texts, and score MediaEval runs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
 import click
 
-from obygaze_features.core.commands import LazyGroup
+from obygaze_features.core.commands import (
+    ExampleCommand,
+    LazyGroup,
+    Session,
+    force_option,
+    json_option,
+    option_group,
+    pass_session,
+)
+from obygaze_features.core.errors import FixUsage
 
-_HERE = "obygaze_models.audits"
-COMMANDS = {
-    "eat": (
-        f"{_HERE}.commands_eat:eat",
-        "Test whether one group of clips leans more to some words than another does.",
-    ),
-    "captions": (
-        f"{_HERE}.commands_captions:captions",
-        "Count how often captions use the words of a list, by group.",
-    ),
-    "cooc": (
-        f"{_HERE}.commands_cooc:cooc",
-        "Count which things keep company with words of which gender.",
-    ),
-    "gender-score": (
-        f"{_HERE}.commands_gender_score:gender_score",
-        "Score how strongly captions lean to a gender.",
-    ),
-    "mediaeval": (
-        f"{_HERE}.commands_mediaeval:mediaeval",
-        "Score runs of MediaEval 2015, and check them against the rules of the task.",
-    ),
-}
+if TYPE_CHECKING:
+    from obygaze_models.audits.result import Audit
+
+F = TypeVar("F", bound=Callable[..., Any])
+FILE = click.Path(dir_okay=False, path_type=Path)
+NAMES = "{image}_{face}_{group}_{copy}"
+
+seed_option = click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="The seed of all random draws.",
+)
 
 
-@click.group(cls=LazyGroup, table=COMMANDS)
+@click.group(cls=LazyGroup)
 def audit() -> None:
-    """Small exact instruments on what a store or a table already holds."""
+    """Measure bias in vectors and texts, or score MediaEval runs."""
+
+
+def audit_command(name: str, examples: str) -> Callable[[F], click.Command]:
+    """Make a command of a function that returns an audit: its files are written, it is printed."""
+
+    def decorate(function: F) -> click.Command:
+        @audit.command(name, cls=ExampleCommand, examples=examples)
+        @option_group(
+            "Results",
+            click.option("-o", "document", type=FILE, help="Write the JSON document to this file."),
+            click.option("--table", "rows", type=FILE, help="Write the table to this CSV file."),
+            click.option("--figure", type=FILE, help="Draw the figure: PATH.svg and PATH.png."),
+            click.option("--report", metavar="RUN", help="Add the audit to the report of a run."),
+            force_option,
+            json_option,
+        )
+        @pass_session
+        @wraps(function)
+        def command(
+            session: Session,
+            /,
+            *,
+            document: Path | None,
+            rows: Path | None,
+            figure: Path | None,
+            report: str | None,
+            force: bool,
+            as_json: bool,
+            **options: Any,
+        ) -> None:
+            found: Audit = function(session, **options)
+            run = _run_folder(session, report) if report is not None else None
+            files = {"document": document, "table": rows, "figure": figure, "run": run}
+            for path in found.write(**files, force=force):
+                session.console.note(f"wrote {path}")
+            if as_json:
+                session.console.json(found.to_json())
+            else:
+                session.console.result(str(found))
+            for line in found.warnings:
+                session.console.warn(line)
+
+        return command
+
+    return decorate
+
+
+def _run_folder(session: Session, report: str) -> Path:
+    return Path(report) if "/" in report else session.workspace.folder("runs") / report
+
+
+def _manifest(session: Session, name: str | None) -> Path | None:
+    return None if name is None else session.workspace.existing_manifest(name)
+
+
+def _texts(session: Session, source: str) -> Path:
+    """The path of a table or a folder, or that of a manifest by its name or path."""
+    path = Path(source)
+    is_table = path.suffix == ".csv" and not path.with_suffix(".toml").exists()
+    return path if is_table or path.is_dir() else session.workspace.existing_manifest(source)
+
+
+@audit_command(
+    "eat",
+    """
+    obygaze audit eat obygaze12.clip-b16 obygaze12 --x 'level == S' --y 'level == EN' \\
+        --attributes happiness sadness --attributes happiness anger --figure figures/eat
+    obygaze audit eat obygaze12.clip-b16 --x men.csv --y women.csv --text texts.npz
+    obygaze audit eat --vectors vectors.npz --json
+    """,
+)
+@click.argument("store", required=False)
+@click.argument("manifest", required=False)
+@option_group(
+    "Vectors",
+    click.option("--vectors", type=FILE, help="An npz file with X, Y, A, B (x_block, y_block)."),
+    click.option("--x", metavar="CLIPS", help="First group: an expression, or a CSV of clip_id."),
+    click.option("--y", metavar="CLIPS", help="Second group, likewise."),
+    click.option("--attributes", nargs=2, multiple=True, metavar="A B", help="A pair; repeatable."),
+    click.option("--text", type=FILE, help="Texts in an npz file. [default: the store's own]"),
+    click.option("--level", default="clip", show_default=True, help="The store's feature level."),
+    click.option(
+        "--view", type=click.Choice(["raw", "visual", "as_published"]), help="Of MANIFEST."
+    ),
+    click.option(
+        "--drop-missing", is_flag=True, help="Leave out clips that the store does not have."
+    ),
+    click.option("--assume-space", is_flag=True, help="Assume one space where a file names none."),
+)
+@option_group(
+    "Test",
+    click.option(
+        "--single", is_flag=True, help="Test each item of X alone: closer to A than to B?"
+    ),
+    click.option(
+        "--tail",
+        type=click.Choice(["two-sided", "greater", "less"]),
+        default="two-sided",
+        show_default=True,
+        help="The p-value to report and correct.",
+    ),
+    click.option(
+        "--permutations",
+        type=click.IntRange(1),
+        default=1_000_000,
+        show_default=True,
+        help="How many are drawn if they are too many to count.",
+    ),
+    seed_option,
+)
+def eat(session: Session, /, store: str | None, manifest: str | None, tail: str, **o: Any) -> Audit:
+    """Test whether one group of clips is closer to some words than another group.
+
+    Permutations are counted exactly if possible. If a film has clips of both groups, the reported
+    p-value exchanges clips only within films; the one across films is shown beside it, with a
+    sentence that explains the difference.
+    """
+    from obygaze_models.audits.eat import audit_eat
+
+    place = None if store is None else session.workspace.store(store)
+    kind: Any = tail.replace("-", "_")
+    return audit_eat(place, _manifest(session, manifest), tail=kind, **o)
+
+
+@audit_command(
+    "captions",
+    """
+    obygaze audit captions captions.csv --group condition --cluster image
+    obygaze audit captions captions/ --group group,face --cluster image,face --figure figures/words
+    obygaze audit captions captions.csv --words my-words.toml --min-count 10 --json
+    """,
+)
+@click.argument("source")
+@click.option("--text", default="caption", show_default=True, help="The column of the captions.")
+@click.option("--group", default="group", show_default=True, help="Columns to compare: A or A,B.")
+@click.option("--cluster", default="", help="Columns of what is captioned. [default: each caption]")
+@click.option("--words", default="emotions", show_default=True, help="Word lists: a name or TOML.")
+@click.option("--min-count", type=click.IntRange(0), default=0, help="Leave out rarer words.")
+@click.option("--names", default=NAMES, show_default=True, help="File names in a folder.")
+@seed_option
+def captions(session: Session, /, source: str, **options: Any) -> Audit:
+    """Count how often captions use the words of a list, by group.
+
+    SOURCE is a manifest, a CSV table, or a folder of .txt files with one caption per line, whose
+    names hold further columns. Intervals are over clusters (images, films). Two groups are also
+    tested against each other for each list, by exchanging whole clusters.
+    """
+    from obygaze_models.audits.captions import audit_captions
+
+    return audit_captions(_texts(session, source), **options)
+
+
+@audit_command(
+    "cooc",
+    """
+    obygaze audit cooc mobygaze --text comment --cluster movie_id --figure figures/company
+    obygaze audit cooc captions.csv --things objects.toml --compare predicted.csv
+    obygaze audit cooc published.csv --counts --json
+    """,
+)
+@click.argument("source")
+@click.option("--text", default="caption", show_default=True, help="The column of the texts.")
+@click.option("--things", default="concepts", show_default=True, help="That column, or word lists.")
+@click.option("--words", default="gender", show_default=True, help="Two lists of gendered words.")
+@click.option("--cluster", default="", help="Columns, such as movie_id. [default: each text]")
+@click.option("--compare", metavar="SOURCE", help="A model's texts: do they amplify the bias?")
+@click.option("--counts", is_flag=True, help="SOURCE has counts in the columns man and woman.")
+@seed_option
+def cooc(session: Session, /, source: str, compare: str | None, **options: Any) -> Audit:
+    """Count which things are named together with words of which gender.
+
+    SOURCE is a manifest, a CSV table or a folder of .txt files. A text with words of both genders
+    counts for both. Shares are printed exactly, and cut after two decimals as in published tables.
+    """
+    from obygaze_models.audits.cooccurrence import audit_cooc
+
+    place = Path(source) if options["counts"] else _texts(session, source)
+    compared = None if compare is None else _texts(session, compare)
+    return audit_cooc(place, compare=compared, **options)
+
+
+@audit_command(
+    "gender-score",
+    """
+    obygaze audit gender-score captions.csv
+    obygaze audit gender-score captions.csv --json
+    obygaze audit gender-score captions.csv --compute filled.csv \\
+        --lm gpt2 --sim sentence-transformers/all-mpnet-base-v2
+    """,
+)
+@click.argument("table", type=FILE)
+@option_group(
+    "Models",
+    click.option("--compute", type=FILE, metavar="FILE", help="First add lm and sim, into FILE."),
+    click.option("--lm", metavar="MODEL", help="Language model: a folder or hub name."),
+    click.option("--sim", metavar="MODEL", help="Sentence encoder, likewise."),
+)
+def gender_score(
+    session: Session, /, table: Path, compute: Path | None, lm: str | None, sim: str | None
+) -> Audit:
+    """Score how strongly captions lean to a gender.
+
+    TABLE has the columns lm, sim, prob (captions as they are: no ratios), or caption, lm_man,
+    sim_man, lm_woman, sim_woman, prob (captions in both wordings). With --compute it has the
+    columns caption, visual, prob.
+    """
+    from obygaze_models.audits.gender import audit_gender_score
+
+    del session
+    if compute is not None:
+        if lm is None or sim is None:
+            raise FixUsage("--compute needs both models: --lm and --sim")
+        _compute(table, compute, lm, sim)
+    elif lm or sim:
+        raise FixUsage("--lm and --sim are for --compute FILE")
+    return audit_gender_score(compute or table)
+
+
+def _compute(table: Path, filled: Path, lm: str, sim: str) -> None:
+    """Call `extract captions` through the command line: this package cannot use transformers."""
+    ctx = click.get_current_context()
+    command: click.Command | None = ctx.find_root().command
+    for name in ("extract", "captions"):
+        command = command.get_command(ctx, name) if isinstance(command, click.Group) else None
+    if command is None:
+        raise FixUsage("--compute needs the command `obygaze extract captions`")
+    ctx.invoke(command, table=table, lm=lm, sim=sim, out=filled, force=ctx.params["force"])
+
+
+@audit_command(
+    "mediaeval",
+    """
+    obygaze audit mediaeval --qrels violence.qrels --run run1.txt --json
+    obygaze audit mediaeval --annotations MEDIAEVAL-annotations --run violence.txt --run affect.txt
+    obygaze audit mediaeval --manifest liris-accede --run affect.txt --figure figures/mediaeval
+    """,
+)
+@click.option("--run", "runs", type=FILE, multiple=True, required=True, help="A run; repeatable.")
+@click.option("--qrels", type=FILE, help="TREC judgements of violence.")
+@click.option(
+    "--annotations",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="The annotation files, or the folder that has them; repeatable.",
+)
+@click.option("--manifest", metavar="NAME", help="A manifest of LIRIS-ACCEDE.")
+@click.option("--float64", is_flag=True, help="Compare scores as later versions of trec_eval do.")
+def mediaeval(session: Session, /, manifest: str | None, float64: bool, **options: Any) -> Audit:
+    """Score runs of MediaEval 2015, and check them against the rules of the task.
+
+    A run is a TREC file for violence, or has lines of name, valence class, arousal class. If the
+    official split is known, only its test clips are scored. A JSON file of the same name beside
+    each run has the field `external_data`; at most five runs per subtask, one of them without.
+    """
+    from obygaze_models.audits.mediaeval import audit_mediaeval
+
+    precision: Any = "float64" if float64 else "float32"
+    found = _manifest(session, manifest)
+    return audit_mediaeval(manifest=found, precision=precision, **options)

@@ -1,27 +1,49 @@
-"""Which words and concepts keep company with which gender, and whether a model makes it worse.
+"""The co-occurrence audit: which things are named together with words of which gender.
 
-The bias of a word is the share of one gender among its gendered captions (Zhao et al. 2017);
-a model amplifies it where the share in its predictions is further from even than in its data.
+The bias of a thing is the share of one gender among its gendered texts (Zhao et al. 2017). A model
+amplifies it if the share in its predictions is further from one half than in its data.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixInput
-from obygaze_models.audits.finding import finite
-from obygaze_models.audits.gender_score import printed_ratios
-from obygaze_models.audits.words import WordLists, tokens
-from obygaze_models.evaluation.bootstrap import Interval, resample
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.figures import INK, MUTED, canvas, save
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.manifest.tables import read_table, whole_number
+from obygaze_models.audits.figures import BLUE, RED, label_rows, note_beside
+from obygaze_models.audits.gender import cut_shares
+from obygaze_models.audits.result import Audit, Finding, ends
+from obygaze_models.audits.texts import (
+    CONCEPTS,
+    TextSource,
+    WordLists,
+    column_names,
+    read_records,
+    read_words,
+    source_name,
+    tokens,
+)
+from obygaze_models.evaluation.bootstrap import resample
+
+CUT = (
+    "Shares under 'cut' are cut after two decimals, as in published tables, so that the two of a "
+    "row may sum to .99; 'share' is exact."
+)
+RANGE = "#d4d4d0"
+MAX_ROWS = 40
 
 
 @dataclass(frozen=True)
-class Text:
+class LabelledText:
     """A text, the things it is about (objects, concepts), and the film or image it belongs to."""
 
     text: str
@@ -31,64 +53,207 @@ class Text:
 
 @dataclass(frozen=True)
 class CoOccurrence:
-    """How often one thing stands beside words of each gender; texts with both count for both."""
+    """How often one thing is named with words of each gender; a text with both counts twice.
+
+    `share` is that of the first gender, `ci` its 95 % interval, and `printed` has both shares cut
+    after two decimals.
+    """
 
     thing: str
     counts: Mapping[str, int]
     share: float | None
-    interval: Interval | None
-
-    def to_json(self) -> dict[str, Any]:
-        """The counts, the share of the first gender, and both shares as the poster cuts them."""
-        first, second = self.counts.values()
-        printed = printed_ratios(first, second) if first + second else None
-        return {
-            "thing": self.thing,
-            "counts": dict(self.counts),
-            "share": self.share,
-            "ci": [finite(self.interval.low), finite(self.interval.high)]
-            if self.interval
-            else None,
-            "printed": list(printed) if printed else None,
-        }
+    ci: list[float | None] | None
+    printed: tuple[float, float] | None
 
 
 @dataclass(frozen=True)
 class Amplification:
-    """By how much predictions lean further than the data they come from."""
+    """How much further from one half the shares of predictions are than those of the data."""
 
     mean: float | None
     by_thing: Mapping[str, float]
     shares: Mapping[str, float] = field(default_factory=dict)
 
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CoocAudit(Audit):
+    """The counts of each thing, and how predictions differ from them."""
+
+    source: str
+    n_texts: int | None
+    genders: tuple[str, ...]
+    things: tuple[CoOccurrence, ...]
+    note: str = CUT
+    amplification: Amplification | None = None
+    compared: str = ""
+
     def to_json(self) -> dict[str, Any]:
-        """The mean, each thing's own amplification, and its predicted share of the first gender."""
-        return {"mean": self.mean, "by_thing": dict(self.by_thing), "shares": dict(self.shares)}
+        """Return the counts, the shares and the amplification."""
+        return {name: value for name, value in super().to_json().items() if name != "compared"}
+
+    def finding(self) -> Finding:
+        """Return one row per thing, and sentences about intervals and amplification."""
+        first, second = self.genders
+        headers = ["thing", first, second, f"share {first}", "low", "high"]
+        headers += [f"cut {first}", f"cut {second}"]
+        rows = [_row(thing) for thing in self.things]
+        if self.amplification:
+            headers.append("amplified")
+            added = self.amplification.by_thing
+            rows = [
+                (*row, added.get(thing.thing)) for row, thing in zip(rows, self.things, strict=True)
+            ]
+        title = "Co-occurrence" + (f": {self.source}" if self.source else "")
+        return Finding(title, self._sentences(), headers, rows)
+
+    def _sentences(self) -> list[str]:
+        sentences, added = [CUT], self.amplification
+        if all(thing.share is None for thing in self.things):
+            sentences.append(f"No text with a thing has a word of {' or '.join(self.genders)}.")
+        if any(thing.ci for thing in self.things):
+            sentences.append(
+                "Intervals (95 %) are bootstrapped over clusters; a text with both genders counts "
+                "twice."
+            )
+        if added and added.mean is not None:
+            further = "further from one half than" if added.mean > 0 else "no further than"
+            sentences.append(
+                f"Mean bias amplification over {len(added.by_thing)} things: {added.mean:+.3f}. "
+                f"The shares of {self.compared} are {further} those of {self.source}."
+            )
+        elif added:
+            sentences.append("No thing has gendered texts in both sources: nothing to compare.")
+        return sentences
+
+    def draw(self, stem: Path) -> tuple[Path, Path]:
+        """Draw the share of each thing with its interval, and where predictions move it."""
+        things = [thing for thing in self.things if thing.share is not None]
+        things = sorted(things, key=lambda thing: -sum(thing.counts.values()))[:MAX_ROWS]
+        things.sort(key=lambda thing: thing.share or 0.0)
+        moved = self.amplification.shares if self.amplification else {}
+        with canvas(7.2, 1.3 + 0.24 * len(things)) as (figure, axes):
+            for row, thing in enumerate(things):
+                _draw_thing(axes, row, thing, moved.get(thing.thing))
+            if not things:
+                axes.text(0.5, 0, "no text has a gendered word", ha="center", color=MUTED)
+            names = [textwrap.shorten(thing.thing, 48, placeholder=" …") for thing in things]
+            label_rows(axes, names)
+            axes.axvline(0.5, color=MUTED, lw=0.8, zorder=0)
+            axes.set_xlim(-0.02, 1.02)
+            first, second = self.genders
+            axes.set_xlabel(f"{second}  ←  share of gendered texts  →  {first}", color=MUTED)
+            axes.set_title("Words of which gender are used with each thing")
+            if any(thing.ci for thing in self.things):
+                axes.plot([], [], color=RANGE, lw=4, label="95 % over clusters")
+            if self.amplification is not None:
+                axes.plot([], [], color=INK, lw=0.9, label=f"arrow: to {self.compared}")
+            if axes.get_legend_handles_labels()[0]:
+                figure.legend(loc="outside lower center", ncols=2, fontsize=8)
+            return save(figure, stem)
 
 
-def things_in(text: str, vocabulary: Sequence[str]) -> frozenset[str]:
-    """The words of a vocabulary that a text names."""
-    return frozenset(vocabulary).intersection(tokens(text))
+def _row(thing: CoOccurrence) -> tuple[object, ...]:
+    cut = [f"{value:.2f}" for value in thing.printed] if thing.printed else [None, None]
+    return thing.thing, *thing.counts.values(), thing.share, *(thing.ci or (None, None)), *cut
 
 
-def count_pairs(texts: Sequence[Text], genders: WordLists, *, seed: int = 0) -> list[CoOccurrence]:
-    """Each thing's company, with an interval over clusters for the share of the first gender."""
+def _draw_thing(axes: Any, row: int, thing: CoOccurrence, moved: float | None) -> None:
+    share = thing.share or 0.0
+    if thing.ci and None not in thing.ci:
+        axes.plot(thing.ci, [row, row], color=RANGE, lw=4, solid_capstyle="butt", zorder=1)
+    if moved is not None:
+        arrow = {"arrowstyle": "->", "color": INK, "lw": 0.9, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", (moved, row), (share, row), arrowprops=arrow)
+    color = MUTED if share == 0.5 else BLUE if share > 0.5 else RED
+    axes.scatter(share, row, s=34, color=color, zorder=3)
+    n = sum(thing.counts.values())
+    note_beside(axes, row, f"n = {n}", offset=4, size=7, color=MUTED)
+
+
+def audit_cooc(
+    source: TextSource,
+    *,
+    text: str = "caption",
+    things: str | Path | WordLists = CONCEPTS,
+    words: str | Path | WordLists = "gender",
+    cluster: str | Sequence[str] = (),
+    compare: TextSource | None = None,
+    counts: bool = False,
+    seed: int = 0,
+) -> CoocAudit:
+    """Count which things are named together with words of which gender.
+
+    Args:
+        source: A CSV table, a manifest, a folder of .txt files, or rows.
+        text: The column of the texts.
+        things: "concepts" (that column), or word lists: each list is a thing found in the text.
+        words: Two lists of gendered words.
+        cluster: The columns of the film or image; by default each text is its own cluster.
+        compare: The texts of a model, to measure how much it amplifies the bias.
+        counts: The source is a table of counts with the columns man and woman.
+        seed: The seed of the bootstrap.
+
+    Example:
+        audit = audit_cooc("captions.csv", things="objects.toml", cluster="image")
+    """
+    if counts:
+        if compare is not None or not isinstance(source, str | Path):
+            raise FixUsage("--counts needs one table of counts, without --compare")
+        return CoocAudit(source_name(source), None, ("man", "woman"), _read_counts(Path(source)))
+    clusters, genders = column_names(cluster), read_words(words)
+    lists = None if things == CONCEPTS else read_words(things)
+    columns = (text, *clusters, *((CONCEPTS,) if lists is None else ()))
+
+    def count(one: TextSource) -> tuple[int, list[CoOccurrence]]:
+        texts = [
+            LabelledText(
+                record.cells[text],
+                _things(record.cells[CONCEPTS if lists is None else text], lists),
+                record.joined(clusters) if clusters else record.where,
+            )
+            for record in read_records(one, columns)
+        ]
+        return len(texts), count_pairs(texts, genders, seed=seed)
+
+    n_texts, found = count(source)
+    if not found:
+        raise FixInput("no text names a thing", where=source_name(source), hint="--things, --text")
+    audit = CoocAudit(source_name(source), n_texts, tuple(genders), tuple(found))
+    if compare is None:
+        return audit
+    data, predicted = (
+        {pair.thing: tuple(pair.counts.values()) for pair in pairs}
+        for pairs in (found, count(compare)[1])
+    )
+    amplification = bias_amplification(data, predicted)
+    return replace(audit, amplification=amplification, compared=source_name(compare))
+
+
+def count_pairs(
+    texts: Sequence[LabelledText], genders: WordLists, *, seed: int = 0
+) -> list[CoOccurrence]:
+    """Return the counts of each thing, with an interval over clusters for the first gender."""
     if len(genders) != 2:
-        raise FixInput(f"co-occurrence compares two lists of gendered words, not {len(genders)}")
-    gendered = [_genders_of(text, genders) for text in texts]
+        raise FixInput(f"co-occurrence needs two lists of gendered words, got {len(genders)}")
+    words = [set(tokens(text.text)) for text in texts]
+    gendered = np.array([[bool(one & listed) for listed in genders.values()] for one in words])
     things = sorted({thing for text in texts for thing in text.things})
-    return [_pair(thing, texts, gendered, list(genders), seed) for thing in things]
+    return [_pair(thing, texts, gendered, tuple(genders), seed) for thing in things]
 
 
 def bias_amplification(
-    data: Mapping[str, tuple[int, int]], predicted: Mapping[str, tuple[int, int]]
+    data: Mapping[str, Sequence[int]], predicted: Mapping[str, Sequence[int]]
 ) -> Amplification:
-    """The change of the majority gender's share from data to predictions, thing by thing.
+    """Return by how much the share of the majority gender grows from data to predictions.
 
-    Things without a gendered count on either side take no part. Where the data are even, any lean
-    of the predictions is one, whichever way.
+    Things without a gendered text on either side are left out. If the counts of the data are
+    equal, the majority is that of the predictions.
+
+    Args:
+        data: The counts of both genders for each thing, in the data.
+        predicted: The same counts in the predictions of a model.
     """
-    by_thing = {}
+    by_thing, shares = {}, {}
     for thing in sorted(data.keys() & predicted.keys()):
         if not sum(data[thing]) or not sum(predicted[thing]):
             continue
@@ -96,29 +261,57 @@ def bias_amplification(
         majority = int(leading[thing][1] > leading[thing][0])
         before = data[thing][majority] / sum(data[thing])
         by_thing[thing] = predicted[thing][majority] / sum(predicted[thing]) - before
+        shares[thing] = predicted[thing][0] / sum(predicted[thing])
     mean = sum(by_thing.values()) / len(by_thing) if by_thing else None
-    shares = {thing: predicted[thing][0] / sum(predicted[thing]) for thing in by_thing}
     return Amplification(mean, by_thing, shares)
 
 
-def _genders_of(text: Text, genders: WordLists) -> tuple[bool, ...]:
-    words = set(tokens(text.text))
-    return tuple(bool(words & listed) for listed in genders.values())
+def _things(cell: str, lists: WordLists | None) -> frozenset[str]:
+    """The concepts in a cell; with lists, the lists that have a word of the text."""
+    if lists is None:
+        return frozenset(name.strip() for name in cell.split("|") if name.strip())
+    words = set(tokens(cell))
+    return frozenset(name for name, listed in lists.items() if words & listed)
+
+
+def _read_counts(path: Path) -> tuple[CoOccurrence, ...]:
+    violations = Violations(path)
+    table = read_table(path, required=("man", "woman"), violations=violations)
+    titles = [name for name in table.columns if name not in ("man", "woman")]
+    things = []
+    for row in table.rows:
+        counts = {name: whole_number(row[name]) for name in ("man", "woman")}
+        for name, count in counts.items():
+            if count is None or count < 0:
+                violations.add(row.line, name, f"expected a count, got {row[name]!r}")
+        title = " ".join(row[name] for name in titles) or f"row {row.line}"
+        things.append((title, {name: count or 0 for name, count in counts.items()}))
+    violations.raise_if_any("this is not a table of counts")
+    if not things:
+        raise FixInput("this table has no rows", where=str(path))
+    return tuple(_co_occurrence(*thing) for thing in things)
+
+
+def _co_occurrence(
+    thing: str, counts: Mapping[str, int], ci: list[float | None] | None = None
+) -> CoOccurrence:
+    first, total = next(iter(counts.values())), sum(counts.values())
+    cut = cut_shares(*counts.values()) if total else None
+    return CoOccurrence(thing, counts, first / total if total else None, ci, cut)
 
 
 def _pair(
     thing: str,
-    texts: Sequence[Text],
-    gendered: Sequence[tuple[bool, ...]],
-    names: list[str],
+    texts: Sequence[LabelledText],
+    gendered: NDArray[np.bool_],
+    genders: Sequence[str],
     seed: int,
 ) -> CoOccurrence:
     inside = [i for i, text in enumerate(texts) if thing in text.things]
-    flags = np.array([gendered[i] for i in inside], dtype=np.float64)
-    counts = {name: int(flags[:, column].sum()) for column, name in enumerate(names)}
-    total = sum(counts.values())
-    if not total:
-        return CoOccurrence(thing, counts, None, None)
+    flags = gendered[inside].astype(np.float64)
+    counts = {name: int(n) for name, n in zip(genders, flags.sum(axis=0), strict=True)}
+    if not flags.any():
+        return _co_occurrence(thing, counts)
     clusters, codes = np.unique([texts[i].cluster for i in inside], return_inverse=True)
     first = np.bincount(codes, weights=flags[:, 0])
     both = np.bincount(codes, weights=flags.sum(axis=1))
@@ -128,4 +321,4 @@ def _pair(
             return {"share": (weights @ first) / (weights @ both)}
 
     interval, _ = resample(share, clusters, unit="cluster", seed=seed)["share"]
-    return CoOccurrence(thing, counts, counts[names[0]] / total, interval)
+    return _co_occurrence(thing, counts, ends(interval))

@@ -1,149 +1,125 @@
-"""The figure of an association audit: every item a dot, film by film or test by test."""
+"""The figure of association tests: every item a dot, film by film or test by test."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_features.core.figures import INK, MUTED, canvas, save
-from obygaze_models.audits.finding import p_text
+from obygaze_models.audits.association import Floats
+from obygaze_models.audits.eat_tests import EatTest
+from obygaze_models.audits.figures import BLUE, RED, label_rows, note_beside
+from obygaze_models.audits.result import p_text
 
-if TYPE_CHECKING:
-    from obygaze_models.audits.eat import EatAudit, EatTest
-
-COLORS = ("#a8324a", "#4f7ea3")
 MAX_FILMS, MAX_TESTS = 24, 40
 
 
 @dataclass(frozen=True)
 class _Strip:
     label: str
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
+    x: Floats
+    y: Floats
     note: str = ""
-    strong: bool = False
+    shaded: bool = False
 
 
-def draw_eat(audit: EatAudit, stem: Path) -> tuple[Path, Path]:
-    """Each item's association; one row for all items and one for each film that has both sides."""
-    # Of very many tests the surest, in the order they were made in.
-    surest = sorted(audit.tests, key=lambda test: test.p)[:MAX_TESTS]
-    tests = [test for test in audit.tests if test in surest]
-    strips = _films(tests[0]) if len(tests) == 1 else [_whole(test, tests) for test in tests]
-    wide = max(len(strip.label) for strip in strips) > 24
-    with canvas(7.2 if not wide else 8.4, 1.55 + 0.36 * len(strips)) as (figure, axes):
+def draw_eat(all_tests: Sequence[EatTest], stem: Path) -> tuple[Path, Path]:
+    """Draw one row per film for one test, one row per test for several, all items as dots."""
+    # Of very many tests the ones with the smallest p, in their order.
+    smallest = sorted(all_tests, key=lambda test: test.p)[:MAX_TESTS]
+    tests = [test for test in all_tests if test in smallest]
+    first, one_pair = tests[0], len({(test.a, test.b) for test in tests}) == 1
+    strips = _films(first) if len(tests) == 1 else [_whole(test, one_pair) for test in tests]
+    width = 7.2 if max(len(strip.label) for strip in strips) <= 24 else 8.4
+    with canvas(width, 1.55 + 0.36 * len(strips)) as (figure, axes):
         for row, strip in enumerate(reversed(strips)):
             _draw_strip(axes, row, strip)
         axes.axvline(0, color=MUTED, lw=0.8, zorder=0)
-        axes.set_yticks(range(len(strips)), [strip.label for strip in reversed(strips)])
-        axes.tick_params(axis="y", length=0)
-        axes.set_ylim(-0.6, len(strips) - 0.4)
-        first = tests[0]
-        lean = f"{first.b}  ←  association  →  {first.a}" if _one_pair(tests) else "B  ←  →  A"
-        axes.set_xlabel(lean if first.y else "cosine to each prompt", color=MUTED)
-        figure.suptitle(
-            _title(tests, len(audit.tests)), x=0.01, ha="left", fontsize=10, weight="bold"
-        )
+        label_rows(axes, [strip.label for strip in reversed(strips)])
+        sides = f"{first.b}  ←  association  →  {first.a}" if one_pair else "B  ←  →  A"
+        axes.set_xlabel(sides if first.y else "cosine to each prompt", color=MUTED)
+        title = _title(tests, len(all_tests), one_pair)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=10, weight="bold")
         if len(tests) == 1:
-            axes.set_title(_note(tests[0]), fontsize=8, weight="normal")
-        _legend(axes, tests)
+            axes.set_title(_note(first), fontsize=8, weight="normal")
+        _legend(axes, first)
         return save(figure, stem)
 
 
 def _films(test: EatTest) -> list[_Strip]:
-    whole = _Strip("all items" if test.y else "all prompts", test.s_x, test.s_y, strong=True)
+    whole = _Strip("all items" if test.y else "all prompts", test.s_x, test.s_y, shaded=True)
     if test.x_block is None or test.y_block is None:
         return [whole]
-    names = [str(name) for name in np.intersect1d(test.x_block, test.y_block)]
     strips = [
         _Strip(
             f"film {name}" if name.isdigit() else name,
-            test.s_x[np.asarray(test.x_block).astype(str) == name],
-            test.s_y[np.asarray(test.y_block).astype(str) == name],
+            test.s_x[test.x_block.astype(str) == name],
+            test.s_y[test.y_block.astype(str) == name],
         )
-        for name in names
+        for name in np.intersect1d(test.x_block, test.y_block).astype(str).tolist()
     ]
     largest = sorted(strips, key=lambda strip: -len(strip.x) - len(strip.y))[:MAX_FILMS]
     largest.sort(key=lambda strip: float(np.concatenate([strip.x, strip.y]).mean()))
     return [whole, *reversed(largest)]
 
 
-def _note(test: EatTest) -> str:
-    note = f"p {_is(test.outcome.p, test)}"
-    if test.outcome.p_blocked:
-        within = _is(test.outcome.p_blocked, test)
-        note = f"p {within} shuffled within films, {note} across them"
-    return _joined(test.outcome.effect_size, f"{test.tail.replace('_', '-')} {note}")
-
-
-def _whole(test: EatTest, tests: Sequence[EatTest]) -> _Strip:
+def _whole(test: EatTest, one_pair: bool) -> _Strip:
     pair = f"{test.a} / {test.b}"
-    alone = test.x if _one_pair(tests) else f"{test.x}: {pair}"
-    who = pair if test.y else alone
-    note = f"p {_is(test.outcome.verdict, test)}, Holm {p_text(test.p_holm)}"
-    return _Strip(who, test.s_x, test.s_y, _joined(test.outcome.effect_size, note))
+    alone = test.x if one_pair else f"{test.x}: {pair}"
+    note = _with_effect(test, f"p {_relation(test.p)}, Holm {p_text(test.p_holm)}")
+    return _Strip(pair if test.y else alone, test.s_x, test.s_y, note)
 
 
-def _is(p: Any, test: EatTest) -> str:
-    told = p_text(float(getattr(p, test.tail)))
-    return told if told.startswith("<") else f"= {told}"
+def _note(test: EatTest) -> str:
+    note = f"p {_relation(test.p)}"
+    if test.outcome.p_blocked:
+        note += f" shuffled within films, p {_relation(test.p_across)} across them"
+    return _with_effect(test, f"{test.kind} {note}")
 
 
-def _joined(d: float | None, note: str) -> str:
-    return (
-        note if d is None else f"d = {d:+.2f}, {note}".replace("-0.", "−0.").replace("= -", "= −")
-    )
+def _relation(p: float) -> str:
+    text = p_text(p)
+    return text if text.startswith("<") else f"= {text}"
+
+
+def _with_effect(test: EatTest, note: str) -> str:
+    d = test.outcome.effect_size
+    return note if d is None else f"d = {d:+.2f}, {note}".replace("= -", "= −")
 
 
 def _draw_strip(axes: Any, row: int, strip: _Strip) -> None:
-    for values, color, side in ((strip.x, COLORS[0], 0.13), (strip.y, COLORS[1], -0.13)):
+    for values, color, side in ((strip.x, RED, 0.13), (strip.y, BLUE, -0.13)):
         if not len(values):
             continue
-        # Not random: the same figure comes out as the same bytes.
+        # Not random: the same figure must give the same bytes.
         spread = 0.06 * np.cos(2.4 * np.arange(len(values)))
         axes.scatter(values, row + side + spread, s=12, color=color, alpha=0.55, lw=0, zorder=2)
         mean = float(values.mean())
         axes.plot([mean, mean], [row + side - 0.14, row + side + 0.14], color=color, lw=2.6)
     if strip.note:
-        axes.annotate(
-            strip.note,
-            (1, row),
-            xycoords=("axes fraction", "data"),
-            xytext=(6, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=7.5,
-            color=INK,
-        )
-    if strip.strong:
+        note_beside(axes, row, strip.note, offset=6, size=7.5, color=INK)
+    if strip.shaded:
         axes.axhspan(row - 0.5, row + 0.5, color="#f3f2ee", zorder=-1, lw=0)
 
 
-def _one_pair(tests: Sequence[EatTest]) -> bool:
-    return len({(test.a, test.b) for test in tests}) == 1
-
-
-def _title(tests: Sequence[EatTest], n_all: int) -> str:
+def _title(tests: Sequence[EatTest], n_all: int, one_pair: bool) -> str:
     first = tests[0]
-    if not first.y and len(tests) == 1:
-        return f"{first.x}: nearness to each prompt"
-    if not first.y:
-        asked = f": {first.a} against {first.b}" if _one_pair(tests) else ""
-        return f"Items one by one{asked}" + (
-            f", the surest of {n_all}" if n_all > len(tests) else ""
-        )
-    return f"Association of {first.x} and {first.y}"
+    if first.y:
+        return f"Association of {first.x} and {first.y}"
+    if len(tests) == 1:
+        return f"{first.x}: cosine to each prompt"
+    attributes = f": {first.a} against {first.b}" if one_pair else ""
+    selection = f", the {len(tests)} smallest p of {n_all}" if n_all > len(tests) else ""
+    return f"Items one by one{attributes}{selection}"
 
 
-def _legend(axes: Any, tests: Sequence[EatTest]) -> None:
-    first = tests[0]
-    names = (first.x, first.y) if first.y else (f"prompts of {first.a}", f"prompts of {first.b}")
-    counts = (first.outcome.n_x, first.outcome.n_y)
-    for name, n, color in zip(names, counts, COLORS, strict=True):
+def _legend(axes: Any, test: EatTest) -> None:
+    names = (test.x, test.y) if test.y else (f"prompts of {test.a}", f"prompts of {test.b}")
+    counts = (test.outcome.n_x, test.outcome.n_y)
+    for name, n, color in zip(names, counts, (RED, BLUE), strict=True):
         axes.scatter([], [], s=22, color=color, label=f"{name} ({n})")
     axes.figure.legend(loc="outside lower center", ncols=2)

@@ -1,15 +1,15 @@
-"""Permutation p-values of a difference of group means: counted exactly, or sampled and said so.
+"""Permutation p-values of a difference of group means, counted exactly or sampled.
 
-The groups are exchanged within blocks (films), because items of one film are not exchangeable
-with those of another; without blocks all items are one block.
+Items are exchanged only within blocks (films), because items of different films are not
+exchangeable. Without blocks all items form one block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import comb, erfc, log2, sqrt
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,15 +18,20 @@ from obygaze_features.core.errors import FixInput
 
 Floats = NDArray[np.float64]
 
-# Two halves of 2**24 sums each are 48 items, a quarter of a gigabyte and some seconds.
+# Two halves of 2**24 sums each: 48 items, 0.25 GB and a few seconds.
 MAX_LOG2_HALF = 24.0
-# Shuffles at a time: few enough for their items to stay near the processor.
+# Shuffles at a time: their items must fit into the processor's cache.
 CHUNK, POOL = 1 << 15, 1 << 19
 
 
 @dataclass(frozen=True)
 class PValue:
-    """One-sided and two-sided p, and how they were come by."""
+    """One-sided and two-sided p-values, and how they were computed.
+
+    `n` is the number of permutations and `n_greater` how many of them reach the observed value;
+    `normal` holds the three p-values of a normal with the permutations' own mean and variance,
+    None if all permutations give the same value.
+    """
 
     greater: float
     less: float
@@ -34,32 +39,12 @@ class PValue:
     method: str
     n: int
     n_greater: int
-    z: float | None = None
-
-    @property
-    def normal(self) -> dict[str, float] | None:
-        """The closed normal form of the three: the permutations' own mean and variance."""
-        if self.z is None:
-            return None
-        greater, less = (0.5 * erfc(z / sqrt(2)) for z in (self.z, -self.z))
-        return {"greater": greater, "less": less, "two_sided": erfc(abs(self.z) / sqrt(2))}
-
-    def to_json(self) -> dict[str, Any]:
-        """The values with the name of their method, and the normal form under its own."""
-        return {
-            "greater": self.greater,
-            "less": self.less,
-            "two_sided": self.two_sided,
-            "method": self.method,
-            "n": self.n,
-            "n_greater": self.n_greater,
-            "normal": self.normal,
-        }
+    normal: dict[str, float] | None = None
 
 
 @dataclass(frozen=True)
-class _Block:
-    """Items that may change sides with each other, `taken` of which are in the first group."""
+class _PermutationBlock:
+    """Items that can be exchanged with each other; `taken` of them are in the first group."""
 
     values: Floats
     taken: int
@@ -70,7 +55,7 @@ class _Block:
 
     @property
     def variance(self) -> float:
-        """That of the sum of the items taken, over all ways to take them."""
+        """The variance of the sum of the taken items, over all ways to take them."""
         n = len(self.values)
         if self.taken in {0, n}:
             return 0.0
@@ -91,11 +76,12 @@ class _Bounds:
         return abs(self.observed - self.mean)
 
     @property
-    def z(self) -> float | None:
-        """How many standard deviations off the mean; None where the sum cannot vary."""
+    def normal(self) -> dict[str, float] | None:
         if self.variance <= self.tolerance**2:
             return None
-        return (self.observed - self.mean) / sqrt(self.variance)
+        z = (self.observed - self.mean) / sqrt(self.variance)
+        greater, less = (0.5 * erfc(value / sqrt(2)) for value in (z, -z))
+        return {"greater": greater, "less": less, "two_sided": erfc(abs(z) / sqrt(2))}
 
 
 def permutation_p(
@@ -105,59 +91,49 @@ def permutation_p(
     *,
     permutations: int = 1_000_000,
     seed: int = 0,
+    exact: bool = True,
 ) -> PValue:
-    """How often groups made at random would have a difference of means as large as this one.
+    """Return how often random groups have a difference of means as large as the observed one.
 
-    Exact where both halves of a meet in the middle fit into memory, else sampled with `seed`.
+    Args:
+        values: One number for each item.
+        is_first: True for the items of the first group.
+        block: The block (film) of each item; items are exchanged only within a block.
+        permutations: How many permutations are drawn if they are too many to count.
+        seed: The seed of these draws.
+        exact: Count all permutations if they fit into memory; False draws them always.
     """
-    blocks, bounds = _problem(values, is_first, block)
-    halves = _split(blocks)
-    if halves is None:
-        return _sampled(blocks, bounds, permutations, seed)
-    return _exact(*halves, bounds)
-
-
-def sampled_p(
-    values: ArrayLike,
-    is_first: ArrayLike,
-    block: ArrayLike | None = None,
-    *,
-    permutations: int = 1_000_000,
-    seed: int = 0,
-) -> PValue:
-    """The same by seeded permutations, even where all of them could be counted."""
-    return _sampled(*_problem(values, is_first, block), permutations, seed)
-
-
-def _problem(
-    values: ArrayLike, is_first: ArrayLike, block: ArrayLike | None
-) -> tuple[list[_Block], _Bounds]:
     s, first = np.asarray(values, dtype=np.float64), np.asarray(is_first, dtype=bool)
     labels = np.zeros(len(s), dtype=np.int64) if block is None else np.asarray(block)
     if not (s.shape == first.shape == labels.shape) or s.ndim != 1:
-        raise FixInput("values, groups and blocks must be lists of one length")
+        shapes = f"{s.shape}, {first.shape} and {labels.shape}"
+        raise FixInput(f"values, groups and blocks must be lists of one length, got {shapes}")
     if not np.isfinite(s).all():
-        raise FixInput(f"value {int(np.argmin(np.isfinite(s)))} is not a number")
+        raise FixInput(f"value {int(np.argmin(np.isfinite(s)))} is not a finite number")
     if not first.any() or first.all():
         raise FixInput("both groups need at least one item")
     members = [labels == label for label in np.unique(labels)]
-    blocks = [_Block(s[inside], int(first[inside].sum())) for inside in members]
+    blocks = [_PermutationBlock(s[inside], int(first[inside].sum())) for inside in members]
     mean = sum(part.taken * float(part.values.mean()) for part in blocks)
     tolerance = 1e-10 * max(1.0, float(np.abs(s).sum()))
     variance = sum(part.variance for part in blocks)
-    return blocks, _Bounds(float(s[first].sum()), mean, variance, tolerance)
+    bounds = _Bounds(float(s[first].sum()), mean, variance, tolerance)
+    halves = _split(blocks) if exact else None
+    return (
+        _sample(blocks, bounds, permutations, seed) if halves is None else _count(*halves, bounds)
+    )
 
 
 def normal_p(effect_size: float, n_first: int, n_second: int) -> float:
-    """The closed normal approximation to the one-sided permutation p of a standardised effect."""
+    """Return the closed normal form of the one-sided permutation p of an effect size."""
     return 0.5 * erfc(effect_size * sqrt(n_first * n_second / (n_first + n_second)) / sqrt(2))
 
 
 @dataclass(frozen=True)
 class _Half:
-    """Some whole blocks, and a part of the one block that is cut in two."""
+    """Whole blocks, and a part of the one block that is split in two."""
 
-    whole: Sequence[_Block]
+    whole: Sequence[_PermutationBlock]
     part: Floats
 
     @property
@@ -165,12 +141,15 @@ class _Half:
         return sum(block.log2_size for block in self.whole) + len(self.part)
 
 
-def _split(blocks: Sequence[_Block]) -> tuple[_Half, _Half, int] | None:
-    """Share the blocks out into two halves of like size, the largest one cut; None: too many."""
+def _split(blocks: Sequence[_PermutationBlock]) -> tuple[_Half, _Half, int] | None:
+    """Distribute the blocks over two halves of similar size, with the largest block split.
+
+    The third value is how many items of the split block are taken; None if a half is too large.
+    """
     largest, *others = sorted(blocks, key=lambda block: -block.log2_size)
     best: tuple[_Half, _Half, int] | None = None
     for cut in range(len(largest.values) + 1):
-        sides: tuple[list[_Block], list[_Block]] = ([], [])
+        sides: tuple[list[_PermutationBlock], list[_PermutationBlock]] = ([], [])
         sizes = [float(cut), float(len(largest.values) - cut)]
         for block in others:
             smaller = int(sizes[1] < sizes[0])
@@ -186,26 +165,36 @@ def _split(blocks: Sequence[_Block]) -> tuple[_Half, _Half, int] | None:
     return best
 
 
-def _exact(left: _Half, right: _Half, taken: int, bounds: _Bounds) -> PValue:
+def _count(left: _Half, right: _Half, taken: int, bounds: _Bounds) -> PValue:
+    low, high = bounds.mean - bounds.distance, bounds.mean + bounds.distance
+    below, above = bounds.observed + bounds.tolerance, bounds.observed - bounds.tolerance
     left_sums, right_sums = _sums_by_size(left, taken), _sums_by_size(right, taken)
-    counts = np.zeros(4, dtype=object)
-    total = 0
+    total = greater = less = far = 0
     for size, sums in enumerate(left_sums):
-        other = taken - size
-        if not len(sums) or other >= len(right_sums) or not len(right_sums[other]):
+        other = right_sums[taken - size] if taken - size < len(right_sums) else np.zeros(0)
+        if not len(sums) or not len(other):
             continue
-        total += len(sums) * len(right_sums[other])
-        counts += _count_pairs(np.sort(sums), np.sort(right_sums[other]), bounds)
-    greater, less, above, below = (int(count) for count in counts)
-    # At a distance of nothing, above and below overlap and every split is as far.
-    two_sided = total if bounds.distance <= bounds.tolerance else above + below
+        n_up_to = _counter(np.sort(sums), np.sort(other))
+        n = len(sums) * len(other)
+        total += n
+        greater += n - n_up_to(above, "left")
+        less += n_up_to(below, "right")
+        far += n - n_up_to(high - bounds.tolerance, "left")
+        far += n_up_to(low + bounds.tolerance, "right")
+    # If the distance is zero, every permutation is as far, and `far` counts some of them twice.
+    far = total if bounds.distance <= bounds.tolerance else far
     return PValue(
-        greater / total, less / total, two_sided / total, "exact", total, greater, bounds.z
+        greater / total, less / total, far / total, "exact", total, greater, bounds.normal
     )
 
 
+def _counter(left: Floats, right: Floats) -> Callable[[float, Literal["left", "right"]], int]:
+    """Return a function that counts the sums left + right below a bound ("right": or equal)."""
+    return lambda bound, side: int(np.searchsorted(right, bound - left, side=side).sum())
+
+
 def _sums_by_size(half: _Half, taken: int) -> list[Floats]:
-    """All sums of the half, by how many items of the cut block they take."""
+    """All sums of the half, by how many items of the split block they take."""
     base = np.zeros(1)
     for block in half.whole:
         base = np.add.outer(base, _subset_sums(block.values, block.taken)[block.taken]).ravel()
@@ -221,31 +210,10 @@ def _subset_sums(values: Floats, largest: int) -> list[Floats]:
     return sums
 
 
-def _count_pairs(left: Floats, right: Floats, bounds: _Bounds) -> NDArray[np.object_]:
-    """How many sums left + right are >= and <= the observed, and as far above and below."""
-    low, high = bounds.mean - bounds.distance, bounds.mean + bounds.distance
-    return np.array(
-        [
-            _n_reaching(left, right, bounds.observed - bounds.tolerance),
-            _n_up_to(left, right, bounds.observed + bounds.tolerance),
-            _n_reaching(left, right, high - bounds.tolerance),
-            _n_up_to(left, right, low + bounds.tolerance),
-        ],
-        dtype=object,
-    )
-
-
-def _n_reaching(left: Floats, right: Floats, bound: float) -> int:
-    below = np.searchsorted(right, bound - left, side="left")
-    return len(left) * len(right) - int(below.sum())
-
-
-def _n_up_to(left: Floats, right: Floats, bound: float) -> int:
-    return int(np.searchsorted(right, bound - left, side="right").sum())
-
-
-def _sampled(blocks: Sequence[_Block], bounds: _Bounds, permutations: int, seed: int) -> PValue:
-    """A random subset of each block, many times; the observed one counts as one of them."""
+def _sample(
+    blocks: Sequence[_PermutationBlock], bounds: _Bounds, permutations: int, seed: int
+) -> PValue:
+    """Draw random subsets of each block; the observed groups count as one permutation."""
     generator = np.random.default_rng(seed)
     greater = less = far = 0
     largest = max(len(block.values) for block in blocks)
@@ -261,19 +229,19 @@ def _sampled(blocks: Sequence[_Block], bounds: _Bounds, permutations: int, seed:
     n = permutations + 1
     method = f"sampled, {permutations} permutations, seed {seed}"
     return PValue(
-        (greater + 1) / n, (less + 1) / n, (far + 1) / n, method, n, greater + 1, bounds.z
+        (greater + 1) / n, (less + 1) / n, (far + 1) / n, method, n, greater + 1, bounds.normal
     )
 
 
-def _random_sums(block: _Block, size: int, generator: np.random.Generator) -> Floats:
-    """The sums of random subsets: the first steps of a shuffle, in `size` shuffles at once."""
+def _random_sums(block: _PermutationBlock, size: int, generator: np.random.Generator) -> Floats:
+    """The sums of random subsets: the first steps of `size` shuffles at once."""
     n, taken = len(block.values), block.taken
     total = float(block.values.sum())
     if taken in {0, n}:
         return np.full(size, total if taken else 0.0)
-    # The items left out are as random as those taken, and may be fewer.
+    # Draw the items that are left out if they are fewer: they are as random.
     fewer = min(taken, n - taken)
-    # A row for each item and a column for each shuffle, so that a step reads whole rows.
+    # One row per item and one column per shuffle, so that a step reads whole rows.
     pool = np.repeat(block.values, size)
     columns, sums = np.arange(size), np.zeros(size)
     for step in range(fewer):

@@ -1,52 +1,94 @@
-"""Texts with their columns, from a table, a manifest, or a folder of text files."""
+"""Texts with columns from a table, a manifest or a folder of files, and lists of words."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.schema_check import Table, read_toml
+from obygaze_features.core.schema_rules import list_of, mapping_of
+from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.manifest.tables import read_table
+from obygaze_features.manifest.tables import DELIMITERS, read_table
 
+WordLists = Mapping[str, frozenset[str]]
+TextSource = str | Path | Manifest | Sequence[Mapping[str, str]]
+SHIPPED = ("emotions", "gender")
 CONCEPTS = "concepts"
+OWN = ("clip_id", "movie_id", "level", CONCEPTS)
+NAMES = "{image}_{face}_{group}_{copy}"
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True)
-class Record:
-    """One text's columns by name, and where it stands."""
+class TextRecord:
+    """The columns of one text by name, and where it was read."""
 
     cells: Mapping[str, str]
     where: str
 
     def joined(self, columns: Sequence[str]) -> str:
-        """The cells of some columns, as one key a person can read."""
+        """Return the cells of some columns as one readable key."""
         return " ".join(self.cells[column] for column in columns)
 
 
-def records_of_table(path: Path, columns: Sequence[str], delimiter: str = ",") -> list[Record]:
-    """The rows of a CSV file that has at least these columns."""
-    table = read_table(path, required=columns, delimiter=delimiter)
-    return [Record(row.cells, f"{path}:{row.line}") for row in table.rows]
+def read_records(
+    source: TextSource, columns: Sequence[str], names: str = NAMES
+) -> list[TextRecord]:
+    """Return the texts of a CSV table, a manifest, a folder of .txt files, or rows.
+
+    Args:
+        source: The path, a manifest, or one mapping from column to cell per text.
+        columns: The columns that each text must have.
+        names: How the files of a folder are named; each field becomes a column.
+    """
+    if isinstance(source, Manifest):
+        return _of_manifest(source, columns)
+    if not isinstance(source, str | Path):
+        _check_columns(columns, set.intersection(*map(set, source)) if source else (), "the rows")
+        return [TextRecord(cells, f"row {number}") for number, cells in enumerate(source, start=1)]
+    path = Path(source)
+    if path.is_dir():
+        return _of_folder(path, names, columns)
+    if is_table(path):
+        table = read_table(path, required=columns, delimiter=_delimiter(path))
+        return [TextRecord(row.cells, f"{path}:{row.line}") for row in table.rows]
+    manifest = read_manifest(path.with_suffix(".toml") if path.suffix == ".csv" else path)
+    return _of_manifest(manifest, columns)
 
 
-def records_of_manifest(manifest: Manifest, columns: Sequence[str]) -> list[Record]:
-    """The clips of a manifest, with their own and all further columns."""
-    own = ("clip_id", "movie_id", "level", CONCEPTS)
-    unknown = [name for name in columns if name not in (*own, *manifest.columns)]
-    if unknown:
-        there = ", ".join((*own, *manifest.columns))
-        raise NotFound(f"no column {unknown[0]!r}; there are {there}", where=manifest.name)
+def is_table(path: Path) -> bool:
+    """Return whether a path is a CSV table, not one of the two files of a manifest."""
+    return path.suffix == ".csv" and not path.with_suffix(".toml").exists()
+
+
+def source_name(source: TextSource) -> str:
+    """Return a short name of a source for titles."""
+    if isinstance(source, str | Path):
+        return Path(source).name.removesuffix(".toml")
+    return source.name if isinstance(source, Manifest) else "rows"
+
+
+def _delimiter(path: Path) -> str:
+    """The character between the cells of the header: a comma unless there is none."""
+    header = b""
+    if path.is_file():
+        with path.open("rb") as stream:
+            header = stream.readline(1 << 20)
+    return next((mark for mark in DELIMITERS if mark.encode() in header), ",")
+
+
+def _of_manifest(manifest: Manifest, columns: Sequence[str]) -> list[TextRecord]:
+    _check_columns(columns, (*OWN, *manifest.columns), manifest.name)
     return [
-        Record(
+        TextRecord(
             {
                 **clip.extra,
-                "clip_id": clip.clip_id,
-                "movie_id": clip.movie_id,
-                "level": clip.level,
+                **{name: getattr(clip, name) for name in OWN},
                 CONCEPTS: "|".join(clip.concepts),
             },
             clip.clip_id,
@@ -55,23 +97,10 @@ def records_of_manifest(manifest: Manifest, columns: Sequence[str]) -> list[Reco
     ]
 
 
-def columns_of(text: str | None) -> tuple[str, ...]:
-    """The names of columns, separated by commas."""
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
-
-
-def records_of_folder(folder: Path, names: str, columns: Sequence[str] = ()) -> list[Record]:
-    """Each line of the text files of a folder; `names` says what a file's name tells.
-
-    For example "{image}_{face}_{group}_{copy}": each word in braces becomes a column, beside
-    `caption` (the line) and `file`.
-    """
+def _of_folder(folder: Path, names: str, columns: Sequence[str]) -> list[TextRecord]:
     pattern = _pattern(names)
-    there = (*pattern.groupindex, "file", "caption")
-    for column in columns:
-        if column not in there:
-            raise NotFound(f"no column {column!r}; {names} tells {', '.join(there)}")
-    records = []
+    _check_columns(columns, (*pattern.groupindex, "file", "caption"), names)
+    records: list[TextRecord] = []
     paths = sorted(folder.glob("*.txt"))
     if not paths:
         raise NotFound("no .txt file in this folder", where=str(folder))
@@ -83,20 +112,62 @@ def records_of_folder(folder: Path, names: str, columns: Sequence[str] = ()) -> 
             lines = path.read_text("utf-8").splitlines()
         except UnicodeDecodeError:
             raise FixInput("this file is not UTF-8", where=str(path)) from None
-        told = {**found.groupdict(), "file": path.stem}
+        cells = {**found.groupdict(), "file": path.stem}
         records += [
-            Record({**told, "caption": line}, f"{path}:{number}")
+            TextRecord({**cells, "caption": line}, f"{path}:{number}")
             for number, line in enumerate(lines, start=1)
         ]
     return records
 
 
+def _check_columns(columns: Sequence[str], found: Sequence[str] | set[str], where: str) -> None:
+    for column in columns:
+        if column not in found:
+            raise NotFound(f"no column {column!r}; found {', '.join(found)}", where=where)
+
+
 def _pattern(names: str) -> re.Pattern[str]:
     fields = _FIELD.findall(names)
     if not fields or len(set(fields)) < len(fields):
-        raise FixInput(f"{names!r} names no columns, or one twice", hint="'{image}_{group}'")
+        raise FixInput(
+            f"names must have fields, each of them once, got {names!r}", hint="'{image}_{group}'"
+        )
     parts = _FIELD.split(names)
-    # Fields do not run over the mark that separates them, so that each name has one reading.
+    # A field has no underscore, so that each file name can be read in one way only.
     return re.compile(
         "".join(f"(?P<{part}>[^_]+?)" if i % 2 else re.escape(part) for i, part in enumerate(parts))
     )
+
+
+def column_names(text: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names in a comma-separated text, or a sequence of names as it is."""
+    names = text.split(",") if isinstance(text, str) else text
+    return tuple(name.strip() for name in names if name.strip())
+
+
+def tokens(caption: str) -> list[str]:
+    """Return the words of a caption: lower case, without full stops and commas, cut at blanks."""
+    return caption.lower().replace(".", "").replace(",", "").split(" ")
+
+
+def _token(value: object) -> str | None:
+    is_token = isinstance(value, str) and value and tokens(value) == [value]
+    return None if is_token else "must be one token: lower case, no blank, comma or full stop"
+
+
+_WORDS = Table({"lists": mapping_of(list_of(_token, least=1, unique=False))}, ("lists",))
+
+
+def read_words(lists: str | Path | WordLists) -> WordLists:
+    """Return the word lists of a shipped file ("emotions", "gender") or of a TOML file."""
+    if isinstance(lists, Mapping):
+        return lists
+    shipped = files(__package__).joinpath("words", f"{lists}.toml")
+    path = shipped if lists in SHIPPED else Path(lists)
+    if not path.is_file():
+        hint = f"one of {', '.join(SHIPPED)}, or the path of a TOML file"
+        raise NotFound(f"no word lists called {str(lists)!r}", where=str(path), hint=hint)
+    document = read_toml(path.read_bytes(), str(lists))
+    found = document.check(_WORDS)
+    document.raise_if_any("the word lists are not valid")
+    return {title: frozenset(words) for title, words in found["lists"].items()}

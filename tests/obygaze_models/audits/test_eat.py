@@ -11,8 +11,9 @@ import pytest
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.audits.blocks import block_share
-from obygaze_models.audits.eat import EatAudit, Side, audit_groups, audit_items
+from obygaze_models.audits.association import film_share
+from obygaze_models.audits.eat import EatAudit
+from obygaze_models.audits.eat_tests import VectorGroup, run_tests
 
 A, B = [[1.0, 0.0]], [[0.0, 1.0]]
 
@@ -23,7 +24,7 @@ def at(value: float) -> list[float]:
     return [float(np.cos(angle)), float(np.sin(angle))]
 
 
-def only_films(n_films: int = 10, n: int = 8, seed: int = 5) -> tuple[Side, Side]:
+def only_films(n_films: int = 10, n: int = 8, seed: int = 5) -> tuple[VectorGroup, VectorGroup]:
     """Clips that differ by film alone; X holds more of the films that lean to A."""
     random = np.random.default_rng(seed)
     sides: dict[str, tuple[list[list[float]], list[str]]] = {"X": ([], []), "Y": ([], [])}
@@ -33,25 +34,25 @@ def only_films(n_films: int = 10, n: int = 8, seed: int = 5) -> tuple[Side, Side
             name = "X" if (i < n - 2) == (film % 2 == 1) else "Y"
             sides[name][0].append(at(lean + 0.2 * random.normal()))
             sides[name][1].append(f"tt{film:07d}")
-    return Side("X", *sides["X"]), Side("Y", *sides["Y"])
+    return VectorGroup("X", *sides["X"]), VectorGroup("Y", *sides["Y"])
 
 
-PAIR = [(Side("A", A), Side("B", B))]
+PAIR = [(VectorGroup("A", A), VectorGroup("B", B))]
 
 
 def audit(*args: object, **options: object) -> EatAudit:
-    return audit_groups(*args, PAIR, permutations=20_000, **options)  # type: ignore[arg-type]
+    return EatAudit(run_tests(*args, PAIR, permutations=20_000, **options))  # type: ignore[arg-type]
 
 
 def test_films_share_of_a_difference_by_hand() -> None:
     # Film 1 holds 4, 2 | 0, film 2 holds 1 | 1, 1: means 2 and 1, three films' worth of X and Y.
-    share = block_share([4, 2, 1], [0, 1, 1], [1, 1, 2], [1, 2, 2])
+    share = film_share([4, 2, 1], [0, 1, 1], [1, 1, 2], [1, 2, 2])
     assert (share.n_blocks, share.n_shared, share.n_items_shared) == (2, 2, 6)
     assert share.difference == pytest.approx(7 / 3 - 2 / 3)
     assert share.of_blocks == pytest.approx((2 + 2 + 1) / 3 - (2 + 1 + 1) / 3)
     assert share.share == pytest.approx(0.2)
     with pytest.raises(FixInput):
-        block_share([1, 2], [3], [1], [1])
+        film_share([1, 2], [3], [1], [1])
 
 
 def test_what_films_keep_is_the_mean_over_all_shuffles_within_them() -> None:
@@ -63,7 +64,7 @@ def test_what_films_keep_is_the_mean_over_all_shuffles_within_them() -> None:
         if all((blocks[chosen] == block).sum() == n for block, n in taken.items()):
             differences.append(s[chosen].mean() - s[~chosen].mean())
     assert len(differences) == 9
-    share = block_share(s[[0, 1, 3]], s[[2, 4, 5]], [0, 0, 1], [0, 1, 1])
+    share = film_share(s[[0, 1, 3]], s[[2, 4, 5]], [0, 0, 1], [0, 1, 1])
     assert share.of_blocks == pytest.approx(np.mean(differences))
 
 
@@ -74,7 +75,7 @@ def test_a_film_effect_and_nothing_else_is_told_as_one() -> None:
     assert test.outcome.p_blocked.two_sided > 0.1
     told = test.to_json()
     assert told["verdict"] == "blocked"
-    assert told["why"].startswith("The difference is one between films")
+    assert told["why"].startswith("The difference is between films")
     assert told["blocks"]["share"] == pytest.approx(1.0, abs=0.2)
 
 
@@ -82,26 +83,30 @@ def test_a_difference_within_films_is_found_where_films_hide_it() -> None:
     x = [at(lean + 0.05) for lean in (-0.8, -0.4, 0.0, 0.4, 0.8) for _ in range(3)]
     y = [at(lean - 0.05) for lean in (-0.8, -0.4, 0.0, 0.4, 0.8) for _ in range(3)]
     films = [film for film in range(5) for _ in range(3)]
-    test = audit(Side("X", x, films), Side("Y", y, films)).tests[0]
+    test = audit(VectorGroup("X", x, films), VectorGroup("Y", y, films)).tests[0]
     assert test.outcome.p.two_sided > 0.3
     # In each of five films all three of X are above all three of Y: both ends of 20 ** 5 splits.
     assert test.outcome.p_blocked is not None
     assert test.outcome.p_blocked.two_sided == 2 / 20**5
-    assert "hidden across them" in test.to_json()["why"]
+    assert "hidden across films" in test.to_json()["why"]
 
 
 def test_films_with_one_side_only_are_said_to_confound() -> None:
-    x, y = Side("X", [at(0.5), at(0.6)], [1, 1]), Side("Y", [at(0.1), at(0.2)], [2, 2])
+    x, y = (
+        VectorGroup("X", [at(0.5), at(0.6)], [1, 1]),
+        VectorGroup("Y", [at(0.1), at(0.2)], [2, 2]),
+    )
     told = audit(x, y).tests[0].to_json()
     assert told["p_blocked"] is None
-    assert "cannot be told apart" in told["why"]
+    assert "cannot separate" in told["why"]
 
 
 def test_tests_of_one_call_are_corrected_together() -> None:
-    x = Side("X", [at(0.5 + 0.01 * i) for i in range(4)])
-    y = Side("Y", [at(0.1 + 0.01 * i) for i in range(4)])
-    pairs = [(Side("A", A), Side("B", B)), (Side("B", B), Side("A", A))]
-    result = audit_groups(x, y, [*pairs, (Side("A", A), Side("A", A))])
+    x = VectorGroup("X", [at(0.5 + 0.01 * i) for i in range(4)])
+    y = VectorGroup("Y", [at(0.1 + 0.01 * i) for i in range(4)])
+    pairs = [(VectorGroup("A", A), VectorGroup("B", B)), (VectorGroup("B", B), VectorGroup("A", A))]
+    same = (VectorGroup("A", A), VectorGroup("A", A))
+    result = EatAudit(run_tests(x, y, [*pairs, same]))
     # Four above four: two of 70 splits are as far; no difference at all has p = 1.
     assert [test.p for test in result.tests] == [2 / 70, 2 / 70, 1.0]
     assert [test.p_holm for test in result.tests] == pytest.approx([6 / 70, 6 / 70, 1.0])
@@ -114,8 +119,9 @@ def test_tests_of_one_call_are_corrected_together() -> None:
 def test_items_alone_are_tested_one_by_one() -> None:
     near_a = [[1.0, 0.1], [1.0, 0.2], [1.0, 0.3]]
     near_b = [[0.1, 1.0], [0.2, 1.0], [0.3, 1.0]]
-    pair = [(Side("A", near_a), Side("B", near_b))]
-    result = audit_items(Side("w", [[1.0, 0.0], [0.0, 1.0]]), pair, tail="greater")
+    pair = [(VectorGroup("A", near_a), VectorGroup("B", near_b))]
+    items = VectorGroup("w", [[1.0, 0.0], [0.0, 1.0]])
+    result = EatAudit(run_tests(items, None, pair, tail="greater"))
     assert [test.p for test in result.tests] == [1 / 20, 1.0]
     assert [test.p_holm for test in result.tests] == [2 / 20, 1.0]
     assert [test.x for test in result.tests] == ["w 0", "w 1"]
@@ -123,8 +129,12 @@ def test_items_alone_are_tested_one_by_one() -> None:
 
 def test_of_many_items_the_surest_are_told_and_drawn(tmp_path: Path) -> None:
     near_a, near_b = [[1.0, 0.1 * i] for i in range(5)], [[0.1 * i, 1.0] for i in range(5)]
-    items = Side("w", [[1.0, 0.002 * i] for i in range(50)], None, [f"clip-{i}" for i in range(50)])
-    result = audit_items(items, [(Side("A", near_a), Side("B", near_b))])
+    items = VectorGroup(
+        "w", [[1.0, 0.002 * i] for i in range(50)], None, [f"clip-{i}" for i in range(50)]
+    )
+    result = EatAudit(
+        run_tests(items, None, [(VectorGroup("A", near_a), VectorGroup("B", near_b))])
+    )
     finding = result.finding()
     assert len(finding.rows) == 50
     # 2 of 252 splits are as far, times 50 tests: none holds.
@@ -132,7 +142,7 @@ def test_of_many_items_the_surest_are_told_and_drawn(tmp_path: Path) -> None:
     assert {test.p for test in result.tests} == {2 / 252}
     result.draw(tmp_path / "f")
     drawn = (tmp_path / "f.svg").read_text("utf-8")
-    assert "the surest of 50" in drawn
+    assert "the 40 smallest p of 50" in drawn
     assert ">clip-3<" in drawn
 
 
@@ -177,7 +187,7 @@ def test_the_command_tells_why_films_change_the_verdict(tmp_path: Path) -> None:
     words = ("audit", "eat", "--vectors", path, "--permutations", "20000")
     out, rows, figure = tmp_path / "o.json", tmp_path / "t.csv", tmp_path / "f" / "eat"
     done = call_obygaze(*words, "-o", out, "--table", rows, "--figure", figure).ok()
-    assert "The difference is one between films" in done.stdout
+    assert "The difference is between films" in done.stdout
     told = json.loads(out.read_text("utf-8"))
     assert told["p"]["two_sided"] < 0.001 < 0.1 < told["p_blocked"]["two_sided"]
     assert rows.read_text("utf-8").startswith("X,Y,")
@@ -199,12 +209,12 @@ def test_further_pairs_and_single_items_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"X": [[1.0, 0.0]], "A": A, "B": B}, "no array 'Y'; the file has X, A, B"),
-        ({"X": [["a"]], "Y": [[1.0]], "A": A, "B": B}, "not numbers"),
+        ({"X": [[1.0, 0.0]], "A": A, "B": B}, "missing array 'Y'; found X, A, B"),
+        ({"X": [["a"]], "Y": [[1.0]], "A": A, "B": B}, "must hold numbers"),
         ({"X": [[0.0, 0.0]], "Y": [[1.0, 0.0]], "A": A, "B": B}, "vector 0 of X is zero"),
-        ({"X": A, "Y": B, "A": A, "B": B, "x_block": [1]}, "x_block and y_block go together"),
+        ({"X": A, "Y": B, "A": A, "B": B, "x_block": [1]}, "both x_block and y_block or neither"),
         ({"X": A, "Y": B, "A": A, "B": B, "x_block": [1, 2], "y_block": [1]}, "has 1 rows"),
-        ({"X": A, "Y": [[1.0, 0.0, 0.0]], "A": A, "B": B}, "do not share a space"),
+        ({"X": A, "Y": [[1.0, 0.0, 0.0]], "A": A, "B": B}, "the same number of dimensions"),
     ],
 )
 def test_files_of_vectors_that_cannot_be_tested(
@@ -223,7 +233,7 @@ def test_pickles_are_refused_and_other_files_too(tmp_path: Path) -> None:
     assert call_obygaze("audit", "eat", "--vectors", tmp_path / "none.npz").code == 1
     assert call_obygaze("audit", "eat").code == 2
     done = call_obygaze("audit", "eat", "--vectors", tmp_path / "p.npz", "--x", "level == S")
-    assert (done.code, "--x goes with a store" in done.stderr) == (2, True)
+    assert (done.code, "--x is for a store" in done.stderr) == (2, True)
 
 
 def test_published_cases_by_the_command(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_groups_by_lists_of_clips(place: Path) -> None:
     done = eat(place, x=str(place / "x.csv"), y=str(place / "x.csv"))
     assert (done.code, "10 clips are in both groups" in done.stderr) == (1, True)
     done = eat(place, y=str(place / "x.csv"))
-    assert (done.code, "chooses clips of a manifest" in done.stderr) == (2, True)
+    assert (done.code, "needs a manifest to select clips" in done.stderr) == (2, True)
 
 
 def test_clips_that_are_not_there_are_never_left_out_silently(place: Path) -> None:
@@ -143,11 +143,11 @@ def test_what_does_not_say_its_space_needs_a_word_for_it(place: Path) -> None:
     ("words", "code", "told"),
     [
         (("--level", "pooled"), 5, "never compares its level 'pooled' with text"),
-        (("--level", "frames"), 1, "3-dimensional rows, not one vector a clip"),
+        (("--level", "frames"), 1, "one vector per clip, got 2-dimensional"),
         (("--attributes", "up", "sideways"), 1, "no attribute 'sideways'"),
         (("--text", "none.npz"), 1, "no such file"),
         (("--level", "none"), 1, "no array 'none'"),
-        (("--vectors", "v.npz"), 2, "not both"),
+        (("--vectors", "v.npz"), 2, "got both"),
     ],
 )
 def test_what_cannot_be_compared(place: Path, words: tuple[str, ...], code: int, told: str) -> None:

@@ -42,7 +42,7 @@ def test_both_wordings_have_ratios_and_a_winner(tmp_path: Path) -> None:
     assert (told["counts"], told["printed"]) == ({"man": 2, "woman": 1}, [0.66, 0.33])
     assert told["mean_ratio_to_man"] == pytest.approx(145 / 3)
     said = call_obygaze("audit", "gender-score", table, "--figure", tmp_path / "f").ok().stdout
-    assert "1 ties went to 'man'" in said
+    assert "Ties, counted for 'man': 1." in said
     assert "cut after two decimals" in said
     assert (tmp_path / "f.png").stat().st_size > 1000
 
@@ -58,12 +58,12 @@ def test_wordings_that_both_score_nothing_have_no_ratio(tmp_path: Path) -> None:
     ("cells", "told"),
     [
         ("0.1,0.5,21.83", "is it in percent?"),
-        ("0.1,0.5,nan", "nan, not a probability"),
-        ("nan,0.5,0.5", "nan, not a probability"),
-        ("0.1,nan,0.5", "nan, not a cosine"),
-        ("0.1,1.01,0.5", "not a cosine"),
-        ("0.1,,0.5", "sim is '', not a number"),
-        ("-0.1,0.5,0.5", "not a probability"),
+        ("0.1,0.5,nan", "must be a probability, got nan"),
+        ("nan,0.5,0.5", "must be a probability, got nan"),
+        ("0.1,nan,0.5", "must be a cosine between -1 and 1, got nan"),
+        ("0.1,1.01,0.5", "must be a cosine"),
+        ("0.1,,0.5", "sim must be a number, got ''"),
+        ("-0.1,0.5,0.5", "must be a probability, got -0.1"),
         ("0.1,0.5", "2 cells, the header has 3"),
     ],
 )
@@ -78,8 +78,8 @@ def test_bad_rows_are_named(tmp_path: Path, cells: str, told: str) -> None:
 def test_tables_of_no_form_or_no_rows(tmp_path: Path) -> None:
     for text, told in (
         ("lm,sim,prob\n", "no captions"),
-        ("lm,prob\n1,1\n", "no column sim"),
-        ("caption,lm_man,prob\n", "no column sim_man, lm_woman, sim_woman"),
+        ("lm,prob\n1,1\n", "missing column sim"),
+        ("caption,lm_man,prob\n", "missing column sim_man, lm_woman, sim_woman"),
         ("lm;sim;prob\n", "semicolons"),
     ):
         done = call_obygaze("audit", "gender-score", write(tmp_path / "t.csv", text))
@@ -90,7 +90,7 @@ def test_many_captions_become_a_histogram(tmp_path: Path) -> None:
     rows = "".join(f"a [MASK] {i},0.{i % 9 + 1},0,0.5,0,0.5\n" for i in range(60))
     table = write(tmp_path / "t.csv", ESTIMATION + rows)
     call_obygaze("audit", "gender-score", table, "--figure", tmp_path / "f").ok()
-    assert "Share of the man" in (tmp_path / "f.svg").read_text("utf-8")
+    assert "Share of 'man'" in (tmp_path / "f.svg").read_text("utf-8")
 
 
 def test_compute_fills_the_table_and_scores_it(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.audits.gender_score import (
-    Estimate,
-    Score,
+from obygaze_models.audits.gender import (
+    GenderScore,
+    audit_gender_score,
+    cut_shares,
+    gender_estimate,
     gender_score,
-    printed_ratios,
     prior_of_tokens,
-    score_table,
 )
 
 
@@ -25,10 +25,10 @@ def test_the_worked_example() -> None:
     woman = gender_score(0.11249390989542007, 0.5037289261817932, 0.2183)
     assert man.score == pytest.approx(0.45320714150193153, abs=1e-12)
     assert woman.score == pytest.approx(0.39912252800731546, abs=1e-12)
-    record = Estimate("a [MASK] riding a motorcycle", man, woman).to_json()
-    assert record["caption"] == "a man riding a motorcycle"
-    assert record["ratio_to_man"] == pytest.approx(53.17275201306536, abs=1e-10)
-    assert record["ratio_to_woman"] == pytest.approx(46.82724798693463, abs=1e-10)
+    estimate = gender_estimate("a [MASK] riding a motorcycle", man, woman)
+    assert estimate.caption == "a man riding a motorcycle"
+    assert estimate.ratio_to_man == pytest.approx(53.17275201306536, abs=1e-10)
+    assert estimate.ratio_to_woman == pytest.approx(46.82724798693463, abs=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_values_by_hand(lm: float, sim: float, prob: float, expected: float) -> 
 def test_the_limit_and_the_noise_are_flagged() -> None:
     assert "limit" in gender_score(0.1, -1.0, 0.2).note
     noisy = gender_score(0.1, 1.0000001192092896, 0.2)
-    assert noisy == Score(1.0, "similarity clipped to 1: float noise")
+    assert noisy == GenderScore(1.0, "similarity clipped to 1: rounding error")
     assert gender_score(0.1, 0.9, 0.2).note == ""
 
 
@@ -61,11 +61,11 @@ def test_the_limit_and_the_noise_are_flagged() -> None:
     [
         ((0.1, 0.5, 21.83), "percent"),
         ((12.0, 0.5, 0.2), "percent"),
-        ((0.1, 1.001, 0.2), "not a cosine"),
-        ((0.1, math.nan, 0.2), "not a cosine"),
-        ((0.1, 0.5, math.nan), "not a probability"),
-        ((-0.1, 0.5, 0.2), "not a probability"),
-        ((0.1, 0.5, 1000.0), "not a probability"),
+        ((0.1, 1.001, 0.2), "must be a cosine"),
+        ((0.1, math.nan, 0.2), "must be a cosine"),
+        ((0.1, 0.5, math.nan), "must be a probability"),
+        ((-0.1, 0.5, 0.2), "must be a probability"),
+        ((0.1, 0.5, 1000.0), "must be a probability"),
     ],
 )
 def test_what_cannot_be_scored(values: tuple[float, float, float], words: str) -> None:
@@ -82,37 +82,38 @@ def test_the_prior_is_the_arithmetic_mean() -> None:
         prior_of_tokens([1.0])
 
 
-def test_printed_ratios_are_cut_not_rounded() -> None:
-    assert printed_ratios(770, 368) == (0.67, 0.32)
-    assert printed_ratios(792, 408) == (0.66, 0.34)
-    assert printed_ratios(29, 71) == (0.29, 0.71)
+def test_cut_shares_are_cut_not_rounded() -> None:
+    assert cut_shares(770, 368) == (0.67, 0.32)
+    assert cut_shares(792, 408) == (0.66, 0.34)
+    assert cut_shares(29, 71) == (0.29, 0.71)
     with pytest.raises(FixInput):
-        printed_ratios(0, 0)
+        cut_shares(0, 0)
 
 
 def test_a_tie_goes_to_man_and_nothing_has_no_ratio() -> None:
-    assert Estimate("x", Score(0.2), Score(0.2)).to_json()["gender"] == "man"
-    assert Estimate("x", Score(0.0), Score(0.0)).to_json()["ratio_to_man"] is None
+    tie, nothing = GenderScore(0.2), GenderScore(0.0)
+    assert gender_estimate("x", tie, tie).gender == "man"
+    assert gender_estimate("x", nothing, nothing).ratio_to_man is None
 
 
 def test_a_table_of_scores(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     path.write_text("lm,sim,prob,what\n0.25,-0.6,0.5,a\n0.1,0,0.2,b\n", encoding="utf-8")
-    assert [row.to_json()["score"] for row in score_table(path)] == pytest.approx([0.0625, 0.1])
+    assert [row.score for row in audit_gender_score(path).rows] == pytest.approx([0.0625, 0.1])
 
 
 def test_every_bad_row_is_named(tmp_path: Path) -> None:
     path = tmp_path / "scores.csv"
     path.write_text("lm,sim,prob\n0.1,0,21\n0.1,x,0.2\n0.1,nan,0.2\n0.1,0,0.2\n", encoding="utf-8")
     with pytest.raises(FixInput) as caught:
-        score_table(path)
+        audit_gender_score(path)
     lines = [line.removeprefix(f"{path}:") for line in caught.value.details]
     assert [line[0] for line in lines] == ["2", "3", "4"]
     assert "percent" in lines[0]
     path.write_text("lm,similarity,prob\n0.1,0,0.2\n", encoding="utf-8")
     with pytest.raises(FixInput) as caught:
-        score_table(path)
-    assert "no column sim" in caught.value.details[0]
+        audit_gender_score(path)
+    assert "missing column sim" in caught.value.details[0]
 
 
 def test_published_cases(tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def test_published_cases(tmp_path: Path) -> None:
     for case in cases["sentence_score_cases"]:
         assert prior_of_tokens(case["token_log_probs"]) == pytest.approx(case["mean"], abs=1e-12)
     for table in cases["poster_tables"]:
-        assert list(printed_ratios(table["man"], table["woman"])) == table["printed"]
+        assert list(cut_shares(table["man"], table["woman"])) == table["printed"]
     run = next(run for run in cases["script_runs"] if run["name"] == "random_GE")
     path = tmp_path / "captions.csv"
     with path.open("w", encoding="utf-8", newline="") as stream:
@@ -138,10 +139,9 @@ def test_published_cases(tmp_path: Path) -> None:
                 cells += [run["lm"][worded], run["sim"][f"{worded}||{word}"]]
             writer.writerow([*cells, prob])
     printed = next(iter(run["output"].values())).splitlines()
-    for estimate, line in zip(score_table(path), printed, strict=True):
-        record = estimate.to_json()
+    for estimate, line in zip(audit_gender_score(path).estimates, printed, strict=True):
         caption, score, to_man, _ = line.rsplit(",", 3)
         # The original drops the blank after a comma inside a caption when it writes.
-        assert record["caption"].replace(", ", ",") == caption
-        assert record["score"] == pytest.approx(float(score), abs=1e-12)
-        assert record["ratio_to_man"] == pytest.approx(float(to_man.split(": ")[1]), abs=1e-10)
+        assert estimate.caption.replace(", ", ",") == caption
+        assert estimate.score == pytest.approx(float(score), abs=1e-12)
+        assert estimate.ratio_to_man == pytest.approx(float(to_man.split(": ")[1]), abs=1e-10)

@@ -9,8 +9,9 @@ import pytest
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
-from obygaze_models.audits.mediaeval import read_affect_run, read_trec_run, write_run_file
-from obygaze_models.audits.mediaeval_truth import truth_of_annotations
+from obygaze_features.manifest.adapters import liris_accede
+from obygaze_models.audits.mediaeval import classes_of
+from obygaze_models.audits.mediaeval_files import read_affect_run, read_trec_run, write_run_file
 
 
 def write(path: Path, text: str) -> Path:
@@ -68,7 +69,7 @@ def test_sklearn_sees_doubles_where_trec_eval_sees_floats(tmp_path: Path) -> Non
 
 
 def test_annotation_files_score_the_official_test_clips(annotations: Path, tmp_path: Path) -> None:
-    truth = truth_of_annotations([annotations])
+    truth = classes_of(liris_accede.read([annotations]).manifest)
     assert truth.violence == {"": {"A0": 1, "A1": 0, "A2": 1, "A3": 0}}
     violence = violence_run(tmp_path / "v.txt", {"A0.mp4": 0.9, "A1.mp4": 0.8, "A2.mp4": 0.7})
     affect = {"A0": (1, 0), "A1": (0, 0), "A3": (-1, 0), "A5": (0, 0)}
@@ -84,7 +85,7 @@ def test_annotation_files_score_the_official_test_clips(annotations: Path, tmp_p
     assert valence["majority"] == 2 / 4
     assert told["arousal"]["accuracy"] == 2 / 4
     done = call_obygaze("audit", "mediaeval", *words, "--figure", tmp_path / "f").ok()
-    assert "no run is without external data" in done.stderr
+    assert "all runs use external data" in done.stderr
     assert "1 judged clips were not returned" in done.stdout
     assert (tmp_path / "f.svg").exists()
 
@@ -157,11 +158,14 @@ def test_what_cannot_be_scored(annotations: Path, tmp_path: Path) -> None:
     assert (done.code, "in a run are one clip" in done.stderr) == (1, True)
     qrels = write(tmp_path / "q", "v 0 A0 1\n")
     done = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", run)
-    assert (done.code, "nothing here says the classes" in done.stderr) == (1, True)
+    assert (
+        done.code,
+        "valence and arousal classes to score this run are missing" in done.stderr,
+    ) == (1, True)
     done = call_obygaze("audit", "mediaeval", "--run", run)
-    assert (done.code, "one of --qrels" in done.stderr) == (2, True)
+    assert (done.code, "exactly one of --qrels" in done.stderr) == (2, True)
     done = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", tmp_path / "none")
-    assert (done.code, "no such run" in done.stderr) == (1, True)
+    assert (done.code, "no such file" in done.stderr) == (1, True)
 
 
 def test_published_cases_by_the_command(tmp_path: Path) -> None:

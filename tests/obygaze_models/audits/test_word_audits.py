@@ -71,16 +71,13 @@ def test_clusters_of_both_groups_are_said_to_allow_no_test(tmp_path: Path) -> No
     table = write(tmp_path / "t.csv", CAPTIONS.replace("N,4", "N,1"))
     words = ("audit", "captions", table, "--group", "condition", "--cluster", "image")
     assert call_obygaze(*words, "--json").ok().json()["contrasts"] == []
-    assert "no test was made between them" in call_obygaze(*words).ok().stdout
+    assert "The groups were not tested" in call_obygaze(*words).ok().stdout
 
 
 def test_tables_with_semicolons(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", CAPTIONS.replace(",", ";"))
     words = ("audit", "captions", table, "--group", "condition", "--json")
-    assert len(call_obygaze(*words, "--delimiter", ";").ok().json()["rates"]) == 6
-    done = call_obygaze(*words)
-    assert (done.code, "semicolons" in done.stderr) == (1, True)
-    assert call_obygaze(*words, "--delimiter", ";;").code == 2
+    assert len(call_obygaze(*words).ok().json()["rates"]) == 6
 
 
 def test_rare_words_are_left_out_and_that_is_said(tmp_path: Path) -> None:
@@ -163,14 +160,14 @@ def test_word_lists_as_things_and_predictions_beside_them(tmp_path: Path) -> Non
     assert told["amplification"]["by_thing"] == pytest.approx({"bike": 1 / 3, "pan": 1 / 2})
     assert told["amplification"]["shares"] == {"bike": 1.0, "pan": 0.0}
     done = call_obygaze(*words, "--figure", tmp_path / "f", "--table", tmp_path / "t.csv").ok()
-    assert "told.csv leans further from even than data.csv" in done.stdout
+    assert "The shares of told.csv are further from one half than those of data.csv" in done.stdout
     assert "arrow: to told.csv" in (tmp_path / "f.svg").read_text("utf-8")
 
 
 def test_texts_without_gendered_words_say_so(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", "caption,concepts\na tree,Look\n")
     done = call_obygaze("audit", "cooc", table, "--figure", tmp_path / "f").ok()
-    assert "No text of any thing has a word of man or woman" in done.stdout
+    assert "No text with a thing has a word of man or woman" in done.stdout
     assert "no text has a gendered word" in (tmp_path / "f.svg").read_text("utf-8")
 
 
@@ -214,7 +211,7 @@ def test_a_finding_is_filed_where_a_report_looks(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", "model,man,woman\na,3,1\n")
     words = ("-C", tmp_path, "audit", "cooc", table, "--counts", "--report", "mine")
     done = call_obygaze(*words)
-    assert (done.code, "no run here" in done.stderr) == (1, True)
+    assert (done.code, "not a run folder" in done.stderr) == (1, True)
     write(tmp_path / "runs" / "mine" / "run.json", "{}")
     call_obygaze(*words).ok()
     folder = tmp_path / "runs" / "mine" / "audits"

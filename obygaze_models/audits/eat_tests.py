@@ -1,0 +1,204 @@
+"""Association tests between groups of vectors: run, corrected for their number, and explained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.audits.association import (
+    Association,
+    FilmShare,
+    Floats,
+    association,
+    attribute_cosines,
+    embedding_association,
+    film_share,
+    single_category,
+)
+from obygaze_models.audits.result import p_text
+from obygaze_models.evaluation.compare import holm
+
+Tail = Literal["greater", "less", "two_sided"]
+TAILS: tuple[Tail, ...] = ("two_sided", "greater", "less")
+ALPHA = 0.05
+# If the means of the films explain this share of a difference, it is called one between films.
+MOSTLY = 0.5
+
+
+@dataclass(frozen=True)
+class VectorGroup:
+    """A group of items or an attribute: its vectors, and the film and name of each of them."""
+
+    name: str
+    vectors: ArrayLike
+    blocks: Sequence[Any] | NDArray[Any] | None = None
+    labels: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class EatTest:
+    """One test with the association of each item, and its p corrected for all tests of a call."""
+
+    x: str
+    y: str
+    a: str
+    b: str
+    outcome: Association
+    s_x: Floats
+    s_y: Floats
+    x_block: NDArray[Any] | None = None
+    y_block: NDArray[Any] | None = None
+    films: FilmShare | None = None
+    p_holm: float = 1.0
+    tail: Tail = "two_sided"
+
+    @property
+    def p(self) -> float:
+        """The p-value to report: within films if films could explain the difference."""
+        return float(getattr(self.outcome.verdict, self.tail))
+
+    @property
+    def p_across(self) -> float:
+        """The p-value of exchanging items between films."""
+        return float(getattr(self.outcome.p, self.tail))
+
+    @property
+    def kind(self) -> str:
+        """The tail in words, for example "two-sided"."""
+        return self.tail.replace("_", "-")
+
+    @property
+    def method(self) -> str:
+        """How the reported p-value was computed: "exact" or "sampled"."""
+        return "exact" if self.outcome.verdict.method == "exact" else "sampled"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result, what was tested, and the explanation of the p-values."""
+        return {
+            **asdict(self.outcome),
+            **{name: getattr(self, name) for name in ("x", "y", "a", "b", "tail")},
+            "verdict": "blocked" if self.outcome.p_blocked else "unblocked",
+            "p_holm": self.p_holm,
+            "blocks": asdict(self.films) if self.films else None,
+            "why": explain(self),
+        }
+
+    def to_row(self) -> tuple[object, ...]:
+        """Return the cells of the test in the table of an audit."""
+        blocked = self.outcome.p_blocked
+        return (
+            *(self.x, self.y or None, self.a, self.b, self.outcome.n_x, self.outcome.n_y),
+            *(self.outcome.effect_size, p_text(self.p)),
+            self.method + (", within films" if blocked else ""),
+            p_text(self.p_across) if blocked else None,
+            p_text(self.p_holm),
+        )
+
+    def to_sentence(self) -> str:
+        """Return the result in one or a few sentences."""
+        d = self.outcome.effect_size
+        groups = f"{self.x} against {self.y}" if self.y else self.x
+        size = "no effect size, the values are constant" if d is None else f"d = {d:+.2f}"
+        p = f"{self.kind} p = {p_text(self.p)} ({self.method})"
+        return f"{groups}, {self.a} against {self.b}: {size}, {p}. {explain(self)}".rstrip()
+
+
+def run_tests(
+    x: VectorGroup,
+    y: VectorGroup | None,
+    pairs: Sequence[tuple[VectorGroup, VectorGroup]],
+    *,
+    tail: Tail = "two_sided",
+    permutations: int = 1_000_000,
+    seed: int = 0,
+) -> tuple[EatTest, ...]:
+    """Test `x` against `y` for each pair of attributes, with Holm's correction over all tests.
+
+    Without `y` each item of `x` is tested alone: is it closer to the first attribute?
+    """
+    draws = {"permutations": permutations, "seed": seed}
+    if y is None:
+        tests = [test for a, b in pairs for test in _single_tests(x, a, b, draws)]
+    else:
+        tests = [_group_test(x, y, a, b, draws) for a, b in pairs]
+    if not tests:
+        raise FixInput("expected at least one pair of attributes, got none")
+    corrected = holm([getattr(test.outcome.verdict, tail) for test in tests])
+    return tuple(
+        replace(test, p_holm=float(p), tail=tail) for test, p in zip(tests, corrected, strict=True)
+    )
+
+
+def _group_test(
+    x: VectorGroup, y: VectorGroup, a: VectorGroup, b: VectorGroup, draws: dict[str, int]
+) -> EatTest:
+    x_block = None if x.blocks is None else np.asarray(x.blocks)
+    y_block = None if y.blocks is None else np.asarray(y.blocks)
+    outcome = embedding_association(
+        *(side.vectors for side in (x, y, a, b)), x_block=x_block, y_block=y_block, **draws
+    )
+    s_x, s_y = (association(side.vectors, a.vectors, b.vectors) for side in (x, y))
+    test = EatTest(x.name, y.name, a.name, b.name, outcome, s_x, s_y)
+    if x_block is None or y_block is None:
+        return test
+    films = film_share(s_x, s_y, x_block, y_block)
+    return replace(test, x_block=x_block, y_block=y_block, films=films)
+
+
+def _single_tests(
+    items: VectorGroup, a: VectorGroup, b: VectorGroup, draws: dict[str, int]
+) -> list[EatTest]:
+    rows = np.atleast_2d(np.asarray(items.vectors, dtype=np.float64))
+    numbered = [f"{items.name} {i}" for i in range(len(rows))]
+    names = items.labels or ([items.name] if len(rows) == 1 else numbered)
+    return [
+        EatTest(
+            *(name, "", a.name, b.name),
+            single_category(row, a.vectors, b.vectors, **draws),
+            *attribute_cosines(row, a.vectors, b.vectors),
+        )
+        for name, row in zip(names, rows, strict=True)
+    ]
+
+
+def explain(test: EatTest) -> str:
+    """Return why the p-values within and across films differ, or why there is only one."""
+    films, across, within = test.films, test.p_across, test.p
+    if films is None:
+        return "Items are treated as independent: no films were given." if test.y else ""
+    if test.outcome.p_blocked is None:
+        return (
+            "No film has items of both groups, so this p-value cannot separate a difference "
+            f"between films from a difference between {test.x} and {test.y}."
+        )
+    both = f"p = {p_text(within)} within films, {p_text(across)} across films"
+    part = f"the means of the films explain {_share(films)} of the difference"
+    shared = f"{films.n_shared} of {films.n_blocks} films have items of both groups"
+    shared += f" ({films.n_items_shared} items)"
+    if across < ALPHA <= within and films.share is not None and films.share >= MOSTLY:
+        return (
+            f"The difference is between films: {both}. {test.x} and {test.y} come from the same "
+            f"films in different proportions, and {part}."
+        )
+    if across < ALPHA <= within:
+        return (
+            f"The difference is significant across films but not within films: {both}. "
+            f"Only {shared}, and {part}."
+        )
+    if within < ALPHA <= across:
+        return (
+            f"The difference is within films and is hidden across films: {both}. Films differ "
+            f"more than {test.x} and {test.y} do within a film, and {part}."
+        )
+    return f"Both ways of exchanging items agree: {both}; {part}, and {shared}."
+
+
+def _share(films: FilmShare) -> str:
+    if films.share is None:
+        return "nothing"
+    return f"{films.of_blocks:+.3f} of {films.difference:+.3f} ({100 * films.share:.0f} %)"

@@ -1,0 +1,302 @@
+"""The Gender Score of a caption (Sabir and Padro), and the audit of a table of captions.
+
+The prior probability of a caption from a language model is revised by how well the caption fits
+what is seen.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.figures import INK, MUTED, canvas, save
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.manifest.tables import TableRow, read_table
+from obygaze_models.audits.figures import BLUE, RED
+from obygaze_models.audits.result import Audit, Finding
+
+# Cosines computed in single precision leave [-1, 1] by rounding errors up to this.
+NOISE = 1e-4
+MASK = "[MASK]"
+SCORE_COLUMNS = ("lm", "sim", "prob")
+ESTIMATE_COLUMNS = ("caption", "lm_man", "sim_man", "lm_woman", "sim_woman", "prob")
+MAX_BARS = 30
+
+
+@dataclass(frozen=True)
+class GenderScore:
+    """The score of one caption, with a note on anything unusual."""
+
+    score: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class GenderEstimate:
+    """Which of the two wordings of a caption scores higher, and by how much.
+
+    A tie goes to man, as in the original. Ratios are shares of the sum of both scores, in percent;
+    None if both scores are zero. `caption` has the wording with the higher score.
+    """
+
+    caption: str
+    score: float
+    gender: str
+    score_man: float
+    score_woman: float
+    ratio_to_man: float | None
+    ratio_to_woman: float | None
+    note: str
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GenderAudit(Audit):
+    """The scores of a table, all of one form; without `estimates` there are no ratios."""
+
+    rows: tuple[GenderScore | GenderEstimate, ...]
+    source: str = ""
+
+    @property
+    def estimates(self) -> tuple[GenderEstimate, ...]:
+        """The rows with both wordings."""
+        return tuple(row for row in self.rows if isinstance(row, GenderEstimate))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every row, the means, and how many captions each wording wins."""
+        ratios = [row.ratio_to_man for row in self.estimates if row.ratio_to_man is not None]
+        to_man = math.fsum(ratios) / len(ratios) if ratios else None
+        genders = [row.gender for row in self.estimates]
+        counts = {name: genders.count(name) for name in ("man", "woman")} if genders else None
+        return {
+            "rows": [
+                {"ratio_to_man": None, "ratio_to_woman": None, **asdict(r)} for r in self.rows
+            ],
+            "mean": math.fsum(row.score for row in self.rows) / len(self.rows),
+            "mean_ratio_to_man": to_man,
+            "mean_ratio_to_woman": None if to_man is None else 100 - to_man,
+            "counts": counts,
+            "printed": list(cut_shares(**counts)) if counts else None,
+            "n": len(self.rows),
+        }
+
+    def finding(self) -> Finding:
+        """Return one row per caption, and sentences with the means."""
+        summary = self.to_json()
+        captions = count(len(self.rows), "caption")
+        sentences = [f"The mean score of {captions} is {summary['mean']:.3f}."]
+        noted = sum(bool(row.note) for row in self.rows)
+        sentences += [f"{count(noted, 'caption')} with a note on the similarity."] if noted else []
+        title = f"Gender score: {self.source}" if self.source else "Gender score"
+        if not self.estimates:
+            rows = [(i, row.score, row.note or None) for i, row in enumerate(self.rows, 1)]
+            return Finding(title, sentences, ("row", "score", "note"), rows)
+        sentences += self._ratio_sentences(summary)
+        headers = ("caption", "score", "% to man", "% to woman", "note")
+        cells = [
+            (row.caption, row.score, row.ratio_to_man, row.ratio_to_woman, row.note or None)
+            for row in self.estimates
+        ]
+        return Finding(title, sentences, headers, cells)
+
+    def _ratio_sentences(self, summary: dict[str, Any]) -> list[str]:
+        counts, (man, woman) = summary["counts"], summary["printed"]
+        sentences = [
+            f"'man' scores higher in {counts['man']} captions and 'woman' in {counts['woman']}: "
+            f"{man:.2f} and {woman:.2f}, cut after two decimals as published, not rounded."
+        ]
+        if summary["mean_ratio_to_man"] is not None:
+            mean = summary["mean_ratio_to_man"]
+            sentences.append(f"On average the share of 'man' in the two scores is {mean:.1f} %.")
+        ties = sum(row.score_man == row.score_woman for row in self.estimates)
+        return [*sentences, f"Ties, counted for 'man': {ties}."] if ties else sentences
+
+    def draw(self, stem: Path) -> tuple[Path, Path]:
+        """Draw one bar per caption if there are few, else a histogram."""
+        shares = [
+            (row.ratio_to_man, row.caption)
+            for row in self.estimates
+            if row.ratio_to_man is not None
+        ]
+        if shares and len(shares) <= MAX_BARS:
+            return _draw_bars(sorted(shares, key=lambda share: share[0]), stem)
+        values = [share for share, _ in shares] or [row.score for row in self.rows]
+        return _draw_histogram(np.array(values), stem, ratios=bool(shares))
+
+
+def _draw_bars(shares: Sequence[tuple[float, str]], stem: Path) -> tuple[Path, Path]:
+    reach = max(10.0, *(abs(share - 50) for share, _ in shares)) * 1.3
+    with canvas(7.2, 1.2 + 0.27 * len(shares)) as (figure, axes):
+        for row, (share, _) in enumerate(shares):
+            to_man = share >= 50
+            axes.barh(row, share - 50, left=50, height=0.62, color=BLUE if to_man else RED)
+            axes.annotate(
+                f"{max(share, 100 - share):.1f} %",
+                (share, row),
+                xytext=(4 if to_man else -4, 0),
+                textcoords="offset points",
+                ha="left" if to_man else "right",
+                va="center",
+                fontsize=7,
+                color=INK,
+            )
+        captions = [textwrap.shorten(caption, 56, placeholder=" …") for _, caption in shares]
+        axes.set_yticks(range(len(shares)), captions, fontsize=7.5)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlim(50 - reach, 50 + reach)
+        _label_shares(axes)
+        axes.set_title("Which wording of each caption scores higher")
+        return save(figure, stem)
+
+
+def _draw_histogram(values: Any, stem: Path, *, ratios: bool) -> tuple[Path, Path]:
+    with canvas(7.2, 3.0) as (figure, axes):
+        counts, edges = np.histogram(values, np.linspace(0.0, 100.0 if ratios else 1.0, 41))
+        colors = [BLUE if not ratios or edge >= 50 else RED for edge in edges[:-1]]
+        axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=colors, edgecolor="white")
+        mean = float(values.mean())
+        axes.axvline(mean, color=INK, lw=1)
+        axes.annotate(
+            f"mean {mean:.3g}",
+            (mean, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(4, -8),
+            textcoords="offset points",
+            fontsize=8,
+        )
+        axes.set_ylabel("captions", color=MUTED)
+        axes.yaxis.get_major_locator().set_params(integer=True)
+        if ratios:
+            _label_shares(axes)
+        else:
+            axes.set_xlabel("score", color=MUTED)
+        axes.set_title("Share of 'man' in the two scores" if ratios else "Gender scores")
+        return save(figure, stem)
+
+
+def _label_shares(axes: Any) -> None:
+    axes.axvline(50, color=MUTED, lw=0.8)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{max(value, 100 - value):.0f} %")
+    axes.set_xlabel("woman  ←  share of the two scores  →  man", color=MUTED)
+
+
+def audit_gender_score(table: str | Path) -> GenderAudit:
+    """Score how strongly each caption of a table leans to a gender.
+
+    Args:
+        table: A CSV file with the columns lm, sim, prob, or with caption, lm_man, sim_man,
+            lm_woman, sim_woman, prob for captions in both wordings.
+
+    Example:
+        audit = audit_gender_score("captions.csv")
+    """
+    path = Path(table)
+    violations = Violations(path)
+    read = read_table(path, required=("prob",), violations=violations)
+    forms = (SCORE_COLUMNS, ESTIMATE_COLUMNS)
+    missing = [name for name in forms["lm_man" in read.columns] if name not in read.columns]
+    if read.columns and missing:
+        expected = " or ".join(", ".join(form) for form in forms)
+        violations.add(1, None, f"missing column {', '.join(missing)}; expected {expected}")
+    violations.raise_if_any(
+        "this is not a table of captions", hint="--compute FILE adds priors and similarities"
+    )
+    rows = [_score_row(row, violations) for row in read.rows]
+    violations.raise_if_any("some rows cannot be scored")
+    if not rows:
+        raise FixInput("this table has no captions", where=str(path))
+    return GenderAudit(tuple(row for row in rows if row is not None), path.name)
+
+
+def gender_score(lm: float, sim: float, prob: float) -> GenderScore:
+    """Return lm ** (((1 - sim) / (1 + sim)) ** (1 - prob)), or its limit where it is undefined.
+
+    Args:
+        lm: The mean token probability of the caption.
+        sim: The cosine of the caption and the visual word.
+        prob: The probability of the visual word.
+    """
+    _check_probability("lm", lm)
+    _check_probability("prob", prob)
+    if not abs(sim) <= 1 + NOISE:
+        raise FixInput(f"sim must be a cosine between -1 and 1, got {sim}")
+    note = "similarity clipped to 1: rounding error" if abs(sim) > 1 else ""
+    cosine = math.copysign(1.0, sim) if note else sim
+    if cosine == -1.0 and prob < 1.0:
+        # The exponent is infinite, so any prior below one gives zero.
+        return GenderScore(1.0 if lm == 1.0 else 0.0, "similarity -1: the limit")
+    base = math.inf if cosine == -1.0 else (1 - cosine) / (1 + cosine)
+    return GenderScore(lm ** (base ** (1 - prob)), note)
+
+
+def gender_estimate(caption: str, man: GenderScore, woman: GenderScore) -> GenderEstimate:
+    """Compare the scores of both wordings of a caption; [MASK] stands for the gendered word."""
+    total = man.score + woman.score
+    to_man = 100 * man.score / total if total else None
+    gender = "man" if man.score >= woman.score else "woman"
+    return GenderEstimate(
+        caption=caption.replace(MASK, gender),
+        score=max(man.score, woman.score),
+        gender=gender,
+        score_man=man.score,
+        score_woman=woman.score,
+        ratio_to_man=to_man,
+        ratio_to_woman=None if to_man is None else 100 - to_man,
+        note="; ".join(note for note in (man.note, woman.note) if note),
+    )
+
+
+def prior_of_tokens(log_probabilities: Sequence[float]) -> float:
+    """Return the prior of a caption: the arithmetic mean of the probabilities of its tokens.
+
+    Args:
+        log_probabilities: The natural logarithm of the probability of each token.
+    """
+    if not log_probabilities:
+        raise FixInput("a caption needs at least one token, got none")
+    mean = math.fsum(math.exp(value) for value in log_probabilities) / len(log_probabilities)
+    return _check_probability("lm", mean)
+
+
+def cut_shares(man: int, woman: int) -> tuple[float, float]:
+    """Return both shares cut after two decimals, as published tables have them."""
+    total = man + woman
+    if total <= 0 or man < 0 or woman < 0:
+        raise FixInput(f"expected counts with a positive sum, got {man} and {woman}")
+    return 100 * man // total / 100, 100 * woman // total / 100
+
+
+def _score_row(row: TableRow, violations: Violations) -> GenderScore | GenderEstimate | None:
+    try:
+        if "lm_man" not in row.cells:
+            return gender_score(*(_number(row, name) for name in SCORE_COLUMNS))
+        man, woman = (
+            gender_score(*(_number(row, name) for name in (f"lm_{word}", f"sim_{word}", "prob")))
+            for word in ("man", "woman")
+        )
+        return gender_estimate(row["caption"], man, woman)
+    except FixInput as error:
+        violations.add(row.line, None, error.what)
+        return None
+
+
+def _number(row: TableRow, column: str) -> float:
+    try:
+        return float(row[column])
+    except ValueError:
+        raise FixInput(f"{column} must be a number, got {row[column]!r}") from None
+
+
+def _check_probability(name: str, value: float) -> float:
+    if 1.0 < value <= 100.0:
+        raise FixInput(f"{name} must be a probability, got {value}: is it in percent?")
+    if not 0.0 <= value <= 1.0:
+        raise FixInput(f"{name} must be a probability, got {value}")
+    return value

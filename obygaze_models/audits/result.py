@@ -1,0 +1,146 @@
+"""What all audits share: a table with sentences, a JSON document, a figure, and the files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.console import table as aligned
+from obygaze_features.core.errors import AlreadyThere, NotFound
+from obygaze_features.core.figures import figure_stem
+from obygaze_features.core.files import pretty_json, write_new
+from obygaze_models.evaluation.intervals import Interval
+
+FOLDER = "audits"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of an audit as a reader sees it: plain text and values, no markup."""
+
+    title: str
+    sentences: Sequence[str]
+    headers: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+    def to_text(self) -> str:
+        """Return the title, the aligned table and the sentences."""
+        rows = aligned(self.headers, self.rows) if self.rows else ""
+        return "\n\n".join(part for part in (self.title, rows, "\n".join(self.sentences)) if part)
+
+    def to_json(self, figure: Path | None = None) -> dict[str, Any]:
+        """Return the finding as a report reads it; the figure is a file in the same folder."""
+        return {
+            "title": self.title,
+            "sentences": list(self.sentences),
+            "headers": list(self.headers),
+            "rows": [list(row) for row in self.rows],
+            "figure": figure.name if figure else None,
+        }
+
+    def to_csv(self) -> bytes:
+        """Return the table as CSV at full precision; a missing value is an empty cell."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.headers)
+        writer.writerows(["" if cell is None else cell for cell in row] for row in self.rows)
+        return text.getvalue().encode("utf-8")
+
+
+class Audit(ABC):
+    """The result of an audit. Printing it shows its table; `to_json()` has every number."""
+
+    @abstractmethod
+    def finding(self) -> Finding:
+        """Return the title, the sentences and the table for a reader."""
+
+    @abstractmethod
+    def draw(self, stem: Path) -> tuple[Path, Path]:
+        """Draw the figure into STEM.svg and STEM.png; return both paths."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What the command prints as warnings, even with --quiet."""
+        return ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every number as one JSON document."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    def __str__(self) -> str:
+        return self.finding().to_text()
+
+    def __repr__(self) -> str:
+        finding = self.finding()
+        return f"<{type(self).__name__}: {finding.title[:80]}, {len(finding.rows)} rows>"
+
+    def write(
+        self,
+        *,
+        document: str | Path | None = None,
+        table: str | Path | None = None,
+        figure: str | Path | None = None,
+        run: str | Path | None = None,
+        force: bool = False,
+    ) -> list[Path]:
+        """Write the audit to the given files and return the paths that were written.
+
+        Args:
+            document: The JSON file for `to_json()`.
+            table: The CSV file for the table.
+            figure: The figure: PATH.svg and PATH.png.
+            run: The folder of a run, whose report then includes this audit.
+            force: Replace files that exist.
+        """
+        written: list[Path] = []
+        if document is not None:
+            written.append(Path(document))
+            write_new(written[-1], pretty_json(self.to_json()), force=force)
+        if table is not None:
+            written.append(Path(table))
+            write_new(written[-1], self.finding().to_csv(), force=force)
+        if figure is not None:
+            stem = figure_stem(Path(figure))
+            _check_free([_with_ending(stem, end) for end in (".svg", ".png")], force)
+            written += self.draw(stem)
+        return [*written, *(self._add_to_run(Path(run), force) if run is not None else ())]
+
+    def _add_to_run(self, run: Path, force: bool) -> list[Path]:
+        if not (run / "run.json").is_file():
+            raise NotFound(
+                "not a run folder: run.json is missing", where=str(run), hint="obygaze run --help"
+            )
+        finding = self.finding()
+        name = re.sub(r"[^A-Za-z0-9]+", "-", finding.title).strip("-").lower()[:80]
+        files = [_with_ending(run / FOLDER / name, end) for end in (".json", ".svg", ".png")]
+        _check_free(files, force)
+        self.draw(run / FOLDER / name)
+        write_new(files[0], pretty_json(finding.to_json(files[1])), force=force)
+        return files
+
+
+def p_text(p: float) -> str:
+    """Return a p-value as papers print it, never as zero."""
+    return "< .0001" if p < 1e-4 else f"{p:.4f}" if p < 0.001 else f"{p:.3f}"
+
+
+def ends(interval: Interval) -> list[float | None]:
+    """Return both ends of an interval for JSON, with None for NaN."""
+    return [float(end) if math.isfinite(end) else None for end in (interval.low, interval.high)]
+
+
+def _with_ending(stem: Path, ending: str) -> Path:
+    return stem.with_name(f"{stem.name}{ending}")
+
+
+def _check_free(paths: Sequence[Path], force: bool) -> None:
+    for path in paths:
+        if path.exists() and not force:
+            raise AlreadyThere("this file exists already", where=str(path), hint="--force")

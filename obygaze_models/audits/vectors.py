@@ -1,0 +1,209 @@
+"""The vectors of an association test: from an npz file or arrays, or from a store and its texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import view as view_of
+from obygaze_features.manifest.tables import read_table
+from obygaze_features.store import Store, TextTable, open_store
+from obygaze_features.store.interchange.npz import read_arrays
+from obygaze_features.store.space import same_space, space_of_level
+from obygaze_models.audits.eat_tests import VectorGroup
+from obygaze_models.protocols.expression import parse
+
+Pairs = list[tuple[VectorGroup, VectorGroup]]
+Groups = tuple[VectorGroup, VectorGroup | None, Pairs]
+Selection = str | Path | Sequence[str]
+_PAIR = re.compile(r"A(?P<tag>(_.+)?)")
+
+
+def read_vectors(source: str | Path | Mapping[str, ArrayLike], *, single: bool = False) -> Groups:
+    """Return the groups X and Y and the attribute pairs (A, B), (A_name, B_name) of an npz file.
+
+    With `single` the items are W (or X), and Y is ignored.
+    """
+    if isinstance(source, Mapping):
+        where, arrays = "arrays", {name: np.asarray(array) for name, array in source.items()}
+    else:
+        where, arrays = str(source), dict(read_arrays(Path(source)))
+    items = next((name for name in ("W", "w") if name in arrays), "X") if single else "X"
+    x = _group(arrays, items, "x_block", where)
+    y = None if single else _group(arrays, "Y", "y_block", where)
+    if y is not None and (x.blocks is None) != (y.blocks is None):
+        raise FixInput("expected both x_block and y_block or neither, got one", where=where)
+    tags = [found["tag"] for name in arrays if (found := _PAIR.fullmatch(name))] or [""]
+    groups = [[_group(arrays, f"{name}{tag}", None, where) for name in "AB"] for tag in tags]
+    return x, y, [(a, b) for a, b in groups]
+
+
+def _group(
+    arrays: Mapping[str, NDArray[Any]], name: str, block: str | None, where: str
+) -> VectorGroup:
+    if name not in arrays:
+        found = ", ".join(arrays) or "no arrays"
+        raise FixInput(f"missing array {name!r}; found {found}", where=where)
+    vectors = arrays[name]
+    if vectors.dtype.kind not in "fiu":
+        raise FixInput(f"array {name!r} must hold numbers, got {vectors.dtype}", where=where)
+    rows = np.atleast_2d(np.asarray(vectors, dtype=np.float64))
+    blocks = arrays.get(block) if block else None
+    if blocks is not None and blocks.shape != (len(rows),):
+        shapes = f"{block!r} has shape {blocks.shape}, {name!r} has {len(rows)} rows"
+        raise FixInput(f"expected one block per row: {shapes}", where=where)
+    return VectorGroup(name, rows, blocks)
+
+
+def read_store_vectors(
+    store: Store | str | Path,
+    manifest: Manifest | str | Path | None,
+    x: Selection,
+    y: Selection | None,
+    attributes: Sequence[tuple[str, str]],
+    *,
+    text: str | Path | None = None,
+    level: str = "clip",
+    view: str | None = None,
+    drop_missing: bool = False,
+    assume_space: bool = False,
+) -> Groups:
+    """Return the vectors of two selections of clips and of pairs of attributes of the texts."""
+    store = store if isinstance(store, Store) else open_store(store)
+    manifest = read_manifest(Path(manifest)) if isinstance(manifest, str | Path) else manifest
+    if manifest is not None:
+        manifest = view_of(manifest, view or manifest.header.view)
+    texts = read_texts(store, text)
+    check_spaces(store, level, texts, assume=assume_space)
+    selected = [select_clips(one, manifest) for one in (x, y) if one is not None]
+    both = sorted(set.intersection(*(set(ids) for _, ids in selected))) if len(selected) > 1 else []
+    if both:
+        raise FixInput(
+            f"{len(both)} clips are in both groups, the first is {both[0]}",
+            hint="--x and --y that have no clip in common",
+        )
+    groups = [_clip_vectors(store, *one, level, drop_missing) for one in selected]
+    return groups[0], groups[1] if y is not None else None, text_pairs(texts, attributes)
+
+
+def select_clips(selection: Selection, manifest: Manifest | None) -> tuple[str, list[str]]:
+    """Return a name and the clip ids of a selection.
+
+    A selection is an expression over the manifest, a CSV file with a column clip_id, or ids.
+    """
+    if not isinstance(selection, str | Path):
+        name, ids, where = "clips", list(dict.fromkeys(selection)), None
+    elif str(selection).endswith(".csv"):
+        table = read_table(Path(selection), required=("clip_id",))
+        name, where = Path(selection).stem, str(selection)
+        ids = list(dict.fromkeys(row["clip_id"] for row in table.rows))
+    elif manifest is None:
+        raise FixUsage(
+            f"the expression {str(selection)!r} needs a manifest to select clips from",
+            hint="obygaze audit eat STORE MANIFEST ..., or a list of clips: --x clips.csv",
+        )
+    else:
+        name, where = str(selection), manifest.name
+        expression = parse(name, vocabulary=tuple(manifest.header.concepts))
+        levels = [clip.level for clip in manifest]
+        chosen = expression.evaluate(levels, [clip.concepts for clip in manifest])
+        ids = [clip.clip_id for clip, ok in zip(manifest, chosen.tolist(), strict=True) if ok]
+    if not ids:
+        raise FixInput(f"the group {name!r} has no clips", where=where)
+    return name, ids
+
+
+def _clip_vectors(store: Store, name: str, ids: list[str], level: str, drop: bool) -> VectorGroup:
+    try:
+        found = store.matrix(level, clips=ids, missing="drop" if drop else "error")
+    except NotFound as error:
+        hint = "--drop-missing to leave them out, or extract them again"
+        raise NotFound(error.what, where=error.where, hint=hint, details=error.details) from error
+    if not len(found.rows):
+        raise NotFound(f"the store has no clip of the group {name!r}", where=store.location)
+    values = np.asarray(found.values, dtype=np.float64)
+    return VectorGroup(name, values, store.movie_ids[found.rows], found.clip_ids.tolist())
+
+
+def read_texts(store: Store, path: str | Path | None) -> TextTable:
+    """Return the texts of an npz file; without one, the texts of the store."""
+    if path is None:
+        texts = store.text()
+        if texts is None:
+            raise NotFound(
+                "this store has no texts",
+                where=store.location,
+                hint="obygaze extract text --help, or --text FILE.npz",
+            )
+        return texts
+    arrays = read_arrays(Path(path))
+    missing = [name for name in ("embeddings", "attribute") if name not in arrays]
+    if missing:
+        raise FixInput(f"missing array {', '.join(missing)}", where=str(path))
+    blank = np.full(len(arrays["embeddings"]), "")
+    names = ("prompt", "template", "attribute")
+    words = {name: [str(word) for word in arrays.get(name, blank).tolist()] for name in names}
+    space_id = str(arrays["space_id"]) if "space_id" in arrays else ""
+    return TextTable(embeddings=arrays["embeddings"], space_id=space_id, **words)
+
+
+def check_spaces(store: Store, level: str, texts: TextTable, *, assume: bool = False) -> None:
+    """Raise an error unless the texts are in the embedding space of a feature level.
+
+    With `assume` a space that is not named is taken to be the same one.
+    """
+    spec = store.plan.array(level)
+    space = space_of_level(store.recipe, level)
+    if space is not None and texts.space_id:
+        if not same_space(space, texts.space_id):
+            raise Mismatch(
+                "the texts are in another space than the clips, so their cosines mean nothing",
+                where=store.location,
+                hint="obygaze extract text with the backbone of the store",
+                details=[f"clips: {space}", f"texts: {texts.space_id}"],
+            )
+    elif not assume:
+        unnamed = "the store's recipe" if space is None else "the text file"
+        raise Mismatch(
+            f"{unnamed} does not name the space of its vectors",
+            where=store.location,
+            hint="--assume-space, if both come from one checkpoint",
+        )
+    if len(spec.tail_shape) != 1:
+        one = [name for name in store.levels if len(store.plan.array(name).tail_shape) == 1]
+        raise FixInput(
+            f"level {level!r} must have one vector per clip, "
+            f"got {len(spec.tail_shape)}-dimensional arrays",
+            where=store.location,
+            hint=f"--level {one[0]}" if one else None,
+        )
+    if texts.embeddings.shape[1] != spec.tail_shape[0]:
+        widths = f"{texts.embeddings.shape[1]} dimensions, clips of {spec.tail_shape[0]}"
+        raise Mismatch(f"texts of {widths}", where=store.location)
+
+
+def text_pairs(texts: TextTable, names: Sequence[tuple[str, str]]) -> Pairs:
+    """Return the vectors of each pair of attributes; without names, of the only two."""
+    known = list(dict.fromkeys(texts.attribute))
+    if not names and len(known) != 2:
+        raise FixUsage(
+            f"the texts have {len(known)} attributes: {', '.join(known[:12])}",
+            hint="--attributes A B, once for each pair",
+        )
+    for name in (name for pair in names for name in pair):
+        if name not in known:
+            hint = f"one of {', '.join(known[:12])}"
+            raise NotFound(f"the texts have no attribute {name!r}", hint=hint)
+    groups = {
+        name: VectorGroup(name, texts.embeddings[[word == name for word in texts.attribute]])
+        for name in known
+    }
+    return [(groups[a], groups[b]) for a, b in names or [(known[0], known[1])]]
