@@ -54,7 +54,7 @@ COMMANDS = {
     ),
     "audit": (
         "obygaze_models.audits.commands:audit",
-        "Small exact instruments on what a store or a table already holds.",
+        "Measure bias in vectors and texts, or score MediaEval runs.",
     ),
     "bench": (
         "obygaze_features.extraction.commands_bench:bench",

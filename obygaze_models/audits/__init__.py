@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from obygaze_models.audits.gender import gender_score as gender_score
     from obygaze_models.audits.gender import prior_of_tokens as prior_of_tokens
     from obygaze_models.audits.mediaeval import audit_mediaeval as audit_mediaeval
+    from obygaze_models.audits.mediaeval import score_violence as score_violence
     from obygaze_models.audits.mediaeval_files import read_affect_run as read_affect_run
     from obygaze_models.audits.mediaeval_files import read_qrels as read_qrels
     from obygaze_models.audits.mediaeval_files import read_trec_run as read_trec_run
