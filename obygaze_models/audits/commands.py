@@ -35,6 +35,16 @@ seed_option = click.option(
     help="The seed of all random draws.",
 )
 
+result_options = option_group(
+    "Results",
+    click.option("-o", "document", type=FILE, help="Write the JSON document to this file."),
+    click.option("--table", "rows", type=FILE, help="Write the table to this CSV file."),
+    click.option("--figure", type=FILE, help="Draw the figure: PATH.svg and PATH.png."),
+    click.option("--report", metavar="RUN", help="Add the audit to the report of a run."),
+    force_option,
+    json_option,
+)
+
 
 @click.group(cls=LazyGroup)
 def audit() -> None:
@@ -45,16 +55,11 @@ def audit_command(name: str, examples: str) -> Callable[[F], click.Command]:
     """Make a command of a function that returns an audit: its files are written, it is printed."""
 
     def decorate(function: F) -> click.Command:
+        # The list is in reverse order: the results are last in the help.
+        own = vars(function).pop("__click_params__", [])
+        vars(result_options(function))["__click_params__"] += own
+
         @audit.command(name, cls=ExampleCommand, examples=examples)
-        @option_group(
-            "Results",
-            click.option("-o", "document", type=FILE, help="Write the JSON document to this file."),
-            click.option("--table", "rows", type=FILE, help="Write the table to this CSV file."),
-            click.option("--figure", type=FILE, help="Draw the figure: PATH.svg and PATH.png."),
-            click.option("--report", metavar="RUN", help="Add the audit to the report of a run."),
-            force_option,
-            json_option,
-        )
         @pass_session
         @wraps(function)
         def command(
