@@ -1,7 +1,9 @@
-"""`obygaze manifest`: look at manifests. What makes and changes them is in the other commands_*."""
+"""`obygaze manifest`: commands that show manifests; commands_* import and change them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,13 +12,16 @@ from obygaze_features.core.commands import (
     ExampleCommand,
     LazyGroup,
     Session,
+    force_option,
     json_option,
     pass_session,
 )
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
+from obygaze_features.core.figures import figure_stem
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
-from obygaze_features.manifest.model import LEVELS, Clip, Manifest
+from obygaze_features.manifest.model import LEVELS, VIEWS, Clip, Manifest
+from obygaze_features.manifest.stats import FoldStats, Stats, compute_stats, draw_stats
 
 _HERE = "obygaze_features.manifest"
 COMMANDS = {
@@ -24,7 +29,7 @@ COMMANDS = {
     "ls": (f"{_HERE}.commands:ls", "List the manifests of the workspace."),
     "show": (f"{_HERE}.commands:show", "Show a manifest's header and clips."),
     "check": (f"{_HERE}.commands:check", "Check manifests against the schema."),
-    "stats": (f"{_HERE}.commands_stats:stats", "Count levels, concepts, films and folds."),
+    "stats": (f"{_HERE}.commands:stats", "Count levels, concepts, films and folds."),
     "link": (f"{_HERE}.commands_edit:link_", "Find the video of each clip under a folder."),
     "folds": (f"{_HERE}.commands_edit:folds", "Split the clips into folds, one fold a clip."),
     "project": (f"{_HERE}.commands_projection:project", "Turn experts' segments into clip labels."),
@@ -153,6 +158,75 @@ def check(session: Session, names: tuple[str, ...], as_json: bool) -> None:
             f"{n_bad} of {len(found)} manifests are not valid",
             hint="correct what is listed, then check again",
         )
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze manifest stats obygaze12 --view visual
+    obygaze manifest stats obygaze12 --view as_published --json
+    obygaze manifest stats obygaze12 --view visual --figure figures/concepts
+    """,
+)
+@click.argument("name")
+@click.option("--view", type=click.Choice(VIEWS), help="Count this view. [default: as stored]")
+@click.option("--figure", type=click.Path(path_type=Path), help="Draw it: PATH.svg and PATH.png.")
+@force_option
+@json_option
+@pass_session
+def stats(
+    session: Session,
+    name: str,
+    view: str | None,
+    figure: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Count levels, concepts, films and folds."""
+    found = read_manifest(session.workspace.existing_manifest(name))
+    seen = found.view(view or found.header.view)
+    counted = compute_stats(seen)
+    if figure is not None:
+        title = f"{found.header.dataset}, {seen.header.view.replace('_', ' ')} view"
+        for path in draw_stats(counted, figure_stem(figure), title, force=force):
+            session.console.note(f"wrote {path}")
+    if as_json:
+        session.console.json(counted.to_json())
+    else:
+        session.console.result(_text(counted))
+
+
+def _text(counted: Stats) -> str:
+    unit = counted.unit
+    levels = [
+        (level, n, _percent(counted.share[level]), counted.concepts_per_clip.get(level))
+        for level, n in counted.levels.items()
+    ]
+    names = sorted({name for counts in counted.concepts.values() for name in counts})
+    concepts = [
+        [name, *(counted.concepts[level].get(name, 0) for level in LEVELS)] for name in names
+    ]
+    movies = [[movie, sum(n.values()), *n.values()] for movie, n in counted.by_movie.items()]
+    folds = [_fold_row(name, list(each.values())) for name, each in counted.folds.items() if each]
+    parts = [
+        f"{count(counted.clips, unit)} of {count(counted.movies, 'film')},"
+        f" {counted.without_video} without video",
+        table(("level", "clips", "share", f"concepts a {unit}"), levels),
+        table(("concept", *LEVELS), concepts) if concepts else "",
+        table(("film", f"{unit}s", *LEVELS), movies),
+        table(("split", "folds", "clips", "share of S by fold"), folds) if folds else "",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _fold_row(name: str, folds: Sequence[FoldStats]) -> tuple[str, int, int, str]:
+    shares = [fold.positive / fold.clips for fold in folds]
+    n_clips = sum(fold.clips for fold in folds)
+    return name, len(folds), n_clips, f"{min(shares):.3f} to {max(shares):.3f}"
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f} %"
 
 
 def _summary(found: Manifest) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""`obygaze manifest link` and `folds`: what adds to a manifest that exists."""
+"""`obygaze manifest link` and `folds`: commands that add to an existing manifest."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -32,7 +33,7 @@ def link_(session: Session, name: str, folder: Path, as_json: bool) -> None:
     """Find the video of each clip under a folder.
 
     A clip's own file is found by its name, whatever its extension; else the clip is a part of
-    its film's file, by its times. Nothing is opened yet. Clips without a video are listed.
+    its film's file, by its times. No video is opened. Clips without a video are listed.
     """
     path = session.workspace.existing_manifest(name)
     found = read_manifest(path)
@@ -72,7 +73,7 @@ def link_(session: Session, name: str, folder: Path, as_json: bool) -> None:
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Another seed, another split.",
+    help="Another seed makes another split.",
 )
 @click.option("--block", default=10, show_default=True, help="Neighbour: clips in a block.")
 @click.option("--gap", default=1, show_default=True, help="Neighbour: clips left out at borders.")
@@ -99,21 +100,17 @@ def folds(
     path = session.workspace.existing_manifest(name)
     found, split = read_manifest(path), kind if column is None else column
     if not split.replace("-", "").replace("_", "").isalnum():
-        raise FixUsage(f"{split!r} is not a name for a split", hint="letters, digits, - and _")
+        raise FixUsage(f"--as must be letters, digits, - and _, got {split!r}")
     if split in found.folds and not force:
-        raise AlreadyThere(f"{name} has a split called {split!r}", hint="--as NAME, or --force")
-    options = {
-        "stratified": {"k": k, "seed": seed},
-        "grouped": {"k": k, "seed": seed},
-        "neighbour": {"k": k, "seed": seed, "block": block, "gap": gap},
-        "leave-one-movie-out": {},
-    }[kind]
-    made = {clip: str(fold) for clip, fold in KINDS[kind](found, **options).items()}
+        raise AlreadyThere(f"{name} already has a split {split!r}", hint="--as NAME, or --force")
+    given = {"k": k, "seed": seed, "block": block, "gap": gap}
+    deal, names = KINDS[kind]
+    made = {clip: str(fold) for clip, fold in deal(found, **{n: given[n] for n in names}).items()}
     split_manifest = found.with_column(FOLD_PREFIX + split, made)
     update_manifest(found, split_manifest, path)
     counted = compute_stats(split_manifest).folds[split]
     if as_json:
-        document = {str(fold): stats.to_json() for fold, stats in counted.items()}
+        document = {fold: asdict(stats) for fold, stats in counted.items()}
         session.console.json(
             {"split": split, "without_fold": len(found) - len(made), "folds": document}
         )

@@ -1,7 +1,8 @@
-"""Splits as data: one master fold for each clip, from which every task takes its share.
+"""Give each clip a fold: evenly by level, by whole films, or by blocks of neighbouring clips.
 
-Because a clip has one fold whatever the task, a clip that one task trains on is never a clip
-that another tests on.
+A clip has one fold, whatever the task: no task can train on a clip that another task tests on.
+Folds are numbers from 0; -1 is a clip outside the split. The functions with `_folds` in their
+name take arrays, one value a clip; the others take a manifest and return the fold of each clip id.
 """
 
 from __future__ import annotations
@@ -10,51 +11,70 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from random import Random
 
-from obygaze_features.core.errors import FixUsage
-from obygaze_features.manifest.dealing import (
-    IntArray,
-    folds_by_group,
-    grouped_folds,
-    stratified_folds,
-)
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Manifest, sort_key
 
+IntArray = NDArray[np.intp]
+FloatArray = NDArray[np.float64]
 Folds = dict[str, int]
+
+OUTSIDE = -1
+N_RESTARTS = 8
+MAX_SWAP_GROUPS = 400
 
 
 def stratified(manifest: Manifest, k: int, seed: int = 0) -> Folds:
-    """Folds of equal size, in which each level is shared out evenly."""
+    """Return folds of equal size that share out each annotation level evenly.
+
+    Args:
+        manifest: The clips.
+        k: How many folds.
+        seed: Another seed makes another split.
+    """
     _check_k(k, len(manifest), "clips")
     return _by_id(manifest, stratified_folds(_levels(manifest), k, seed=seed))
 
 
 def grouped(manifest: Manifest, k: int, seed: int = 0) -> Folds:
-    """Folds of whole films, as even in every level as whole films allow."""
+    """Return folds of whole films, as even in every annotation level as whole films allow.
+
+    Args:
+        manifest: The clips.
+        k: How many folds.
+        seed: Another seed makes another split.
+    """
     _check_k(k, len(manifest.movies), "films")
-    films = [clip.movie_id for clip in manifest]
-    return _by_id(manifest, grouped_folds(films, _levels(manifest), k, seed=seed))
+    return _by_id(manifest, grouped_folds(_films(manifest), _levels(manifest), k, seed=seed))
 
 
 def leave_one_movie_out(manifest: Manifest) -> Folds:
-    """One fold a film, in the order of their ids."""
+    """Return one fold for each film, in the order of their ids."""
     _check_k(2, len(manifest.movies), "films")
-    return _by_id(manifest, folds_by_group([clip.movie_id for clip in manifest]))
+    return _by_id(manifest, folds_by_group(_films(manifest)))
 
 
 def neighbour_blocks(
     manifest: Manifest, k: int, seed: int = 0, *, block: int = 10, gap: int = 1
 ) -> Folds:
-    """Folds of runs of neighbouring clips; within `gap` clips of another fold a clip has none.
+    """Return folds of blocks of neighbouring clips.
 
-    Neighbouring clips share their annotation, so a border without a gap leaks.
+    Neighbouring clips share their annotation, so borders without a gap leak.
+
+    Args:
+        manifest: The clips.
+        k: How many folds.
+        seed: Another seed makes another split.
+        block: How many clips a block has.
+        gap: A clip that is this near to another fold, in clips, gets no fold.
     """
     if block < 1 or gap < 0:
-        raise FixUsage(
-            "a block holds at least one clip, and a gap is not negative", hint="--block 10 --gap 1"
-        )
+        raise FixUsage(f"block must be at least 1 and gap at least 0, got {block} and {gap}")
     runs = [
         clips[start : start + block]
-        for clips in _films(manifest)
+        for clips in _clips_by_film(manifest)
         for start in range(0, len(clips), block)
     ]
     _check_k(k, len(runs), f"blocks of {block}")
@@ -62,7 +82,7 @@ def neighbour_blocks(
     Random(seed).shuffle(order)
     folds = {clip.clip_id: position % k for position, run in enumerate(order) for clip in runs[run]}
     kept = _without_borders(manifest, folds, gap)
-    empty = sorted(set(range(k)) - set(kept.values()))
+    empty = set(range(k)) - set(kept.values())
     if empty:
         raise FixUsage(
             f"a gap of {gap} between blocks of {block} leaves {len(empty)} of {k} folds empty",
@@ -71,9 +91,17 @@ def neighbour_blocks(
     return kept
 
 
+KINDS: dict[str, tuple[Callable[..., Folds], tuple[str, ...]]] = {
+    "stratified": (stratified, ("k", "seed")),
+    "grouped": (grouped, ("k", "seed")),
+    "neighbour": (neighbour_blocks, ("k", "seed", "block", "gap")),
+    "leave-one-movie-out": (leave_one_movie_out, ()),
+}
+
+
 def _without_borders(manifest: Manifest, folds: Folds, gap: int) -> Folds:
     kept = Folds()
-    for clips in _films(manifest):
+    for clips in _clips_by_film(manifest):
         numbers = [folds[clip.clip_id] for clip in clips]
         for i, clip in enumerate(clips):
             if set(numbers[max(0, i - gap) : i + gap + 1]) == {numbers[i]}:
@@ -81,7 +109,7 @@ def _without_borders(manifest: Manifest, folds: Folds, gap: int) -> Folds:
     return kept
 
 
-def _films(manifest: Manifest) -> Iterable[list[Clip]]:
+def _clips_by_film(manifest: Manifest) -> Iterable[list[Clip]]:
     for _, clips in groupby(sorted(manifest, key=sort_key), key=lambda clip: clip.movie_id):
         yield list(clips)
 
@@ -90,18 +118,137 @@ def _levels(manifest: Manifest) -> list[str]:
     return [clip.level for clip in manifest]
 
 
+def _films(manifest: Manifest) -> list[str]:
+    return [clip.movie_id for clip in manifest]
+
+
 def _by_id(manifest: Manifest, folds: IntArray) -> Folds:
     return dict(zip(manifest.clip_ids, folds.tolist(), strict=True))
 
 
 def _check_k(k: int, available: int, what: str) -> None:
     if not 2 <= k <= available:
-        raise FixUsage(f"{k} folds cannot be made of {available} {what}", hint="another -k")
+        raise FixUsage(f"cannot make {k} folds of {available} {what}", hint="another -k")
 
 
-KINDS: dict[str, Callable[..., Folds]] = {
-    "stratified": stratified,
-    "grouped": grouped,
-    "neighbour": neighbour_blocks,
-    "leave-one-movie-out": leave_one_movie_out,
-}
+def stratified_folds(strata: ArrayLike, n_folds: int, *, seed: int) -> IntArray:
+    """Return folds of equal size that share out each stratum evenly, both to within one clip.
+
+    The strata are shuffled and dealt one after another without starting over, which also keeps
+    the sizes of the folds equal.
+    """
+    labels = np.asarray(strata)
+    _check_folds(n_folds, labels.size, "clips")
+    rng = np.random.default_rng(seed)
+    shuffled = [rng.permutation(np.flatnonzero(labels == s)) for s in np.unique(labels)]
+    folds = np.empty(labels.size, dtype=np.intp)
+    folds[np.concatenate(shuffled)] = np.arange(labels.size) % n_folds
+    return folds
+
+
+def grouped_folds(groups: ArrayLike, strata: ArrayLike, n_folds: int, *, seed: int) -> IntArray:
+    """Return folds of whole movies, as equal as movies allow in size and in each stratum.
+
+    Movies are dealt largest first, then moved and swapped as long as that helps, from a few
+    shuffled starts; the best result is returned.
+    """
+    names, codes = np.unique(np.asarray(groups), return_inverse=True)
+    _check_folds(n_folds, names.size, "movies")
+    loads = _loads(codes, np.asarray(strata), names.size)
+    rng = np.random.default_rng(seed)
+    deals = [_improve(_greedy(loads, n_folds, rng), loads, n_folds) for _ in range(N_RESTARTS)]
+    best = min(deals, key=lambda deal: round(float((_filled(deal, loads, n_folds) ** 2).sum()), 12))
+    return _in_order(best)[codes]
+
+
+def folds_by_group(groups: ArrayLike) -> IntArray:
+    """Return one fold for each movie, in the order of their names: leave one movie out."""
+    names, codes = np.unique(np.asarray(groups), return_inverse=True)
+    _check_folds(2, names.size, "movies")
+    return codes.astype(np.intp)
+
+
+def _check_folds(n_folds: int, n: int, what: str) -> None:
+    if not 2 <= n_folds <= n:
+        available = f"1 {what.removesuffix('s')}" if n == 1 else f"{n} {what}"
+        raise FixInput(
+            f"cannot make {n_folds} folds of {available}",
+            hint=f"fewer folds, or more {what}; kfold splits the clips of a film",
+        )
+
+
+def _loads(codes: NDArray[np.intp], strata: NDArray[np.generic], n_groups: int) -> FloatArray:
+    """Return the share of each stratum, and of all clips, in each movie."""
+    levels = np.unique(strata)
+    counts = np.stack(
+        [np.bincount(codes, weights=strata == level, minlength=n_groups) for level in levels]
+        + [np.bincount(codes, minlength=n_groups)],
+        axis=1,
+    )
+    return np.asarray(counts / counts.sum(axis=0), dtype=np.float64)
+
+
+def _greedy(loads: FloatArray, n_folds: int, rng: np.random.Generator) -> IntArray:
+    order = rng.permutation(len(loads))
+    order = order[np.argsort(-loads[order, -1] * rng.uniform(0.8, 1.0, len(loads)), kind="stable")]
+    deal = np.full(len(loads), OUTSIDE, dtype=np.intp)
+    filled = np.zeros((n_folds, loads.shape[1]))
+    for i, group in enumerate(order):
+        cost = ((filled + loads[group]) ** 2 - filled**2).sum(axis=1)
+        # The last movies must fill the folds that are still empty.
+        empty = np.flatnonzero(~np.isin(np.arange(n_folds), deal))
+        if empty.size >= len(order) - i:
+            cost[~np.isin(np.arange(n_folds), empty)] = np.inf
+        deal[group] = int(np.argmin(cost))
+        filled[deal[group]] += loads[group]
+    return deal
+
+
+def _filled(deal: IntArray, loads: FloatArray, n_folds: int) -> FloatArray:
+    filled = np.zeros((n_folds, loads.shape[1]))
+    np.add.at(filled, deal, loads)
+    return filled
+
+
+def _improve(deal: IntArray, loads: FloatArray, n_folds: int) -> IntArray:
+    """Move one movie or swap two, the best first, until that does not lower the squares."""
+    while True:
+        filled = _filled(deal, loads, n_folds)
+        move, swap = _moves(deal, loads, filled), _swaps(deal, loads, filled)
+        if min(move.min(), swap.min()) > -1e-12:
+            return deal
+        deal = deal.copy()
+        if move.min() <= swap.min():
+            group, fold = np.unravel_index(np.argmin(move), move.shape)
+            deal[group] = fold
+        else:
+            one, other = np.unravel_index(np.argmin(swap), swap.shape)
+            deal[[one, other]] = deal[[other, one]]
+
+
+def _moves(deal: IntArray, loads: FloatArray, filled: FloatArray) -> FloatArray:
+    """Return the change of cost for each move; the only movie of a fold cannot move."""
+    own = (filled[deal] * loads).sum(axis=1)[:, None]
+    change = 2 * (loads**2).sum(axis=1)[:, None] + 2 * (loads @ filled.T - own)
+    change[np.arange(len(deal)), deal] = 0.0
+    change[np.bincount(deal, minlength=len(filled))[deal] == 1] = 0.0
+    return np.asarray(change)
+
+
+def _swaps(deal: IntArray, loads: FloatArray, filled: FloatArray) -> FloatArray:
+    """Return the change of cost when two movies are swapped."""
+    if len(deal) > MAX_SWAP_GROUPS:
+        return np.zeros((1, 1))
+    step = loads[None, :, :] - loads[:, None, :]
+    apart = filled[deal][:, None, :] - filled[deal][None, :, :]
+    change = 2 * (step**2).sum(axis=2) + 2 * (apart * step).sum(axis=2)
+    change[deal[:, None] == deal[None, :]] = 0.0
+    return np.asarray(change)
+
+
+def _in_order(deal: IntArray) -> IntArray:
+    """Number the folds in the order of the movies, so that equal splits have equal numbers."""
+    _, first = np.unique(deal, return_index=True)
+    rank = np.empty(first.size, dtype=np.intp)
+    rank[np.argsort(first)] = np.arange(first.size)
+    return rank[deal]

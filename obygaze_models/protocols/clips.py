@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.dealing import IntArray
+from obygaze_features.manifest.folds import IntArray
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest, view
 from obygaze_models.protocols.expression import parse
 from obygaze_models.protocols.folds import read_folds

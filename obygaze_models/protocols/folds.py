@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.dealing import OUTSIDE, IntArray
+from obygaze_features.manifest.folds import OUTSIDE, IntArray
 
 
 def read_folds(column: Sequence[str | int], *, where: str | None = None) -> IntArray:

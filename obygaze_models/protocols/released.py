@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.dealing import OUTSIDE, IntArray
+from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_models.protocols.folds import n_folds_of
 from obygaze_models.protocols.splits import Origin, Split
 

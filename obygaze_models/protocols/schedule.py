@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.manifest.dealing import (
+from obygaze_features.manifest.folds import (
     OUTSIDE,
     IntArray,
     folds_by_group,

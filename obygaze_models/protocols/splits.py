@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.dealing import IntArray
+from obygaze_features.manifest.folds import IntArray
 
 BoolArray = NDArray[np.bool_]
 Origin = Mapping[str, str | int | float | bool]

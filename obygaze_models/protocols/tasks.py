@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.dealing import OUTSIDE
+from obygaze_features.manifest.folds import OUTSIDE
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.expression import parse
 from obygaze_models.protocols.labels import (

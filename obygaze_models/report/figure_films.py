@@ -11,8 +11,7 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES, MUTED, canvas, save
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Clip, Manifest, view
-from obygaze_features.manifest.stats import compute_stats
-from obygaze_features.manifest.stats_figure import draw_stats
+from obygaze_features.manifest.stats import compute_stats, draw_stats
 from obygaze_models.protocols.runner.records import PREDICTIONS_FILE, Record, Run
 from obygaze_models.report.figure import MODEL, PALE, WRONG, Figure, bare
 from obygaze_models.report.words import pair_name, pairs_of, primary, stores_of, value_of

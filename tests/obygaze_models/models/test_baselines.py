@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from support.published import SplitFile, split_file
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.dealing import grouped_folds
+from obygaze_features.manifest.folds import grouped_folds
 from obygaze_models.evaluation.bootstrap import estimate
 from obygaze_models.evaluation.metrics import evaluate
 from obygaze_models.evaluation.predictions import Predictions

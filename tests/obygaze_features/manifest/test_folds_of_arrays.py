@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.published import split_file
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.dealing import (
+from obygaze_features.manifest.folds import (
     folds_by_group,
     grouped_folds,
     stratified_folds,
@@ -99,11 +99,11 @@ class TestGrouped:
         np.testing.assert_array_equal(one, again)
 
     def test_too_few_movies(self) -> None:
-        with pytest.raises(FixInput, match="2 movies cannot be dealt into 3 folds"):
+        with pytest.raises(FixInput, match="cannot make 3 folds of 2 movies"):
             grouped_folds(["a", "b"], [0, 1], 3, seed=0)
 
 
 def test_leave_one_movie_out() -> None:
     assert folds_by_group(["b", "a", "b", "c"]).tolist() == [1, 0, 1, 2]
-    with pytest.raises(FixInput, match="1 movie cannot"):
+    with pytest.raises(FixInput, match="cannot make 2 folds of 1 movie"):
         folds_by_group(["a", "a"])
