@@ -1,9 +1,10 @@
 """What a test clip had in common with training: counted for every cell, an error unless allowed.
 
-Three ways a test is not one. A clip is tested that was trained on or chosen with (validation):
-that is a leak. A clip is tested whose neighbour in the film was trained on: the annotation runs
-on from scene to scene, so the answer was seen, though the clip was not. And a film is tested that
-was trained on, which any split does that is not grouped by movie.
+Three ways a test is not one. A clip is tested that was trained on, chosen with (validation), or
+used to find the concept vectors of a bottleneck: that is a leak. A clip is tested whose neighbour
+in the film was trained on: the annotation runs on from scene to scene, so the answer was seen,
+though the clip was not. And a film is tested that was trained on, which any split does that is not
+grouped by movie.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ class LeakedTest(FixInput):
 class Leak:
     """What one cell (a task, a training set, a split) let through.
 
-    `leaked` clips were in train or validation; `neighbours` were not, but a scene next to them was
-    (`None` where scenes are not known); `same_movie` share only the film.
+    `leaked` clips were in train or validation, or among the clips that concept vectors were found
+    on; `neighbours` were not, but a scene next to them was (`None` where scenes are not known);
+    `same_movie` share only the film.
     """
 
     cell: str
@@ -35,6 +37,7 @@ class Leak:
     n_test: int
     in_train: int
     in_validation: int
+    in_concepts: int
     leaked: int
     neighbours: int | None
     same_movie: int | None
@@ -51,6 +54,7 @@ def count_leak(
     validation: Iterable[str],
     test: Iterable[str],
     *,
+    concepts: Iterable[str] = (),
     places: Mapping[str, Place] | None = None,
     reach: int = 1,
     cell: str = "",
@@ -58,12 +62,14 @@ def count_leak(
 ) -> Leak:
     """Compare the clip ids of one cell.
 
+    `concepts` are the clips that concept vectors were found on, in any of the model's fits.
     `places` gives movie and scene of each clip; scenes up to `reach` apart are neighbours.
     """
     trained = _distinct(train, "train", cell)
     chosen = _distinct(validation, "validation", cell)
     tested = _distinct(test, "test", cell)
-    seen = trained | chosen
+    found_on = _distinct(concepts, "concepts", cell)
+    seen = trained | chosen | found_on
     leaked = tested & seen
     near, same = (None, None)
     if places is not None:
@@ -76,6 +82,7 @@ def count_leak(
         len(tested),
         len(tested & trained),
         len(tested & chosen),
+        len(tested & found_on),
         len(leaked),
         near,
         same,
@@ -118,6 +125,8 @@ def describe(leak: Leak) -> str:
         f"{leak.cell or 'cell'}: {leak.leaked} of {leak.n_test} test clips leaked "
         f"({leak.in_train} in train, {leak.in_validation} in validation)"
     )
+    if leak.in_concepts:
+        line += f", {leak.in_concepts} used to find concept vectors"
     if leak.neighbours is not None:
         line += f", {leak.neighbours} more beside a training scene"
     return line

@@ -1,14 +1,15 @@
 """Every fold of every cell of a protocol, all of them from one fold a clip.
 
-A fold trains once for each training task and is tested by every test task, so the rows of a fit do
-not depend on what it is tested on. Only `published` splits have a fold column for each task; there
-a test clip of one task may have trained in another, and that is counted.
+The splits of a cell depend on its training task, its test task and the clips alone, never on which
+other cells a protocol asks for. Training rows are the same for each test task, except where a gap
+is kept around the clips that are tested. Only `published` splits have a fold column for each task;
+there a test clip of one task may have trained in another, and that is counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +40,12 @@ class Schedule:
     """For each pair of a training and a test task its splits, fold by fold.
 
     `groups` is the film (or other group) of each clip; splits that are not `grouped` put clips of
-    one film on both sides. Splits of one training task and number share train and validation rows.
+    one film on both sides.
     """
 
     pairs: Mapping[tuple[str, str], Sequence[Split]]
     groups: NDArray[np.str_]
     grouped: bool
-    master: IntArray | None = field(default=None, repr=False)
 
     def is_repeated(self, pair: tuple[str, str]) -> bool:
         """Whether some clip is tested by more than one fold of a cell."""
@@ -71,10 +71,15 @@ def schedule(protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolA
     if protocol.splits.kind == "published":
         made = {p: _published(protocol, table, labels, usable, *p) for p in protocol.pairs}
         return Schedule(made, groups, grouped=False)
-    master = master_folds(protocol, table, labels, groups)
     shared = {
-        train: _shared(protocol.splits, master, labels[train], usable, groups)
-        for train in protocol.train_tasks
+        train: _shared(
+            protocol.splits,
+            master_folds(protocol, table, labels[train], groups),
+            labels[train],
+            usable,
+            groups,
+        )
+        for train in dict.fromkeys(train for train, _ in protocol.pairs)
     }
     pairs = {}
     for train, test in protocol.pairs:
@@ -83,16 +88,19 @@ def schedule(protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolA
             _finish(split.keep(test=tested), protocol, table, labels[train], groups)
             for split in shared[train]
         ]
-    return Schedule(pairs, groups, protocol.splits.kind not in ("kfold", "fixed"), master)
+    return Schedule(pairs, groups, protocol.splits.kind not in ("kfold", "fixed"))
 
 
 def master_folds(
-    protocol: Protocol, table: ClipTable, labels: Labels, groups: NDArray[np.str_]
+    protocol: Protocol, table: ClipTable, labels: LabelArray, groups: NDArray[np.str_]
 ) -> IntArray:
-    """The one fold of each clip; -1 for clips outside the scheme."""
+    """The one fold of each clip; -1 for clips outside the scheme.
+
+    Folds are balanced by level, or without levels by the labels of the training task.
+    """
     splits = protocol.splits
     levels = np.array(table.levels, dtype=np.str_)
-    strata = levels if np.any(levels != "") else next(iter(labels.values())).astype(np.str_)
+    strata = levels if np.any(levels != "") else labels.astype(np.str_)
     if splits.kind == "fixed":
         return _fixed(splits, table, groups)
     if splits.kind == "kfold":
@@ -107,18 +115,23 @@ def master_folds(
 
 def leaks(schedule: Schedule, pair: tuple[str, str], table: ClipTable) -> list[Leak]:
     """What each fold of a cell lets through."""
+    return [split_leak(split, pair, table) for split in schedule.pairs[pair]]
+
+
+def split_leak(
+    split: Split, pair: tuple[str, str], table: ClipTable, found_on: IntArray | None = None
+) -> Leak:
+    """What one split lets through; `found_on` are the rows that concept vectors were found on."""
     ids, (train, test) = np.array(table.ids, dtype=np.str_), pair
-    return [
-        count_leak(
-            ids[split.train].tolist(),
-            ids[split.validation].tolist(),
-            ids[split.test].tolist(),
-            places=table.places,
-            cell=f"{train} -> {test}, {split.name}",
-            task=test,
-        )
-        for split in schedule.pairs[pair]
-    ]
+    return count_leak(
+        ids[split.train].tolist(),
+        ids[split.validation].tolist(),
+        ids[split.test].tolist(),
+        concepts=() if found_on is None else ids[found_on].tolist(),
+        places=table.places,
+        cell=f"{train} -> {test}, {split.name}",
+        task=test,
+    )
 
 
 def _published(

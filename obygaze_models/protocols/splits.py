@@ -59,22 +59,24 @@ def drop_near(split: Split, groups: ArrayLike, scenes: ArrayLike, reach: int) ->
 
     Train also keeps that distance from validation; the test rows are never touched.
     """
-    movies, order = np.asarray(groups), np.asarray(scenes, dtype=np.intp)
-    chosen = _far(split.validation, split.test, movies, order, reach)
-    train = _far(split.train, np.concatenate([split.test, chosen]), movies, order, reach)
+    chosen = far_from(split.validation, split.test, groups, scenes, reach)
+    held_out = np.concatenate([split.test, chosen])
+    train = far_from(split.train, held_out, groups, scenes, reach)
     origin = {**split.provenance, "gap": reach}
     return replace(split, train=train, validation=chosen, provenance=origin)
 
 
-def _far(
-    rows: IntArray, others: IntArray, movies: NDArray[np.generic], scenes: IntArray, reach: int
+def far_from(
+    rows: IntArray, others: IntArray, groups: ArrayLike, scenes: ArrayLike, reach: int
 ) -> IntArray:
+    """The rows that are more than `reach` scenes away from each of `others` in their group."""
+    movies, order = np.asarray(groups), np.asarray(scenes, dtype=np.intp)
     keep = np.ones(rows.size, dtype=np.bool_)
     for movie in np.unique(movies[rows]):
         mine = np.flatnonzero(movies[rows] == movie)
-        there = scenes[others[movies[others] == movie]]
+        there = order[others[movies[others] == movie]]
         if there.size:
-            apart = np.abs(scenes[rows[mine]][:, None] - there[None, :]).min(axis=1)
+            apart = np.abs(order[rows[mine]][:, None] - there[None, :]).min(axis=1)
             keep[mine] = apart > reach
     return rows[keep]
 

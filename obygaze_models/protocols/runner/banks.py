@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from obygaze_features.core.files import canonical_json
 from obygaze_models.models.ground import FixTraining
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.splits import far_from
 
 if TYPE_CHECKING:
     from obygaze_models.models.concepts import ConceptBank
@@ -27,14 +28,24 @@ MIN_ROWS = 3
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """Concept margins of the rows a head learns from, and of the rows it is asked about."""
+    """Concept margins of the rows a head learns from, and of any others by `of`.
 
+    `found_on` are the rows of the clip table that the vectors were found on.
+    """
+
+    banks: Banks = field(repr=False)
+    bank: ConceptBank
     learn: Floats
-    wanted: Floats
+    found_on: NDArray[np.intp]
+
+    def of(self, clips: NDArray[np.intp]) -> Floats:
+        """The margins of some clips by the vectors of this fold."""
+        margins: Floats = self.banks.rows(clips) @ self.bank.coef_.T + self.bank.intercept_
+        return margins
 
 
 class Banks:
-    """The concept vectors of one store; those of a fold are found once for all tasks and heads."""
+    """The concept vectors of one store; those on the same clips are found once for all heads."""
 
     def __init__(self, features: Features, table: ClipTable, grouped: bool, seed: int) -> None:
         self.features, self.table, self.grouped, self.seed = features, table, grouped, seed
@@ -53,29 +64,34 @@ class Banks:
 
     def margins(self, settings: Mapping[str, Any], case: Case) -> Margins:
         """Margins by vectors that saw no test clip, cross-fitted for the rows to learn from."""
-        bank, fitted = self._bank(settings, case)
-        row_of = self.features.row_of
-        wanted = self.gram.X[row_of[case.wanted]] @ bank.coef_.T + bank.intercept_
-        return Margins(fitted[row_of[case.learn]], wanted)
+        rows = self.bank_rows(case)
+        bank, fitted = self._bank(settings, rows, case)
+        return Margins(self, bank, fitted[self.features.row_of[case.learn]], rows)
 
     def bank_rows(self, case: Case) -> NDArray[np.intp]:
-        """The clips vectors may be found on: all with a level that the fold does not test.
+        """The clips that vectors may be found on: all with a level that are not held out.
 
-        Where splits are by film, no clip of a tested film; a fold that chooses takes no part.
+        Held out are the clips that this cell tests, and those that choose. Where splits are by
+        film, their films are held out whole; where splits keep a gap, so are the scenes near them.
         """
         table, split = self.table, case.split
+        held_out = split.test
+        if not case.join_validation:
+            held_out = np.union1d(held_out, split.validation)
         allowed = self.features.present & (np.array(table.levels) != "")
-        allowed[split.test] = False
-        allowed[split.validation] = False
+        allowed[held_out] = False
         if self.grouped:
-            allowed &= ~np.isin(case.groups, np.unique(case.groups[split.test]))
-        if case.join_validation:
-            allowed[split.validation] = True
-        return np.flatnonzero(allowed)
+            allowed &= ~np.isin(case.groups, np.unique(case.groups[held_out]))
+        rows = np.flatnonzero(allowed)
+        gap = int(split.provenance.get("gap", 0))
+        if gap and table.scenes is not None:
+            rows = far_from(rows, held_out, case.groups, table.scenes, gap)
+        return rows
 
-    def _bank(self, settings: Mapping[str, Any], case: Case) -> tuple[ConceptBank, Floats]:
+    def _bank(
+        self, settings: Mapping[str, Any], rows: NDArray[np.intp], case: Case
+    ) -> tuple[ConceptBank, Floats]:
         own = {name: settings[name] for name in BANK_SETTINGS}
-        rows = self.bank_rows(case)
         key = canonical_json(own) + rows.tobytes()
         if key not in self.found:
             self.found[key] = self._find(own, rows, case.groups)

@@ -1,12 +1,13 @@
-"""Trains one fold of one model: scores for every clip of the fold that is tested or chosen with.
+"""Trains one fold of one model: the scores of any clips, and what they were learned from.
 
 Perceptrons are not here: all of them are trained in one call (`perceptrons`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -25,30 +26,33 @@ Floats = NDArray[np.float64]
 INNER_FOLDS = 3
 
 
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """Scores of some clips; `threshold` is what a score must exceed to be positive."""
+Score = Callable[[NDArray[np.intp]], Floats]
+NO_ROWS = np.zeros(0, dtype=np.intp)
 
-    values: Floats
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A fitted model as a function from clips to scores.
+
+    `threshold` is what a score must exceed to be positive. `found_on` are the clips that concept
+    vectors were found on, in the fit itself and in those that chose its settings.
+    """
+
+    score: Score
     threshold: float = 0.5
     chosen: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def are_probabilities(self) -> bool:
-        """Whether calibration can be asked for."""
-        return self.threshold == 0.5
+    found_on: NDArray[np.intp] = field(default_factory=NO_ROWS.copy)
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """What one fold of one training task gives to a model: rows are rows of the clip table."""
+    """What one fold of a cell gives to a model: rows are rows of the clip table."""
 
     task: str
     split: Split
     labels: NDArray[np.int8]
     table: ClipTable
     groups: NDArray[np.str_]
-    wanted: NDArray[np.intp]
     seed: int
     join_validation: bool
 
@@ -75,21 +79,21 @@ def several(groups: NDArray[np.str_]) -> NDArray[np.str_] | None:
     return groups if len(np.unique(groups)) > 1 else None
 
 
-def train_model(model: Model, case: Case, features: Features, banks: Banks) -> Scores:
+def train_model(model: Model, case: Case, features: Features, banks: Banks) -> Learned:
     """Fit one model on one fold, choosing among its candidates on rows that do not test."""
     options = [for_task(model.kind, s, case.task) for s in candidates(model.settings)]
     if len(options) == 1:
         return _train(model.kind, options[0], case, features, banks)
-    scored = [
-        (_inner_score(model.kind, o, case, features, banks), -i) for i, o in enumerate(options)
-    ]
+    tried = [_inner_score(model.kind, o, case, features, banks) for o in options]
+    scored = [(value, -i) for i, (value, _) in enumerate(tried)]
     best = options[-max(scored)[1]]
     offered = {k: best[k] for k, v in model.settings.items() if best.get(k) != v}
     done = _train(model.kind, best, case, features, banks)
-    return Scores(done.values, done.threshold, {**done.chosen, **offered})
+    found_on = reduce(np.union1d, [own for _, own in tried], done.found_on)
+    return replace(done, chosen={**done.chosen, **offered}, found_on=found_on)
 
 
-def train_baseline(name: str, case: Case) -> Scores:
+def train_baseline(name: str, case: Case) -> Learned:
     """Fit one baseline: it sees film and scene, or the true concepts, never a feature."""
     table = case.table
     if name == "oracle":
@@ -103,7 +107,7 @@ def train_baseline(name: str, case: Case) -> Scores:
         fitted = (kind(random_state=case.seed) if name == "random" else kind()).fit(
             X[case.learn], case.y
         )
-    return Scores(fitted.predict_proba(X[case.wanted])[:, 1])
+    return Learned(lambda clips: fitted.predict_proba(X[clips])[:, 1])
 
 
 def build_probe(kind: str, settings: Mapping[str, Any]) -> Any:
@@ -119,7 +123,7 @@ def build_probe(kind: str, settings: Mapping[str, Any]) -> Any:
 
 def _train(
     kind: str, settings: Mapping[str, Any], case: Case, features: Features, banks: Banks
-) -> Scores:
+) -> Learned:
     if "tolerance" in settings:
         return _train_bottleneck(kind, settings, case, banks)
     X, rows = features.X, features.row_of
@@ -137,16 +141,16 @@ def _train(
             "length": float(np.linalg.norm(normal)),
             "bias_shift": settled_bias(own, codes == 1, weight, bias) - bias,
         }
-        return Scores(X[rows[case.wanted]].astype(np.float64) @ normal + bias, 0.0, facts)
+        return Learned(lambda clips: X[rows[clips]].astype(np.float64) @ normal + bias, 0.0, facts)
     probe = build_probe(kind, settings)
     probe.fit(X[rows[case.learn]], case.y, case.films)
-    tested = X[rows[case.wanted]]
     if kind == "ridge":
-        return Scores(probe.decision_function(tested), 0.0, {"alpha": probe.alpha_})
-    return Scores(probe.predict_proba(tested)[:, 1])
+        chosen = {"alpha": probe.alpha_}
+        return Learned(lambda clips: probe.decision_function(X[rows[clips]]), 0.0, chosen)
+    return Learned(lambda clips: probe.predict_proba(X[rows[clips]])[:, 1])
 
 
-def _train_bottleneck(kind: str, settings: Mapping[str, Any], case: Case, banks: Banks) -> Scores:
+def _train_bottleneck(kind: str, settings: Mapping[str, Any], case: Case, banks: Banks) -> Learned:
     from obygaze_models.protocols.runner.banks import build_head, build_residual
 
     margins = banks.margins(settings, case)
@@ -155,41 +159,48 @@ def _train_bottleneck(kind: str, settings: Mapping[str, Any], case: Case, banks:
     if kind == "ordinal":
         levels = np.array(case.table.levels)[case.learn]
         head.fit(margins.learn, levels, groups=groups)
-        positive = sorted(set(levels[case.y == 1]))
-        share = head.predict_proba(margins.wanted)[:, np.isin(head.classes_, positive)]
-        return Scores(np.clip(share.sum(axis=1), 0.0, 1.0))
+        positive = np.isin(head.classes_, sorted(set(levels[case.y == 1])))
+
+        def share(clips: NDArray[np.intp]) -> Floats:
+            found = head.predict_proba(margins.of(clips))[:, positive]
+            return np.asarray(np.clip(found.sum(axis=1), 0.0, 1.0))
+
+        return Learned(share, found_on=margins.found_on)
     head.fit(margins.learn, case.y, groups=groups)
     if kind == "pcbm-h":
         rest = build_residual(settings)
-        learn, wanted = banks.rows(case.learn), banks.rows(case.wanted)
-        rest.fit(learn, case.y, offset=head.decision_function(margins.learn))
-        offset = head.decision_function(margins.wanted)
-        p = rest.predict_proba(wanted, offset=offset)[:, 1]
-        return Scores(p, 0.5, {"residual_share": rest.share_})
-    return Scores(head.predict_proba(margins.wanted)[:, 1])
+        offset = head.decision_function(margins.learn)
+        rest.fit(banks.rows(case.learn), case.y, offset=offset)
+
+        def both(clips: NDArray[np.intp]) -> Floats:
+            own = head.decision_function(margins.of(clips))
+            p: Floats = rest.predict_proba(banks.rows(clips), offset=own)[:, 1]
+            return p
+
+        return Learned(both, 0.5, {"residual_share": rest.share_}, margins.found_on)
+    return Learned(
+        lambda clips: head.predict_proba(margins.of(clips))[:, 1], found_on=margins.found_on
+    )
 
 
 def _inner_score(
     kind: str, settings: Mapping[str, Any], case: Case, features: Features, banks: Banks
-) -> float:
-    """Mean average precision over inner folds of whole films, or on the rows that choose."""
+) -> tuple[float, NDArray[np.intp]]:
+    """Mean average precision over inner folds of whole films, or on the rows that choose.
+
+    What the cell tests is held out here too. The second value is where concept vectors were found.
+    """
     from sklearn.metrics import average_precision_score
 
-    found = []
+    found, found_on = [], NO_ROWS
     for train, choose in _inner_splits(case):
-        inner = Case(
-            case.task,
-            Split("inner", train, choose, np.zeros(0, dtype=np.intp)),
-            case.labels,
-            case.table,
-            case.groups,
-            choose,
-            case.seed,
-            False,
-        )
-        scores = _train(kind, settings, inner, features, banks)
-        found.append(float(average_precision_score(case.labels[choose] == 1, scores.values)))
-    return float(np.mean(found)) if found else 0.0
+        split = Split("inner", train, choose, case.split.test, case.split.provenance)
+        inner = replace(case, split=split, join_validation=False)
+        learned = _train(kind, settings, inner, features, banks)
+        truth = case.labels[choose] == 1
+        found.append(float(average_precision_score(truth, learned.score(choose))))
+        found_on = np.union1d(found_on, learned.found_on)
+    return (float(np.mean(found)) if found else 0.0), found_on
 
 
 def _inner_splits(case: Case) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:

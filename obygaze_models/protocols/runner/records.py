@@ -19,9 +19,9 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
     {"kind": "cell", "task": TEST, "train": TASK, "test": TASK, "model": NAME, "feature": STORE,
      "n_test": clips, "n_positive", "n_movies", "prevalence", "n_runs": fits,
      "repeated": clips were tested by several runs (the value is a mean over runs, else pooled),
-     "leaked": test clips that trained or chose in some fold, "neighbours": further test clips next
-     to a training scene (null: scenes unknown), "same_movie": further test clips of a film that
-     trained, "leak_share",
+     "leaked": test clips that in some fold trained, chose, or found concept vectors,
+     "neighbours": further test clips next to a training scene (null: scenes unknown),
+     "same_movie": further test clips of a film that trained, "leak_share",
      METRIC: {"mean": over folds, "sd": over folds, "value": of all test clips, "ci": [low, high] by
               films, "ci_clips": as if clips were independent, "design_effect"}, ...
        for f1_binary f1_weighted f1_macro precision recall accuracy ap auc, and of models that

@@ -1,0 +1,229 @@
+"""A cell is the same bytes alone and in its grid, whatever stands beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cells import by_cell, cells_that_differ, reversed_grid, with_folds
+from support.data import real_data
+from support.experiments import films, planted, quick, run_on, store_of
+
+from obygaze_features.manifest.adapters.obygaze12 import read
+from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
+from obygaze_models.evaluation.leakage import LeakedTest
+from obygaze_models.protocols.kinds import KINDS
+from obygaze_models.protocols.reading import shipped
+from obygaze_models.protocols.runner.banks import Banks, Margins
+from obygaze_models.protocols.runner.models import Case
+from obygaze_models.protocols.schema import Protocol
+
+KFOLD = ("splits.kind=kfold", "splits.folds=4")
+SPLITS = {
+    "films unseen": (),
+    "random folds": KFOLD,
+    "random folds with a gap": (*KFOLD, "splits.gap=1"),
+    "each film chooses": ("splits.kind=leave_one_group_out", "splits.validation=each"),
+    "subsampled": ("splits.kind=group_kfold", "splits.folds=3", "balancing=subsample"),
+}
+SHORT = ("models.mlp.max_epochs=3", "models.mlp.min_epochs=1", "report.compare=false")
+N_BASELINES = 6
+FEW = ("mlp", "ridge", "svm", "pcbm-lr", "choosy-pcbm")
+ALL = (*KINDS, "choosy", "choosy-pcbm")
+
+
+def every_kind(*changes: str, names: Sequence[str] = ALL) -> Protocol:
+    """The honest tasks with a model of every kind, and two that choose a setting."""
+    banks = [kind for kind, own in KINDS.items() if "tolerance" in own] + ["choosy-pcbm"]
+    listed = ", ".join(f'"{name}"' for name in names)
+    return quick(
+        "honest",
+        *(f"models.{kind}.kind={kind}" for kind in KINDS),
+        "models.choosy.kind=logistic",
+        "models.choosy.C=[0.01, 1.0]",
+        "models.choosy-pcbm.kind=pcbm-lr",
+        "models.choosy-pcbm.C=[0.01, 1.0]",
+        *(f"models.{name}.tolerance=0.1" for name in banks),
+        *(f"models.{name}.cross_fit=2" for name in banks),
+        f"grid.models=[{listed}]",
+        'grid.train=["EN_S", "HN_S"]',
+        'grid.test=["EN_S", "ENHN_S"]',
+        "report.concepts=false",
+        *SHORT,
+        *changes,
+        replicates=2,
+    )
+
+
+@pytest.fixture(scope="module")
+def manifest() -> Manifest:
+    return films(4, 40, seed=2)
+
+
+@pytest.mark.parametrize("splits", SPLITS)
+def test_every_kind_of_model(manifest: Manifest, tmp_path: Path, splits: str) -> None:
+    store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
+    names = ALL if splits in ("films unseen", "random folds") else FEW
+    protocol = every_kind(*SPLITS[splits], names=names)
+    n_cells, differ = cells_that_differ(tmp_path, protocol, manifest, {"x": store})
+    assert n_cells == 4 * (len(names) + N_BASELINES)
+    assert not differ
+
+
+SHIPPED = {
+    "honest": ("models.pcbm-lr.tolerance=0.1", "models.pcbm-dt.tolerance=0.1"),
+    "paper-table4": ("splits.never=[]",),
+    "paper-table5": ("splits.never=[]", "report.error_analysis=false"),
+}
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_protocol_that_is_shipped(tmp_path: Path, name: str) -> None:
+    manifest = with_classes(with_folds(films(5, 50, seed=2)))
+    store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
+    protocol = quick(name, "report.concepts=false", *SHIPPED.get(name, ()), replicates=2)
+    short = {"max_epochs": 3, "min_epochs": 1}
+    models = {
+        key: replace(model, settings={**model.settings, **short}) if model.kind == "mlp" else model
+        for key, model in protocol.models.items()
+    }
+    n_cells, differ = cells_that_differ(
+        tmp_path, replace(protocol, models=models), manifest, {"x": store}
+    )
+    n_pairs = len(protocol.pairs)
+    assert n_cells == n_pairs * (len(models) + len(protocol.grid.baselines))
+    assert not differ
+
+
+def with_classes(manifest: Manifest) -> Manifest:
+    """The columns that the protocols of MediaEval read: three classes, violence, and a split."""
+    rng = np.random.default_rng(4)
+    part = {c.clip_id: "0" if c.movie_id == "tt0000002" else "1" for c in manifest}
+    manifest = manifest.with_column(FOLD_PREFIX + "mediaeval2015", part)
+    for column, values in {
+        "valence_class": ["-1", "0", "1"],
+        "arousal_class": ["-1", "0", "1"],
+        "violence": ["0", "1"],
+    }.items():
+        drawn = rng.choice(values, len(manifest)).tolist()
+        cells = {clip.clip_id: value for clip, value in zip(manifest, drawn, strict=True)}
+        manifest = manifest.with_column(column, cells)
+    return manifest
+
+
+def test_the_order_of_the_grid_and_another_store_change_nothing(
+    manifest: Manifest, tmp_path: Path
+) -> None:
+    first = store_of(tmp_path / "a", manifest, planted(manifest, width=14))
+    other = store_of(tmp_path / "b", manifest, planted(manifest, width=17, seed=9))
+    protocol = every_kind(*KFOLD, names=FEW)
+    runs = [
+        run_on(tmp_path, protocol, manifest, {"x": first}),
+        run_on(tmp_path, reversed_grid(protocol), manifest, {"x": first}),
+        run_on(tmp_path, protocol, manifest, {"y": other, "x": first}),
+    ]
+    cells, turned, beside = (by_cell(run) for run in runs)
+    assert turned == cells
+    assert {key: beside[key] for key in cells} == cells
+
+
+def test_without_levels_folds_come_from_the_training_task(tmp_path: Path) -> None:
+    """Folds are balanced by level; without levels they were balanced by the first task of all."""
+    manifest = with_classes(without_levels(films(4, 40, seed=2)))
+    store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
+    changes = (*KFOLD, "splits.column=", "splits.test=[]", "grid.pairs=all", *SHORT)
+    protocol = quick("mediaeval2015-valence", *changes, replicates=2)
+    _, differ = cells_that_differ(tmp_path, protocol, manifest, {"x": store})
+    assert not differ
+
+
+def without_levels(manifest: Manifest) -> Manifest:
+    """The same clips without level and concepts."""
+    bare = [replace(clip, level="", concepts=()) for clip in manifest]
+    return Manifest(manifest.name, manifest.header, tuple(bare))
+
+
+def scores(folder: Path, protocol: Protocol, manifest: Manifest, X: np.ndarray) -> dict[str, str]:
+    """The score of each clip of the first fold of EN_S -> ENHN_S, by model and clip."""
+    store = store_of(folder / f"s{len(list(folder.iterdir()))}", manifest, X)
+    run = run_on(folder, protocol, manifest, {"x": store})
+    wanted = {"train": "EN_S", "test": "ENHN_S", "fold": "fold 0"}
+    return {
+        f"{row['model']} {row['clip_id']}": row["score"]
+        for row in run.predictions
+        if all(row[key] == value for key, value in wanted.items())
+    }
+
+
+@pytest.mark.parametrize("splits", ["random folds", "films unseen"])
+def test_nothing_is_learned_from_a_clip_that_is_tested(
+    manifest: Manifest, tmp_path: Path, splits: str
+) -> None:
+    """Other concepts for all tested clips, other features for half: the other half scores alike."""
+    protocol = every_kind(*SPLITS[splits], "grid.baselines=[]")
+    X = planted(manifest, width=14)
+    before = scores(tmp_path, protocol, manifest, X)
+    tested = {key.split()[1] for key in before}
+
+    def other(clip: Clip) -> Clip:
+        marked = clip.clip_id in tested and bool(clip.concepts)
+        return replace(clip, concepts=("Posture",)) if marked else clip
+
+    changed = Manifest(manifest.name, manifest.header, tuple(other(clip) for clip in manifest))
+    moved = set(sorted(tested)[::2])
+    X = X.copy()
+    X[[clip.clip_id in moved for clip in manifest]] += 5
+    after = scores(tmp_path, protocol, changed, X)
+    assert len(before) == len(protocol.model_names) * len(tested)
+    same = {key for key in before if key.split()[1] not in moved}
+    assert {key: after[key] for key in same} == {key: before[key] for key in same}
+    assert all(after[key] != before[key] for key in before.keys() - same if "ridge" in key)
+
+
+def test_vectors_that_were_found_on_test_clips_are_counted(
+    manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def every_row(banks: Banks, case: Case) -> np.ndarray:
+        return np.flatnonzero(banks.features.present)
+
+    monkeypatch.setattr(Banks, "bank_rows", every_row)
+    store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
+    protocol = every_kind(*KFOLD, names=("ridge", "pcbm-lr"))
+    with pytest.raises(LeakedTest, match="8 of 16") as error:  # four folds, two tests, two trained
+        run_on(
+            tmp_path,
+            replace(protocol, grid=replace(protocol.grid, train=("EN_S",))),
+            manifest,
+            {"x": store},
+        )
+    assert "used to find concept vectors" in error.value.details[0]
+    run = run_on(tmp_path, replace(protocol, leakage="warn"), manifest, {"x": store})
+    for cell in run.cells:
+        assert cell["leaked"] == (cell["n_test"] if cell["model"] == "pcbm-lr" else 0)
+
+
+def test_no_published_test_clip_finds_a_vector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """82 to 90 of the 103 test clips of ENHN_S did, because EN_S was tested in the same run."""
+    folder = real_data("obygaze12")
+    manifest = read(folder / "ObyGaze12_thresh_02.csv", splits=folder).manifest
+    silent = [clip.clip_id for clip in manifest if not clip.video]
+    store = store_of(tmp_path / "s", manifest, planted(manifest, width=14), without=silent)
+    found: list[tuple[int, int]] = []
+    own = Banks.margins
+
+    def record(banks: Banks, settings: Any, case: Case) -> Margins:
+        margins = own(banks, settings, case)
+        tested = case.split.test
+        found.append((len(tested), len(np.intersect1d(margins.found_on, tested))))
+        return margins
+
+    monkeypatch.setattr(Banks, "margins", record)
+    protocol = quick("paper-pcbm", "report.concepts=false", "grid.baselines=[]", replicates=2)
+    run_on(tmp_path, protocol, manifest, {"x": store})
+    assert set(found) == {(75, 0), (103, 0)}
