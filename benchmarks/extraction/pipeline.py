@@ -22,7 +22,7 @@ from obygaze_features.extraction.decoding import DecodeSettings, decode_rows
 from obygaze_features.extraction.plan import ExtractPlan, Row, Target
 from obygaze_features.extraction.run import Loaded, Machine, extract_into, load_targets
 from obygaze_features.extraction.signals import StopFlag
-from obygaze_features.store.reader import open_store
+from obygaze_features.store.read.reader import open_store
 from obygaze_features.video.decode import Clip, View
 from obygaze_features.video.sampling import sample_indices
 

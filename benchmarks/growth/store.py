@@ -15,11 +15,11 @@ from benchmarks.store.layouts import Activations
 from benchmarks.timing import Settings
 from obygaze_features.core.machine import this_machine
 from obygaze_features.core.timing import Runs, duration, time_runs
-from obygaze_features.store.describe import describe
-from obygaze_features.store.reader import open_store
-from obygaze_features.store.records import SEAL_FILE, Marker, Plan, Seal, marker_key
-from obygaze_features.store.schema import ArraySpec, FileMark
-from obygaze_features.store.writer import StoreWriter
+from obygaze_features.store.format.records import SEAL_FILE, Marker, Plan, Seal, marker_key
+from obygaze_features.store.format.schema import ArraySpec, FileMark
+from obygaze_features.store.read.describe import describe
+from obygaze_features.store.read.reader import open_store
+from obygaze_features.store.write.writer import StoreWriter
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 QUICK_SIZES = (1_000, 2_000, 4_000)

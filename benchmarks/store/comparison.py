@@ -20,10 +20,10 @@ from obygaze_features.core.errors import Corrupt, InstallExtra
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import sync_dir
 from obygaze_features.core.timing import duration
-from obygaze_features.store.reader import open_store
-from obygaze_features.store.records import SEAL_FILE, Seal
-from obygaze_features.store.schema import ArraySpec, FileMark
-from obygaze_features.store.writer import StoreWriter
+from obygaze_features.store.format.records import SEAL_FILE, Seal
+from obygaze_features.store.format.schema import ArraySpec, FileMark
+from obygaze_features.store.read.reader import open_store
+from obygaze_features.store.write.writer import StoreWriter
 
 PACKAGES = ("numpy", "zarr", "h5py", "torch", "obstore")
 RAW = "the same files, each with fsync"

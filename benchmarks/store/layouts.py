@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from obygaze_features.core.errors import InstallExtra
 from obygaze_features.core.extras import need
-from obygaze_features.store.create import create_store
-from obygaze_features.store.reader import open_store
-from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.schema import ArraySpec
-from obygaze_features.store.writer import StoreWriter
+from obygaze_features.store.format.recipe import Recipe
+from obygaze_features.store.format.schema import ArraySpec
+from obygaze_features.store.read.reader import open_store
+from obygaze_features.store.write.create import create_store
+from obygaze_features.store.write.writer import StoreWriter
 
 Array = npt.NDArray[Any]
 Read = Callable[[str, Sequence[int] | None], Array]

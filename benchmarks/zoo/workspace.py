@@ -13,7 +13,7 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_features.store import ArraySpec, Recipe, StoreWriter, create_store
-from obygaze_features.store.schema import OK
+from obygaze_features.store.format.schema import OK
 
 NAME = "bench"
 WIDTHS = {"vivit": 768, "xclip": 512}

@@ -19,7 +19,7 @@ from obygaze_features.backbones.geometry import (
 from obygaze_features.backbones.pixels import Pixels, as_frames, as_tensor
 from obygaze_features.backbones.weights import WeightHashes
 from obygaze_features.core.errors import FixInput
-from obygaze_features.store.recipe import UNVERIFIED
+from obygaze_features.store.format.recipe import UNVERIFIED
 
 if TYPE_CHECKING:
     import torch

@@ -22,8 +22,8 @@ from obygaze_features.backbones.transformer import configured, load_pretrained
 from obygaze_features.backbones.weights import hash_weights, read_tensors, refuse
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.store.space import space_id_of
-from obygaze_features.store.text import TextTable
+from obygaze_features.store.format.space import space_id_of
+from obygaze_features.store.read.text import TextTable
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -158,7 +158,7 @@ def measure_reading(
     The store is opened again for every run. Clips without features are left out. On a local disk,
     all but the warm-up run may read from the cache of the system.
     """
-    from obygaze_features.store.reader import open_store
+    from obygaze_features.store.read.reader import open_store
 
     store = open_store(location)
     level = level or store.levels[0]

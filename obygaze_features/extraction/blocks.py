@@ -22,8 +22,8 @@ from obygaze_features.extraction.backends import (
     to_numpy,
 )
 from obygaze_features.extraction.clock import Clock
-from obygaze_features.store.schema import OK, ArraySpec, RowStatus
-from obygaze_features.store.writer import StoreWriter
+from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus
+from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decode import Clip, View
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from obygaze_features.core.machine import package_version
 from obygaze_features.extraction.pipeline import Decoded
 from obygaze_features.extraction.plan import Row
-from obygaze_features.store.schema import RowStatus
+from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.video.decode import Clip, View
 from obygaze_features.video.errors import BadVideo
 from obygaze_features.video.pool import DecodeJob, DecodePool

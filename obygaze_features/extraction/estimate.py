@@ -19,8 +19,8 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import ExtractPlan, Row, Target
 from obygaze_features.extraction.recipes import HEAVY, rule_of
 from obygaze_features.extraction.sizing import batch_for, peak_bytes
-from obygaze_features.store.create import BLOCK_ROWS, BLOCK_ROWS_LARGE, LARGE_ROW_BYTES
-from obygaze_features.store.records import SEAL_FILE
+from obygaze_features.store.format.records import SEAL_FILE
+from obygaze_features.store.write.create import BLOCK_ROWS, BLOCK_ROWS_LARGE, LARGE_ROW_BYTES
 from obygaze_features.video.decode import View
 from obygaze_features.video.pool import DecodeJob, DecodePool
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from obygaze_features.extraction.blocks import BatchTooLarge, BlockMaker
 from obygaze_features.extraction.signals import StopFlag
-from obygaze_features.store.schema import RowStatus
+from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.video.decode import Clip, View
 
 

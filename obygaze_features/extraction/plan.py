@@ -83,7 +83,7 @@ class ExtractPlan:
     def unit_rows(self) -> int:
         """Rows of a unit: whole blocks of every store, so that no two workers share a block."""
         # Not at the top: a run reads its plan's module before it can catch signals.
-        from obygaze_features.store.create import BLOCK_ROWS
+        from obygaze_features.store.write.create import BLOCK_ROWS
 
         return lcm(*(target.block_rows or BLOCK_ROWS for target in self.targets))
 

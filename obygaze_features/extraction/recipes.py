@@ -9,8 +9,8 @@ from obygaze_features.backbones.cards import Card
 from obygaze_features.backbones.geometry import Level
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction.plan import Target
-from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.schema import TIME_ARRAYS, ArraySpec
+from obygaze_features.store.format.recipe import Recipe
+from obygaze_features.store.format.schema import TIME_ARRAYS, ArraySpec
 from obygaze_features.video.behaviour import conversion_sha256
 from obygaze_features.video.decode import View
 from obygaze_features.video.sampling import Sampling

@@ -19,7 +19,7 @@ from obygaze_features.extraction.backends import stack, to_numpy
 from obygaze_features.extraction.plan import Row, Target, make_plan
 from obygaze_features.extraction.recipes import SPELLED, chosen_levels, recipe_of, view_of
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.store.reader import Store
+from obygaze_features.store.read.reader import Store
 from obygaze_features.video.decode import Clip, View, decode_clip
 from obygaze_features.video.errors import BadVideo
 

@@ -20,10 +20,10 @@ from obygaze_features.extraction.recipes import arrays_of, chosen_levels, recipe
 from obygaze_features.extraction.signals import StopFlag
 from obygaze_features.extraction.sizing import batch_for, clips_ahead
 from obygaze_features.extraction.status import StoreStatus, store_status
-from obygaze_features.store.create import create_store, read_plan
-from obygaze_features.store.records import STORE_FILE
-from obygaze_features.store.schema import RowStatus
-from obygaze_features.store.writer import StoreWriter
+from obygaze_features.store.format.records import STORE_FILE
+from obygaze_features.store.format.schema import RowStatus
+from obygaze_features.store.write.create import create_store, read_plan
+from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decode import View
 from obygaze_features.video.pool import DecodePool
 

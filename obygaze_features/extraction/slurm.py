@@ -24,8 +24,8 @@ from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.extraction.clock import STAGES
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.status import missing_units
-from obygaze_features.store.records import STORE_FILE
-from obygaze_features.store.writer import StoreWriter
+from obygaze_features.store.format.records import STORE_FILE
+from obygaze_features.store.write.writer import StoreWriter
 
 # Where nothing was measured; a limit that is too short costs a restart, never features.
 UNMEASURED_MINUTES = 60

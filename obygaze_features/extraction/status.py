@@ -13,9 +13,9 @@ import numpy as np
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.clock import STAGES, who_waits
 from obygaze_features.extraction.plan import ExtractPlan
-from obygaze_features.store.reader import Store, open_store
-from obygaze_features.store.records import STORE_FILE
-from obygaze_features.store.writer import StoreWriter
+from obygaze_features.store.format.records import STORE_FILE
+from obygaze_features.store.read.reader import Store, open_store
+from obygaze_features.store.write.writer import StoreWriter
 
 # Which stages all stores of a run share, and the order in which stages are told.
 SHARED = ("wait", "decode")

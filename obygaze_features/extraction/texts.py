@@ -10,9 +10,9 @@ import numpy as np
 from obygaze_features.core.errors import AlreadyThere, Mismatch, NotFound
 from obygaze_features.core.files import write_new
 from obygaze_features.store import StoreWriter, TextTable
-from obygaze_features.store.records import STORE_FILE
-from obygaze_features.store.space import same_space, space_of_level
-from obygaze_features.store.text import add_text
+from obygaze_features.store.format.records import STORE_FILE
+from obygaze_features.store.format.space import same_space, space_of_level
+from obygaze_features.store.read.text import add_text
 
 
 def keep_texts(store: Path, table: TextTable) -> Path:

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze_features.store.create import create_store as create_store
-    from obygaze_features.store.diff import Diff as Diff
-    from obygaze_features.store.diff import diff_stores as diff_stores
-    from obygaze_features.store.edit import merge as merge
-    from obygaze_features.store.edit import subset as subset
+    from obygaze_features.store.format.recipe import Recipe as Recipe
+    from obygaze_features.store.format.schema import ArraySpec as ArraySpec
+    from obygaze_features.store.format.schema import RowStatus as RowStatus
     from obygaze_features.store.interchange.export import export_store as export_store
     from obygaze_features.store.interchange.importing import Told as Told
     from obygaze_features.store.interchange.importing import import_store as import_store
-    from obygaze_features.store.pack import unpack as unpack
-    from obygaze_features.store.reader import Matrix as Matrix
-    from obygaze_features.store.reader import Status as Status
-    from obygaze_features.store.reader import Store as Store
-    from obygaze_features.store.reader import open_store as open_store
-    from obygaze_features.store.recipe import Recipe as Recipe
-    from obygaze_features.store.schema import ArraySpec as ArraySpec
-    from obygaze_features.store.schema import RowStatus as RowStatus
-    from obygaze_features.store.text import TextTable as TextTable
-    from obygaze_features.store.transfer import pull as pull
-    from obygaze_features.store.writer import StoreWriter as StoreWriter
+    from obygaze_features.store.read.diff import Diff as Diff
+    from obygaze_features.store.read.diff import diff_stores as diff_stores
+    from obygaze_features.store.read.reader import Matrix as Matrix
+    from obygaze_features.store.read.reader import Status as Status
+    from obygaze_features.store.read.reader import Store as Store
+    from obygaze_features.store.read.reader import open_store as open_store
+    from obygaze_features.store.read.text import TextTable as TextTable
+    from obygaze_features.store.sharing.pack import unpack as unpack
+    from obygaze_features.store.sharing.transfer import pull as pull
+    from obygaze_features.store.write.create import create_store as create_store
+    from obygaze_features.store.write.edit import merge as merge
+    from obygaze_features.store.write.edit import subset as subset
+    from obygaze_features.store.write.writer import StoreWriter as StoreWriter
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

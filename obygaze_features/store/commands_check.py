@@ -12,8 +12,8 @@ from obygaze_features.core.commands import ExampleCommand, Session, json_option,
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.commands_look import open_named
-from obygaze_features.store.diff import Diff, common_levels, diff_stores
-from obygaze_features.store.verify import (
+from obygaze_features.store.read.diff import Diff, common_levels, diff_stores
+from obygaze_features.store.read.verify import (
     Redecode,
     Report,
     compare_decoded,

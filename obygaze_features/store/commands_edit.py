@@ -12,7 +12,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.store.commands_look import open_named
-from obygaze_features.store.edit import Copied, Roster, merge, subset
+from obygaze_features.store.write.edit import Copied, Roster, merge, subset
 
 _OUTPUT = click.option("-o", "output", required=True, help="The new store: a name or a folder.")
 

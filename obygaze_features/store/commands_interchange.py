@@ -20,9 +20,9 @@ from obygaze_features.core.commands import (
 )
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
-from obygaze_features.store.edit import Roster
 from obygaze_features.store.interchange.importing import Imported, Told, import_store
 from obygaze_features.store.interchange.source import Source
+from obygaze_features.store.write.edit import Roster
 
 F = TypeVar("F", bound=Callable[..., Any])
 _HERE = "obygaze_features.store.commands_interchange"

@@ -18,9 +18,9 @@ from obygaze_features.core.commands import (
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import write_new
-from obygaze_features.store.card import card_text
-from obygaze_features.store.describe import describe, summary
-from obygaze_features.store.reader import Store, open_store
+from obygaze_features.store.format.card import card_text
+from obygaze_features.store.read.describe import describe, summary
+from obygaze_features.store.read.reader import Store, open_store
 
 # Backbones know stores, never the other way round; the cards are asked by name.
 NOTE = "obygaze_features.backbones.presets:recipe_note"

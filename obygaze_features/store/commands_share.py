@@ -20,9 +20,9 @@ from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.commands_look import open_named
-from obygaze_features.store.pack import open_pack, pack, size_of_pack, unpack
-from obygaze_features.store.push import send
-from obygaze_features.store.transfer import Transferred, fetch, prepare
+from obygaze_features.store.sharing.pack import open_pack, pack, size_of_pack, unpack
+from obygaze_features.store.sharing.push import send
+from obygaze_features.store.sharing.transfer import Transferred, fetch, prepare
 
 F = TypeVar("F", bound=Callable[..., Any])
 

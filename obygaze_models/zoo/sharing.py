@@ -8,9 +8,9 @@ from obygaze_features.core.drafts import new_folder
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.files import sha256_bytes, write_atomic
 from obygaze_features.core.workspace import is_url
-from obygaze_features.store.files import Files, open_files, read_or_none
-from obygaze_features.store.remotes import open_place
-from obygaze_features.store.schema import FileMark
+from obygaze_features.store.files.places import Files, open_files, read_or_none
+from obygaze_features.store.files.remotes import open_place
+from obygaze_features.store.format.schema import FileMark
 from obygaze_models.zoo.saving import MODEL, MODEL_FILE, SavedModel, files_of, load_model
 
 

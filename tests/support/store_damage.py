@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from obygaze_features.store.stamped import stamp
+from obygaze_features.store.format.checksummed_json import stamp
 
 
 def files_of(path: Path) -> list[Path]:

@@ -14,8 +14,9 @@ import numpy as np
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.store.create import create_store
-from obygaze_features.store.edit import Roster
+from obygaze_features.store.format.limits import check_disk, check_memory
+from obygaze_features.store.format.recipe import Recipe
+from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus
 from obygaze_features.store.interchange.source import (
     Array,
     BadRow,
@@ -24,10 +25,9 @@ from obygaze_features.store.interchange.source import (
     checked_shape,
     name_of,
 )
-from obygaze_features.store.limits import check_disk, check_memory
-from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.schema import OK, ArraySpec, RowStatus
-from obygaze_features.store.writer import StoreWriter
+from obygaze_features.store.write.create import create_store
+from obygaze_features.store.write.edit import Roster
+from obygaze_features.store.write.writer import StoreWriter
 
 Pool = Literal["none", "also", "only"]
 POOLED = "pooled"

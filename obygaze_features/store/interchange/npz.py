@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
+from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.interchange.source import (
     DAMAGE,
     Array,
@@ -22,7 +23,6 @@ from obygaze_features.store.interchange.source import (
     opened,
     texts,
 )
-from obygaze_features.store.limits import check_memory
 
 ID_KEY, MOVIE_KEY = "clip_id", "movie_id"
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.extras import need
+from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.interchange.source import (
     DAMAGE,
     Array,
@@ -28,7 +29,6 @@ from obygaze_features.store.interchange.source import (
     opened,
     plain_files,
 )
-from obygaze_features.store.limits import check_memory
 
 PURPOSE = "reading and writing .pth files"
 SUFFIXES = (".pth", ".pt")

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import sha256_file
-from obygaze_features.store.limits import check_memory
-from obygaze_features.store.schema import RowStatus
+from obygaze_features.store.format.limits import check_memory
+from obygaze_features.store.format.schema import RowStatus
 
 Array = npt.NDArray[Any]
 MOST_DIMENSIONS = 3

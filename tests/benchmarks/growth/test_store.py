@@ -10,9 +10,9 @@ from benchmarks.growth import store as growth_store
 from benchmarks.growth.store import LEVEL, METADATA, READ, WIDTH, measure_one
 from benchmarks.store import layouts
 from benchmarks.store.layouts import Activations
-from obygaze_features.store.reader import open_store
-from obygaze_features.store.schema import ArraySpec
-from obygaze_features.store.writer import StoreWriter
+from obygaze_features.store.format.schema import ArraySpec
+from obygaze_features.store.read.reader import open_store
+from obygaze_features.store.write.writer import StoreWriter
 
 
 def test_a_store_that_is_half_complete_then_sealed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from support.cli import run_obygaze
 from obygaze.demo.tiny_xclip import CARD, save_where_possible
 from obygaze.demo.tour import MARK, _claim
 from obygaze_features.core.errors import AlreadyThere, FixUsage
-from obygaze_features.store.reader import open_store
+from obygaze_features.store.read.reader import open_store
 
 # The thirty-first of twelve clips a film is the seventh of the third film.
 BROKEN = "tt9000003-007"

@@ -11,7 +11,7 @@ from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_t
 from support.cli import run_obygaze
 from support.extraction import film_folder, keep_manifest
 
-from obygaze_features.store.reader import open_store
+from obygaze_features.store.read.reader import open_store
 
 XCLIP, LSMDC = "xclip-b32-k400", "xclip-lsmdc-b32"
 

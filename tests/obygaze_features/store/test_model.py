@@ -13,7 +13,7 @@ from support.stores import block_of, plan_store, some_ids, some_values
 
 from obygaze_features.core.errors import NotFound
 from obygaze_features.store import ArraySpec, RowStatus, StoreWriter, open_store
-from obygaze_features.store.edit import merge, subset
+from obygaze_features.store.write.edit import merge, subset
 
 STATES = [
     RowStatus(),

@@ -13,8 +13,8 @@ from support.stores import a_recipe, fill_store, plan_store, some_ids
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import ArraySpec, StoreWriter, TextTable
-from obygaze_features.store.space import same_space, space_id_of
-from obygaze_features.store.text import add_text
+from obygaze_features.store.format.space import same_space, space_id_of
+from obygaze_features.store.read.text import add_text
 
 HASH = "ef" * 32
 SPACE = space_id_of("toy/clip", "main", HASH)

@@ -114,7 +114,7 @@ def test_frames_stream_from_a_store_with_the_labels_of_their_clips(tmp_path: Pat
     from support.stores import sealed_store, some_ids
 
     from obygaze_features.core.errors import ObygazeError
-    from obygaze_features.store.reader import open_store
+    from obygaze_features.store.read.reader import open_store
 
     values = sealed_store(tmp_path / "store.zarr")
     frames = next(name for name, array in values.items() if array.ndim == 3)

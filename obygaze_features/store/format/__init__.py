@@ -1,0 +1,1 @@
+"""The format of a store: its files, its records, its limits."""

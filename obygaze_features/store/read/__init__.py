@@ -1,0 +1,1 @@
+"""Read a store, describe it, compare it, verify it."""

@@ -1,0 +1,176 @@
+"""What a reader believes: the seal where there is one, else the markers; nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import NoReturn
+
+from obygaze_features.core.errors import Corrupt, Mismatch
+from obygaze_features.store.files.places import Files, read_or_none
+from obygaze_features.store.format.records import (
+    PARTIAL_FILE,
+    SEAL_FILE,
+    TEXT_KEY,
+    Marker,
+    Partial,
+    Plan,
+    Seal,
+    TextMarker,
+    marker_key,
+)
+from obygaze_features.store.format.schema import MISSING, FileMark, RowStatus
+
+
+class Commits:
+    """Which blocks are there, what is wrong with which row, and how long each file must be.
+
+    Nothing is read before it is needed, and a marker only for a block that is asked for.
+    """
+
+    def __init__(self, files: Files, plan: Plan) -> None:
+        self.files, self.plan = files, plan
+        self._lock = threading.RLock()
+        self._seal: Seal | None = None
+        self._looked = False
+        self._partial: Partial | None = None
+        self._by_block: dict[int, dict[int, RowStatus]] = {}
+        self._markers: dict[int, Marker] = {}
+
+    @property
+    def seal(self) -> Seal | None:
+        """The seal, or None while work goes on."""
+        with self._lock:
+            if not self._looked:
+                self._load_seal()
+                self._looked = True
+            return self._seal
+
+    def _load_seal(self) -> None:
+        data = read_or_none(self.files, SEAL_FILE)
+        if data is None:
+            return
+        where = f"{self.files.location}/{SEAL_FILE}"
+        seal = Seal.from_bytes(data, where)
+        if seal.fingerprint != self.plan.recipe.fingerprint:
+            raise Mismatch("the seal is of another recipe than the store", where=where)
+        self._check_rows(seal.noted, (0, self.plan.n_clips), where)
+        part = read_or_none(self.files, PARTIAL_FILE)
+        if part is not None:
+            self._partial = Partial.from_bytes(part, f"{self.files.location}/{PARTIAL_FILE}")
+        by_block: dict[int, dict[int, RowStatus]] = defaultdict(dict)
+        for row, status in seal.noted.items():
+            by_block[row // self.plan.block_rows][row] = status
+        self._by_block, self._seal = dict(by_block), seal
+
+    @property
+    def partial(self) -> Partial | None:
+        """What a partial copy holds; None where everything the seal promises is here."""
+        return self._partial if self.seal is not None else None
+
+    def marker(self, block: int, *, fresh: bool = False) -> Marker | None:
+        """The marker of a block in a store that is not sealed; None where there is none."""
+        with self._lock:
+            if fresh or block not in self._markers:
+                marker = self._load_marker(block)
+                if marker is None:
+                    return None
+                self._markers[block] = marker
+            return self._markers[block]
+
+    def _load_marker(self, block: int) -> Marker | None:
+        name = marker_key(block)
+        data = read_or_none(self.files, name)
+        if data is None:
+            return None
+        where = f"{self.files.location}/{name}"
+        marker = Marker.from_bytes(data, where)
+        self.plan.recipe.require(
+            marker.recipe, where=where, what=f"block {block} was committed with another recipe"
+        )
+        if marker.block != block or marker.rows != self.plan.block_range(block):
+            raise Corrupt(f"this marker speaks of block {marker.block}", where=where)
+        self._check_rows(marker.noted, marker.rows, where)
+        return marker
+
+    def _check_rows(
+        self, noted: Mapping[int, RowStatus], rows: tuple[int, int], where: str
+    ) -> None:
+        beyond = [row for row in noted if row not in range(*rows)]
+        if beyond:
+            raise Corrupt(f"it speaks of row {beyond[0]}, which it has not got", where=where)
+
+    def is_committed(self, block: int) -> bool:
+        """Whether a block is there."""
+        if self.seal is not None or self.marker(block) is not None:
+            return True
+        with self._lock:
+            self._load_seal()  # sealed since we looked: the markers went
+            return self._seal is not None
+
+    def noted(self, block: int) -> Mapping[int, RowStatus]:
+        """The rows of a block that are not plainly ok; all of them where it was not committed."""
+        if self.is_committed(block):
+            if self._seal is not None:
+                return self._by_block.get(block, {})
+            marker = self.marker(block)
+            return marker.noted if marker else {}
+        return dict.fromkeys(range(*self.plan.block_range(block)), MISSING)
+
+    def holds(self, array: str, block: int) -> bool:
+        """Whether a committed block of an array is here, in what may be a partial copy."""
+        return self.partial is None or self.partial.holds(array, block)
+
+    def marks(self, block: int, *, fresh: bool = False) -> Mapping[str, FileMark]:
+        """The files of a committed block (of the whole store, where it is sealed)."""
+        if self.seal is not None:
+            return self.seal.files
+        marker = self.marker(block, fresh=fresh)
+        return marker.files if marker else {}
+
+    def text_files(self) -> Mapping[str, FileMark]:
+        """The files of the texts that go with the store; none where there are no texts."""
+        if self.seal is not None:
+            files = self.seal.files
+            return {name: files[name] for name in files if name.startswith("data.zarr/text/")}
+        data = read_or_none(self.files, TEXT_KEY)
+        return TextMarker.from_bytes(data, TEXT_KEY).files if data is not None else {}
+
+    def promised_files(self) -> dict[str, FileMark]:
+        """Each file that the seal, or store.json and the markers, promise, by its name."""
+        if self.seal is not None:
+            return held(self.seal.files, self.partial)
+        promised = {**self.plan.files, **self.text_files()}
+        for block in range(self.plan.n_blocks):
+            promised.update(self.marks(block))
+        return promised
+
+    def promised(self, key: str, found: int | None) -> int:
+        """The length a file of data.zarr was committed with.
+
+        `found` is the length it has, where that is another one: a block that is being redone may
+        have a newer marker than the one that was read.
+        """
+        name = f"data.zarr/{key}"
+        if name in self.plan.files:
+            return self.plan.files[name].n_bytes
+        if key.startswith("text/"):
+            mark = self.text_files().get(name)
+            return mark.n_bytes if mark is not None else self._unpromised(name)
+        block = int(key.rsplit("/", 1)[1].split(".")[1])
+        mark = self.marks(block, fresh=found is not None).get(name)
+        if mark is None:
+            self._unpromised(name)
+        return mark.n_bytes
+
+    def _unpromised(self, name: str) -> NoReturn:
+        where = f"{self.files.location}/{name}"
+        raise Corrupt("no marker and no seal promises this file", where=where)
+
+
+def held(files: Mapping[str, FileMark], partial: Partial | None) -> dict[str, FileMark]:
+    """Of the files of a whole store, those a copy holds."""
+    if partial is None:
+        return dict(files)
+    return {name: mark for name, mark in files.items() if partial.holds_file(name)}

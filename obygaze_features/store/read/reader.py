@@ -1,0 +1,379 @@
+"""Reads a store: rows by clip, movie or mask; what is not there is reported, never replaced."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.console import few
+from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.extras import need
+from obygaze_features.core.notebook import (
+    data_frame,
+    html_summary,
+    short_repr,
+    unknown_name,
+)
+from obygaze_features.store.files.places import Files, open_files, read_or_none
+from obygaze_features.store.format.recipe import Recipe
+from obygaze_features.store.format.records import STORE_FILE, Plan
+from obygaze_features.store.format.schema import (
+    NOT_FETCHED,
+    NOT_IN_STORE,
+    ROW_DIM,
+    ArraySpec,
+    RowStatus,
+)
+from obygaze_features.store.read.arrays import Arrays
+from obygaze_features.store.read.commits import Commits
+
+if TYPE_CHECKING:
+    from obygaze_features.store.read.text import TextTable
+
+Missing = Literal["error", "nan", "drop"]
+Rows = npt.NDArray[np.int64]
+SHOWN_REASONS = 20
+
+
+@dataclass(frozen=True)
+class Status:
+    """What became of all rows: counts by state, and each row that is not plainly ok."""
+
+    counts: Mapping[str, int]
+    noted: Mapping[int, RowStatus]
+    is_ok: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Rows that were asked for, -1 where the store has no such clip, and by which names."""
+
+    rows: Rows
+    store: Store
+    asked: npt.NDArray[np.str_] | None = None
+
+    def __getitem__(self, which: npt.NDArray[Any]) -> Selection:
+        asked = None if self.asked is None else self.asked[which]
+        return Selection(self.rows[which], self.store, asked)
+
+    @property
+    def clip_ids(self) -> npt.NDArray[np.str_]:
+        """The clips; the store's ids are read only where somebody asks."""
+        return self.store.clip_ids[self.rows] if self.asked is None else self.asked
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Rows of one array in the order they were asked for.
+
+    `present` tells for each row that was asked for whether it is there, and `reasons` why not, by
+    clip. With `missing="drop"`, `values`, `rows` and `clip_ids` hold the present ones only.
+    """
+
+    values: npt.NDArray[Any]
+    present: npt.NDArray[np.bool_]
+    selection: Selection
+    reasons: Mapping[str, RowStatus]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.shape))
+        return short_repr("Matrix", f"{shape} {self.values.dtype}", f"{len(self.reasons)} missing")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of `values`."""
+        return self.values.shape
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame: one row for each clip, one column for each number."""
+        numbers = self.values.reshape(len(self.values), -1).T
+        columns: dict[str, Any] = {str(i): column for i, column in enumerate(numbers)}
+        columns["clip_id"] = self.clip_ids
+        return data_frame(columns, index="clip_id")
+
+    @property
+    def rows(self) -> Rows:
+        """The row of the store that each row of `values` is."""
+        return self.selection.rows
+
+    @property
+    def clip_ids(self) -> npt.NDArray[np.str_]:
+        """The clip that each row of `values` is."""
+        return self.selection.clip_ids
+
+
+def open_store(location: str | Path | Files) -> Store:
+    """Open a store: a folder, a packed zip, a URL, or anything that reads like `Files`.
+
+    Reads one small file, whatever the size of the store.
+    """
+    files = open_files(location) if isinstance(location, str | Path) else location
+    data = read_or_none(files, STORE_FILE)
+    if data is None:
+        raise NotFound(
+            "no store here: no store.json", where=files.location, hint="obygaze store ls"
+        )
+    return Store(files, Plan.from_bytes(data, f"{files.location}/{STORE_FILE}"))
+
+
+class Store:
+    """A store that was opened. Threads may share it; it keeps the ids and the seal it has read."""
+
+    def __init__(self, files: Files, plan: Plan) -> None:
+        self.files, self.plan = files, plan
+        self.commits = Commits(files, plan)
+        self.arrays = Arrays(files, plan, self.commits)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return open_store, (self.location,)
+
+    def __repr__(self) -> str:
+        place = self.location if len(self.location) <= 60 else f"...{self.location[-57:]}"
+        return short_repr("Store", repr(place), f"{self.n_clips} clips", *self.levels)
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "clips": f"{self.n_clips:,}",
+            "levels": ", ".join(self.levels),
+            "backbone": self.recipe.title,
+            "state": "sealed" if self.sealed else "not sealed",
+        }
+        return html_summary(f"Store {self.location}", facts)
+
+    def __len__(self) -> int:
+        return self.n_clips
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.clip_ids.tolist())
+
+    def __contains__(self, clip_id: object) -> bool:
+        return clip_id in self._row_of
+
+    def __getitem__(self, level: str) -> Matrix:
+        """Return all rows of a level that are there; `matrix` has the choices."""
+        if level not in self.levels:
+            raise unknown_name("level", level, self.levels, where=self.location)
+        return self.matrix(level, missing="drop")
+
+    @property
+    def location(self) -> str:
+        """Where it was opened."""
+        return self.files.location
+
+    @property
+    def recipe(self) -> Recipe:
+        """How the features were made."""
+        return self.plan.recipe
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells this recipe from every other."""
+        return self.plan.recipe.fingerprint
+
+    @property
+    def n_clips(self) -> int:
+        """The number of rows."""
+        return self.plan.n_clips
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The arrays that hold features, in the order of the plan."""
+        return tuple(spec.name for spec in self.plan.arrays if spec.is_level)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the store is complete and closed."""
+        return self.commits.seal is not None
+
+    @cached_property
+    def clip_ids(self) -> npt.NDArray[np.str_]:
+        """The clip of each row."""
+        return self.arrays.ids("clip_id")
+
+    @cached_property
+    def movie_ids(self) -> npt.NDArray[np.str_]:
+        """The movie of each row."""
+        return self.arrays.ids("movie_id")
+
+    @cached_property
+    def _row_of(self) -> dict[str, int]:
+        return {clip: row for row, clip in enumerate(self.clip_ids.tolist())}
+
+    def text(self) -> TextTable | None:
+        """The texts that go with the store, if there are any."""
+        from obygaze_features.store.read.text import read_text
+
+        return read_text(self)
+
+    def status(self) -> Status:
+        """What became of every row; in a store that is not sealed this reads all markers."""
+        noted: dict[int, RowStatus] = {}
+        for block in range(self.plan.n_blocks):
+            if not any(self.commits.holds(level, block) for level in self.levels):
+                noted.update(dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED))
+            noted.update(self.commits.noted(block))
+        odd = {row: status for row, status in noted.items() if not status.is_ok}
+        is_ok = np.ones(self.n_clips, dtype=bool)
+        is_ok[list(odd)] = False
+        states = Counter(status.state for status in odd.values())
+        return Status({"ok": int(is_ok.sum()), **dict(sorted(states.items()))}, noted, is_ok)
+
+    def select(
+        self,
+        clips: Iterable[str] | None = None,
+        movies: Iterable[str] | None = None,
+        mask: npt.ArrayLike | None = None,
+    ) -> Selection:
+        """The rows of clips (in their order), of movies or of a mask (in the store's order).
+
+        Several conditions hold together.
+        """
+        if clips is None and movies is None and mask is None:
+            return Selection(np.arange(self.n_clips), self)
+        chosen = self._chosen(movies, mask)
+        if clips is None:
+            return Selection(np.flatnonzero(chosen), self)
+        if isinstance(clips, str):
+            raise FixInput(f"clips are a list of ids, not one string ({clips!r})")
+        asked = [str(clip) for clip in clips]
+        rows = np.array([self._row_of.get(clip, -1) for clip in asked], dtype=np.int64)
+        selection = Selection(rows, self, np.array(asked, dtype=np.str_))
+        return selection[(rows < 0) | chosen[rows]]
+
+    def _chosen(
+        self, movies: Iterable[str] | None, mask: npt.ArrayLike | None
+    ) -> npt.NDArray[np.bool_]:
+        chosen = np.ones(self.n_clips, dtype=bool)
+        if movies is not None:
+            wanted = [movies] if isinstance(movies, str) else [str(movie) for movie in movies]
+            unknown = sorted(set(wanted) - set(self.movie_ids.tolist()))
+            if unknown:
+                raise NotFound(
+                    f"no movie {unknown[0]!r} in this store",
+                    where=self.location,
+                    hint=f"one of {few(sorted(set(self.movie_ids.tolist())))}",
+                )
+            chosen &= np.isin(self.movie_ids, np.array(wanted, dtype=np.str_))
+        if mask is not None:
+            bits = np.asarray(mask)
+            if bits.dtype != np.bool_ or bits.shape != (self.n_clips,):
+                raise FixInput(f"a mask is {self.n_clips} booleans, one for each row of the store")
+            chosen &= bits
+        return chosen
+
+    def matrix(
+        self,
+        level: str,
+        *,
+        clips: Iterable[str] | None = None,
+        movies: Iterable[str] | None = None,
+        mask: npt.ArrayLike | None = None,
+        missing: Missing = "error",
+    ) -> Matrix:
+        """Rows of one array in memory, in the order asked for.
+
+        `missing` decides what becomes of rows that are missing or failed: an error that lists
+        them with their reasons, rows of NaN, or no rows.
+        """
+        spec = self._askable(level, missing)
+        return self._matrix(spec, self.select(clips, movies, mask), missing)
+
+    def frame(self, level: str) -> Any:
+        """Return the rows of a level that are there as a pandas DataFrame."""
+        return self[level].to_frame()
+
+    def to_xarray(self, levels: Iterable[str] | None = None) -> Any:
+        """Return an xarray Dataset of some levels, by default all; rows that are not there are NaN.
+
+        It is read into memory. For arrays larger than that: `xarray.open_zarr` on data.zarr.
+        """
+        xarray = need("xarray", "frames", "Store.to_xarray")
+        names = self.levels if levels is None else tuple(levels)
+        arrays = {
+            name: ((ROW_DIM, *self.plan.array(name).dims), self.matrix(name, missing="nan").values)
+            for name in names
+        }
+        ids = {"clip_id": (ROW_DIM, self.clip_ids), "movie_id": (ROW_DIM, self.movie_ids)}
+        return xarray.Dataset(arrays, coords=ids, attrs={"fingerprint": self.fingerprint})
+
+    def stream(
+        self,
+        level: str,
+        *,
+        clips: Iterable[str] | None = None,
+        movies: Iterable[str] | None = None,
+        mask: npt.ArrayLike | None = None,
+        missing: Missing = "error",
+    ) -> Iterator[Matrix]:
+        """The same rows, block by block in the store's order, for arrays larger than memory."""
+        spec = self._askable(level, missing)
+        selection = self.select(clips, movies, mask)
+        if missing == "error":
+            self._raise_absent(self._presence(spec, selection)[1])
+        selection = selection[np.argsort(selection.rows, kind="stable")]
+        blocks = selection.rows // self.plan.block_rows
+        for block in np.unique(blocks):
+            yield self._matrix(spec, selection[blocks == block], missing)
+
+    def _askable(self, level: str, missing: Missing) -> ArraySpec:
+        spec = self.plan.array(level)
+        if missing not in ("error", "nan", "drop"):
+            raise FixInput(f"missing={missing!r} is none of error, nan, drop")
+        if missing == "nan" and not spec.is_float:
+            raise FixInput(f"{spec.name} holds {spec.dtype}, which has no NaN", hint="drop")
+        return spec
+
+    def _matrix(self, spec: ArraySpec, selection: Selection, missing: Missing) -> Matrix:
+        present, reasons = self._presence(spec, selection)
+        if missing == "error":
+            self._raise_absent(reasons)
+        if missing == "nan" and not present.all():
+            values = self.arrays.reserve(spec, len(present))
+            values[~present] = np.nan
+            values[present] = self.arrays.read(spec, selection.rows[present])
+            return Matrix(values, present, selection, reasons)
+        if not present.all():
+            selection = selection[present]
+        return Matrix(self.arrays.read(spec, selection.rows), present, selection, reasons)
+
+    def _presence(
+        self, spec: ArraySpec, selection: Selection
+    ) -> tuple[npt.NDArray[np.bool_], dict[str, RowStatus]]:
+        rows = selection.rows
+        bad = {-1: NOT_IN_STORE}
+        for block in np.unique(rows[rows >= 0] // self.plan.block_rows).tolist():
+            noted = self.commits.noted(block)
+            if not self.commits.holds(spec.name, block):
+                bad.update(dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED))
+            bad.update((row, status) for row, status in noted.items() if not status.is_ok)
+        present = np.isin(rows, list(bad), invert=True)
+        absent = selection[~present]
+        if not len(absent.rows):
+            return present, {}
+        pairs = zip(absent.clip_ids.tolist(), absent.rows.tolist(), strict=True)
+        return present, {clip: bad[row] for clip, row in pairs}
+
+    def _raise_absent(self, absent: Mapping[str, RowStatus]) -> None:
+        if not absent:
+            return
+        lines = [f"{clip}: {status}" for clip, status in absent.items()]
+        more = [f"... and {len(lines) - SHOWN_REASONS} more"] if len(lines) > SHOWN_REASONS else []
+        raise NotFound(
+            f"{len(absent)} of the clips asked for are not there, the first is {lines[0]}",
+            where=self.location,
+            hint='missing="drop" or missing="nan", or extract them again',
+            details=[*lines[:SHOWN_REASONS], *more],
+        )

@@ -1,0 +1,1 @@
+"""Pull, push and pack stores, whole or in part."""

@@ -1,0 +1,1 @@
+"""Create a store, commit its blocks, seal it, cut it."""

@@ -1,0 +1,231 @@
+"""The commit: how several processes put whole blocks into one store without a lock server.
+
+A block is prepared in a folder of its own below staging/, then *claimed* by renaming that folder
+to staging/block-XXXXX, which only one process can do. From then on what the block will be is
+decided and on disk, and whoever comes by can finish it: move the files to their places, sync,
+and link the marker. A process that is killed leaves an attempt (litter) or a claim (finished by
+the next run); nothing else ever writes a file that a marker promises.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from obygaze_features.core.drafts import TAG, is_abandoned, own_tag
+from obygaze_features.core.errors import Corrupt
+from obygaze_features.core.files import NO_LINKS, sync_dir
+from obygaze_features.store.format.checksummed_json import stamp_of
+from obygaze_features.store.format.records import Marker, marker_key
+
+# There is a staging/ as long as blocks can change; sealing moves it away first.
+STAGING = "staging"
+SEALING = "staging.sealing"
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
+_ATTEMPT = re.compile(rf"(?:block-(?P<block>\d{{5,}})|text)\.{TAG}")
+_CLAIM = re.compile(r"block-(?P<block>\d{5,})")
+
+
+class AttemptGone(Exception):
+    """Another process took this attempt for litter, or seals the store: look again."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A block prepared below staging/: its marker and its files, synced, under names of its own."""
+
+    root: Path
+    block: int
+    tag: str
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies until it is claimed."""
+        return self.root / STAGING / f"block-{self.block:05d}.{self.tag}"
+
+
+def attempt_folder(root: Path, name: str) -> Path:
+    """A folder of this process's own below staging/."""
+    return root / STAGING / f"{name}.{own_tag()}"
+
+
+def claim_folder(root: Path, block: int, staging: str = STAGING) -> Path:
+    """Where the one claimed attempt of a block lies."""
+    return root / staging / f"block-{block:05d}"
+
+
+def read_marker(root: Path, block: int) -> tuple[Marker, str] | None:
+    """The marker of a block and its stamp; None where the block was never committed."""
+    path = root / marker_key(block)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return Marker.from_bytes(data, str(path)), stamp_of(data)
+
+
+def prepare(root: Path, marker: Marker, data: Mapping[str, bytes | memoryview]) -> Attempt:
+    """Write a block's files and its marker below staging/, and sync them."""
+    attempt = Attempt(root, marker.block, tag := own_tag())
+    try:
+        attempt.folder.mkdir()
+        for index, name in enumerate(sorted(data)):
+            write_synced(attempt.folder / f"{index}.{tag}", data[name])
+        write_synced(attempt.folder / f"marker.{tag}", marker.to_bytes())
+        sync_dir(attempt.folder)
+    except FileNotFoundError as error:
+        raise AttemptGone from error
+    except BaseException:
+        shutil.rmtree(attempt.folder, ignore_errors=True)
+        raise
+    return attempt
+
+
+def claim(attempt: Attempt) -> bool:
+    """Decide what the block will be; False where another attempt was quicker."""
+    try:
+        return rename_new(attempt.folder, claim_folder(attempt.root, attempt.block))
+    except FileNotFoundError as error:
+        raise AttemptGone from error
+
+
+def rename_new(folder: Path, target: Path) -> bool:
+    """Give a folder a name that only one can get; False where another has it."""
+    try:
+        folder.rename(target)
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            raise
+        return False
+    return True
+
+
+def finish_claim(root: Path, block: int, staging: str = STAGING) -> None:
+    """Complete the claim of a block, if there is one; any process may, and two may at once."""
+    folder = claim_folder(root, block, staging)
+    found = _claimed_marker(folder)
+    if found is not None:
+        marker, tag = found
+        if _stamp_now(root, block) == marker.replaces:
+            _place(root, folder, marker, tag)
+            _publish(root, folder, marker, tag)
+        # What is left is a claim that lost; a slower process finds nothing to move.
+        for index in range(len(marker.files)):
+            (folder / f"{index}.{tag}").unlink(missing_ok=True)
+        (folder / f"marker.{tag}").unlink(missing_ok=True)
+    _remove_if_empty(folder)
+
+
+def _stamp_now(root: Path, block: int) -> str:
+    current = read_marker(root, block)
+    return current[1] if current else ""
+
+
+def _claimed_marker(folder: Path) -> tuple[Marker, str] | None:
+    try:
+        path = next((one for one in folder.iterdir() if one.name.startswith("marker.")), None)
+        data = path.read_bytes() if path else None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if path is None or data is None:
+        return None
+    return Marker.from_bytes(data, str(path)), path.name.removeprefix("marker.")
+
+
+def _place(root: Path, folder: Path, marker: Marker, tag: str) -> None:
+    for index, name in enumerate(sorted(marker.files)):
+        try:
+            (folder / f"{index}.{tag}").rename(root / name)
+        except FileNotFoundError:
+            continue  # in place already, by a process that was killed or is quicker
+    for parent in {(root / name).parent for name in marker.files}:
+        sync_dir(parent)
+    for name, mark in marker.files.items():
+        path = root / name
+        whole = path.is_file() and path.stat().st_size == mark.n_bytes
+        if not whole and _stamp_now(root, marker.block) == marker.replaces:
+            raise Corrupt("a file of a claimed block is not whole", where=str(path))
+
+
+def _publish(root: Path, folder: Path, marker: Marker, tag: str) -> None:
+    source, target = folder / f"marker.{tag}", root / marker_key(marker.block)
+    try:
+        if marker.replaces:
+            source.rename(target)
+        else:
+            _link(source, target)
+    except (FileNotFoundError, FileExistsError):
+        return  # published by a quicker process
+    sync_dir(target.parent)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        source.rename(target)  # safe without links too: only the claim's marker comes this way
+
+
+def write_synced(path: Path, data: bytes | memoryview) -> None:
+    """A new file whose bytes are on the disk when this returns."""
+    with path.open("xb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _remove_if_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            raise
+
+
+def discard(folder: Path) -> None:
+    """Remove an attempt so that nobody can claim a half of it: first away, then apart."""
+    grave = folder.with_name(f"trash.{uuid.uuid4().hex}")
+    try:
+        folder.rename(grave)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(grave, ignore_errors=True)
+
+
+def litter(root: Path) -> Iterator[Path]:
+    """Attempts whose block is committed, or whose maker is gone, and what a cleaner left."""
+    for folder in sorted((root / STAGING).glob("*.*")):
+        if folder.name.startswith("trash.") or _is_dead(root, folder):
+            yield folder
+
+
+def _is_dead(root: Path, folder: Path) -> bool:
+    match = _ATTEMPT.fullmatch(folder.name)
+    if match is None:
+        return False
+    if match["block"] and (root / marker_key(int(match["block"]))).exists():
+        return True
+    return is_abandoned(folder, match)
+
+
+def make_room(root: Path) -> None:
+    """Bring back the empty folders that archives and version control leave out."""
+    if not (root / SEALING).exists():
+        (root / STAGING).mkdir(exist_ok=True)
+        (root / "commits").mkdir(exist_ok=True)
+
+
+def claims(root: Path, staging: str = STAGING) -> list[int]:
+    """Blocks that were claimed and not finished."""
+    matches = (_CLAIM.fullmatch(folder.name) for folder in (root / staging).glob("block-*"))
+    return sorted(int(match["block"]) for match in matches if match)

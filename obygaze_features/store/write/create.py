@@ -1,0 +1,201 @@
+"""Plans a store: fixes its rows, arrays and recipe, and writes all metadata, once."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from obygaze_features import __version__
+from obygaze_features.core.drafts import draft_beside, remove_abandoned
+from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
+from obygaze_features.core.files import sha256_bytes, sync_dir
+from obygaze_features.store.format.card import card_text
+from obygaze_features.store.format.disk import disk_errors
+from obygaze_features.store.format.layout import COMPRESSORS, planned_arrays
+from obygaze_features.store.format.recipe import Recipe
+from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, STORE_FILE, Plan
+from obygaze_features.store.format.schema import ID_ARRAYS, ROW_DIM, ArraySpec, FileMark
+from obygaze_features.store.write.commit import write_synced
+
+BLOCK_ROWS = 64
+# With tokens a clip is 1 to 10 MB: 16 of them are 155 MB at most, and a block must fit in memory.
+BLOCK_ROWS_LARGE = 16
+LARGE_ROW_BYTES = 512_000
+
+
+def create_store(
+    path: Path | str,
+    *,
+    recipe: Recipe,
+    manifest_name: str,
+    manifest_sha256: str,
+    clip_ids: Sequence[str],
+    movie_ids: Sequence[str],
+    arrays: Sequence[ArraySpec],
+    licence: str,
+    citation: str,
+    block_rows: int | None = None,
+    compressor: str | None = None,
+) -> Plan:
+    """Make an empty store, or find that the same one is there already.
+
+    Safe to call from many processes at once: the folder appears whole, by one rename. Where a
+    store of another recipe has that name, the error (exit 5) lists the keys that differ.
+    """
+    path = Path(path)
+    _check_ids(clip_ids, movie_ids)
+    _check_arrays(arrays)
+    if compressor not in (None, *COMPRESSORS):
+        raise FixInput(f"unknown compressor {compressor!r}", hint=f"one of {COMPRESSORS}, or none")
+    wanted = block_rows if block_rows is not None else _choose_block_rows(arrays)
+    if wanted < 1:
+        raise FixInput(f"a block of {wanted} rows", where=str(path))
+    plan = Plan(
+        n_clips=len(clip_ids),
+        block_rows=min(wanted, len(clip_ids)),
+        recipe=recipe,
+        manifest_name=manifest_name,
+        manifest_sha256=manifest_sha256,
+        arrays=tuple(arrays),
+        licence=licence,
+        citation=citation,
+        compressor=compressor,
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        created_by=f"obygaze {__version__}",
+        zarr={},
+        files={},
+    )
+    if not (path / STORE_FILE).exists():
+        with disk_errors(path):
+            _publish(path, plan, clip_ids, movie_ids)
+    else:
+        remove_abandoned(path)
+    return _same(path, plan, clip_ids, movie_ids)
+
+
+def read_plan(path: Path) -> Plan:
+    """store.json of a store on this machine."""
+    file = path / STORE_FILE
+    return Plan.from_bytes(file.read_bytes(), str(file))
+
+
+def clips_csv(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> bytes:
+    """The ids for readers of other languages: one line a row."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["row", *ID_ARRAYS])
+    writer.writerows((row, *ids) for row, ids in enumerate(zip(clip_ids, movie_ids, strict=True)))
+    return text.getvalue().encode("utf-8")
+
+
+def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> Plan:
+    found = read_plan(path)
+    found.recipe.require(
+        plan.recipe,
+        where=str(path),
+        what="this store has another recipe",
+        places=("in the store", "asked for"),
+    )
+    parts = ("n_clips", "block_rows", "manifest_sha256", "arrays", "compressor")
+    odd = [part for part in parts if getattr(found, part) != getattr(plan, part)]
+    if "manifest_sha256" in odd:
+        raise Mismatch(
+            f"this store is of another manifest ({found.manifest_name!r})",
+            where=str(path),
+            hint="another store name; `obygaze store merge` takes over the clips both have",
+        )
+    csv_path = path / CLIPS_FILE
+    if not odd and csv_path.read_bytes() != clips_csv(clip_ids, movie_ids):
+        odd.append("clip_ids")
+    if odd:
+        raise Mismatch(
+            f"this store was planned differently: {', '.join(odd)}",
+            where=str(path),
+            hint="another store name for another plan",
+        )
+    return found
+
+
+def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
+    try:
+        with draft_beside(path) as draft:
+            draft.mkdir()
+            _write_draft(draft, plan, clip_ids, movie_ids)
+            draft.rename(path)
+    except OSError as error:
+        if not path.exists() or isinstance(error, PermissionError):
+            raise
+        if not (path / STORE_FILE).exists():
+            raise AlreadyThere(
+                "this name is taken by something that is not a store",
+                where=str(path),
+                hint="another store name",
+            ) from error
+    sync_dir(path.parent)
+
+
+def _write_draft(
+    draft: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]
+) -> None:
+    (draft / "commits").mkdir()
+    (draft / "staging").mkdir()
+    content = {
+        **{f"data.zarr/{key}": data for key, data in planned_arrays(plan, clip_ids, movie_ids)},
+        CLIPS_FILE: clips_csv(clip_ids, movie_ids),
+    }
+    documents = {
+        name.removeprefix("data.zarr/"): json.loads(data)
+        for name, data in content.items()
+        if name.endswith("zarr.json")
+    }
+    files = {name: FileMark(len(data), sha256_bytes(data)) for name, data in content.items()}
+    whole = replace(plan, zarr=documents, files=files)
+    content[STORE_FILE] = whole.to_bytes()
+    content[README_FILE] = card_text(whole, {}).encode("utf-8")
+    for name, data in content.items():
+        (draft / name).parent.mkdir(parents=True, exist_ok=True)
+        write_synced(draft / name, data)
+    for folder, _, _ in os.walk(draft):
+        sync_dir(Path(folder))
+
+
+def _choose_block_rows(arrays: Sequence[ArraySpec]) -> int:
+    row_bytes = sum(spec.row_bytes for spec in arrays)
+    return BLOCK_ROWS_LARGE if row_bytes > LARGE_ROW_BYTES else BLOCK_ROWS
+
+
+def _check_ids(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
+    if not clip_ids or len(clip_ids) != len(movie_ids):
+        raise FixInput(f"{len(clip_ids)} clips and {len(movie_ids)} movies do not make a store")
+    if len(set(clip_ids)) != len(clip_ids):
+        raise FixInput("clip ids must be unique", details=_repeated(clip_ids))
+    for one in (*clip_ids, *movie_ids):
+        if not isinstance(one, str) or not one.isprintable() or not one.strip():
+            raise FixInput(f"{one!r} cannot be an id: ids are printable and not empty")
+
+
+def _repeated(ids: Sequence[str]) -> list[str]:
+    seen: set[str] = set()
+    return [one for one in ids if one in seen or seen.add(one)][:20]  # type: ignore[func-returns-value]
+
+
+def _check_arrays(arrays: Sequence[ArraySpec]) -> None:
+    if not any(spec.is_level for spec in arrays):
+        raise FixInput("a store needs at least one array of features")
+    names = [spec.name for spec in arrays]
+    if len(set(names)) != len(names):
+        raise FixInput(f"two arrays have one name: {', '.join(names)}")
+    sizes: dict[str, int] = {}
+    for spec in arrays:
+        for dim, size in zip(spec.dims, spec.tail_shape, strict=True):
+            # xarray opens no group in which a dimension has two sizes, or the name of an array.
+            if sizes.setdefault(dim, size) != size or dim in (ROW_DIM, *ID_ARRAYS, *names):
+                raise FixInput(
+                    f"the dimension {dim!r} has two sizes or a taken name", where=spec.name
+                )

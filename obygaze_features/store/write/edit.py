@@ -1,0 +1,258 @@
+"""Makes new stores from old ones: a part of one, or several of the same recipe as one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features import __version__
+from obygaze_features.core.console import Progress, count
+from obygaze_features.core.errors import FixInput, Mismatch, NotFound
+from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.store.format.schema import NOT_FETCHED, OK, ArraySpec, RowStatus
+from obygaze_features.store.read.reader import Store
+from obygaze_features.store.write.create import create_store
+from obygaze_features.store.write.writer import StoreWriter
+
+# A store by its place among the sources, and a row of it.
+Origin = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What a copy put into a new store."""
+
+    path: Path
+    n_clips: int
+    n_blocks: int
+    pending_blocks: int
+    in_several: int
+    n_differing: int
+    sealed: bool
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The manifest a new store is of, and its clips in the order of the rows."""
+
+    name: str
+    sha256: str
+    clip_ids: Sequence[str]
+    movie_ids: Sequence[str]
+
+
+def subset(
+    source: Store,
+    path: Path | str,
+    *,
+    clips: Iterable[str] | None = None,
+    movies: Iterable[str] | None = None,
+    mask: npt.ArrayLike | None = None,
+    levels: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> Copied:
+    """A store of some clips and levels of another; times and masks come along.
+
+    The same call again goes on where it was stopped. `progress` counts clips.
+    """
+    selection = source.select(clips, movies, mask)
+    unknown = selection.clip_ids[selection.rows < 0].tolist()
+    if unknown:
+        raise NotFound(
+            f"{count(len(unknown), 'clip')} not in the store, the first is {unknown[0]!r}",
+            where=source.location,
+            details=unknown[:20],
+        )
+    rows = np.unique(selection.rows)
+    if not len(rows):
+        raise FixInput("no clip of the store is in this subset", where=source.location)
+    plan = source.plan
+    manifest = Roster(
+        plan.manifest_name,
+        plan.manifest_sha256,
+        source.clip_ids[rows].tolist(),
+        source.movie_ids[rows].tolist(),
+    )
+    wanted = {spec.name for spec in map(plan.array, levels if levels is not None else ())}
+    arrays = [s for s in plan.arrays if levels is None or s.name in wanted or not s.is_level]
+    return _copy([source], Path(path), manifest, arrays, progress)
+
+
+def merge(
+    sources: Sequence[Store],
+    path: Path | str,
+    *,
+    manifest: Roster | None = None,
+    progress: Progress | None = None,
+) -> Copied:
+    """One store of the clips of several of the same recipe, or of a manifest's clips.
+
+    A clip that several hold is taken from the first in which it is ok; of the clips copied,
+    `n_differing` are ok in another with other numbers. Blocks with a clip that none holds stay
+    pending: the run that extracts fills them. `progress` counts clips.
+    """
+    if not sources:
+        raise FixInput("nothing to merge")
+    first = sources[0]
+    for other in sources[1:]:
+        first.recipe.require(
+            other.recipe, where=other.location, what="only stores of the same recipe can be merged"
+        )
+        if other.plan.arrays != first.plan.arrays:
+            raise Mismatch(
+                "the arrays of these stores are not the same",
+                where=other.location,
+                hint="obygaze store subset --level ..., then merge what both have",
+            )
+    manifest = manifest or _union(sources)
+    return _copy(sources, Path(path), manifest, first.plan.arrays, progress)
+
+
+def _union(sources: Sequence[Store]) -> Roster:
+    movie_of: dict[str, str] = {}
+    for store in sources:
+        pairs = zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
+        for clip, movie in pairs:
+            if movie_of.setdefault(clip, movie) != movie:
+                raise Mismatch(f"the clip {clip} is of two movies", where=store.location)
+    clips = sorted(movie_of, key=lambda clip: (_natural(movie_of[clip]), _natural(clip)))
+    plans = {store.plan.manifest_sha256: store.plan.manifest_name for store in sources}
+    name, sha256 = " + ".join(plans.values()), next(iter(plans))
+    if len(plans) > 1:
+        sha256 = sha256_bytes(canonical_json(sorted(plans)))
+    return Roster(name, sha256, clips, [movie_of[clip] for clip in clips])
+
+
+def _natural(name: str) -> list[tuple[int, int | str]]:
+    """A key by which scene 10 comes after scene 9."""
+    words = re.split(r"(\d+)", name)
+    return [(0, int(word)) if word.isdecimal() else (1, word) for word in words if word]
+
+
+def _copy(
+    sources: Sequence[Store],
+    path: Path,
+    manifest: Roster,
+    arrays: Sequence[ArraySpec],
+    progress: Progress | None,
+) -> Copied:
+    plan = sources[0].plan
+    create_store(
+        path,
+        recipe=plan.recipe,
+        manifest_name=manifest.name,
+        manifest_sha256=manifest.sha256,
+        clip_ids=manifest.clip_ids,
+        movie_ids=manifest.movie_ids,
+        arrays=arrays,
+        licence=plan.licence,
+        citation=plan.citation,
+        block_rows=plan.block_rows,
+        compressor=plan.compressor,
+    )
+    origins = _Origins(sources, manifest.clip_ids, arrays)
+    writer = StoreWriter(path, recipe=plan.recipe)
+    writer.clean_litter()
+    n_copied = 0
+    for block in writer.pending_blocks():
+        n_copied += origins.copy_block(writer, block)
+        if progress is not None:
+            progress.advance(len(range(*writer.plan.block_range(block))))
+    text = next((text for text in (store.text() for store in sources) if text is not None), None)
+    pending = len(writer.pending_blocks())
+    if text is not None and not writer.sealed:
+        writer.add_text(text)
+    if not pending:
+        writer.seal()
+    return Copied(
+        path=path,
+        n_clips=writer.plan.n_clips,
+        n_blocks=n_copied,
+        pending_blocks=pending,
+        in_several=origins.in_several,
+        n_differing=origins.n_differing,
+        sealed=not pending,
+    )
+
+
+class _Origins:
+    """For each clip of a new store: in which old one it is, and in which row."""
+
+    def __init__(
+        self, sources: Sequence[Store], clip_ids: Sequence[str], arrays: Sequence[ArraySpec]
+    ) -> None:
+        self.sources = sources
+        self.names = [spec.name for spec in arrays]
+        self.in_several = self.n_differing = 0
+        self.noted = [store.status().noted for store in sources]
+        self.of: list[Origin | None] = []
+        self.also: list[list[Origin]] = []
+        for rows in zip(*self._rows(clip_ids), strict=True):
+            found = self._origins(rows)
+            self.of.append(found[0] if found else None)
+            self.also.append(found[1:])
+
+    def _rows(self, clip_ids: Sequence[str]) -> list[list[int]]:
+        return [store.select(clips=clip_ids).rows.tolist() for store in self.sources]
+
+    def _origins(self, rows: Sequence[int]) -> list[Origin]:
+        """Where a clip is ok; if nowhere, where it failed."""
+        there = [
+            (i, row)
+            for i, row in enumerate(rows)
+            if row >= 0 and self._status(i, row).state != "missing"
+        ]
+        self.in_several += len(there) > 1
+        ok = [one for one in there if self._status(*one).is_ok]
+        return ok or there[:1]
+
+    def _status(self, source: int, row: int) -> RowStatus:
+        store = self.sources[source]
+        block = row // store.plan.block_rows
+        if store.commits.partial and not all(store.commits.holds(n, block) for n in self.names):
+            return NOT_FETCHED
+        return self.noted[source].get(row, OK)
+
+    def copy_block(self, writer: StoreWriter, block: int) -> bool:
+        """Commit one block, if every clip of it is somewhere."""
+        wanted = [one for one in self.of[slice(*writer.plan.block_range(block))] if one is not None]
+        first, after = writer.plan.block_range(block)
+        if len(wanted) < after - first:
+            return False
+        arrays = {spec.name: self._values(spec, wanted) for spec in writer.plan.arrays}
+        statuses = [self._status(*one) for one in wanted]
+        self.n_differing += self._n_differing(writer.plan.arrays, arrays, self.also[first:after])
+        return writer.commit_block(
+            block, arrays, statuses, versions={"copied_by": f"obygaze {__version__}"}
+        )
+
+    def _n_differing(
+        self,
+        specs: Sequence[ArraySpec],
+        copied: Mapping[str, npt.NDArray[Any]],
+        also: Sequence[Sequence[Origin]],
+    ) -> int:
+        """How many clips of a block have other numbers in another store that holds them."""
+        pairs = [(place, one) for place, others in enumerate(also) for one in others]
+        differing: set[int] = set()
+        for spec in specs if pairs else ():
+            theirs = self._values(spec, [one for _, one in pairs])
+            for (place, _), values in zip(pairs, theirs, strict=True):
+                if not np.array_equal(copied[spec.name][place], values, equal_nan=spec.is_float):
+                    differing.add(place)
+        return len(differing)
+
+    def _values(self, spec: ArraySpec, wanted: Sequence[Origin]) -> npt.NDArray[Any]:
+        out = np.empty((len(wanted), *spec.tail_shape), dtype=spec.dtype)
+        where = np.array([source for source, _ in wanted])
+        rows = np.array([row for _, row in wanted], dtype=np.int64)
+        for source in np.unique(where).tolist():
+            mine = where == source
+            out[mine] = self.sources[source].arrays.read(spec, rows[mine])
+        return out

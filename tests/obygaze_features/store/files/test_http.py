@@ -1,0 +1,226 @@
+"""Stores on web servers: nginx from Debian, and one with latency that counts requests."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.store_servers import Nginx, nginx, web_server
+from support.stores import sealed_store
+
+from obygaze_features.core.errors import Corrupt, FixInput, NotFound
+from obygaze_features.store import ArraySpec, open_store
+from obygaze_features.store.files.places import open_files
+from obygaze_features.store.files.request_counter import CountedFiles
+from obygaze_features.store.read.verify import verify
+from obygaze_features.store.sharing.pack import pack
+from obygaze_features.store.sharing.transfer import pull
+
+pytest.importorskip("obstore")
+# Twelve films of 160 clips and less, as in ObyGaze12.
+N_CLIPS, PER_MOVIE, BLOCK = 1914, 160, 64
+ARRAYS = (ArraySpec("clip", (8,)), ArraySpec("pooled", (512,)))
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("served")
+    movies = [f"tt{i // PER_MOVIE:07d}" for i in range(N_CLIPS)]
+    clips = [f"{movie}-{i % PER_MOVIE + 1:03d}" for i, movie in enumerate(movies)]
+    sealed_store(root / "films", N_CLIPS, BLOCK, arrays=ARRAYS, clip_ids=clips, movie_ids=movies)
+    pack(open_store(root / "films"), root / "films.zip")
+    return root
+
+
+@pytest.fixture
+def server(films: Path, tmp_path: Path) -> Iterator[Nginx]:
+    with nginx(films, tmp_path / "nginx") as running:
+        yield running
+
+
+def test_every_way_of_reading_gives_what_the_folder_gives(films: Path, server: Nginx) -> None:
+    here, there = open_store(films / "films"), open_store(f"{server.url}/films")
+    clips = here.clip_ids[np.random.default_rng(0).permutation(N_CLIPS)[:100]].tolist()
+    mask = np.arange(N_CLIPS) % 700 == 3
+    for how in ({}, {"clips": clips}, {"movies": ["tt0000005"]}, {"mask": mask}):
+        mine, theirs = (store.matrix("pooled", **how) for store in (here, there))
+        np.testing.assert_array_equal(mine.values, theirs.values)
+        assert mine.clip_ids.tolist() == theirs.clip_ids.tolist()
+    assert there.status().counts == {"ok": N_CLIPS}
+    verify(there, hashes=True).require_whole()
+
+
+def test_a_movie_is_pulled_for_less_than_twice_its_bytes(server: Nginx, tmp_path: Path) -> None:
+    done = pull(f"{server.url}/films", tmp_path / "got", levels=["pooled"], movies=["tt0000003"])
+    rows = PER_MOVIE * 512 * 4
+    assert done.n_bytes_rows == rows
+    assert done.n_bytes_transferred < 2 * rows
+    # What nginx says it sent, headers and all.
+    assert sum(n_bytes for _, _, n_bytes in server.requests()) < 2 * rows
+    assert open_store(tmp_path / "got").matrix("pooled", movies=["tt0000003"]).values.shape == (
+        PER_MOVIE,
+        512,
+    )
+    # Rows 480 to 639: blocks 7, 8 and 9.
+    blocks = [path for path, _, _ in server.requests() if "/pooled/c." in path]
+    assert sorted(blocks) == [f"/films/data.zarr/pooled/c.{b}.0" for b in (7, 8, 9)]
+
+
+def test_a_large_file_is_pulled_in_ranges(
+    server: Nginx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from obygaze_features.store.sharing import load
+
+    monkeypatch.setattr(load, "PIECE_BYTES", 50_000)
+    pull(f"{server.url}/films", tmp_path / "got", levels=["pooled"], movies=["tt0000000"])
+    answers = [status for path, status, _ in server.requests() if "/pooled/c.0" in path]
+    assert answers == [206, 206, 206]
+    np.testing.assert_array_equal(
+        open_store(tmp_path / "got").matrix("pooled", movies=["tt0000000"]).values,
+        open_store(f"{server.url}/films").matrix("pooled", movies=["tt0000000"]).values,
+    )
+
+
+def test_few_requests_are_enough(films: Path) -> None:
+    with web_server(films / "films") as counting:
+        one_movie = open_store(counting.url).matrix("pooled", movies=["tt0000003"])
+        assert one_movie.values.shape == (PER_MOVIE, 512)
+        # store.json, seal.json, partial.json (there is none), the movies, three blocks.
+        assert len(counting.requests) == 7
+        # A film whose clips reach into four blocks: rows 160 to 319.
+        counting.requests.clear()
+        open_store(counting.url).matrix("pooled", movies=["tt0000001"])
+        assert len(counting.requests) <= 8
+        counting.requests.clear()
+        open_store(counting.url).matrix("pooled")
+        assert len(counting.requests) == 3 + 30
+        counting.requests.clear()
+        open_store(counting.url).matrix("pooled", clips=["tt0000003-004"])
+        assert len(counting.requests) == 5
+
+
+def test_blocks_are_asked_for_side_by_side(films: Path) -> None:
+    """A place that answers for no block before six have been asked for."""
+
+    class Slow(CountedFiles):
+        running = most = 0
+        gate = threading.Lock()
+        is_remote = True
+
+        def read(self, name: str, start: int = 0, stop: int | None = None):  # type: ignore[no-untyped-def]
+            with self.gate:
+                self.running += 1
+                self.most = max(self.most, self.running)
+                if self.most >= 6:
+                    enough.set()
+            if name.startswith("data.zarr/pooled/c."):
+                enough.wait(20)
+            try:
+                return super().read(name, start, stop)
+            finally:
+                with self.gate:
+                    self.running -= 1
+
+    enough = threading.Event()
+
+    slow = Slow(open_files(films / "films"))
+    slow.is_remote = True
+    open_store(slow).matrix("pooled")
+    assert slow.most >= 6
+
+
+def test_reading_what_is_not_there_or_damaged_raises(
+    films: Path, tmp_path: Path, server: Nginx
+) -> None:
+    with pytest.raises(NotFound, match=r"no store\.json"):
+        open_store(f"{server.url}/nothing")
+    broken = tmp_path / "broken"
+    shutil.copytree(films / "films", broken)
+    victim = broken / "data.zarr/pooled/c.2.0"
+    data = bytearray(victim.read_bytes())
+    data[77] ^= 2
+    victim.write_bytes(data)
+    (broken / "data.zarr/pooled/c.5.0").write_bytes(b"")
+    (broken / "data.zarr/pooled/c.11.0").unlink()
+    with web_server(broken) as serving:
+        store = open_store(serving.url)
+        for movie, name in (
+            ("tt0000001", "c.2.0"),
+            ("tt0000002", "c.5.0"),
+            ("tt0000004", "c.11.0"),
+        ):
+            with pytest.raises(Corrupt, match="bytes") as found:
+                store.matrix("pooled", movies=[movie])
+            assert name in str(found.value)
+        assert store.matrix("clip").values.shape == (N_CLIPS, 8)
+
+
+def test_a_packed_store_is_read_in_place_over_http(films: Path, server: Nginx) -> None:
+    here, there = open_store(films / "films"), open_store(f"{server.url}/films.zip")
+    np.testing.assert_array_equal(
+        there.matrix("pooled", movies=["tt0000003"]).values,
+        here.matrix("pooled", movies=["tt0000003"]).values,
+    )
+    answers = server.requests()
+    # The directory at the end; store.json, the movies, the seal, three blocks: nothing else.
+    assert [status for _, status, _ in answers] == [206] * 7
+    assert sum(n_bytes for _, _, n_bytes in answers) < 2 * PER_MOVIE * 512 * 4
+    verify(there, hashes=True).require_whole()
+
+
+def test_a_part_of_a_packed_store_is_pulled(
+    films: Path, server: Nginx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from obygaze_features.store.sharing import load
+
+    monkeypatch.setattr(load, "PIECE_BYTES", 50_000)
+    pull(f"{server.url}/films.zip", tmp_path / "got", levels=["pooled"], movies=["tt0000003"])
+    pull(f"{server.url}/films", tmp_path / "other", levels=["pooled"], movies=["tt0000003"])
+    mine, other = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*") if path.is_file()}
+        for name in ("got", "other")
+    )
+    assert mine == other
+
+
+@pytest.mark.parametrize("tail", [64_000, 100, 22])
+def test_a_directory_that_is_longer_than_the_tail(
+    films: Path, monkeypatch: pytest.MonkeyPatch, tail: int
+) -> None:
+    from obygaze_features.store.files import remote_zip
+
+    monkeypatch.setattr(remote_zip, "TAIL_BYTES", tail)
+    monkeypatch.setattr(remote_zip, "EXTRA_BYTES", 0)
+    with web_server(films) as counting:
+        store = open_store(f"{counting.url}/films.zip")
+        np.testing.assert_array_equal(
+            store.matrix("clip").values, open_store(films / "films").matrix("clip").values
+        )
+
+
+def test_zips_of_other_programs_are_read_or_refused(films: Path, tmp_path: Path) -> None:
+    with (
+        zipfile.ZipFile(films / "films.zip") as packed,
+        zipfile.ZipFile(tmp_path / "a.zip", "w") as stored,
+        zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as deflated,
+    ):
+        for entry in packed.infolist():
+            data = packed.read(entry)
+            other = zipfile.ZipInfo(entry.filename, (2020, 1, 1, 0, 0, 0))
+            other.extra = b"UT" + (120).to_bytes(2, "little") + bytes(120)  # unknown, and long
+            stored.writestr(other, data)
+            deflated.writestr(entry.filename, data)
+    (tmp_path / "c.zip").write_bytes((films / "films.zip").read_bytes()[:-30])
+    with web_server(tmp_path) as serving:
+        assert open_store(f"{serving.url}/a.zip").matrix("clip").values.shape == (N_CLIPS, 8)
+        with pytest.raises(FixInput, match="compressed"):
+            open_store(f"{serving.url}/b.zip")
+        with pytest.raises(Corrupt, match="not a whole zip"):
+            open_store(f"{serving.url}/c.zip")
+        with pytest.raises(NotFound, match="no such file"):
+            open_store(f"{serving.url}/d.zip")

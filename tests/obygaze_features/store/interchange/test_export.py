@@ -1,0 +1,283 @@
+"""What is exported and imported again is the same: ids, movies, levels, every number."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.cli import call_obygaze
+from support.kills import kill_everywhere
+from support.stores import copy_of_sealed, fill_store, plan_store, sealed_store, some_values
+
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.store import ArraySpec, RowStatus, Store, open_store
+from obygaze_features.store.interchange.export import export_store
+from obygaze_features.store.interchange.hdf5 import open_hdf5
+from obygaze_features.store.interchange.importing import import_store
+from obygaze_features.store.interchange.npy import open_npy
+from obygaze_features.store.interchange.npz import open_npz
+from obygaze_features.store.sharing.transfer import pull
+
+BACK: dict[str, Callable[[Path], Any]] = {
+    "hdf5": lambda path: open_hdf5([path]),
+    "npz": lambda path: open_npz([path], {}),
+    "npy": lambda path: open_npy([path]),
+}
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    return copy_of_sealed(tmp_path / "s")
+
+
+def same(first: Store, second: Store, levels: tuple[str, ...]) -> None:
+    assert first.clip_ids.tolist() == second.clip_ids.tolist()
+    assert first.movie_ids.tolist() == second.movie_ids.tolist()
+    assert set(second.levels) == set(levels)
+    for level in levels:
+        a, b = first.matrix(level).values, second.matrix(level).values
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("compress", [False, True])
+@pytest.mark.parametrize("levels", [None, ["frames"], ["clip"]])
+@pytest.mark.parametrize("format", list(BACK))
+def test_there_and_back(
+    tmp_path: Path, sealed: Path, format: str, levels: list[str] | None, compress: bool
+) -> None:
+    store = open_store(sealed)
+    export_store(store, tmp_path / "out", format, levels=levels, compress=compress)
+    source = BACK[format](tmp_path / "out")
+    import_store(source, tmp_path / "again")
+    source.close()
+    same(store, open_store(tmp_path / "again"), tuple(levels or store.levels))
+
+
+@settings(max_examples=12)
+@given(
+    n_clips=st.integers(1, 9),
+    tail=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    dtype=st.sampled_from(["float16", "float32"]),
+    format=st.sampled_from(list(BACK)),
+    seed=st.integers(0, 99),
+)
+def test_any_shape_there_and_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    n_clips: int,
+    tail: list[int],
+    dtype: str,
+    format: str,
+    seed: int,
+) -> None:
+    root = tmp_path_factory.mktemp("any")
+    dtype = "float32" if len(tail) == 1 else dtype
+    arrays = [ArraySpec("x", tuple(tail), dtype=dtype)]
+    plan_store(root / "s", n_clips, 4, arrays=arrays)
+    fill_store(root / "s", some_values(n_clips, arrays, seed)).seal()
+    export_store(open_store(root / "s"), root / "out", format)
+    source = BACK[format](root / "out")
+    import_store(source, root / "again")
+    source.close()
+    same(open_store(root / "s"), open_store(root / "again"), ("x",))
+
+
+@pytest.mark.parametrize(("level", "as_level"), [("clip", None), ("frames", "frames")])
+def test_the_released_layout_there_and_back(
+    tmp_path: Path, sealed: Path, level: str, as_level: str | None
+) -> None:
+    torch = pytest.importorskip("torch")
+    from obygaze_features.store.interchange.pth import PthFolder
+
+    store = open_store(sealed)
+    export_store(store, tmp_path / "FEATURES", "pth", levels=[level])
+    file = tmp_path / "FEATURES" / "tt0000102" / "tt0000102-003.pth"
+    tensor = torch.load(file, weights_only=True)
+    expected = store.matrix(level, clips=["tt0000102-003"]).values
+    assert tuple(tensor.shape) == expected.shape
+    np.testing.assert_array_equal(tensor.numpy(), expected)
+    import_store(PthFolder(tmp_path / "FEATURES", level=as_level), tmp_path / "again")
+    same(store, open_store(tmp_path / "again"), (level,))
+
+
+def test_tokens_of_frames_become_one_row_of_tokens(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    arrays = [ArraySpec("tokens", (2, 3, 4), dtype="float16")]
+    values = sealed_store(tmp_path / "s", 5, 2, arrays=arrays)["tokens"]
+    export_store(open_store(tmp_path / "s"), tmp_path / "F", "pth")
+    tensor = torch.load(tmp_path / "F/tt0000100/tt0000100-002.pth", weights_only=True)
+    np.testing.assert_array_equal(tensor.numpy(), values[1].reshape(1, 6, 4))
+
+
+def test_csv_brings_back_every_float(tmp_path: Path) -> None:
+    arrays = [ArraySpec("pooled", (3,))]
+    odd = np.array([[0.1, 1e-40, 3.4e38], [-0.0, 1 / 3, 16777217]], dtype=np.float32)
+    plan_store(tmp_path / "s", 2, 2, arrays=arrays)
+    fill_store(tmp_path / "s", {"pooled": odd}).seal()
+    export_store(open_store(tmp_path / "s"), tmp_path / "f.csv", "csv")
+    with (tmp_path / "f.csv").open(encoding="utf-8", newline="") as stream:
+        header, *rows = csv.reader(stream)
+    assert header == ["clip_id", "movie_id", "pooled_0", "pooled_1", "pooled_2"]
+    assert [row[:2] for row in rows] == [
+        ["tt0000100-001", "tt0000100"],
+        ["tt0000100-002", "tt0000100"],
+    ]
+    back = np.array([row[2:] for row in rows]).astype(np.float32)
+    assert back.tobytes() == odd.tobytes()
+
+
+def test_other_programs_read_what_is_written(tmp_path: Path, sealed: Path) -> None:
+    store = open_store(sealed)
+    export_store(store, tmp_path / "f.npz", "npz", compress=True)
+    with np.load(tmp_path / "f.npz") as packed:
+        assert packed["clip_id"].tolist() == store.clip_ids.tolist()
+        np.testing.assert_array_equal(packed["frames"], store.matrix("frames").values)
+    export_store(store, tmp_path / "f.h5", "hdf5", levels=["pooled"])
+    with h5py.File(tmp_path / "f.h5") as file:
+        np.testing.assert_array_equal(file["tt0000101-004"][()], store.matrix("pooled").values[8])
+        assert file["tt0000101-004"].attrs["movie_id"] == "tt0000101"
+
+
+@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv"])
+def test_what_failed_or_is_missing_is_left_out_and_told(tmp_path: Path, format: str) -> None:
+    plan_store(tmp_path / "s", 8, 4)
+    noted = {1: RowStatus.failed("decode", "Broken", "moov atom"), 2: RowStatus.no_video()}
+    fill_store(tmp_path / "s", some_values(8), noted, blocks=[0])
+    done = export_store(open_store(tmp_path / "s"), tmp_path / "out", format)
+    assert done.n_clips == 2
+    assert len(done.left_out) == 6
+    assert done.left_out["tt0000100-002"] == "failed: decode Broken: moov atom"
+    if format in BACK:
+        source = BACK[format](tmp_path / "out")
+        assert sorted(source.clip_ids) == ["tt0000100-001", "tt0000100-004"]
+        source.close()
+
+
+def test_a_partial_copy_exports_what_it_holds(tmp_path: Path, sealed: Path) -> None:
+    pull(sealed, tmp_path / "part", levels=["pooled"], movies=["tt0000104"])
+    done = export_store(open_store(tmp_path / "part"), tmp_path / "f.npz", "npz", levels=["pooled"])
+    assert done.n_clips == 3  # block 5, rows 20 to 22
+    assert "partial" in done.left_out["tt0000100-001"]
+    with pytest.raises(FixInput, match="no clip"):
+        export_store(open_store(tmp_path / "part"), tmp_path / "g.npz", "npz", levels=["clip"])
+
+
+@pytest.mark.parametrize("clip", ["../evil", "a/b", "a\\b", ".hidden", "x" * 201])
+@pytest.mark.parametrize("format", ["hdf5", "npy", "pth"])
+def test_ids_that_would_lead_elsewhere_are_refused(tmp_path: Path, format: str, clip: str) -> None:
+    plan_store(tmp_path / "s", 1, 1, clip_ids=[clip], movie_ids=["m"])
+    fill_store(tmp_path / "s", some_values(1)).seal()
+    with pytest.raises(FixInput, match="cannot be the name"):
+        export_store(open_store(tmp_path / "s"), tmp_path / "out" / "x", format, levels=["clip"])
+    assert not (tmp_path / "out").exists()
+    export_store(open_store(tmp_path / "s"), tmp_path / "f.npz", "npz")
+
+
+def test_nothing_is_replaced_and_nothing_half_is_left(
+    tmp_path: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").write_text("mine", encoding="utf-8")
+    with pytest.raises(AlreadyThere):
+        export_store(open_store(sealed), tmp_path / "out", "npz")
+    store = open_store(sealed)
+    (sealed / "data.zarr/frames/c.5.0.0").unlink()
+    for format, message in (("hdf5", "missing"), ("npz", "missing"), ("npy", "is a file")):
+        with pytest.raises(Exception, match=message):
+            export_store(store, tmp_path / "out", format, force=True)
+        assert (tmp_path / "out").read_text(encoding="utf-8") == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "s"]
+
+
+@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv", "pth"])
+def test_force_replaces_an_export_and_no_other_folder(
+    tmp_path: Path, sealed: Path, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if format == "pth":
+        pytest.importorskip("torch")
+    store, out = open_store(sealed), tmp_path / "out"
+    levels = ["pooled"]
+    export_store(store, out, format, levels=levels)
+    with pytest.raises(AlreadyThere):
+        export_store(store, out, format, levels=levels)
+    export_store(store, out, format, levels=["clip"], force=True)
+    first = out.read_bytes() if out.is_file() else sorted(out.rglob("*"))
+    data = tmp_path / "data"
+    (data / "deep").mkdir(parents=True)
+    (data / "deep" / "thesis.txt").write_text("years", encoding="utf-8")
+    monkeypatch.chdir(data)
+    for name in (data, Path(), Path(".."), data / "deep" / ".."):
+        with pytest.raises((AlreadyThere, FixUsage)):
+            export_store(store, name, format, levels=levels, force=True)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AlreadyThere):
+        export_store(store, data, format, levels=levels, force=True)
+    assert (data / "deep" / "thesis.txt").read_text(encoding="utf-8") == "years"
+    if out.is_dir():  # a file that somebody added
+        (out / "mine.npy").write_bytes(b"years")
+        with pytest.raises(AlreadyThere, match="files were added"):
+            export_store(store, out, format, levels=levels, force=True)
+        (out / "mine.npy").unlink()
+        assert sorted(out.rglob("*")) == first
+        assert not (out / "pooled").exists()
+    export_store(store, out, format, levels=levels, force=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "out", "s"]
+
+
+@pytest.mark.parametrize("format", ["npz", "npy"])
+def test_a_kill_at_any_instant_leaves_the_old_export_or_the_new_one(
+    tmp_path: Path, format: str
+) -> None:
+    arrays = [ArraySpec("x", (2,)), ArraySpec("y", (2,))]
+    sealed_store(tmp_path / "s", 2, 2, arrays=arrays)
+    store, out, seen = open_store(tmp_path / "s"), tmp_path / "out", set[str]()
+
+    def look() -> None:
+        source = BACK[format](out)
+        assert list(source.clip_ids) == store.clip_ids.tolist()
+        seen.update(source.levels)
+        source.close()
+        export_store(store, out, format, levels=["x"], force=True)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "s"]
+
+    export_store(store, out, format, levels=["x"])
+    work = partial(export_store, store, out, format, levels=["y"], force=True)
+    assert kill_everywhere(work, look) >= 2
+    assert seen == {"x", "y"}
+
+
+def test_formats_that_hold_one_level(tmp_path: Path, sealed: Path) -> None:
+    store = open_store(sealed)
+    assert export_store(store, tmp_path / "f.csv", "csv").levels == ["pooled"]
+    with pytest.raises(FixUsage, match="one level"):
+        export_store(store, tmp_path / "g.csv", "csv", levels=["clip", "pooled"])
+    with pytest.raises(FixUsage, match="one vector"):
+        export_store(store, tmp_path / "g.csv", "csv", levels=["frames"])
+    with pytest.raises(FixUsage, match="unknown format"):
+        export_store(store, tmp_path / "g", "pickle")
+
+
+def test_the_command(workspace: Path, tmp_path: Path) -> None:
+    copy_of_sealed(workspace / "stores" / "toy")
+    done = call_obygaze(
+        *("-C", workspace, "store", "export", "hdf5", "toy", tmp_path / "f.h5", "--json"),
+        *("--level", "pooled", "--compress"),
+    ).ok()
+    assert done.json() == {
+        "path": str(tmp_path / "f.h5"),
+        "format": "hdf5",
+        "n_clips": 23,
+        "levels": ["pooled"],
+        "left_out": {},
+    }
+    call_obygaze("-C", workspace, "store", "import", "hdf5", tmp_path / "f.h5", "-o", "two").ok()
+    assert open_store(workspace / "stores" / "two").levels == ("pooled",)
+    refused = call_obygaze("-C", workspace, "store", "export", "npz", "toy", tmp_path / "f.h5")
+    assert refused.code == 1

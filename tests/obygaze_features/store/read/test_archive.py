@@ -1,0 +1,88 @@
+"""Stores written by released versions are read for ever: by us, by zarr, and gone on with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from support.archive import ARCHIVE, write_all
+
+from obygaze_features.store import RowStatus, StoreWriter, open_store
+from obygaze_features.store.read.verify import verify
+
+VERSIONS = ["store-v1"]
+CLIPS = ["tt0108160-001", "tt0108160-002", "tt0108160-011", "tt0120338-001", "tt0120338-Ünïcode"]
+FINGERPRINT = "07d48a1e4379108355fde217cb4d68d4bb0a4731ddcfc27e16c98c7ca9580976"
+
+
+@pytest.fixture(params=VERSIONS)
+def archive(request, tmp_path: Path) -> Path:
+    """A copy, so that nothing can change the original."""
+    shutil.copytree(ARCHIVE / request.param, tmp_path / "a")
+    return tmp_path / "a"
+
+
+def test_a_sealed_store_is_read(archive: Path) -> None:
+    store = open_store(archive / "sealed")
+    assert store.sealed and store.levels == ("clip", "frames")
+    assert store.fingerprint == FINGERPRINT
+    assert store.clip_ids.tolist() == CLIPS
+    assert store.movie_ids.tolist() == ["tt0108160"] * 3 + ["tt0120338"] * 2
+    clip = store.matrix("clip", missing="nan")
+    nan = np.nan
+    np.testing.assert_array_equal(
+        clip.values,
+        np.array(
+            [[0, 0.25, 0.5], [1, 1.25, 1.5], [nan] * 3, [3, 3.25, 3.5], [4, 4.25, 4.5]], np.float32
+        ),
+    )
+    reason = clip.reasons["tt0108160-011"]
+    assert reason == RowStatus.failed("decode", "InvalidDataError", "moov atom not found")
+    frames = store.matrix("frames", clips=["tt0120338-001"])
+    assert frames.values.tolist() == [[[3.0] * 3, [3.25] * 3]]
+    assert store.matrix("time_s", clips=["tt0108160-002"]).values.tolist() == [[1.0, 1.25]]
+    texts = store.text()
+    assert texts is not None and list(texts.attribute) == ["Body", "Look"]
+    assert texts.embeddings.tolist() == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    assert not verify(archive / "sealed", hashes=True).problems
+
+
+def test_a_store_that_was_being_filled_is_read_and_finished(archive: Path) -> None:
+    path = archive / "growing"
+    found = open_store(path).matrix("tokens", missing="drop")
+    assert found.rows.tolist() == [0, 1, 3]
+    formula = np.array([0, 1, 3])[:, None, None] + np.arange(1100)[:, None] / 4
+    np.testing.assert_array_equal(found.values, np.broadcast_to(formula, (3, 1100, 1024)))
+    writer = StoreWriter(path)
+    writer.clean_litter()
+    assert writer.pending_blocks() == [2] and writer.rows_to_redo() == {1: [2]}
+    block = np.full((1, 1100, 1024), 7, np.float32)
+    writer.commit_block(2, {"tokens": block})
+    writer.redo_rows(1, [2], {"tokens": block}, [RowStatus()])
+    writer.seal()
+    assert open_store(path).status().counts == {"ok": 5}
+    assert not verify(path, hashes=True).problems
+
+
+def test_plain_zarr_reads_it(archive: Path) -> None:
+    group = zarr.open_group(archive / "sealed/data.zarr", mode="r")
+    assert group["clip"][4].tolist() == [4.0, 4.25, 4.5]
+    assert group["clip_id"][:].tolist() == CLIPS
+
+
+def test_this_version_still_writes_the_same(tmp_path: Path) -> None:
+    """Arrays byte for byte; the JSON files but for who wrote them and when."""
+    write_all(tmp_path)
+    original = ARCHIVE / VERSIONS[-1]
+    names = {str(f.relative_to(original)) for f in original.rglob("*") if f.is_file()}
+    assert names == {str(f.relative_to(tmp_path)) for f in tmp_path.rglob("*") if f.is_file()}
+    for name in sorted(names):
+        old, new = (original / name).read_bytes(), (tmp_path / name).read_bytes()
+        if name.endswith(("store.json", "seal.json")) or "/commits/" in name:
+            assert json.loads(old).keys() == json.loads(new).keys(), name
+        elif not name.endswith("README.md") and "tokens/c." not in name:
+            assert old == new, name  # compressed bytes may change with the compressor's version

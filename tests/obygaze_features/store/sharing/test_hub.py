@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.folder_hub import FolderHub
+from support.stores import copy_of_sealed
+
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
+from obygaze_features.store import open_store
+from obygaze_features.store.files import hub as hub_module
+from obygaze_features.store.files.hub import HubPlace, Repo
+from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.sharing.push import push
+from obygaze_features.store.sharing.transfer import pull
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FolderHub:
+    made = FolderHub(tmp_path / "hub")
+    monkeypatch.setattr(hub_module, "the_hub", lambda: made)
+    return made
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    return copy_of_sealed(tmp_path / "s")
+
+
+@pytest.mark.parametrize(
+    ("url", "repo"),
+    [
+        ("hf://lab/films", Repo("lab/films")),
+        ("hf://datasets/lab/films", Repo("lab/films")),
+        ("hf://lab/films/x/clip", Repo("lab/films", "x/clip")),
+        ("hf://lab/films/x@v1.0", Repo("lab/films", "x", "v1.0")),
+        ("hf://lab/films@refs/pr/3", Repo("lab/films", "", "refs/pr/3")),
+    ],
+)
+def test_addresses(url: str, repo: Repo) -> None:
+    assert Repo.parse(url) == repo
+
+
+@pytest.mark.parametrize("url", ["hf://lab", "hf://", "hf://lab/films/../x", "hf://lab/fi lms"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(FixUsage):
+        Repo.parse(url)
+
+
+def test_a_store_goes_to_the_hub_and_back(tmp_path: Path, sealed: Path, hub: FolderHub) -> None:
+    push(open_store(sealed), "hf://lab/films")
+    assert tree(tmp_path / "hub" / "lab" / "films") == tree(sealed)
+    assert hub.messages == ["Features: toy"]
+    pull("hf://lab/films", tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(sealed)
+    store = open_store("hf://lab/films")
+    np.testing.assert_array_equal(
+        store.matrix("clip").values, open_store(sealed).matrix("clip").values
+    )
+
+
+def test_a_folder_of_a_repository_is_a_place_too(
+    tmp_path: Path, sealed: Path, hub: FolderHub
+) -> None:
+    push(open_store(sealed), "hf://lab/films/toy")
+    assert tree(tmp_path / "hub" / "lab" / "films" / "toy") == tree(sealed)
+
+
+def test_nothing_is_seen_before_the_commit_and_it_goes_on(
+    tmp_path: Path, sealed: Path, hub: FolderHub
+) -> None:
+    hub.breaks_after = 5
+    with pytest.raises(ConnectionError):
+        push(open_store(sealed), "hf://lab/films")
+    assert tree(tmp_path / "hub" / "lab" / "films") == {}
+    hub.breaks_after = None
+    push(open_store(sealed), "hf://lab/films")
+    assert tree(tmp_path / "hub" / "lab" / "films") == tree(sealed)
+    assert hub.sent[-1] == "store.json"
+
+
+def test_large_files_that_are_there_are_not_sent_again(sealed: Path, hub: FolderHub) -> None:
+    push(open_store(sealed), "hf://lab/films")
+    hub.sent.clear()
+    push(open_store(sealed), "hf://lab/films")
+    small = {name for name, data in tree(sealed).items() if len(data) <= 90} | {
+        "seal.json",
+        "store.json",
+    }
+    assert set(hub.sent) == small
+
+
+def test_a_part_on_the_hub_says_so_and_grows(tmp_path: Path, sealed: Path, hub: FolderHub) -> None:
+    assert push(open_store(sealed), "hf://lab/films", levels=["pooled"]).partial
+    store = open_store("hf://lab/films")
+    assert store.matrix("pooled").values.shape == (23, 6)
+    with pytest.raises(Exception, match="partial"):
+        store.matrix("clip")
+    assert not push(open_store(sealed), "hf://lab/films").partial
+    assert tree(tmp_path / "hub" / "lab" / "films") == tree(sealed)
+
+
+def test_another_store_is_not_replaced(tmp_path: Path, sealed: Path, hub: FolderHub) -> None:
+    from support.stores import a_recipe, sealed_store
+
+    push(open_store(sealed), "hf://lab/films")
+    sealed_store(tmp_path / "other", recipe=a_recipe(compute={"dtype": "float16"}))
+    with pytest.raises(Mismatch, match=r"compute\.dtype"):
+        push(open_store(tmp_path / "other"), "hf://lab/films")
+    sealed_store(tmp_path / "third", manifest_name="third")
+    with pytest.raises(AlreadyThere):
+        push(open_store(tmp_path / "third"), "hf://lab/films")
+    assert tree(tmp_path / "hub" / "lab" / "films") == tree(sealed)
+
+
+@pytest.mark.parametrize(
+    ("n_files", "n_bytes", "words"),
+    [(100_001, 1, "100,001 files"), (10_001, 1, "10,001 in one"), (1, 20_000_000_001, "largest")],
+)
+def test_the_limits_of_the_hub_hold_before_anything_is_sent(
+    tmp_path: Path, hub: FolderHub, n_files: int, n_bytes: int, words: str
+) -> None:
+    per_folder = 10_001 if n_files == 10_001 else 5_000
+    files = {f"data.zarr/a{i // per_folder}/c.{i}": FileMark(n_bytes, "") for i in range(n_files)}
+    with pytest.raises(FixInput, match=words):
+        HubPlace("hf://lab/films").prepare(files)
+    assert not (tmp_path / "hub").exists()

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.store_servers import s3_server
+from support.stores import copy_of_sealed, fill_store, plan_store, some_values
+
+from obygaze_features.core.errors import Corrupt, FixInput, NotFound, Stopped
+from obygaze_features.store import open_store
+from obygaze_features.store.files.remotes import S3Place
+from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.read.verify import verify
+from obygaze_features.store.sharing.pack import pack
+from obygaze_features.store.sharing.push import push
+from obygaze_features.store.sharing.transfer import pull
+
+boto3 = pytest.importorskip("boto3")
+pytest.importorskip("obstore")
+URL = "s3://films/features/toy"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with s3_server(tmp_path_factory.mktemp("moto")) as environment:
+        yield environment
+
+
+@pytest.fixture
+def bucket(server: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name, value in server.items():
+        monkeypatch.setenv(name, value)
+    made = boto3.resource("s3", endpoint_url=server["AWS_ENDPOINT_URL"]).Bucket("films")
+    made.create()
+    yield made
+    made.objects.all().delete()
+    made.delete()
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    return copy_of_sealed(tmp_path / "s")
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+def content(bucket: Any) -> dict[str, bytes]:
+    objects = {one.key: one.get()["Body"].read() for one in bucket.objects.all()}
+    return {key.removeprefix("features/toy/"): data for key, data in objects.items()}
+
+
+def test_a_store_goes_to_a_bucket_and_back(tmp_path: Path, sealed: Path, bucket: Any) -> None:
+    done = push(open_store(sealed), URL)
+    assert content(bucket) == tree(sealed)
+    assert done.n_bytes_transferred == sum(map(len, tree(sealed).values()))
+    pull(URL, tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(sealed)
+
+
+def test_it_is_read_in_place(sealed: Path, bucket: Any) -> None:
+    push(open_store(sealed), URL)
+    store, local = open_store(URL), open_store(sealed)
+    clips = ["tt0000104-002", "tt0000100-001"]
+    for level in ("clip", "frames"):
+        np.testing.assert_array_equal(
+            store.matrix(level, clips=clips).values, local.matrix(level, clips=clips).values
+        )
+    verify(store, hashes=True).require_whole()
+
+
+def test_what_is_there_is_not_sent_again(sealed: Path, bucket: Any) -> None:
+    push(open_store(sealed), URL)
+    (changed,) = (one for one in bucket.objects.all() if one.key.endswith("pooled/c.2.0"))
+    changed.delete()
+    again = push(open_store(sealed), URL)
+    documents = sum((sealed / name).stat().st_size for name in ("store.json", "seal.json"))
+    assert (
+        again.n_bytes_transferred == documents + (sealed / "data.zarr/pooled/c.2.0").stat().st_size
+    )
+    assert content(bucket) == tree(sealed)
+
+
+def test_an_interrupted_push_goes_on(
+    sealed: Path, bucket: Any, server: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, calls = S3Place.put, []
+
+    def breaking(self: S3Place, name: str, data: bytes, mark: FileMark) -> None:
+        calls.append(name)
+        if len(calls) > 12:
+            raise Stopped("the connection broke off")
+        put(self, name, data, mark)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(S3Place, "put", breaking)
+        with pytest.raises(Stopped):
+            push(open_store(sealed), URL)
+    assert 0 < len(content(bucket)) <= 12
+    with pytest.raises(NotFound, match=r"no store\.json"):
+        open_store(URL)
+    done = push(open_store(sealed), URL)
+    assert done.n_files_kept == 12
+    assert content(bucket) == tree(sealed)
+
+
+def test_a_part_in_a_bucket_says_so(tmp_path: Path, sealed: Path, bucket: Any) -> None:
+    assert push(open_store(sealed), URL, levels=["clip"], movies=["tt0000104"]).partial
+    store = open_store(URL)
+    assert store.matrix("clip", movies=["tt0000104"]).values.shape == (3, 4)
+    assert not store.matrix("clip", missing="drop", movies=["tt0000100"]).present.any()
+    with pytest.raises(NotFound, match="partial"):
+        store.matrix("pooled", movies=["tt0000104"])
+    # What is pulled of a part is a part.
+    pull(URL, tmp_path / "got")
+    assert open_store(tmp_path / "got").commits.partial is not None
+    with pytest.raises(FixInput, match="partial and lacks"):
+        pull(URL, tmp_path / "more", levels=["pooled"])
+    push(open_store(sealed), URL)
+    assert content(bucket) == tree(sealed)
+
+
+def test_a_store_that_grows_is_pushed_as_far_as_it_is(tmp_path: Path, bucket: Any) -> None:
+    plan_store(tmp_path / "s")
+    values = some_values(23)
+    fill_store(tmp_path / "s", values, blocks=[0])
+    push(open_store(tmp_path / "s"), URL)
+    assert open_store(URL).status().counts == {"ok": 4, "missing": 19}
+    fill_store(tmp_path / "s", values, blocks=[1, 2])
+    push(open_store(tmp_path / "s"), URL)
+    assert open_store(URL).status().counts == {"ok": 12, "missing": 11}
+    fill_store(tmp_path / "s", values).seal()
+    push(open_store(tmp_path / "s"), URL)
+    store = open_store(URL)
+    assert store.sealed
+    np.testing.assert_array_equal(store.matrix("pooled").values, values["pooled"])
+
+
+def test_a_damaged_store_is_not_pushed(sealed: Path, bucket: Any) -> None:
+    (sealed / "data.zarr/clip/c.1.0").write_bytes(b"?" * 68)
+    with pytest.raises(Corrupt, match=r"clip/c\.1\.0"):
+        push(open_store(sealed), URL)
+    with pytest.raises(NotFound):
+        open_store(URL)
+
+
+def test_a_byte_changed_in_the_bucket_is_found(tmp_path: Path, sealed: Path, bucket: Any) -> None:
+    push(open_store(sealed), URL)
+    victim = bucket.Object("features/toy/data.zarr/clip/c.1.0")
+    data = bytearray(victim.get()["Body"].read())
+    data[5] ^= 1
+    victim.put(Body=bytes(data))
+    with pytest.raises(Corrupt, match=r"clip/c\.1\.0"):
+        pull(URL, tmp_path / "got")
+    with pytest.raises(Corrupt, match=r"clip/c\.1\.0"):
+        open_store(URL).matrix("clip")
+    push(open_store(sealed), URL)
+    assert content(bucket) == tree(sealed)
+
+
+def test_a_packed_store_in_a_bucket_is_read_in_place(
+    tmp_path: Path, sealed: Path, bucket: Any
+) -> None:
+    pack(open_store(sealed), tmp_path / "toy.zip")
+    bucket.Object("features/toy.zip").put(Body=(tmp_path / "toy.zip").read_bytes())
+    np.testing.assert_array_equal(
+        open_store(f"{URL}.zip").matrix("frames").values,
+        open_store(sealed).matrix("frames").values,
+    )
+    pull(f"{URL}.zip", tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(sealed)

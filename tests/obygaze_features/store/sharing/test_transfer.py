@@ -1,0 +1,365 @@
+"""Pulls: whole and partial copies, and what is refused."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.cli import call_obygaze
+from support.store_servers import web_server
+from support.stores import (
+    ARRAYS,
+    a_recipe,
+    copy_of_sealed,
+    fill_store,
+    plan_store,
+    sealed_store,
+    some_values,
+    tree,
+)
+
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    Mismatch,
+    NotFound,
+    ObygazeError,
+)
+from obygaze_features.store import RowStatus, open_store
+from obygaze_features.store.files.network import Unreachable
+from obygaze_features.store.read.text import TextTable, add_text
+from obygaze_features.store.read.verify import verify
+from obygaze_features.store.sharing import load as load_module
+from obygaze_features.store.sharing.transfer import prepare, pull
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_module, "PAUSE_S", 0.0)
+
+
+class Bytes:
+    def __init__(self) -> None:
+        self.total = 0
+
+    def advance(self, amount: int = 1) -> None:
+        self.total += amount
+
+    def say(self, text: str) -> None:
+        pass
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    return copy_of_sealed(tmp_path / "from" / "s")
+
+
+def test_a_pulled_store_is_the_same_byte_for_byte(tmp_path: Path, sealed: Path) -> None:
+    counter = Bytes()
+    with web_server(sealed) as server:
+        done = pull(server.url, tmp_path / "got", progress=counter)
+        assert done.n_bytes_transferred == server.n_bytes
+        assert done.n_requests == len(server.requests)
+    everything = tree(sealed)
+    assert tree(tmp_path / "got") == everything
+    documents = sum(len(everything[name]) for name in ("store.json", "seal.json"))
+    assert counter.total == sum(map(len, everything.values())) - documents
+    assert done.n_bytes_needed == done.n_bytes_transferred == sum(map(len, everything.values()))
+    assert done.n_bytes_rows == 23 * (4 * 4 + 6 * 4 + 12 * 2 + 3 * 8)
+    assert not done.partial
+
+
+def test_a_folder_is_a_place_to_pull_from_too(tmp_path: Path, sealed: Path) -> None:
+    pull(sealed, tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(sealed)
+
+
+def test_one_movie_and_one_level_are_a_partial_copy_that_says_so(
+    tmp_path: Path, sealed: Path
+) -> None:
+    # Movie tt0000101 is rows 5 to 9: blocks 1 and 2 of four rows each.
+    with web_server(sealed) as server:
+        done = pull(server.url, tmp_path / "got", levels=["pooled"], movies=["tt0000101"])
+        blocks = sorted(path for path in server.requests if "/c." in path and "_id" not in path)
+    assert blocks == ["/data.zarr/pooled/c.1.0", "/data.zarr/pooled/c.2.0"]
+    assert done.partial
+    assert done.n_bytes_rows == 5 * 6 * 4
+    store = open_store(tmp_path / "got")
+    whole = open_store(sealed)
+    np.testing.assert_array_equal(
+        store.matrix("pooled", movies=["tt0000101"]).values,
+        whole.matrix("pooled", movies=["tt0000101"]).values,
+    )
+    # The neighbours in the same blocks came along; others are missing, and not numbers.
+    found = store.matrix("pooled", missing="nan")
+    assert np.flatnonzero(found.present).tolist() == list(range(4, 12))
+    assert np.isnan(found.values[~found.present]).all()
+    assert str(found.reasons["tt0000100-001"]).startswith("missing")
+    with pytest.raises(NotFound, match="partial"):
+        store.matrix("pooled")
+    with pytest.raises(NotFound, match="partial"):
+        store.matrix("clip", movies=["tt0000101"])
+    verify(tmp_path / "got", hashes=True).require_whole()
+
+
+def test_a_partial_copy_grows_until_it_is_whole(tmp_path: Path, sealed: Path) -> None:
+    with web_server(sealed) as server:
+        pull(server.url, tmp_path / "got", levels=["pooled"], movies=["tt0000100"])
+        server.requests.clear()
+        pull(server.url, tmp_path / "got", levels=["pooled"])
+        assert "/data.zarr/pooled/c.0.0" not in server.requests
+        assert open_store(tmp_path / "got").matrix("pooled").values.shape == (23, 6)
+        pull(server.url, tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(sealed)
+
+
+def test_the_same_pull_again_fetches_nothing_but_the_documents(
+    tmp_path: Path, sealed: Path
+) -> None:
+    with web_server(sealed) as server:
+        pull(server.url, tmp_path / "got")
+        server.requests.clear()
+        again = pull(server.url, tmp_path / "got")
+        assert sorted(server.requests) == ["/partial.json", "/seal.json", "/store.json"]
+    assert again.n_files_kept == again.n_files - 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "data.zarr/pooled/c.2.0",
+        "data.zarr/clip_id/c.0",
+        "data.zarr/zarr.json",
+        "clips.csv",
+        "README.md",
+        "seal.json",
+        "store.json",
+    ],
+)
+def test_a_wrong_byte_anywhere_is_found_and_named(tmp_path: Path, sealed: Path, name: str) -> None:
+    data = bytearray((sealed / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (sealed / name).write_bytes(data)
+    with web_server(sealed) as server, pytest.raises((Corrupt, Mismatch)) as found:
+        pull(server.url, tmp_path / "got")
+    assert name in str(found.value)
+    assert not (tmp_path / "got").exists()
+
+
+@pytest.mark.parametrize("change", [b"", b"short"])
+def test_a_file_that_is_short_or_missing_is_named(
+    tmp_path: Path, sealed: Path, change: bytes
+) -> None:
+    victim = sealed / "data.zarr/frames/c.1.0.0"
+    victim.write_bytes(change) if change else victim.unlink()
+    with web_server(sealed) as server, pytest.raises(Corrupt, match=r"frames/c\.1\.0\.0"):
+        pull(server.url, tmp_path / "got")
+
+
+def test_a_store_that_grows_is_pulled_as_far_as_it_is(tmp_path: Path) -> None:
+    plan_store(tmp_path / "s")
+    fill_store(tmp_path / "s", some_values(23), {4: RowStatus.no_video()}, blocks=[1, 3])
+    with web_server(tmp_path / "s") as server:
+        pull(server.url, tmp_path / "got")
+        with pytest.raises(FixInput, match="sealed"):
+            pull(server.url, tmp_path / "other", levels=["pooled"])
+    found = open_store(tmp_path / "got")
+    assert found.status().counts == {"ok": 7, "missing": 15, "no-video": 1}
+
+
+@pytest.mark.parametrize("sealed_first", [True, False])
+def test_texts_come_along(tmp_path: Path, sealed_first: bool) -> None:
+    plan_store(tmp_path / "s")
+    writer = fill_store(tmp_path / "s", some_values(23))
+    words = ["a woman", "a man"]
+    vectors = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
+    add_text(writer, TextTable(vectors, words, ["{}"] * 2, ["Body"] * 2, "toy@main"))
+    if sealed_first:
+        writer.seal()
+    levels = ["clip"] if sealed_first else None
+    with web_server(tmp_path / "s") as server:
+        pull(server.url, tmp_path / "got", levels=levels)
+    text = open_store(tmp_path / "got").text()
+    assert text is not None
+    assert list(text.prompt) == words
+    np.testing.assert_array_equal(text.embeddings, vectors)
+    verify(tmp_path / "got", hashes=True).require_whole()
+
+
+def test_other_stores_are_never_mixed(tmp_path: Path, sealed: Path) -> None:
+    pull(sealed, tmp_path / "got", levels=["pooled"])
+    before = tree(tmp_path / "got")
+    sealed_store(tmp_path / "other", recipe=a_recipe(sampling={"frames": 4}))
+    with pytest.raises(Mismatch, match=r"sampling\.frames"):
+        pull(tmp_path / "other", tmp_path / "got")
+    sealed_store(tmp_path / "third", manifest_name="another")
+    with pytest.raises(Mismatch, match="another store of this recipe"):
+        pull(tmp_path / "third", tmp_path / "got")
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(AlreadyThere):
+        pull(sealed, tmp_path / "file")
+    assert tree(tmp_path / "got") == before
+
+
+def test_two_pulls_of_one_store_do_not_meet(tmp_path: Path, sealed: Path) -> None:
+    with web_server(sealed, latency_s=0.2) as server:
+        errors: list[ObygazeError] = []
+
+        def work() -> None:
+            try:
+                pull(server.url, tmp_path / "got")
+            except ObygazeError as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert {type(error) for error in errors} <= {AlreadyThere}
+    assert len(errors) < 3
+    assert tree(tmp_path / "got") == tree(sealed)
+
+
+def test_a_seal_that_promises_too_much_is_refused(
+    tmp_path: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    from obygaze_features.store.format.records import Seal
+    from obygaze_features.store.format.schema import FileMark
+
+    seal = Seal.from_bytes((sealed / "seal.json").read_bytes(), "")
+    name = "data.zarr/pooled/c.0.0"
+    huge = {**seal.files, name: FileMark(10**15, seal.files[name].sha256)}
+    (sealed / "seal.json").write_bytes(replace(seal, files=huge).to_bytes())
+    with web_server(sealed) as server, pytest.raises(FixInput, match="its rows have 96"):
+        pull(server.url, tmp_path / "got")
+    for bad in ("../evil", "/etc/evil", "data.zarr\\evil"):
+        files = {**seal.files, bad: FileMark(1, "00")}
+        (sealed / "seal.json").write_bytes(replace(seal, files=files).to_bytes())
+        with web_server(sealed) as server, pytest.raises(Corrupt, match="names a file"):
+            pull(server.url, tmp_path / "got")
+
+
+@pytest.mark.parametrize("url", ["ftp://films/x", "gopher://x", "file:///etc"])
+def test_addresses_that_nothing_is_read_from(tmp_path: Path, url: str) -> None:
+    for words in (("info", url), ("pull", url), ("verify", url)):
+        done = call_obygaze("store", *words, cwd=tmp_path)
+        assert (done.code, done.stdout) == (2, "")
+        assert "not read from such addresses" in done.stderr
+
+
+def test_a_full_disk_is_said_before_anything_is_fetched(
+    tmp_path: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from obygaze_features.store.format import limits
+
+    usage = type("Usage", (), {"free": 1000})
+    monkeypatch.setattr(limits.shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(FixInput, match=r"are needed and 1\.0 kB are free"):
+        pull(sealed, tmp_path / "got")
+
+
+def test_what_cannot_be_reached_is_said_in_words(tmp_path: Path, sealed: Path) -> None:
+    with web_server(sealed) as server:
+        pass
+    with pytest.raises(Unreachable, match="connection failed") as error:
+        pull(server.url, tmp_path / "got")
+    assert error.value.exit_code == 1  # not 75: nothing was begun that could go on
+    assert "address" in str(error.value.hint)
+    with pytest.raises(Unreachable, match="connection failed"):
+        open_store(server.url)
+    with web_server(tmp_path) as server, pytest.raises(NotFound, match=r"no store\.json"):
+        pull(f"{server.url}/nothing", tmp_path / "got")
+
+
+def test_a_link_in_a_folder_is_never_followed(tmp_path: Path, sealed: Path) -> None:
+    (tmp_path / "secret").write_bytes((sealed / "data.zarr/clip/c.0.0").read_bytes())
+    (sealed / "data.zarr/clip/c.0.0").unlink()
+    (sealed / "data.zarr/clip/c.0.0").symlink_to(tmp_path / "secret")
+    with pytest.raises(FixInput, match="symbolic link"):
+        pull(sealed, tmp_path / "got")
+    assert not (tmp_path / "got").exists()
+
+
+def test_a_bucket_without_keys_is_said_to_want_them() -> None:
+    from obygaze_features.store.files.network import told
+
+    line = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 2 ms"
+    error = told(RuntimeError(line), "s3://films/x")
+    assert isinstance(error, FixInput)
+    assert "AWS_ACCESS_KEY_ID" in str(error.hint)
+    line = "Generic HTTP error: Error performing GET http://x, after 3 retries - HTTP error: gone"
+    assert told(RuntimeError(line), "http://x").what == "the connection failed: gone"
+
+
+def test_a_damaged_copy_is_mended_by_the_same_pull(tmp_path: Path, sealed: Path) -> None:
+    pull(sealed, tmp_path / "got")
+    (tmp_path / "got" / "data.zarr/pooled/c.2.0").write_bytes(b"?" * 100)
+    (tmp_path / "got" / "data.zarr/clip/c.1.0").unlink()
+    (tmp_path / "got" / "clips.csv").write_bytes(b"edited")
+    again = pull(sealed, tmp_path / "got")
+    assert again.n_files - again.n_files_kept == 3 + 2
+    assert tree(tmp_path / "got") == tree(sealed)
+
+
+@settings(max_examples=15)
+@given(
+    pulls=st.lists(
+        st.tuples(
+            st.sets(st.sampled_from(["clip", "pooled", "frames", "time_s"]), min_size=1),
+            st.sets(st.integers(0, 4), min_size=1),
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_any_parts_add_up(
+    tmp_path_factory: pytest.TempPathFactory, pulls: list[tuple[set[str], set[int]]]
+) -> None:
+    """Whatever was pulled is there and right; whatever was not is missing; nothing else."""
+    root = tmp_path_factory.mktemp("parts")
+    sealed = copy_of_sealed(root / "s")
+    whole = open_store(sealed)
+    held: dict[str, set[int]] = {spec.name: set() for spec in ARRAYS}
+    for levels, movies in pulls:
+        names = [f"tt{100 + movie:07d}" for movie in sorted(movies)]
+        pull(sealed, root / "got", levels=sorted(levels), movies=names)
+        blocks = {row // 4 for row in range(23) if row // 5 in movies}
+        for level in levels:
+            held[level] |= {row for row in range(23) if row // 4 in blocks}
+    copy = open_store(root / "got")
+    for level, rows in held.items():
+        found = copy.matrix(level, missing="drop")
+        assert found.rows.tolist() == sorted(rows)
+        np.testing.assert_array_equal(found.values, whole.matrix(level).values[sorted(rows)])
+    verify(root / "got", hashes=True).require_whole()
+
+
+def test_the_size_is_known_before(tmp_path: Path, sealed: Path) -> None:
+    order = prepare(sealed, levels=["clip"], movies=["tt0000100"])
+    held = [name for name in order.part.files if name.startswith("data.zarr/clip/c.")]
+    assert held == ["data.zarr/clip/c.0.0", "data.zarr/clip/c.1.0"]
+    with pytest.raises(FixInput, match="no array 'nothing'"):
+        prepare(sealed, levels=["nothing"])
+    with pytest.raises(NotFound, match="no movie"):
+        prepare(sealed, movies=["tt999"])
+    assert [spec.name for spec in ARRAYS] == ["clip", "pooled", "frames", "time_s"]
+
+
+def test_rows_that_were_not_fetched_do_not_count_as_ok(tmp_path: Path, sealed: Path) -> None:
+    whole = open_store(sealed)
+    movie = str(whole.movie_ids[0])
+    pull(str(sealed), tmp_path / "part", movies=[movie])
+    part = open_store(tmp_path / "part")
+    fetched = set(np.flatnonzero(whole.movie_ids == movie) // whole.plan.block_rows)
+    here = [row for row in range(whole.n_clips) if row // whole.plan.block_rows in fetched]
+    ok = int(whole.status().is_ok[here].sum())
+    assert part.status().counts["ok"] == ok < whole.status().counts["ok"]
+    assert part.status().counts["missing"] > 0

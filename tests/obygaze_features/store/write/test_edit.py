@@ -1,0 +1,169 @@
+"""Subsets and merges: the numbers, the states and the recipe of the sources, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.stores import (
+    a_recipe,
+    fill_store,
+    plan_store,
+    sealed_store,
+    some_ids,
+    some_values,
+)
+
+from obygaze_features.core.errors import FixInput, Mismatch, NotFound
+from obygaze_features.store import RowStatus, StoreWriter, open_store
+from obygaze_features.store.format.records import Partial
+from obygaze_features.store.read.verify import verify
+from obygaze_features.store.write.edit import Roster, merge, subset
+
+BAD = RowStatus.failed("decode", "Error", "why")
+
+
+def test_a_subset_has_the_chosen_clips_and_levels(tmp_path: Path) -> None:
+    values = sealed_store(tmp_path / "s")
+    copied = subset(
+        open_store(tmp_path / "s"),
+        tmp_path / "part",
+        movies=["tt0000103", "tt0000101"],
+        levels=["frames"],
+    )
+    assert (copied.n_clips, copied.sealed, copied.pending_blocks) == (10, True, 0)
+    part = open_store(tmp_path / "part")
+    rows = [5, 6, 7, 8, 9, 15, 16, 17, 18, 19]
+    assert part.levels == ("frames",) and [s.name for s in part.plan.arrays] == ["frames", "time_s"]
+    np.testing.assert_array_equal(part.matrix("frames").values, values["frames"][rows])
+    np.testing.assert_array_equal(part.matrix("time_s").values, values["time_s"][rows])
+    assert part.fingerprint == open_store(tmp_path / "s").fingerprint
+    assert not verify(tmp_path / "part", hashes=True).problems
+
+
+def test_a_subset_keeps_states_and_leaves_what_is_missing_pending(tmp_path: Path) -> None:
+    plan_store(tmp_path / "s")
+    values = some_values(23)
+    fill_store(tmp_path / "s", values, {1: BAD}, blocks=[0, 1])
+    source = open_store(tmp_path / "s")
+    copied = subset(source, tmp_path / "part", mask=np.arange(23) < 10)
+    assert not copied.sealed and copied.pending_blocks == 1
+    part = open_store(tmp_path / "part")
+    assert part.status().counts == {"ok": 7, "failed": 1, "missing": 2}
+    fill_store(tmp_path / "s", values, blocks=[2])
+    again = subset(open_store(tmp_path / "s"), tmp_path / "part", mask=np.arange(23) < 10)
+    assert again.sealed and again.n_blocks == 1
+    assert open_store(tmp_path / "part").status().counts == {"ok": 9, "failed": 1}
+
+
+def test_a_subset_of_nothing_or_of_unknown_clips_is_refused(tmp_path: Path) -> None:
+    sealed_store(tmp_path / "s")
+    source = open_store(tmp_path / "s")
+    with pytest.raises(FixInput, match="no clip"):
+        subset(source, tmp_path / "part", clips=[])
+    with pytest.raises(NotFound, match="1 clip not in the store"):
+        subset(source, tmp_path / "part", clips=["nobody"])
+    with pytest.raises(FixInput, match="no array"):
+        subset(source, tmp_path / "part", levels=["tokens"])
+    assert not (tmp_path / "part").exists()
+
+
+def test_a_merge_takes_each_clip_from_where_it_is_ok(tmp_path: Path) -> None:
+    clips, movies = some_ids(10)
+    ours, theirs = some_values(10, seed=1), some_values(10, seed=2)
+    for name, noted, values in (
+        ("a", {0: BAD, 1: BAD}, ours),
+        ("b", {1: RowStatus.no_video()}, theirs),
+    ):
+        plan_store(tmp_path / name, 10, 4, clip_ids=clips, movie_ids=movies)
+        fill_store(tmp_path / name, values, noted)
+    copied = merge([open_store(tmp_path / "a"), open_store(tmp_path / "b")], tmp_path / "m")
+    assert copied.in_several == 10 and copied.sealed
+    assert copied.n_differing == 8  # all but 0 and 1 are ok in both, made from other seeds
+    merged = open_store(tmp_path / "m")
+    found = merged.matrix("clip", missing="drop")
+    assert found.rows.tolist() == [0, *range(2, 10)]
+    np.testing.assert_array_equal(found.values[0], theirs["clip"][0])
+    np.testing.assert_array_equal(found.values[1:], ours["clip"][2:])
+    assert merged.status().noted[1] == BAD
+
+
+def test_a_merge_of_what_agrees_says_so(tmp_path: Path) -> None:
+    values = some_values(10)
+    values["time_s"][4, 1] = np.nan  # a frame that has no time is the same in both
+    for name in "ab":
+        plan_store(tmp_path / name, 10, 4)
+        fill_store(tmp_path / name, values).seal()
+    other = {**values, "frames": values["frames"].copy()}
+    other["frames"][9, 2, 3] += np.float16(1)
+    plan_store(tmp_path / "c", 10, 3)
+    fill_store(tmp_path / "c", other).seal()
+    a, b, c = (open_store(tmp_path / name) for name in "abc")
+    assert merge([a, b], tmp_path / "same").n_differing == 0
+    assert merge([a, b, c], tmp_path / "apart").n_differing == 1
+
+
+def test_a_merge_sorts_movies_and_scenes_as_people_count(tmp_path: Path) -> None:
+    plan_store(tmp_path / "a", 2, clip_ids=["tt2-10", "tt10-1"], movie_ids=["tt2", "tt10"])
+    plan_store(tmp_path / "b", 2, clip_ids=["tt2-9", "tt2-11"], movie_ids=["tt2", "tt2"])
+    for name in "ab":
+        fill_store(tmp_path / name, some_values(2)).seal()
+    merge([open_store(tmp_path / "b"), open_store(tmp_path / "a")], tmp_path / "m")
+    assert open_store(tmp_path / "m").clip_ids.tolist() == ["tt2-9", "tt2-10", "tt2-11", "tt10-1"]
+
+
+def test_stores_of_other_recipes_or_arrays_are_not_merged(tmp_path: Path) -> None:
+    sealed_store(tmp_path / "a")
+    sealed_store(tmp_path / "b", recipe=a_recipe(sampling={"rule": "random", "frames": 3}))
+    plan_store(tmp_path / "c", arrays=open_store(tmp_path / "a").plan.arrays[:2])
+    first = open_store(tmp_path / "a")
+    with pytest.raises(Mismatch, match=r"sampling\.rule"):
+        merge([first, open_store(tmp_path / "b")], tmp_path / "m")
+    with pytest.raises(Mismatch, match="arrays"):
+        merge([first, open_store(tmp_path / "c")], tmp_path / "m")
+    with pytest.raises(FixInput, match="nothing"):
+        merge([], tmp_path / "m")
+    plan_store(tmp_path / "d", movie_ids=["other"] * 23)
+    with pytest.raises(Mismatch, match="of two movies"):
+        merge([first, open_store(tmp_path / "d")], tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_larger_manifest_takes_over_whole_blocks_and_leaves_the_rest(tmp_path: Path) -> None:
+    values = sealed_store(tmp_path / "s")
+    clips, movies = some_ids(23)
+    larger = Roster(
+        "larger",
+        "56" * 32,
+        [*clips[:9], "tt0000101-009", *clips[9:]],
+        [*movies[:9], "tt0000101", *movies[9:]],
+    )
+    copied = merge([open_store(tmp_path / "s")], tmp_path / "m", manifest=larger)
+    assert (copied.n_clips, copied.pending_blocks, copied.sealed) == (24, 1, False)
+    grown = open_store(tmp_path / "m")
+    assert grown.plan.manifest_name == "larger"
+    assert StoreWriter(tmp_path / "m").pending_blocks() == [2]  # rows 8 to 11, of which 9 is new
+    found = grown.matrix("frames", missing="drop")
+    old_rows = np.where(found.rows < 9, found.rows, found.rows - 1)
+    np.testing.assert_array_equal(found.values, values["frames"][old_rows])
+
+
+def test_a_partial_copy_says_so_and_gives_what_it_holds(tmp_path: Path) -> None:
+    values = sealed_store(tmp_path / "s")
+    partial = Partial({"clip": frozenset({0, 1, 3}), "time_s": frozenset(range(6))})
+    (tmp_path / "s/partial.json").write_bytes(partial.to_bytes())
+    for file in (tmp_path / "s/data.zarr").rglob("c.*"):
+        if not partial.holds_file(str(file.relative_to(tmp_path / "s"))):
+            file.unlink()
+    assert not verify(tmp_path / "s", hashes=True).problems
+    store = open_store(tmp_path / "s")
+    found = store.matrix("clip", missing="drop")
+    assert found.rows.tolist() == [*range(8), *range(12, 16)]
+    np.testing.assert_array_equal(found.values, values["clip"][found.rows])
+    assert "partial" in found.reasons["tt0000101-004"].message
+    assert not store.matrix("frames", missing="drop").present.any()
+    copied = subset(store, tmp_path / "part", mask=np.arange(23) < 10, levels=["clip"])
+    assert copied.pending_blocks == 1
+    (tmp_path / "s/data.zarr/clip/c.1.0").unlink()
+    assert [p.name for p in verify(tmp_path / "s").problems] == ["data.zarr/clip/c.1.0"]
