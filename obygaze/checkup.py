@@ -1,4 +1,4 @@
-"""The facts behind `obygaze doctor`, gathered without importing what is not asked for."""
+"""The facts that `obygaze doctor` prints."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from obygaze_features import __version__
 from obygaze_features.core.machine import Machine, package_version, this_machine
 from obygaze_features.core.workspace import Workspace
 
-# What film rips come in, from DivX times to now.
+# The codecs of film files, from DivX to today.
 CODECS = (
     *("h264", "hevc", "av1", "vp9", "vp8", "mpeg4", "msmpeg4v3", "mpeg2video", "mpeg1video"),
     *("vc1", "wmv3", "prores", "mjpeg", "theora"),
 )
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 FOLDERS = ("manifests", "stores", "runs", "models")
-# Extras that collect others or serve those who work on obygaze itself.
+# Extras that combine others, or are for the development of obygaze.
 NOT_FOR_USERS = ("all", "test")
 
 
 @dataclass(frozen=True)
 class Package:
-    """One package obygaze can use: its version, what is needed, the extras that bring it."""
+    """One package: its version, the required version, and the extras that install it."""
 
     name: str
     needs: str
@@ -39,23 +39,23 @@ class Package:
 
     @property
     def good(self) -> bool:
-        """Whether it is there and new enough."""
+        """Whether it is installed and new enough."""
         return self.version is not None and _new_enough(self.version, self.needs)
 
 
 @dataclass(frozen=True)
 class Video:
-    """What PyAV's FFmpeg can do."""
+    """The codecs of PyAV's FFmpeg."""
 
     libraries: dict[str, str]
     reads: tuple[str, ...]
     writes: tuple[str, ...]
-    lacks: tuple[str, ...]
+    cannot_read: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Devices:
-    """What torch could compute on; nothing is known where it is not installed."""
+    """The GPUs that torch sees; `torch` is False if it is not installed."""
 
     torch: bool
     cuda: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class Devices:
 
 @dataclass(frozen=True)
 class Folder:
-    """One folder of the workspace and the room on its disk."""
+    """One folder of the workspace and the free space on its disk."""
 
     kind: str
     path: str
@@ -75,8 +75,8 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class Hub:
-    """Where Hugging Face keeps weights, and whether it may fetch more."""
+class HubCache:
+    """The cache of the Hugging Face hub, and whether downloads are allowed."""
 
     cache: str
     models: int | None
@@ -85,7 +85,7 @@ class Hub:
 
 @dataclass(frozen=True)
 class Checkup:
-    """Everything `obygaze doctor` found."""
+    """All facts that `obygaze doctor` prints."""
 
     version: str
     executable: str
@@ -96,13 +96,13 @@ class Checkup:
     threads: dict[str, str | None]
     workspace: str
     folders: tuple[Folder, ...]
-    hub: Hub
+    hub: HubCache
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What obygaze cannot do without and does not find, one line each."""
+        """The required packages that are missing or too old, one line each."""
         if not self.packages:
-            return ("obygaze is not installed here, only lying here: pip install -e .",)
+            return ("obygaze is not installed, only checked out: pip install -e .",)
         return tuple(
             f"{package.name}{package.needs}, found {package.version or 'none'}: "
             f"pip install '{package.name}{package.needs}'"
@@ -111,7 +111,7 @@ class Checkup:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The check-up as one JSON object; `ok` says whether all that is required is there."""
+        """Return the check-up as a JSON object; `ok` is true if nothing required is missing."""
         found = asdict(self)
         for entry, package in zip(found["packages"], self.packages, strict=True):
             entry["good"] = package.good
@@ -119,7 +119,7 @@ class Checkup:
 
 
 def check_up(workspace: Workspace) -> Checkup:
-    """Look at everything once."""
+    """Collect all facts."""
     return Checkup(
         version=__version__,
         executable=sys.executable,
@@ -141,7 +141,7 @@ REQUIREMENT = re.compile(
 
 
 def _packages() -> tuple[Package, ...]:
-    """The packages that the installed metadata names; pyproject.toml is the only list."""
+    """Return the packages that the installed metadata of obygaze names."""
     try:
         requirements = metadata.requires("obygaze") or []
     except metadata.PackageNotFoundError:
@@ -152,7 +152,7 @@ def _packages() -> tuple[Package, ...]:
         extra = parsed["extra"]
         if extra in NOT_FOR_USERS:
             continue
-        if parsed["name"] == "obygaze":  # an extra that takes in another one
+        if parsed["name"] == "obygaze":  # an extra that includes another one
             includes += [(inner, extra) for inner in parsed["inner"].split(",")]
             continue
         used = extras.setdefault((parsed["name"], parsed["needs"].strip()), [])
@@ -187,7 +187,7 @@ def _video() -> Video | None:
         libraries=libraries,
         reads=reads,
         writes=tuple(codec for codec in CODECS if _has_codec(av, codec, "w")),
-        lacks=tuple(codec for codec in CODECS if codec not in reads),
+        cannot_read=tuple(codec for codec in CODECS if codec not in reads),
     )
 
 
@@ -226,7 +226,7 @@ def _folder(kind: str, path: Path) -> Folder:
     )
 
 
-def _hub() -> Hub:
+def _hub() -> HubCache:
     home = os.environ.get("HF_HOME")
     if home is None:
         base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -234,4 +234,4 @@ def _hub() -> Hub:
     cache = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub").expanduser()
     offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
     models = len(list(cache.glob("models--*"))) if cache.is_dir() else None
-    return Hub(cache=str(cache), models=models, offline=offline)
+    return HubCache(cache=str(cache), models=models, offline=offline)

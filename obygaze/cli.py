@@ -1,4 +1,4 @@
-"""The `obygaze` command: a lazy table of sub-commands, global options, error to exit code."""
+"""The `obygaze` command: the table of sub-commands, global options, errors to exit codes."""
 
 from __future__ import annotations
 
@@ -17,40 +17,46 @@ from obygaze_features.core.errors import EXIT_INTERRUPTED, ObygazeError
 from obygaze_features.core.workspace import Workspace
 
 COMMANDS = {
-    "doctor": ("obygaze.doctor:doctor", "Versions, codecs, caches, what is missing."),
+    "doctor": ("obygaze.doctor:doctor", "Show versions, codecs, caches, and what is missing."),
     "demo": (
         "obygaze.demo.tour:demo",
-        "Take the tour on made-up films, offline, in under a minute.",
+        "Run all steps on made-up films, offline, in under a minute.",
     ),
-    "manifest": ("obygaze_features.manifest.commands:manifest", "Clips, labels, concepts, splits."),
+    "manifest": (
+        "obygaze_features.manifest.commands:manifest",
+        "Import, inspect and edit manifests: clips, labels, splits.",
+    ),
     "video": (
         "obygaze_features.video.commands:video",
-        "What a video file holds, and what a model would see of it.",
+        "Show what a video file holds and what a model would see.",
     ),
     "backbones": (
         "obygaze_features.backbones.commands:backbones",
-        "Video and image models, and what is known of each.",
+        "List and check the video and image models.",
     ),
-    "store": ("obygaze_features.store.commands:store", "Feature stores: look, check, cut, share."),
+    "store": (
+        "obygaze_features.store.commands:store",
+        "Inspect, verify, edit and share feature stores.",
+    ),
     "extract": (
         "obygaze_features.extraction.commands:extract",
-        "From videos to stores, from many backbones in one pass.",
+        "Extract features from videos, with several backbones in one pass.",
     ),
     "train": (
         "obygaze.commands_run:train",
-        "Train one model, judge it on unseen films, and keep it.",
+        "Train one model, evaluate it on unseen films, and save it.",
     ),
     "run": (
         "obygaze.commands_run:run",
-        "Run an experiment: train, test and judge every cell of a protocol.",
+        "Run an experiment: train and test every cell of a protocol.",
     ),
     "report": (
         "obygaze_models.report.commands:report",
-        "Write what runs found: a page, tables, figures.",
+        "Write the report of runs: a page, tables, figures.",
     ),
     "models": (
         "obygaze_models.zoo.commands:models",
-        "Saved models, looked at, checked, asked and shared.",
+        "Inspect, verify, use and share saved models.",
     ),
     "audit": (
         "obygaze_models.audits.commands:audit",
@@ -62,18 +68,18 @@ COMMANDS = {
     ),
 }
 
-# What to do about an answer of the system that no room has words of its own for.
-WAYS_OUT = {
-    errno.EACCES: "a file or folder that you may read, or write to, here",
-    errno.EPERM: "a file or folder that you may read, or write to, here",
-    errno.EROFS: "another folder with -C or -o: this disk cannot be written to",
-    errno.ENOSPC: "make room on the disk, then the same command again",
-    errno.EDQUOT: "make room within your quota, then the same command again",
-    errno.ENAMETOOLONG: "a shorter name",
-    errno.ENOENT: "look at the name again",
-    errno.ENOTDIR: "look at the path again: a part of it is a file",
-    errno.EEXIST: "look at the path again: it is something else",
-    errno.EISDIR: "look at the path again: it is a folder",
+# Hints for errors of the operating system that have no message of their own.
+SYSTEM_HINTS = {
+    errno.EACCES: "use a file or folder with read and write permission",
+    errno.EPERM: "use a file or folder with read and write permission",
+    errno.EROFS: "choose another folder with -C or -o; this disk is read-only",
+    errno.ENOSPC: "free space on the disk, then run the same command again",
+    errno.EDQUOT: "free space within your quota, then run the same command again",
+    errno.ENAMETOOLONG: "use a shorter name",
+    errno.ENOENT: "check the name",
+    errno.ENOTDIR: "check the path: a part of it is a file",
+    errno.EEXIST: "check the path: it exists already",
+    errno.EISDIR: "check the path: it is a folder",
 }
 
 
@@ -86,9 +92,9 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 
 
 def _choose_color(ctx: click.Context, param: click.Parameter, value: str) -> None:
-    # Eager, so that an error in the rest of the line is told in the colour that was asked for.
+    # Eager, so that an error in the rest of the line has the chosen colour.
     ctx.color = wants_color(value)
-    if isinstance(ctx.obj, _Talk):
+    if isinstance(ctx.obj, _ErrorPrinter):
         ctx.obj.color = ctx.color
 
 
@@ -103,8 +109,8 @@ def _choose_color(ctx: click.Context, param: click.Parameter, value: str) -> Non
     default=".",
     help="Work in this workspace instead of the current folder.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but results, warnings and errors.")
-@click.option("-v", "--verbose", is_flag=True, help="Say more.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only results, warnings and errors.")
+@click.option("-v", "--verbose", is_flag=True, help="Print more details.")
 @click.option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),
@@ -120,58 +126,58 @@ def _choose_color(ctx: click.Context, param: click.Parameter, value: str) -> Non
     is_eager=True,
     expose_value=False,
     callback=_version,
-    help="Print the version and stop.",
+    help="Print the version and exit.",
 )
 @click.pass_context
 def root(ctx: click.Context, workspace: Path, quiet: bool, verbose: bool) -> None:
-    """Features of film clips in stores that can be shared, and models that learn from them."""
+    """Extract features of film clips into stores, and train models on them."""
     console = Console(verbosity=verbose - quiet, color=ctx.color)
     ctx.obj = Session(workspace=Workspace(workspace), console=console)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run a command and leave with its exit code."""
+    """Run a command and exit with its exit code."""
     sys.exit(run(argv))
 
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error becomes at most three lines."""
-    talk = _Talk(wants_color("auto"))
+    printer = _ErrorPrinter(wants_color("auto"))
     try:
-        code = root.main(args=argv, prog_name="obygaze", standalone_mode=False, obj=talk)
+        code = root.main(args=argv, prog_name="obygaze", standalone_mode=False, obj=printer)
         return code if type(code) is int else 0
     except click.exceptions.Abort as abort:
-        return _interrupted(talk, abort)
+        return _interrupted(printer, abort)
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True, color=talk.color)
+        click.echo(error.format_message(), err=True, color=printer.color)
         return error.exit_code
     except click.ClickException as error:
-        talk.error(error.format_message(), hint=_usage_hint(error))
+        printer.error(error.format_message(), hint=_usage_hint(error))
         return error.exit_code
     except ObygazeError as error:
         _reraise_if_debugging()
         for line in error.details:
             click.echo(line, err=True)
-        talk.error(error.what, error.where, error.hint)
+        printer.error(error.what, error.where, error.hint)
         return error.exit_code
     except OSError as error:
         _reraise_if_debugging()
         where = os.fspath(error.filename) if isinstance(error.filename, str | Path) else None
-        talk.error(error.strerror or str(error), where, WAYS_OUT.get(error.errno or 0))
+        printer.error(error.strerror or str(error), where, SYSTEM_HINTS.get(error.errno or 0))
         return 1
-    except Exception as error:  # noqa: BLE001 - the last line of defence: bugs end in lines too
+    except Exception as error:  # noqa: BLE001 - a bug is reported in at most three lines too
         _reraise_if_debugging()
-        return _bug(talk, error)
+        return _bug(printer, error)
 
 
 @dataclass
-class _Talk:
-    """How errors are told; the root command corrects the colour once it knows the options."""
+class _ErrorPrinter:
+    """Prints errors; the root command sets the colour once the options are parsed."""
 
     color: bool | None
 
     def error(self, what: str, where: str | None = None, hint: str | None = None) -> None:
-        """At most three lines, whatever line breaks a message from elsewhere has."""
+        """Print an error in at most three lines; line breaks in a message become spaces."""
         lines = [click.style("Error: ", fg="red", bold=True) + _one_line(what)]
         lines += [f"  in: {_one_line(where)}"] if where else []
         lines += [f"  Try: {_one_line(hint)}"] if hint else []
@@ -182,20 +188,20 @@ def _one_line(text: str) -> str:
     return " ".join(text.split("\n"))
 
 
-def _interrupted(talk: _Talk, abort: click.exceptions.Abort) -> int:
-    # click takes a file that ends too early (EOFError) for a person's Ctrl-D.
+def _interrupted(printer: _ErrorPrinter, abort: click.exceptions.Abort) -> int:
+    # click treats a file that ends too early (EOFError) as Ctrl-D.
     if isinstance(abort.__cause__, EOFError):
         _reraise_if_debugging()
-        return _bug(talk, abort.__cause__)
-    talk.error("interrupted")
+        return _bug(printer, abort.__cause__)
+    printer.error("interrupted")
     return EXIT_INTERRUPTED
 
 
-def _bug(talk: _Talk, error: Exception) -> int:
+def _bug(printer: _ErrorPrinter, error: Exception) -> int:
     first_line = (str(error).splitlines() or [""])[0]
-    talk.error(
+    printer.error(
         f"a bug in obygaze: {type(error).__name__}: {first_line}",
-        hint="the same command with OBYGAZE_DEBUG=1 shows where",
+        hint="run the same command with OBYGAZE_DEBUG=1 to see the traceback",
     )
     return 1
 

@@ -69,7 +69,7 @@ def run(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Run an experiment: train, test and judge every cell of a protocol.
+    """Run an experiment: train and test every cell of a protocol.
 
     PROTOCOL is the name of one that comes with obygaze, or a TOML file.
     """
@@ -134,7 +134,7 @@ def train(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Train one model, judge it on unseen films, and keep it.
+    """Train one model, evaluate it on unseen films, and save it.
 
     The metrics are those of the same recipe on films it did not see; the model that is kept then
     learns from all clips. MODEL is mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse,

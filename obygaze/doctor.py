@@ -1,4 +1,4 @@
-"""`obygaze doctor`: what this installation has, what it lacks, and what to type about it."""
+"""`obygaze doctor`: what is installed, what is missing, and how to install it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from obygaze_features.core.commands import ExampleCommand, Session, json_option,
 from obygaze_features.core.console import human
 
 WIDTH = 96
-GLUE = "\u00a0"  # a blank at which no line is broken
+GLUE = "\u00a0"  # a no-break space
 LIBRARIES = ("libavformat", "libavcodec", "libswscale", "libavutil")
 Lines = list[tuple[str, str]]
 
@@ -27,10 +27,10 @@ Lines = list[tuple[str, str]]
 @json_option
 @pass_session
 def doctor(session: Session, as_json: bool) -> int:
-    """Versions, codecs, caches, what is missing.
+    """Show versions, codecs, caches, and what is missing.
 
-    Exits with 1 where something that obygaze cannot do without is absent or too old. What only
-    an extra needs is listed with the line that installs it, and is no failure.
+    The exit code is 1 if a required package is missing or too old. Packages that only an extra
+    needs are listed with the line that installs them.
     """
     found = check_up(session.workspace)
     if as_json:
@@ -41,7 +41,7 @@ def doctor(session: Session, as_json: bool) -> int:
 
 
 def as_text(found: Checkup) -> str:
-    """A check-up for people: a few sections, one line a fact, the verdict last."""
+    """Return a check-up as text: sections with one line for each fact, the verdict last."""
     sections: list[tuple[str, Lines]] = [
         (f"obygaze {found.version}", _python(found)),
         ("Packages", _packages(found)),
@@ -74,14 +74,14 @@ def _hanging(head: str, text: str) -> str:
 
 
 def _glued(text: str) -> str:
-    """What must stay on one line, such as a name and its version."""
+    """Return text that is not wrapped, such as a name and its version."""
     return text.replace(" ", GLUE)
 
 
 def _verdict(found: Checkup) -> str:
     if found.problems:
         return "\n".join(click.style("Missing: ", fg="red") + line for line in found.problems)
-    return click.style("All that is required is here.", fg="green")
+    return click.style("Everything required is installed.", fg="green")
 
 
 def _python(found: Checkup) -> Lines:
@@ -103,32 +103,32 @@ def _packages(found: Checkup) -> Lines:
 
 def _named(package: Package) -> str:
     if package.version is None:
-        return _glued(click.style(f"{package.name} absent", fg="yellow"))
+        return _glued(click.style(f"{package.name} missing", fg="yellow"))
     old = "" if package.good else click.style(f" (needs {package.needs})", fg="yellow")
     return _glued(f"{package.name} {package.version}{old}")
 
 
 def _video(found: Checkup) -> Lines:
     if found.video is None:
-        return [("FFmpeg", "none: PyAV is not installed ([video] brings it)")]
+        return [("FFmpeg", "none: PyAV is not installed (extra [video])")]
     known = found.video.libraries
     libraries = [_glued(f"{name} {known[name]}") for name in LIBRARIES if name in known]
     return [
         ("FFmpeg", ", ".join(libraries)),
         ("reads", ", ".join(found.video.reads)),
         ("writes", ", ".join(found.video.writes)),
-        *([("cannot read", ", ".join(found.video.lacks))] if found.video.lacks else []),
+        *([("cannot read", ", ".join(found.video.cannot_read))] if found.video.cannot_read else []),
     ]
 
 
 def _machine(found: Checkup) -> Lines:
     if not found.devices.torch:
-        gpus = "unknown without torch ([mlp] or [extract] bring it)"
+        gpus = "unknown: torch is not installed (extra [mlp] or [extract])"
     else:
         gpus = ", ".join(found.devices.cuda) or ("Apple (mps)" if found.devices.mps else "none")
     threads = [f"{name}={value}" for name, value in found.threads.items() if value]
     return [
-        ("CPU", f"{found.machine.cpu}, {found.machine.cores} cores to use"),
+        ("CPU", f"{found.machine.cpu}, {found.machine.cores} usable cores"),
         ("GPU", gpus),
         ("threads", ", ".join(threads) or "not limited by the environment"),
     ]
@@ -138,7 +138,7 @@ def _folders(found: Checkup) -> Lines:
     return [
         (
             folder.kind,
-            (f"{folder.entries} inside" if folder.exists else "not made yet")
+            (f"{folder.entries} entries" if folder.exists else "not created yet")
             + f", {human(folder.free_bytes)} free"
             + ("" if folder.writable else click.style(", read-only", fg="yellow")),
         )
@@ -147,7 +147,7 @@ def _folders(found: Checkup) -> Lines:
 
 
 def _hub(found: Checkup) -> Lines:
-    models = "absent" if found.hub.models is None else f"{found.hub.models} models"
+    models = "missing" if found.hub.models is None else f"{found.hub.models} models"
     return [
         ("cache", f"{found.hub.cache} ({models})"),
         ("offline", "yes (HF_HUB_OFFLINE)" if found.hub.offline else "no"),

@@ -1,1 +1,1 @@
-"""A tour of the whole tool on films that are made up, offline."""
+"""A demonstration of all steps on made-up films, offline."""

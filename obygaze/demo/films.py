@@ -1,7 +1,7 @@
-"""Made-up films and the annotations two made-up experts give them.
+"""Made-up films, and the segments that two made-up annotators mark in them.
 
-Scenes keep the level of the scene before more often than not, as real films do: what a split
-that is not grouped by film gets wrong shows on these data too.
+A scene often has the level of the scene before it, as in real films, so that splits that are not
+grouped by film are too optimistic on these data as well.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ N_CONCEPTS = {"EN": (0, 0), "HN": (1, 1), "NS": (1, 2), "S": (2, 3)}
 
 
 @dataclass(frozen=True)
-class Scene:
-    """A stretch of film, both ends included, and what is really in it."""
+class DemoScene:
+    """A scene of a film, from its first to its last frame, and its true level and concepts."""
 
     movie_id: str
     number: int
@@ -38,13 +38,13 @@ class Scene:
 
     @property
     def clip_id(self) -> str:
-        """The id in MovieGraphs' form."""
+        """The id, in the form of MovieGraphs."""
         return f"{self.movie_id}-{self.number:03d}"
 
 
 @dataclass(frozen=True)
-class Segment:
-    """A stretch that one annotator marked."""
+class DemoSegment:
+    """A segment that one annotator marked."""
 
     movie_id: str
     annotator: str
@@ -54,14 +54,14 @@ class Segment:
     concepts: tuple[str, ...]
 
 
-def make_films(seed: int = 17) -> list[Scene]:
-    """The scenes of all films, one after the other."""
+def make_films(seed: int = 17) -> list[DemoScene]:
+    """Return the scenes of all films in order."""
     random = Random(seed)
     return [scene for movie_id in TITLES for scene in _scenes(movie_id, random)]
 
 
-def annotate(scenes: Iterable[Scene], seed: int = 17) -> list[Segment]:
-    """What each annotator marks: mostly the same, never quite; easy negatives go unmarked."""
+def annotate(scenes: Iterable[DemoScene], seed: int = 17) -> list[DemoSegment]:
+    """Return the segments each annotator marks: similar, not equal; EN scenes are not marked."""
     listed = list(scenes)
     return [
         segment
@@ -70,8 +70,8 @@ def annotate(scenes: Iterable[Scene], seed: int = 17) -> list[Segment]:
     ]
 
 
-def write_tables(scenes: Sequence[Scene], folder: Path) -> tuple[Path, Path]:
-    """Write segments.csv and clips.csv, the two tables a projection starts from."""
+def write_tables(scenes: Sequence[DemoScene], folder: Path) -> tuple[Path, Path]:
+    """Write segments.csv and clips.csv, the input of `obygaze manifest project`."""
     columns = ("movie_id", "annotator", "start_frame", "end_frame", "level", "concepts")
     segments = (
         (s.movie_id, s.annotator, s.start_frame, s.end_frame, s.level, "|".join(s.concepts))
@@ -85,13 +85,13 @@ def write_tables(scenes: Sequence[Scene], folder: Path) -> tuple[Path, Path]:
     return paths
 
 
-def _scenes(movie_id: str, random: Random) -> Iterator[Scene]:
+def _scenes(movie_id: str, random: Random) -> Iterator[DemoScene]:
     start, level = 0, "EN"
     for number in range(1, SCENES_A_FILM + 1):
         length = random.randint(3 * FPS // 2, 3 * FPS)
         if random.random() < 0.7:
             level = random.choices(LEVELS, LEVEL_WEIGHTS)[0]
-        yield Scene(movie_id, number, start, start + length - 1, level, _pick(level, random))
+        yield DemoScene(movie_id, number, start, start + length - 1, level, _pick(level, random))
         start += length
 
 
@@ -101,7 +101,7 @@ def _pick(level: str, random: Random) -> tuple[str, ...]:
     return tuple(name for name in names if name in chosen)
 
 
-def _segments(scenes: Sequence[Scene], annotator: str, random: Random) -> Iterator[Segment]:
+def _segments(scenes: Sequence[DemoScene], annotator: str, random: Random) -> Iterator[DemoSegment]:
     for scene in scenes:
         level, names = scene.level, scene.concepts
         if random.random() < 0.15:
@@ -112,7 +112,7 @@ def _segments(scenes: Sequence[Scene], annotator: str, random: Random) -> Iterat
             names = tuple(sorted(random.sample(names, len(names) - 1)))
         start = max(0, scene.start_frame + random.randint(-12, 12))
         end = scene.end_frame + random.randint(-12, 12)
-        yield Segment(scene.movie_id, annotator, start, end, level, names)
+        yield DemoSegment(scene.movie_id, annotator, start, end, level, names)
 
 
 def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:

@@ -1,6 +1,6 @@
-"""Renders made-up films: coloured scenes with cuts and motion, and a visible pattern a concept.
+"""Render made-up films: coloured scenes with cuts and motion, and one pattern for each concept.
 
-The patterns are what a model can learn; their strength varies, so that it does not learn too well.
+Models can learn the patterns; their strength varies, so that the task is not too easy.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze.demo.films import FPS, Scene
+from obygaze.demo.films import FPS, DemoScene
 from obygaze_features.core.extras import need
 
 WIDTH, HEIGHT = 192, 108
 Picture = npt.NDArray[np.float32]
 
 
-def render(scenes: Sequence[Scene], folder: Path) -> list[Path]:
-    """One small video a scene, as `<film>/<film>_scene_<number>.mp4`, as MovieGraphs names them."""
+def render(scenes: Sequence[DemoScene], folder: Path) -> list[Path]:
+    """Write one video a scene, named `<film>/<film>_scene_<number>.mp4` as in MovieGraphs."""
     return [_write(scene, folder) for scene in scenes]
 
 
-def break_on_purpose(path: Path) -> None:
-    """Cut a video off after its first third: what an interrupted copy looks like."""
+def truncate_video(path: Path) -> None:
+    """Truncate a video to its first third, as an interrupted copy does."""
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 3])
 
 
-def _write(scene: Scene, folder: Path) -> Path:
+def _write(scene: DemoScene, folder: Path) -> Path:
     av = need("av", "video", "making the demo's films")
     path = folder / scene.movie_id / f"{scene.movie_id}_scene_{scene.number}.mp4"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def _write(scene: Scene, folder: Path) -> Path:
     return path
 
 
-def _pictures(scene: Scene, random: np.random.Generator) -> list[npt.NDArray[np.uint8]]:
+def _pictures(scene: DemoScene, random: np.random.Generator) -> list[npt.NDArray[np.uint8]]:
     n_frames = scene.end_frame - scene.start_frame + 1
     cut = int(random.integers(n_frames // 3, 2 * n_frames // 3))
     shots = [_Shot(scene, random), _Shot(scene, random)]
@@ -55,9 +55,9 @@ def _pictures(scene: Scene, random: np.random.Generator) -> list[npt.NDArray[np.
 
 
 class _Shot:
-    """One camera position: a film's tint, a drifting background, and the scene's patterns."""
+    """One shot: the tint of the film, a moving background, and the patterns of the scene."""
 
-    def __init__(self, scene: Scene, random: np.random.Generator) -> None:
+    def __init__(self, scene: DemoScene, random: np.random.Generator) -> None:
         film = np.random.default_rng(int(scene.movie_id[2:]))
         self.tint = 0.35 + 0.3 * film.random(3, dtype=np.float32)
         self.phase = random.uniform(0, 6.28, size=4).astype(np.float32)
@@ -69,7 +69,7 @@ class _Shot:
         ]
 
     def draw(self, t: float) -> Picture:
-        """The picture at a time, RGB from 0 to 1."""
+        """Return the picture at a time, RGB from 0 to 1."""
         y, x = _GRID
         wave = np.sin(3 * x + self.phase[0] + self.drift * t) * np.cos(2 * y + self.phase[1])
         picture = self.tint + 0.12 * wave[..., None] + self.noise
@@ -98,7 +98,7 @@ def _stripes(t: float, frequency: float, slant: float) -> Any:
     return (np.sin(frequency * (x + slant * y) + t) > 0.3).astype(np.float32)
 
 
-# Each pattern differs from the others in colour, texture or motion: what statistics can tell.
+# The patterns differ in colour, texture or motion, which simple statistics can measure.
 PATTERNS: Mapping[str, Pattern] = {
     "Type of shot": lambda t: (_blob(0, 0, 2.2, 1.4), (0.1, 0.1, 0.12)),
     "Look": lambda t: (

@@ -1,4 +1,4 @@
-"""The tour as data: which commands, in which order, and why a person would type each."""
+"""The steps of the demo: the commands in order, each with its purpose."""
 
 from __future__ import annotations
 
@@ -12,69 +12,69 @@ from obygaze.demo.tiny_xclip import CARD
 
 @dataclass(frozen=True)
 class Step:
-    """One command of the tour, and why a person would type it."""
+    """One command of the demo and its purpose."""
 
-    why: str
+    purpose: str
     command: str
     with_xclip: bool = False
 
 
 STEPS = (
     Step(
-        "Two experts marked stretches of six films. What does that make of each clip?",
+        "Two annotators marked segments of six films. Compute the labels of each clip.",
         "manifest project {folder}/segments.csv --clips {folder}/clips.csv --sweep 0.1,0.2,0.4"
         " --figure {folder}/figures/timeline --movie tt9000002 -o {folder}/labels.csv",
     ),
     Step(
-        "How far do the two agree, beyond chance?",
+        "Measure how far the two annotators agree, beyond chance.",
         "manifest agree {folder}/segments.csv --clips {folder}/clips.csv",
     ),
     Step(
-        "Labels and clips become a manifest: the table everything else is keyed by.",
+        "Make a manifest: the table of clips and labels that all other steps read.",
         "manifest import csv {folder}/labels.csv --mapping {folder}/mapping.toml -o films",
     ),
     Step(
-        "The videos are found by their names.",
+        "Link the clips to their videos, which are found by name.",
         "manifest link films {folder}/videos",
     ),
     Step(
-        "What is in it, in numbers and as a picture.",
+        "Show the clips by level, as a table and as a figure.",
         "manifest stats films --figure {folder}/figures/concepts",
     ),
     Step(
-        "What would an extraction make, take and miss?",
+        "Estimate what an extraction writes, how long it takes, and what is missing.",
         "extract plan films {backbones}",
     ),
     Step(
-        "Extract. One video is broken on purpose: a row with its reason, not a crash.",
+        "Extract. One video is damaged on purpose: it becomes a row with the reason.",
         "extract run films {backbones} --seal",
     ),
     Step(
-        "How were these features made, and are they whole?",
+        "Show how these features were made, and whether any are missing.",
         "store info films.descriptors",
     ),
     Step(
-        "And those of the X-CLIP, from the same decoding? Its weights are known by their hashes.",
+        "The same for the X-CLIP. Its weights are identified by their hashes.",
         "store info films.{card}",
         with_xclip=True,
     ),
     Step(
-        "Every byte is checked against its hash.",
+        "Check every file against its hash.",
         "store verify films.descriptors --hash",
     ),
     Step(
-        "Train and test, each film unseen once; baselines that see no video are beside the models.",
+        "Train and test with each film left out once, beside baselines that see no video.",
         "run honest --manifest films {stores} -o honest",
     ),
     Step(
-        "All of it as one page, with tables and figures beside it.",
+        "Write the report: one page, with tables and figures as files.",
         "report honest",
     ),
 )
 
 
 def steps_of(folder: Path, weights: Path | None) -> Iterator[tuple[str, list[str]]]:
-    """Why, and the words of each command: with the X-CLIP of `weights`, or without it."""
+    """Yield the purpose and the words of each command; without `weights`, without the X-CLIP."""
     backbones, stores = "-b descriptors", "--store desc=films.descriptors"
     if weights is not None:
         backbones += f" -b {CARD} --weights {{card}}={{weights}}"
@@ -84,4 +84,4 @@ def steps_of(folder: Path, weights: Path | None) -> Iterator[tuple[str, list[str
         if weights is None and step.with_xclip:
             continue
         command = step.command.replace("{backbones}", backbones).replace("{stores}", stores)
-        yield step.why, [word.format(**places) for word in shlex.split(command)]
+        yield step.purpose, [word.format(**places) for word in shlex.split(command)]

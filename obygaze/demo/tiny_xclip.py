@@ -53,14 +53,14 @@ SIZES: dict[str, Any] = {
 }
 
 
-def save_where_possible(workspace: Path) -> tuple[Path | None, str]:
-    """Write the checkpoint and its card; the checkpoint, or nothing, and what the tour says."""
+def save_tiny_xclip(workspace: Path) -> tuple[Path | None, str]:
+    """Write the checkpoint and its card, if possible; return its folder and a note for the user."""
     folder = workspace / "weights"
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         return None, (
-            f"Without {' and '.join(missing)} the features are simple statistics alone; a tiny"
-            " X-CLIP would join them: pip install 'obygaze[extract]'"
+            f"{' and '.join(missing)} not installed: features are simple statistics only. To add a"
+            " tiny X-CLIP: pip install 'obygaze[extract]'"
         )
     from obygaze_features.backbones.random_weights import save_random
 
@@ -68,11 +68,11 @@ def save_where_possible(workspace: Path) -> tuple[Path | None, str]:
         save_random("xclip", SIZES, folder)
         write_atomic(workspace / "backbones" / f"{CARD}.toml", CARD_TEXT.encode("utf-8"))
     except (ImportError, OSError, ObygazeError) as error:
-        # An installation that is there and broken is no reason to end a tour.
-        told = (str(error).splitlines() or [type(error).__name__])[0]
-        return None, f"torch or transformers cannot be used here, so no X-CLIP: {told}"
+        # A broken installation of torch does not stop the demo.
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return None, f"torch or transformers does not work, so there is no X-CLIP: {reason}"
     return folder, (
-        f"A tiny X-CLIP is written to {folder}, real in form, to show several backbones in one"
-        " pass.\n# Its weights are random: it has learnt nothing. What it scores below comes from"
-        " the bare\n# colours of made-up films, and is the least that a trained model has to beat."
+        f"A tiny X-CLIP was written to {folder}, to show several backbones in one pass.\n"
+        "# Its weights are random. Its scores below come from the colours of the made-up films;\n"
+        "# a trained model must score higher than this."
     )

@@ -1,4 +1,4 @@
-"""`obygaze demo`: the commands of a first afternoon, run one after the other on made-up data."""
+"""`obygaze demo`: all steps from films to a report, run on made-up data."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from obygaze.demo.films import make_films, write_tables
-from obygaze.demo.footage import break_on_purpose, render
+from obygaze.demo.footage import render, truncate_video
 from obygaze.demo.steps import steps_of
-from obygaze.demo.tiny_xclip import save_where_possible
+from obygaze.demo.tiny_xclip import save_tiny_xclip
 from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
 from obygaze_features.core.console import Console
 from obygaze_features.core.drafts import OwnFolder, check_folder, draft_beside
@@ -52,27 +52,27 @@ concepts = "concepts"
     type=click.Path(file_okay=False, path_type=Path),
     default="demo",
     show_default=True,
-    help="Work in this folder; made anew each time.",
+    help="The folder to write; an earlier demo in it is replaced.",
 )
 @json_option
 @pass_session
 @click.pass_context
 def demo(ctx: click.Context, session: Session, folder: Path, as_json: bool) -> None:
-    """Take the tour on made-up films, offline, in under a minute.
+    """Run all steps on made-up films, offline, in under a minute.
 
-    With torch and transformers at hand a tiny X-CLIP with random weights takes part. With --json
-    the tour itself goes to stderr.
+    If torch and transformers are installed, a tiny X-CLIP with random weights is used as well. With
+    --json the output of the steps goes to stderr.
     """
     _claim(folder)
     root = ctx.find_root().command
     commands = []
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         _make(folder, session.console)
-        weights, told = save_where_possible(folder)
+        weights, told = save_tiny_xclip(folder)
         session.console.result(f"\n# {told}")
-        for why, words in steps_of(folder, weights):
+        for purpose, words in steps_of(folder, weights):
             commands.append(shlex.join(["obygaze", *words]))
-            session.console.result(f"\n# {why}\n$ {commands[-1]}")
+            session.console.result(f"\n# {purpose}\n$ {commands[-1]}")
             root.main(args=["-C", str(folder), *words], prog_name="obygaze", standalone_mode=False)
     page = folder / "runs" / "honest" / "report.html"
     if as_json:
@@ -81,16 +81,16 @@ def demo(ctx: click.Context, session: Session, folder: Path, as_json: bool) -> N
         plain = {name: str(path) for name, path in values.items()}
         session.console.json({**plain, "stores": stores, "commands": commands})
     else:
-        session.console.result(f"\nThe page is {page}; pictures are in {folder}/figures.")
+        session.console.result(f"\nThe report is {page}; figures are in {folder}/figures.")
 
 
 def _make(folder: Path, console: Console) -> None:
-    """Films, and the tables of the experts who saw them."""
+    """Write the films and the tables of their annotators."""
     scenes = make_films()
     write_tables(scenes, folder)
     console.note(f"making {len(scenes)} clips of six films ...")
     videos = render(scenes, folder / "videos")
-    break_on_purpose(videos[BROKEN])
+    truncate_video(videos[BROKEN])
     write_atomic(folder / "mapping.toml", MAPPING.encode("utf-8"))
 
 

@@ -59,7 +59,7 @@ weights_option = click.option(
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def backbones() -> None:
-    """Video and image models, and what is known of each."""
+    """List and check the video and image models."""
 
 
 @click.command(

@@ -1,4 +1,4 @@
-"""What all click commands share: lazy groups, an Examples block, the session, --json."""
+"""What all click commands share: lazy groups, groups of options, examples, --json."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Session:
-    """What the global options chose, handed to each command."""
+    """The workspace and the console that the global options chose."""
 
     workspace: Workspace
     console: Console
 
 
 class ExampleCommand(click.Command):
-    """A command whose help ends with examples that can be typed as they stand."""
+    """A command whose help lists options by group and ends with examples."""
 
     def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -39,7 +39,7 @@ class ExampleCommand(click.Command):
                 param.type = Text()
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run it; wrong words that nothing else is known about lead to its help."""
+        """Run the command; a usage error without a hint points to the command's help."""
         try:
             return super().invoke(ctx)
         except FixUsage as error:
@@ -68,9 +68,9 @@ class ExampleCommand(click.Command):
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands as 'module:attribute' and one line of help each.
+    """A group whose table has 'module:attribute' and one line of help for each command.
 
-    Listing them imports nothing; only the command that runs is imported.
+    Listing the commands imports none of them; only the command that runs is imported.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class LazyGroup(click.Group):
         self.table = dict(table or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order of the table."""
+        """Return the commands in the order of the table."""
         return [*self.table, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -144,14 +144,12 @@ pass_session = click.make_pass_decorator(Session)
 
 
 def json_option(function: F) -> F:
-    """The --json switch every reading command takes."""
+    """Add the option --json of commands that print a result."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(
         function
     )
 
 
 def force_option(function: F) -> F:
-    """The --force switch of commands that write something new."""
-    return click.option("--force", is_flag=True, help="Replace what has that name already.")(
-        function
-    )
+    """Add the option --force of commands that write something new."""
+    return click.option("--force", is_flag=True, help="Replace the output if it exists.")(function)

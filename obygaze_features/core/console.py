@@ -1,4 +1,4 @@
-"""The one place that prints: results to stdout, talk to stderr, progress where someone looks."""
+"""All printing of commands: results to stdout; notes, warnings and progress to stderr."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class Progress(Protocol):
-    """What long work tells: how far it is, and anything worth saying now."""
+    """What long work reports to: the units that are done, and a short remark."""
 
     def advance(self, amount: int = 1) -> None:
         """Count `amount` more units as done."""
@@ -30,34 +30,34 @@ class Progress(Protocol):
 
 
 class Quiet:
-    """A progress that nobody watches."""
+    """A progress that shows nothing."""
 
     def advance(self, amount: int = 1) -> None:
-        """Count nothing."""
+        """Do nothing."""
 
     def say(self, text: str) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
 
 class _Lines:
-    """Progress for logs: a line now and then instead of a bar."""
+    """Progress for log files: one line every half minute."""
 
     def __init__(self, label: str, total: int, unit: str) -> None:
         self.label, self.total, self.unit = label, total, unit
         self.done, self.remark = 0, ""
-        self.started = self.told = time.monotonic()
+        self.started = self.last_line = time.monotonic()
 
     def advance(self, amount: int = 1) -> None:
         self.done += amount
         now = time.monotonic()
-        if now - self.told >= SECONDS_BETWEEN_LINES:
-            self.told = now
-            self._tell(now)
+        if now - self.last_line >= SECONDS_BETWEEN_LINES:
+            self.last_line = now
+            self._write(now)
 
     def say(self, text: str) -> None:
         self.remark = text
 
-    def _tell(self, now: float) -> None:
+    def _write(self, now: float) -> None:
         spent = now - self.started
         amount = f"{human(self.done, self.unit)} of {human(self.total, self.unit)}"
         text = f"{self.label}: {amount}, {spent:.0f} s"
@@ -67,7 +67,7 @@ class _Lines:
 
 
 class _Bar:
-    """Progress for terminals."""
+    """Progress for terminals: a bar."""
 
     def __init__(self, label: str, total: int, unit: str) -> None:
         from tqdm import tqdm
@@ -85,12 +85,12 @@ class _Bar:
 
 
 def human(amount: float, unit: str = "B") -> str:
-    """A number of bytes as people say it; other units as a plain count."""
+    """Return a number of bytes with a prefix, such as 7.4 kB; other units as a plain count."""
     if unit != "B":
         return f"{amount:,.0f} {unit}"
     for prefix in ("", "k", "M", "G"):
         digits = 1 if prefix else 0
-        if round(abs(amount), digits) < 1000:  # what rounds to 1000 is said in the next unit
+        if round(abs(amount), digits) < 1000:  # a value that rounds to 1000 takes the next prefix
             return f"{amount:.{digits}f} {prefix}B"
         amount /= 1000
     return f"{amount:.1f} TB"
@@ -98,7 +98,7 @@ def human(amount: float, unit: str = "B") -> str:
 
 @dataclass(frozen=True)
 class Console:
-    """Where a command's words go. Library code takes a `Progress`, never a console."""
+    """The output of a command. Library code takes a `Progress`, never a console."""
 
     verbosity: int = 0
     color: bool | None = None
@@ -108,31 +108,33 @@ class Console:
         click.echo(text, color=self.color)
 
     def json(self, value: Any, *, one_line: bool = False) -> None:
-        """Print a result for programs to stdout; NaN becomes null, arrays become lists.
+        """Print a result as JSON to stdout; NaN becomes null, arrays become lists.
 
-        On one line it can end a stream of such lines.
+        Args:
+            value: The result.
+            one_line: Print it on one line, as the last line of a stream of JSON lines.
         """
         indent = None if one_line else 2
         text = json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
         click.echo(text, color=self.color)
 
     def note(self, text: str) -> None:
-        """Say something to stderr, unless asked to be quiet."""
+        """Print a note to stderr, unless -q was given."""
         if self.verbosity >= 0:
             click.echo(text, err=True, color=self.color)
 
     def detail(self, text: str) -> None:
-        """Say something to stderr that only -v wants to hear."""
+        """Print a note to stderr if -v was given."""
         if self.verbosity > 0:
             click.echo(text, err=True, color=self.color)
 
     def warn(self, text: str) -> None:
-        """Say something to stderr that even -q must hear."""
+        """Print a warning to stderr, also with -q."""
         click.echo(click.style("Warning: ", fg="yellow") + text, err=True, color=self.color)
 
     @contextmanager
     def progress(self, label: str, total: int, unit: str = "clips") -> Iterator[Progress]:
-        """A bar on a terminal, a line every half minute elsewhere, nothing with -q."""
+        """Show a bar on a terminal, a line every half minute elsewhere, nothing with -q."""
         if self.verbosity < 0:
             yield Quiet()
         elif sys.stderr.isatty():
@@ -146,14 +148,14 @@ class Console:
 
 
 def wants_color(choice: str) -> bool | None:
-    """True or False to force colour, None to let the stream decide."""
+    """Return whether to use colour; None leaves the choice to the stream."""
     if choice != "auto":
         return choice == "always"
     return False if os.environ.get("NO_COLOR") else None
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows as aligned text: numbers to the right, words to the left."""
+    """Return rows as an aligned text table, numbers to the right."""
     cells = [[_cell(value) for value in row] for row in rows]
     columns = list(zip(headers, *cells, strict=True))
     numeric = [bool(cells) and all(_looks_numeric(text) for text in c[1:]) for c in columns]
@@ -169,12 +171,12 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """A number of things as people say it: `1 clip`, `2 clips`."""
+    """Return a number with its noun: `1 clip`, `2 clips`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def few(names: Sequence[str], most: int = 8) -> str:
-    """Names as one line has room for them: the first ones, and how many more there are."""
+    """Return the first names and the number of the others, for one line of text."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
@@ -197,7 +199,7 @@ def _looks_numeric(text: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A value of nothing but what JSON has; NumPy's own types become Python's."""
+    """Return a value in types that JSON has; NumPy types become Python types."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Errors, each named after what the person can do about it, each with its exit code."""
+"""Errors, each named after what the user can do about it, with its exit code."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 
 class ObygazeError(Exception):
-    """Something a person can act on: what happened, where, and what to type next.
+    """An error that the user can act on: what happened, where, and what to type next.
 
-    `details` are lines for a list that comes before the error: every violation of a file,
-    every clip that failed.
+    Args:
+        what: What is wrong, in one line.
+        where: The file, store or option it is about.
+        hint: What to do or type next.
+        details: Lines printed before the error: each violation of a file, each failed clip.
     """
 
     exit_code = 1
@@ -29,7 +32,7 @@ class ObygazeError(Exception):
         self.details = tuple(details)
 
     def __str__(self) -> str:
-        """The three lines a person sees; lines that would be empty are left out."""
+        """Return the error in at most three lines."""
         lines = [self.what]
         if self.where:
             lines.append(f"  in: {self.where}")
@@ -39,11 +42,11 @@ class ObygazeError(Exception):
 
 
 class FixInput(ObygazeError):
-    """A file or value from outside is not what it should be: correct it and run again."""
+    """A file or value is invalid: correct it and run again."""
 
 
 class NotFound(ObygazeError):
-    """A manifest, store, clip or file that was named does not exist."""
+    """A manifest, store, clip or file does not exist: check the name."""
 
 
 class UnknownName(NotFound, KeyError):
@@ -51,39 +54,39 @@ class UnknownName(NotFound, KeyError):
 
 
 class AlreadyThere(ObygazeError):
-    """The result would replace something that exists: choose another name or say --force."""
+    """The output exists: choose another name, or replace it with --force."""
 
 
 class FixUsage(ObygazeError):
-    """The command was given words it cannot use."""
+    """An option or argument is invalid: correct the command."""
 
     exit_code = 2
 
 
 class InstallExtra(ObygazeError):
-    """A package of an optional extra is not installed."""
+    """A package of an optional extra is not installed: install it."""
 
     exit_code = 2
 
 
 class Corrupt(ObygazeError):
-    """Bytes are not what was promised: verification failed, fetch or extract them again."""
+    """A file differs from its checksum or its format: fetch or extract it again."""
 
     exit_code = 4
 
 
 class Mismatch(ObygazeError):
-    """Two recipes, fingerprints or format versions do not go together."""
+    """Two recipes, fingerprints or format versions do not match."""
 
     exit_code = 5
 
 
 class Stopped(ObygazeError):
-    """Stopped cleanly on a signal: run the same command again to go on."""
+    """Stopped cleanly by a signal: run the same command again to continue."""
 
     exit_code = 75
 
 
-# Not an error: a run that reached its end although some clips failed exits with this.
+# Not an error: the exit code of a run that finished although some clips failed.
 EXIT_SOME_FAILED = 3
 EXIT_INTERRUPTED = 130

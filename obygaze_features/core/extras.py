@@ -1,4 +1,4 @@
-"""Optional packages: the module, or one line that says what to install."""
+"""Import of optional packages, with an error that names the extra to install."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from obygaze_features.core.errors import InstallExtra
 
 
 def need(module: str, extra: str, purpose: str) -> Any:
-    """Import an optional module for `purpose`, or say which extra brings it."""
+    """Import an optional module; if it is missing, raise an error that names the extra."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Figures that look alike everywhere, and come out as the same bytes for the same data."""
+"""Figures in one style; the same data give the same bytes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _STYLE = {
 
 @contextmanager
 def canvas(width: float, height: float, **layout: Any) -> Iterator[tuple[Any, Any]]:
-    """A figure and its axes in the house's style, off screen, closed at the end."""
+    """Yield a figure and its axes in the common style, without a screen."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -52,13 +52,16 @@ def canvas(width: float, height: float, **layout: Any) -> Iterator[tuple[Any, An
 
 
 def save(figure: Any, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
-    """Write a figure as SVG and PNG beside each other, without dates.
+    """Write a figure as SVG and PNG, without dates, and return both paths.
 
-    Without `force` a file that holds anything but this figure is never replaced.
+    Args:
+        figure: The matplotlib figure.
+        stem: The path without its suffix.
+        force: Replace files that have other contents.
     """
     svg, png = BytesIO(), BytesIO()
     with warnings.catch_warnings():
-        # A name in a script the font lacks, or one too long for its place: boxes, no words.
+        # Missing characters in the font, and labels too long for the layout, are not errors.
         warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
         figure.savefig(png, format="png", dpi=160, metadata={"Software": None})
@@ -71,25 +74,27 @@ def save(figure: Any, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
     return first, second
 
 
-def apart(values: Sequence[float], least: float) -> list[float]:
-    """How far to move dots of one row up or down, so that none hides another.
+def spread_dots(values: Sequence[float], least: float) -> list[float]:
+    """Return how far to move the dots of one row up or down, so that none covers another.
 
-    Dots that are nearer to each other than `least` are spread evenly around the row, in steps of 1.
+    Args:
+        values: The positions of the dots along the row.
+        least: Dots nearer to each other than this are spread evenly around the row, in steps of 1.
     """
     order = sorted(range(len(values)), key=lambda i: values[i])
-    heaps: list[list[int]] = []
+    clusters: list[list[int]] = []
     for i in order:
-        if heaps and values[i] - values[heaps[-1][-1]] < least:
-            heaps[-1].append(i)
+        if clusters and values[i] - values[clusters[-1][-1]] < least:
+            clusters[-1].append(i)
         else:
-            heaps.append([i])
+            clusters.append([i])
     moved = [0.0] * len(values)
-    for heap in heaps:
-        for place, i in enumerate(sorted(heap)):
-            moved[i] = place - (len(heap) - 1) / 2
+    for cluster in clusters:
+        for place, i in enumerate(sorted(cluster)):
+            moved[i] = place - (len(cluster) - 1) / 2
     return moved
 
 
 def figure_stem(path: Path) -> Path:
-    """The name two files are made of, whichever of the two was asked for."""
+    """Return the path without .svg or .png; a figure is written as both."""
     return path.with_suffix("") if path.suffix in {".svg", ".png"} else path

@@ -1,4 +1,4 @@
-"""Files as the rest of the house needs them: written whole or not at all, hashed, confined."""
+"""Files: atomic writes, hashes, locks, and paths that stay inside a folder."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Any
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 
-# What sticks, cameras' cards and some network folders answer when asked for a second name.
+# Errors of file systems without hard links: USB sticks, memory cards, some network folders.
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 
 def canonical_json(value: Any) -> bytes:
-    """The one spelling of a JSON value: what fingerprints are computed over."""
+    """Return the canonical JSON of a value, over which fingerprints are computed."""
     text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
@@ -29,40 +29,40 @@ def canonical_json(value: Any) -> bytes:
 
 
 def pretty_json(value: Any) -> bytes:
-    """JSON for people and for diffs: indented, keys in the order given, one final newline."""
+    """Return indented JSON with the keys in the order given and one final newline."""
     text = io.StringIO()
-    # Not dumps(): that first makes a list of every bracket and comma, ten times what is written.
+    # Not dumps(): it builds a list of all tokens first, ten times the size of the text.
     json.dump(value, text, indent=1, ensure_ascii=False, allow_nan=False)
     text.write("\n")
     return text.getvalue().encode("utf-8")
 
 
 def require_file(path: Path) -> None:
-    """An error unless there is a file of that name, or a link to one."""
+    """Raise an error unless the path is a file, or a link to one."""
     if not path.exists():
-        raise NotFound("no such file", where=str(path), hint="look at the name again")
+        raise NotFound("no such file", where=str(path), hint="check the name")
     if not path.is_file():
-        raise FixInput("this is not a file", where=str(path), hint="the file itself")
+        raise FixInput("expected a file, got a folder", where=str(path), hint="name a file in it")
 
 
 def sha256_bytes(data: bytes) -> str:
-    """The sha256 of some bytes, in hex."""
+    """Return the sha256 of bytes, in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
 def sha256_file(path: Path) -> str:
-    """The sha256 of a file, in hex, read once and never held in memory."""
+    """Return the sha256 of a file, in hex, without holding the file in memory."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def sync_dir(path: Path) -> None:
-    """Make the names in a folder survive a power cut."""
+    """Sync a folder, so that the names in it survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network file systems cannot sync a folder; they keep its names by other means.
+        # Some network file systems cannot sync a folder.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
@@ -71,7 +71,7 @@ def sync_dir(path: Path) -> None:
 
 @contextmanager
 def _whole_temporary(path: Path, data: bytes) -> Iterator[Path]:
-    """`data`, synced, in a temporary file beside `path` that is gone when the block ends."""
+    """Yield a synced temporary file with `data` beside `path`; it is removed at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Created by open() and not by mkstemp(), so that the umask decides who may read it: stores
     # are shared. The name is cut to stay within what file systems allow.
@@ -83,7 +83,7 @@ def _whole_temporary(path: Path, data: bytes) -> Iterator[Path]:
             os.fsync(stream.fileno())
         yield temporary
     except OSError as error:
-        # Who reads the error knows the file that was to be written, not the one beside it.
+        # The user knows the file that was to be written, not the temporary one.
         error.filename, error.filename2 = os.fspath(path), None
         raise
     finally:
@@ -92,16 +92,16 @@ def _whole_temporary(path: Path, data: bytes) -> Iterator[Path]:
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Replace a file in one step: readers see the old bytes or the new ones, never a part."""
+    """Write or replace a file in one step: readers see all old bytes or all new ones."""
     with _whole_temporary(path, data) as temporary:
         temporary.replace(path)
     sync_dir(path.parent)
 
 
 def write_exclusive(path: Path, data: bytes) -> bool:
-    """Create a file in one step; False, and nothing changed, where one of that name exists.
+    """Create a file in one step; return False, and change nothing, if the name exists.
 
-    On a disk without hard links, of several processes at once the last one writes.
+    On a file system without hard links, the last of several concurrent processes wins.
     """
     with _whole_temporary(path, data) as temporary:
         if not take_name(temporary, path):
@@ -126,15 +126,17 @@ def take_name(temporary: Path, path: Path) -> bool:
 
 
 def write_new(path: Path, data: bytes, *, force: bool = False) -> None:
-    """Write a result; the same bytes again are fine, other bytes only with `force`."""
+    """Write a result; an existing file with other bytes is an error without `force`."""
     if force:
         write_atomic(path, data)
     elif free_for(path, data) and not write_exclusive(path, data):
-        free_for(path, data)  # another process was quicker: fine if it wrote the same
+        free_for(
+            path, data
+        )  # another process wrote it first: an error only if it wrote other bytes
 
 
 def write_all_new(files: Mapping[Path, bytes], *, force: bool = False) -> None:
-    """Write several results in this order, or none where a name is taken by something else."""
+    """Write several results in this order, or none if a name exists with other bytes."""
     for path, data in files.items():
         if not force:
             free_for(path, data)
@@ -158,20 +160,20 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def free_for(path: Path, data: bytes) -> bool:
-    """Whether a name is free; False where the same bytes have it, an error where others do."""
+    """Return whether a path is free; False if it has these bytes, an error if it has others."""
     if not os.path.lexists(path):
         return True
     if path.is_file() and path.read_bytes() == data:
         return False
     raise AlreadyThere(
-        "this name is taken by something else",
+        "this file exists and has other contents",
         where=str(path),
-        hint="another name with -o, or --force to replace it",
+        hint="choose another name with -o, or replace it with --force",
     )
 
 
 def confined(root: Path, relative: str) -> Path:
-    """The path of `relative` under `root`; an error where it could lead out of it."""
+    """Return the path of `relative` under `root`; an error if it leads out of `root`."""
     pure, foreign = PurePosixPath(relative), PureWindowsPath(relative)
     leads_out = (
         "\x00" in relative
@@ -187,7 +189,7 @@ def confined(root: Path, relative: str) -> Path:
     path = root / pure
     try:
         inside = path.resolve().is_relative_to(root.resolve())
-    except (OSError, RuntimeError) as error:  # a name too long, or links that go in a circle
+    except (OSError, RuntimeError) as error:  # a name that is too long, or circular links
         raise FixInput(f"the path {relative!r} cannot be followed", where=str(root)) from error
     if not inside:
         raise FixInput(f"the path {relative!r} leaves its folder by a link", where=str(root))

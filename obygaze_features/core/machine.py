@@ -1,4 +1,4 @@
-"""What machine this is: cores that may be used, what they are called, versions of packages."""
+"""Facts about this machine: usable cores, processor, versions of packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def usable_cores() -> int:
-    """The cores this process may use: the affinity mask and Slurm's word, not what is built in."""
+    """Return the number of cores this process may use, by affinity mask and Slurm's limit."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     granted = os.environ.get("SLURM_CPUS_PER_TASK", "")
@@ -20,7 +20,7 @@ def usable_cores() -> int:
 
 
 def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor as its maker calls it, or at least its architecture."""
+    """Return the model name of the processor, or its architecture."""
     if cpuinfo.is_file():
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):
@@ -29,7 +29,7 @@ def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def package_version(name: str) -> str | None:
-    """The version of an installed package, without importing it; None where it is absent."""
+    """Return the version of an installed package without importing it, else None."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
@@ -38,7 +38,7 @@ def package_version(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Machine:
-    """What must stand beside any measurement for it to mean something."""
+    """The machine a measurement or a run was made on."""
 
     cpu: str
     cores: int
@@ -47,17 +47,17 @@ class Machine:
     packages: dict[str, str]
 
     def line(self) -> str:
-        """The machine in one line."""
+        """Return the machine in one line."""
         packages = "".join(f", {name} {version}" for name, version in self.packages.items())
         return f"{self.cpu}, {self.cores} cores, {self.system}, Python {self.python}{packages}"
 
     def as_json(self) -> dict[str, Any]:
-        """The machine as a JSON object."""
+        """Return the machine as a JSON object."""
         return asdict(self)
 
 
 def this_machine(packages: Sequence[str] = ()) -> Machine:
-    """Describe this machine and the versions of the packages that matter here."""
+    """Describe this machine and the installed versions of some packages."""
     versions = {name: package_version(name) for name in packages}
     return Machine(
         cpu=cpu_name(),

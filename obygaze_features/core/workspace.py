@@ -1,4 +1,4 @@
-"""The folder a person works in: where bare names of manifests, stores, runs and models live."""
+"""The workspace: the folder in which names of manifests, stores, runs and models are found."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from obygaze_features.core.errors import FixUsage, NotFound
 
 URL_SCHEMES = ("http://", "https://", "s3://", "hf://")
 KINDS = ("manifests", "stores", "runs", "models", "texts", "backbones")
-# Of one letter would be a disk of Windows.
+# A scheme of one letter would be a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def is_url(name: str) -> bool:
-    """Whether a name is an address rather than a file."""
+    """Return whether a name is a URL rather than a path."""
     return _SCHEME.match(name) is not None
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """A folder with manifests/ and stores/; made as things are written to it."""
+    """A folder with manifests/, stores/, runs/ and models/, created when they are first needed."""
 
     root: Path
 
     def folder(self, kind: str) -> Path:
-        """The folder of one kind of thing: manifests, stores, runs, models."""
+        """Return the folder of one kind: manifests, stores, runs or models."""
         return self.root / kind
 
     def manifest(self, name: str) -> Path:
-        """The TOML file of a manifest, by bare name or by the path of either file of the pair."""
+        """Return the TOML file of a manifest, from its name or the path of its TOML or CSV file."""
         if self._is_bare(name):
             return self.folder("manifests") / f"{name}.toml"
         path = Path(name)
         if path.suffix == ".toml":
             return path
-        # Only .csv is taken off: a dot may be part of a name (films.v2).
+        # Only .csv is removed: a dot may be part of a name (films.v2).
         return path.with_name(f"{path.name.removesuffix('.csv')}.toml")
 
     def store(self, name: str) -> str:
-        """Where a store is: a URL as given, a path, or a bare name's folder (or zip) here."""
+        """Return where a store is: a URL or path as given, or the folder (or zip) of a name."""
         if is_url(name) or not self._is_bare(name):
             return name
         folder = self.folder("stores") / name
@@ -54,7 +54,7 @@ class Workspace:
         return name if here and not folder.exists() else str(folder)
 
     def target(self, kind: str, name: str) -> Path:
-        """Where a new run or model goes: a bare name's folder here, or the path as given."""
+        """Return where a new run or model goes: the folder of a name, or the path as given."""
         if not name.strip("./"):
             raise FixUsage(f"{name!r} is not a name", hint="-o NAME: letters, digits, - and _")
         return self.checked(Path(name) if "/" in name else self.folder(kind) / name)
@@ -66,27 +66,29 @@ class Workspace:
         return self.checked(Path(self.store(name)))
 
     def checked(self, path: Path) -> Path:
-        """The same path; an error where it is the workspace or one of its folders."""
+        """Return the same path; an error if it is the workspace or one of its folders."""
         if path.resolve() in {self.root.resolve(), *(self.folder(k).resolve() for k in KINDS)}:
             raise FixUsage(
-                "this is a folder of the workspace itself", where=str(path), hint="a name in it"
+                "expected a new folder, got a folder of the workspace",
+                where=str(path),
+                hint="add a name",
             )
         return path
 
     def names(self, kind: str, pattern: str) -> list[str]:
-        """What the workspace holds of one kind, sorted."""
+        """Return the names of one kind in the workspace, sorted."""
         folder = self.folder(kind)
         if not folder.is_dir():
             return []
-        # Not glob(): it takes a folder that may not be read for an empty one.
+        # Not glob(): it treats a folder without read permission as empty.
         found = [path for path in folder.iterdir() if path.match(pattern)]
-        if pattern != "*":  # what has an extension is a file, or not what is looked for
+        if pattern != "*":  # only files have a suffix
             found = [path for path in found if not path.is_dir()]
         # A folder's dots are part of its name (vivit.k400); a file's last one is not.
         return sorted({path.name if path.is_dir() else path.stem for path in found})
 
     def existing_manifest(self, name: str) -> Path:
-        """Like `manifest`, but an error that lists what is there where it is not."""
+        """Return the TOML file of a manifest that exists; else an error that lists the others."""
         path = self.manifest(name)
         if path.is_file():
             return path

@@ -23,4 +23,4 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def extract() -> None:
-    """From videos to stores, from many backbones in one pass."""
+    """Extract features from videos, with several backbones in one pass."""

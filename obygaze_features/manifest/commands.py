@@ -39,7 +39,7 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def manifest() -> None:
-    """Clips, labels, concepts, splits."""
+    """Import, inspect and edit manifests: clips, labels, splits."""
 
 
 @click.command(

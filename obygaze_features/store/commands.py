@@ -35,4 +35,4 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def store() -> None:
-    """Feature stores: look, check, cut, share."""
+    """Inspect, verify, edit and share feature stores."""

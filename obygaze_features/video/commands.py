@@ -30,7 +30,7 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def video() -> None:
-    """What a video file holds, and what a model would see of it."""
+    """Show what a video file holds and what a model would see."""
 
 
 @click.command(

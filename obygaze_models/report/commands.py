@@ -33,7 +33,7 @@ def report(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Write what runs found: a page, tables, figures.
+    """Write the report of runs: a page, tables, figures.
 
     The page holds everything it shows and asks the network for nothing. Tables come as CSV, LaTeX
     and Markdown, figures as SVG and PNG, in the folder of each run.

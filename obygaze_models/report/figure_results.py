@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.figures import INK, MUTED, apart, canvas, save
+from obygaze_features.core.figures import INK, MUTED, canvas, save, spread_dots
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.report.figure import BLIND, MODEL, PALE, WRONG, Figure, bare, rule
 from obygaze_models.report.tables import slug
@@ -158,7 +158,7 @@ def _film_row(axes: Any, row: int, values: Sequence[float | None]) -> None:
     known = [value for value in values if value is not None]
     if known:
         axes.plot([min(known), max(known)], [row, row], color=PALE, lw=4, zorder=0)
-        moved = apart(known, 0.02)
+        moved = spread_dots(known, 0.02)
         step = min(0.2, 0.35 / max(map(abs, moved), default=1) if any(moved) else 0.2)
         places = [row + step * one for one in moved]
         axes.scatter(known, places, s=16, color=MODEL, alpha=0.6, lw=0)

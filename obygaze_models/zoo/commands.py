@@ -36,7 +36,7 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def models() -> None:
-    """Saved models, looked at, checked, asked and shared."""
+    """Inspect, verify, use and share saved models."""
 
 
 def model_folder(session: Session, name: str) -> Path:

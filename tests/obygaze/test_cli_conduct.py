@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_read_is_no_bug(provoke, tmp_path):
     assert result.stderr.splitlines() == [
         "Error: No such file or directory",
         f"  in: {tmp_path}/absent",
-        "  Try: look at the name again",
+        "  Try: check the name",
     ]
 
 
@@ -105,7 +105,7 @@ def test_a_bug_says_that_it_is_one_and_how_to_see_more(provoke, error):
     assert what.startswith(f"Error: a bug in obygaze: {type(error).__name__}: ")
     assert "first" in what
     assert "second" not in result.stderr
-    assert hint == "  Try: the same command with OBYGAZE_DEBUG=1 shows where"
+    assert hint == "  Try: run the same command with OBYGAZE_DEBUG=1 to see the traceback"
 
 
 def test_debugging_shows_the_traceback(provoke):

@@ -84,7 +84,7 @@ def test_a_package_that_is_absent_or_old_fails_only_where_it_is_required(found):
     )
     text = click.unstyle(as_text(ill))
     assert "Missing: zarr>=3.1" in text
-    assert "[extract]  av absent  ->  pip install 'obygaze[extract]'" in text
+    assert "[extract]  av missing  ->  pip install 'obygaze[extract]'" in text
     assert ill.as_json()["ok"] is False
     assert dataclasses.replace(found, packages=packages[2:]).problems == ()
 
@@ -107,12 +107,12 @@ def test_a_checkout_that_was_never_installed_says_so(found, monkeypatch):
 
     monkeypatch.setattr(metadata, "requires", requires)
     bare = check_up(Workspace(Path.cwd()))
-    assert bare.problems == ("obygaze is not installed here, only lying here: pip install -e .",)
+    assert bare.problems == ("obygaze is not installed, only checked out: pip install -e .",)
 
 
 def test_codecs_are_those_that_pyav_opens(found):
     av = pytest.importorskip("av", reason="PyAV is not installed")
-    assert set(found.video.reads) | set(found.video.lacks) == set(checkup.CODECS)
+    assert set(found.video.reads) | set(found.video.cannot_read) == set(checkup.CODECS)
     assert {"h264", "mpeg4"} <= set(found.video.reads)
     assert set(found.video.libraries) == set(av.library_versions)
 
@@ -129,8 +129,8 @@ def test_without_av_and_torch_nothing_is_imported_and_the_extra_is_named(workspa
     assert bare.video is None
     assert bare.devices == checkup.Devices(torch=False)
     text = as_text(bare)
-    assert "PyAV is not installed ([video] brings it)" in text
-    assert "unknown without torch" in text
+    assert "PyAV is not installed (extra [video])" in text
+    assert "unknown: torch is not installed" in text
 
 
 def test_folders_tell_what_is_inside_and_what_is_free(workspace):
@@ -167,7 +167,7 @@ def test_no_line_is_longer_than_a_window(workspace):
     result = call_obygaze("-C", workspace, "doctor")
     title = f"Workspace {workspace}"
     assert all(len(line) <= 96 for line in result.stdout.splitlines() if line != title)
-    assert result.stdout.endswith("All that is required is here.\n")
+    assert result.stdout.endswith("Everything required is installed.\n")
 
 
 def test_what_is_to_be_typed_stays_on_one_line(found):
@@ -175,6 +175,6 @@ def test_what_is_to_be_typed_stays_on_one_line(found):
     packages = tuple(Package(name, ">=1", None, ("extract",)) for name in names)
     text = click.unstyle(as_text(dataclasses.replace(found, packages=packages)))
     assert "->  pip install 'obygaze[extract]'" in text
-    assert all(f"{name} absent" in text for name in names)
-    assert max(len(line) for line in text.splitlines() if "absent" in line) <= 96
+    assert all(f"{name} missing" in text for name in names)
+    assert max(len(line) for line in text.splitlines() if "missing" in line) <= 96
     assert "\u00a0" not in text

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from obygaze.demo.films import annotate, make_films, write_tables
-from obygaze.demo.footage import break_on_purpose, render
+from obygaze.demo.footage import render, truncate_video
 from obygaze_features.manifest.segments import read_inputs
 from obygaze_features.video.probe import probe
 
@@ -47,5 +47,5 @@ def test_videos_have_the_length_of_their_scenes(tmp_path: Path) -> None:
     for scene, path in zip(scenes, paths, strict=True):
         assert probe(path).as_json()["frames"] == scene.end_frame - scene.start_frame + 1
     size = paths[0].stat().st_size
-    break_on_purpose(paths[0])
+    truncate_video(paths[0])
     assert paths[0].stat().st_size == size // 3

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.cli import run_obygaze
 
-from obygaze.demo.tiny_xclip import CARD, save_where_possible
+from obygaze.demo.tiny_xclip import CARD, save_tiny_xclip
 from obygaze.demo.tour import MARK, _claim
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.store.read.reader import open_store
@@ -55,10 +55,10 @@ def test_the_tour_of_a_laptop_says_what_torch_would_add(tmp_path: Path) -> None:
     done = run_obygaze("demo", "-o", folder, env=env, timeout=280).ok()
     _page_of(folder)
     page = folder / "runs" / "honest" / "report.html"
-    assert done.stdout.rstrip().splitlines()[-1].startswith(f"The page is {page};")
+    assert done.stdout.rstrip().splitlines()[-1].startswith(f"The report is {page};")
     told = [line for line in done.stdout.splitlines() if "X-CLIP" in line]
     assert len(told) == 1
-    assert told[0].startswith("# Without torch and transformers")
+    assert told[0].startswith("# torch and transformers not installed")
     assert told[0].endswith("pip install 'obygaze[extract]'")
     assert [path.name for path in (folder / "stores").glob("films.*")] == ["films.descriptors"]
     for name in ("timelines", "clips", "concepts-desc", "tree-pcbm-dt-desc-ENHN-S"):
@@ -76,8 +76,8 @@ def test_with_torch_a_random_xclip_is_extracted_in_the_same_pass(tmp_path: Path)
     told = done.json()
     assert "desc (descriptors), untrained (tiny-xclip)" in _page_of(folder)
     # What is else on stdout is beside the document then.
-    assert f"A tiny X-CLIP is written to {folder}/weights" in done.stderr
-    assert "it has learnt nothing" in done.stderr
+    assert f"A tiny X-CLIP was written to {folder}/weights" in done.stderr
+    assert "Its weights are random" in done.stderr
     # Writing and reading a checkpoint shows no bar of its own, and no warning.
     assert done.stderr.splitlines()[0] == "making 72 clips of six films ..."
     assert "%|" not in done.stderr
@@ -112,9 +112,9 @@ def test_an_installation_that_cannot_be_imported_is_no_end_of_the_tour(
         raise ImportError("libcudart.so.13: cannot open shared object file")
 
     monkeypatch.setattr("obygaze_features.backbones.random_weights.save_random", fail)
-    weights, told = save_where_possible(tmp_path)
+    weights, told = save_tiny_xclip(tmp_path)
     assert weights is None
-    assert told.endswith("so no X-CLIP: libcudart.so.13: cannot open shared object file")
+    assert told.endswith("so there is no X-CLIP: libcudart.so.13: cannot open shared object file")
 
 
 def test_a_folder_with_work_in_it_is_not_emptied(

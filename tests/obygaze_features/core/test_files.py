@@ -210,7 +210,7 @@ def test_a_file_is_required_by_its_name(tmp_path):
     files.require_file(tmp_path / "link")
     with pytest.raises(NotFound):
         files.require_file(tmp_path / "absent")
-    with pytest.raises(FixInput, match="not a file"):
+    with pytest.raises(FixInput, match="expected a file, got a folder"):
         files.require_file(tmp_path)
 
 

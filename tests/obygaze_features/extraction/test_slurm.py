@@ -165,7 +165,7 @@ def test_resume_submits_what_is_missing(plan: ExtractPlan, tmp_path: Path) -> No
     assert first["tasks"] == [0, 1, 2, 3, 4]
     (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH --mine\n")
     other = run_obygaze(*words, "--resume", "-o", tmp_path / "job.sh", cwd=tmp_path)
-    assert (other.code, "taken by something else" in other.stderr) == (1, True)
+    assert (other.code, "exists and has other contents" in other.stderr) == (1, True)
     assert (tmp_path / "job.sh").read_text().endswith("--mine\n")
     run_obygaze("extract", "run", path)
     for unit in (3, 8, 11):  # of the fifth, and so of tasks 3, 3 and 1

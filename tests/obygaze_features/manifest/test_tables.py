@@ -109,7 +109,7 @@ def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_and_a_folder(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no such file"):
         read_table(tmp_path / "none.csv", required=())
-    with pytest.raises(FixInput, match="not a file"):
+    with pytest.raises(FixInput, match="expected a file, got a folder"):
         read_table(tmp_path, required=())
 
 
