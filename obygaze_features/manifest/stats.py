@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.console import count
-from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES, MUTED, apart, canvas, save
+from obygaze_features.core.figures import (
+    LEVEL_COLORS,
+    LEVEL_NAMES,
+    MUTED,
+    canvas,
+    save,
+    spread_dots,
+)
 from obygaze_features.core.notebook import html_summary, short_repr
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest
 
@@ -160,7 +167,7 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
     widest = max((share for shares in found for share in shares), default=1.0)
     for row, shares in enumerate(found):
         axes.plot([min(shares), max(shares)], [row, row], color="#e4e3df", lw=3, zorder=1)
-        moved = apart(shares, DOT * widest)
+        moved = spread_dots(shares, DOT * widest)
         for level, share, step in zip(levels, shares, moved, strict=True):
             dot = axes.scatter(share, row + STEP * step, s=46, color=LEVEL_COLORS[level])
             dot.set(edgecolor="white", zorder=2, clip_on=False)
