@@ -1,44 +1,50 @@
 """How far annotators agree beyond chance: gamma on clip levels under three ideas of chance.
 
 gamma = 1 - observed / expected disorder, both means of a distance between levels. What is
-expected depends on who is thought to answer by chance:
+expected depends on who is assumed to answer by chance (the null):
 
-- `uniform`: every level is as likely as any other; what the film is like plays no part;
+- `uniform`: every level is as likely as any other, whatever the film is like;
 - `own`: each annotator keeps the levels he or she used; gamma is weighted Cohen's kappa;
 - `pooled`: both draw from the levels the two used together. With the correction (2n-1)/2n for
   drawing without replacement it is Krippendorff's alpha, which is given beside it.
 
-Distances are whole tenths, so that sums and ties are exact.
+Distances are whole tenths, so that sums and ties are exact. Disorder depends only on how often
+each two levels met. So chance is simulated by random tables of these counts instead of labels:
+the distribution is the same, and the cost does not grow with the number of clips.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.chance import NULLS, Ints, drawn_tables, shuffled_tables
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import Projection
 from obygaze_features.manifest.segments import ClipSpan
 
+Ints = NDArray[np.int64]
+Values = dict[str, float | None]
+
+NULLS = ("uniform", "own", "pooled")
 # The paper's distances in tenths, rows and columns in the order of LEVELS.
 TENTHS: Ints = np.array([[0, 3, 7, 10], [3, 0, 4, 7], [7, 4, 0, 3], [10, 7, 3, 0]], dtype=np.int64)
 WITHOUT_NS = [LEVELS.index(level) for level in LEVELS if level != "NS"]
-PAPER_SAMPLES = 62
 
 
 @dataclass(frozen=True)
-class Chance:
+class ChanceSettings:
     """How chance is simulated.
 
-    `permutations` draws for each p-value (0: none); `n_random` draws for an expected disorder
-    that is sampled, as the paper's was, beside the closed form (0: none).
+    `permutations` is the number of draws for each p-value (0: none); `n_random` that for an
+    expected disorder that is sampled, as in the paper, beside the closed form (0: none).
     """
 
     permutations: int = 9999
@@ -46,12 +52,12 @@ class Chance:
     seed: int = 0
 
 
-DEFAULT_CHANCE = Chance()
+DEFAULT_CHANCE = ChanceSettings()
 
 
 @dataclass(frozen=True)
-class Pair:
-    """What two annotators said of the same clips of one film: how often each two levels met."""
+class AnnotatorPair:
+    """The levels of two annotators for the clips of one film: how often each two levels met."""
 
     movie_id: str
     annotators: tuple[str, str]
@@ -60,22 +66,22 @@ class Pair:
 
     @property
     def n(self) -> int:
-        """How many clips both gave a level."""
+        """The number of clips with a level from both."""
         return int(self.counts.sum())
 
     @property
     def observed(self) -> float | None:
-        """The mean distance between what the two said; None without clips."""
+        """The mean distance between the two levels of a clip; None without clips."""
         return int((self.counts * self.tenths).sum()) / (10 * self.n) if self.n else None
 
     def expected(self, null: str) -> float | None:
-        """The mean distance if both had answered by chance; None without clips."""
+        """Return the mean distance if both answered by chance; None without clips."""
         first, second = self._chances(null)
         total = 10 * int(first.sum()) * int(second.sum())
         return int(first @ self.tenths @ second) / total if self.n else None
 
     def gamma(self, null: str) -> float | None:
-        """Agreement beyond chance; None where chance alone would agree on everything."""
+        """Return the agreement beyond chance; None where chance always agrees."""
         return _beyond(self.observed, self.expected(null))
 
     @property
@@ -86,18 +92,17 @@ class Pair:
             return None
         return _beyond(self.observed, expected * 2 * self.n / (2 * self.n - 1))
 
-    def without_ns(self) -> Pair:
-        """The same two on the clips where neither said NS."""
+    def without_ns(self) -> AnnotatorPair:
+        """Return the same two on the clips where neither gave NS."""
         keep = np.ix_(WITHOUT_NS, WITHOUT_NS)
-        return Pair(self.movie_id, self.annotators, self.counts[keep], self.tenths[keep])
+        return AnnotatorPair(self.movie_id, self.annotators, self.counts[keep], self.tenths[keep])
 
     def simulated(self, null: str, times: int, seed: int) -> Ints:
-        """The sum of distances, in tenths, of each of `times` shufflings or draws by the null."""
-        generator = self._generator(null, seed)
-        return self._sums(shuffled_tables(self.counts, null, times, generator))
+        """Return the sum of distances, in tenths, of each of `times` draws under the null."""
+        return self._sums(shuffled_tables(self.counts, null, times, self._generator(null, seed)))
 
-    def sampled_gamma(self, null: str, chance: Chance) -> float | None:
-        """Gamma with an expected disorder that is the mean of `n_random` drawn labelings."""
+    def sampled_gamma(self, null: str, chance: ChanceSettings) -> float | None:
+        """Return gamma with an expected disorder that is the mean of `n_random` drawn labelings."""
         if not self.n or not chance.n_random:
             return None
         generator = self._generator(f"{null} drawn", chance.seed)
@@ -126,18 +131,20 @@ def pair_of(
     *,
     movie_id: str = "",
     annotators: tuple[str, str] = ("", ""),
-) -> Pair:
-    """Two annotators' levels of the same clips, in the same order."""
+) -> AnnotatorPair:
+    """Return the pair of two annotators from their levels of the same clips, in the same order."""
     if len(first) != len(second):
-        raise FixInput(f"{len(first)} levels against {len(second)}: these are not the same clips")
+        raise FixInput(
+            f"expected levels of the same clips, got {len(first)} and {len(second)} levels"
+        )
     counts = np.zeros(TENTHS.shape, dtype=np.int64)
     for one, other in zip(first, second, strict=True):
         counts[LEVELS.index(one), LEVELS.index(other)] += 1
-    return Pair(movie_id, annotators, counts, TENTHS)
+    return AnnotatorPair(movie_id, annotators, counts, TENTHS)
 
 
-def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[Pair]:
-    """Every two annotators of every film."""
+def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[AnnotatorPair]:
+    """Return every pair of annotators of every film."""
     movie_of = {span.clip_id: span.movie_id for span in spans}
     films: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for annotator, rows in projection.by_annotator.items():
@@ -151,8 +158,8 @@ def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[Pair]:
     ]
 
 
-def mean_over_films(pairs: Sequence[Pair], values: Sequence[float | None]) -> float | None:
-    """The mean over films of the mean over a film's pairs; pairs without a value are left out."""
+def mean_over_films(pairs: Sequence[AnnotatorPair], values: Sequence[float | None]) -> float | None:
+    """Return the mean over films of the mean over a film's pairs; None values are left out."""
     films: dict[str, list[float]] = defaultdict(list)
     for pair, value in zip(pairs, values, strict=True):
         if value is not None:
@@ -161,13 +168,15 @@ def mean_over_films(pairs: Sequence[Pair], values: Sequence[float | None]) -> fl
     return sum(means) / len(means) if means else None
 
 
-def mean_gamma(pairs: Sequence[Pair]) -> dict[str, float | None]:
-    """The mean over films of gamma, under each null."""
-    return {null: mean_over_films(pairs, [pair.gamma(null) for pair in pairs]) for null in NULLS}
+def mean_gamma(pairs: Sequence[AnnotatorPair]) -> Values:
+    """Return the mean over films of gamma, under each null."""
+    return _by_null(lambda null: mean_over_films(pairs, [pair.gamma(null) for pair in pairs]))
 
 
-def p_value(pairs: Sequence[Pair], null: str, chance: Chance = DEFAULT_CHANCE) -> float | None:
-    """How often chance agrees at least as well as these annotators: (b + 1) / (m + 1)."""
+def p_value(
+    pairs: Sequence[AnnotatorPair], null: str, chance: ChanceSettings = DEFAULT_CHANCE
+) -> float | None:
+    """Return how often chance agrees at least as well as the annotators: (b + 1) / (m + 1)."""
     usable = [pair for pair in pairs if pair.gamma(null) is not None]
     real = mean_gamma(usable)[null]
     if real is None or not chance.permutations:
@@ -184,83 +193,120 @@ def p_value(pairs: Sequence[Pair], null: str, chance: Chance = DEFAULT_CHANCE) -
     return (as_good + 1) / (chance.permutations + 1)
 
 
-def agreement(pairs: Sequence[Pair], chance: Chance = DEFAULT_CHANCE) -> dict[str, Any]:
-    """All that is known of the agreement of these pairs, as JSON has it.
+def agreement(
+    pairs: Sequence[AnnotatorPair], chance: ChanceSettings = DEFAULT_CHANCE
+) -> dict[str, Any]:
+    """Return all measures of agreement of these pairs, as one JSON document.
 
-    Pairs for which chance alone would agree on everything have no gamma: they are null in
-    `pairs`, take no part in means and p-values, and are named in `degenerate`.
+    A pair has no gamma where chance alone always agrees: it is null in `pairs`, is left out of
+    means and p-values, and is listed in `degenerate`.
     """
     reduced = [pair.without_ns() for pair in pairs]
+
+    def twice(name: str, measure: Callable[[Sequence[AnnotatorPair]], Any]) -> dict[str, Any]:
+        return {name: measure(pairs), f"{name}_without_ns": measure(reduced)}
+
+    sampled = {"n_random": chance.n_random, **twice("gamma", partial(_mean_sampled, chance=chance))}
     return {
-        "gamma": mean_gamma(pairs),
-        "gamma_without_ns": mean_gamma(reduced),
-        "alpha": mean_over_films(pairs, [pair.alpha for pair in pairs]),
-        "alpha_without_ns": mean_over_films(reduced, [pair.alpha for pair in reduced]),
-        "p_value": {null: p_value(pairs, null, chance) for null in NULLS},
-        "p_value_without_ns": {null: p_value(reduced, null, chance) for null in NULLS},
+        **twice("gamma", mean_gamma),
+        **twice("alpha", lambda some: mean_over_films(some, [pair.alpha for pair in some])),
+        **twice("p_value", partial(_p_values, chance=chance)),
         "permutations": chance.permutations,
         "seed": chance.seed,
-        **_sampled(pairs, reduced, chance),
+        **({"sampled": sampled} if chance.n_random else {}),
         "films": len({pair.movie_id for pair in pairs}),
         "degenerate": _degenerate(pairs, without_ns=False) + _degenerate(reduced, without_ns=True),
         "pairs": [
-            {
-                "movie_id": pair.movie_id,
-                "annotators": list(pair.annotators),
-                **_record(pair, chance),
-                "without_ns": _record(less, chance),
-            }
+            {**_names(pair), **_record(pair, chance), "without_ns": _record(less, chance)}
             for pair, less in zip(pairs, reduced, strict=True)
         ],
     }
+
+
+def _p_values(pairs: Sequence[AnnotatorPair], chance: ChanceSettings) -> Values:
+    return _by_null(lambda null: p_value(pairs, null, chance))
+
+
+def _mean_sampled(pairs: Sequence[AnnotatorPair], chance: ChanceSettings) -> Values:
+    return _by_null(
+        lambda null: mean_over_films(pairs, [pair.sampled_gamma(null, chance) for pair in pairs])
+    )
+
+
+def _by_null(measure: Callable[[str], float | None]) -> Values:
+    return {null: measure(null) for null in NULLS}
 
 
 def _beyond(observed: float | None, expected: float | None) -> float | None:
     return None if observed is None or not expected else 1.0 - observed / expected
 
 
-def _record(pair: Pair, chance: Chance) -> dict[str, Any]:
+def _record(pair: AnnotatorPair, chance: ChanceSettings) -> dict[str, Any]:
     record: dict[str, Any] = {
         "n": pair.n,
         "observed": pair.observed,
-        "expected": {null: pair.expected(null) for null in NULLS},
-        "gamma": {null: pair.gamma(null) for null in NULLS},
+        "expected": _by_null(pair.expected),
+        "gamma": _by_null(pair.gamma),
         "alpha": pair.alpha,
-        "p_value": {null: p_value([pair], null, chance) for null in NULLS},
+        "p_value": _p_values([pair], chance),
     }
     if chance.n_random:
-        record["sampled_gamma"] = {null: pair.sampled_gamma(null, chance) for null in NULLS}
+        record["sampled_gamma"] = _by_null(lambda null: pair.sampled_gamma(null, chance))
     return record
 
 
-def _sampled(pairs: Sequence[Pair], reduced: Sequence[Pair], chance: Chance) -> dict[str, Any]:
-    if not chance.n_random:
-        return {}
-    return {
-        "sampled": {
-            "n_random": chance.n_random,
-            "gamma": _mean_sampled(pairs, chance),
-            "gamma_without_ns": _mean_sampled(reduced, chance),
-        }
-    }
-
-
-def _mean_sampled(pairs: Sequence[Pair], chance: Chance) -> dict[str, float | None]:
-    return {
-        null: mean_over_films(pairs, [pair.sampled_gamma(null, chance) for pair in pairs])
-        for null in NULLS
-    }
-
-
-def _degenerate(pairs: Sequence[Pair], *, without_ns: bool) -> list[dict[str, Any]]:
+def _degenerate(pairs: Sequence[AnnotatorPair], *, without_ns: bool) -> list[dict[str, Any]]:
     found = ((pair, [null for null in NULLS if pair.gamma(null) is None]) for pair in pairs)
     return [
-        {
-            "movie_id": pair.movie_id,
-            "annotators": list(pair.annotators),
-            "nulls": nulls,
-            "without_ns": without_ns,
-        }
-        for pair, nulls in found
-        if nulls
+        {**_names(pair), "nulls": nulls, "without_ns": without_ns} for pair, nulls in found if nulls
     ]
+
+
+def _names(pair: AnnotatorPair) -> dict[str, Any]:
+    return {"movie_id": pair.movie_id, "annotators": list(pair.annotators)}
+
+
+def drawn_tables(
+    first: Ints, second: Ints, n: int, times: int, generator: np.random.Generator
+) -> Ints:
+    """Return random tables of `n` clips; each annotator's levels are drawn in these proportions."""
+    cells = np.outer(first, second) / (int(first.sum()) * int(second.sum()))
+    return generator.multinomial(n, cells.ravel(), times).reshape(times, *cells.shape)
+
+
+def shuffled_tables(counts: Ints, null: str, times: int, generator: np.random.Generator) -> Ints:
+    """Return random tables with as many clips as `counts`, for a permutation test of a null.
+
+    `uniform` draws levels at random, `own` shuffles one annotator's labels over the clips,
+    `pooled` shuffles all labels of both between the two.
+    """
+    first, second = counts.sum(axis=1), counts.sum(axis=0)
+    if null == "uniform":
+        alike = np.ones_like(first)
+        return drawn_tables(alike, alike, int(counts.sum()), times, generator)
+    if null == "own":
+        shape = (times, len(counts))
+        rows, columns = np.broadcast_to(first, shape), np.broadcast_to(second, shape)
+        return _with_margins(rows, columns, generator)
+    if null == "pooled":
+        rows = generator.multivariate_hypergeometric(first + second, int(first.sum()), times)
+        return _with_margins(rows, first + second - rows, generator)
+    raise FixUsage(f"unknown null {null!r}", hint=f"one of {', '.join(NULLS)}")
+
+
+def _with_margins(rows: Ints, columns: Ints, generator: np.random.Generator) -> Ints:
+    """Return a table for each pair of margins, as shuffling one of the labelings makes it."""
+    times, n_levels = rows.shape
+    tables = np.zeros((times, n_levels, n_levels), dtype=np.int64)
+    left = columns.copy()
+    for i in range(n_levels - 1):
+        to_place = rows[:, i].copy()
+        others = left.sum(axis=1)
+        for j in range(n_levels - 1):
+            others -= left[:, j]
+            tables[:, i, j] = generator.hypergeometric(left[:, j], others, to_place)
+            to_place -= tables[:, i, j]
+        tables[:, i, -1] = to_place
+        left -= tables[:, i]
+    tables[:, -1] = left
+    return tables

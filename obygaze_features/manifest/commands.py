@@ -92,7 +92,7 @@ def ls(session: Session, as_json: bool) -> None:
     type=click.IntRange(min=0),
     default=20,
     show_default=True,
-    help="At most so many rows; 0 for all.",
+    help="Show at most this many clips; 0 shows all.",
 )
 @json_option
 @pass_session
@@ -107,15 +107,15 @@ def show(
 ) -> None:
     """Show a manifest's header and clips."""
     found = read_manifest(session.workspace.existing_manifest(name))
-    wanted = {"movie_id": movie, "clip_id": clip, "level": level}
-    asked = {key: value for key, value in wanted.items() if value is not None}
-    clips = [row for row in found if all(getattr(row, k) == v for k, v in asked.items())]
-    if asked and not clips:
-        words = ", ".join(f"{key} {value}" for key, value in asked.items())
+    chosen = {"movie_id": movie, "clip_id": clip, "level": level}
+    chosen = {key: value for key, value in chosen.items() if value is not None}
+    clips = [one for one in found if all(getattr(one, k) == v for k, v in chosen.items())]
+    if chosen and not clips:
+        words = ", ".join(f"{key} {value}" for key, value in chosen.items())
         raise NotFound(f"no clip with {words}", where=found.name)
     shown = clips if limit <= 0 else clips[:limit]
     if as_json:
-        session.console.json({**_summary(found), "clips": [_record(row) for row in shown]})
+        session.console.json({**_summary(found), "clips": [_record(one) for one in shown]})
         return
     session.console.result(_describe(found))
     headers = ("clip_id", "scene", "level", "concepts", "video")

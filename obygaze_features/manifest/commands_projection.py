@@ -1,8 +1,9 @@
-"""`obygaze manifest project` and `agree`: experts' segments as clip labels, and how they agree."""
+"""`obygaze manifest project` and `agree`: experts' segments as clip labels, and their agreement."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,52 +15,51 @@ from obygaze_features.core.commands import (
     Session,
     force_option,
     json_option,
+    option_group,
     pass_session,
 )
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
+from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import (
     Projection,
     as_threshold,
-    project_each,
     projection_to_csv,
     threshold_text,
 )
 from obygaze_features.manifest.projection import project as project_clips
-from obygaze_features.manifest.projection_text import (
-    agreement_text,
-    levels_text,
-    summary,
-    sweep_text,
-)
-from obygaze_features.manifest.segments import (
-    ClipSpan,
-    Segment,
-    read_inputs,
-    unknown_concepts,
-)
+from obygaze_features.manifest.segments import ClipSpan, Segment, read_inputs, unknown_concepts
 
 Inputs = tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]
 
 
 def input_options(function: F) -> F:
-    """What both commands read: segments, clips, threshold."""
+    """Add what both commands read: segments, clips, threshold."""
     canonical = click.option(
         "--canonical",
         is_flag=True,
-        help="Give concepts their one name; an unknown concept is an error.",
+        help="Give concepts their canonical names; an unknown concept is an error.",
     )
     threshold = click.option(
         "--threshold",
         default="0.2",
         show_default=True,
-        help="The least share of the clip that a segment covers to count: 0.2, 1/3.",
+        help="The least share of a clip that a segment must cover to count: 0.2, 1/3.",
     )
     clips = click.option(
         "--clips", required=True, help="CSV with clip_id, movie_id, start_frame, end_frame."
     )
     return click.argument("segments")(clips(threshold(canonical(function))))
+
+
+figure_options = option_group(
+    "Figure",
+    click.option("--figure", type=click.Path(path_type=Path), help="Draw PATH.svg and PATH.png."),
+    click.option("--movie", help="The film to draw."),
+    click.option("--between", type=(int, int), metavar="FIRST LAST", help="Only these frames."),
+    click.option("--fps", type=click.FloatRange(min=1), help="Show time, not frames."),
+)
 
 
 @click.command(
@@ -73,24 +73,23 @@ def input_options(function: F) -> F:
 )
 @input_options
 @click.option("--sweep", metavar="SHARE,...", help="Count levels at each of these thresholds.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the rows as CSV; a clip without a label has an empty level.",
+@option_group(
+    "Output",
+    click.option(
+        "-o",
+        "--output",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Write the rows as CSV; a clip without a label has an empty level.",
+    ),
+    click.option("--by-annotator", is_flag=True, help="-o: each annotator's rows, not the merge."),
+    force_option,
+    json_option,
 )
-@click.option("--by-annotator", is_flag=True, help="-o: each annotator's rows, not the merge.")
-@click.option("--figure", type=click.Path(path_type=Path), help="Draw a film: PATH.svg, PATH.png.")
-@click.option("--movie", help="--figure: the film to draw.")
-@click.option(
-    "--between", type=(int, int), metavar="FIRST LAST", help="--figure: only these frames."
-)
-@click.option("--fps", type=click.FloatRange(min=1), help="--figure: show time, not frames.")
-@force_option
-@json_option
+@figure_options
 @pass_session
 def project(
     session: Session,
+    /,
     segments: str,
     clips: str,
     threshold: str,
@@ -98,12 +97,9 @@ def project(
     sweep: str | None,
     output: Path | None,
     by_annotator: bool,
-    figure: Path | None,
-    movie: str | None,
-    between: tuple[int, int] | None,
-    fps: float | None,
     force: bool,
     as_json: bool,
+    **drawing: Any,
 ) -> None:
     """Turn experts' segments into clip labels.
 
@@ -111,29 +107,31 @@ def project(
     concepts (joined with '|'), or a manifest that has these columns. The highest level of the
     segments that each cover the threshold's share of a clip is the clip's level.
     """
-    if figure is None and (movie or between or fps):
-        raise FixUsage("these options say how to draw a figure", hint="--figure PATH with them")
+    if drawing["figure"] is None and any(drawing.values()):
+        raise FixUsage("--movie, --between and --fps need --figure", hint="--figure PATH with them")
     if by_annotator and output is None:
-        raise FixUsage("--by-annotator says what -o writes", hint="-o NAME.csv with it")
+        raise FixUsage("--by-annotator needs -o", hint="-o NAME.csv with it")
     share = as_threshold(threshold)
     shares = [as_threshold(text) for text in sweep.split(",")] if sweep is not None else []
-    marked, spans = _read(session, segments, clips, canonical)
-    made, swept = project_clips(marked, spans, share), project_each(marked, spans, shares)
-    _tell_unseen(session, made)
-    if figure is not None:
-        how = {"between": between, "fps": fps, "force": force}
-        _draw(session, (marked, spans), made, figure, movie, how)
+    inputs, made = _project(session, segments, clips, share, canonical)
+    swept = [project_clips(*inputs, share) for share in shares]
+    if drawing["figure"] is not None:
+        _draw(session, inputs, made, force, **drawing)
     if output is not None:
-        write_new(output, projection_to_csv(made, spans, by_annotator=by_annotator), force=force)
+        write_new(
+            output, projection_to_csv(made, inputs[1], by_annotator=by_annotator), force=force
+        )
         session.console.note(f"wrote {output}")
     if as_json:
         counted = {"sweep": [_sweep_record(one) for one in swept]} if sweep else {}
         session.console.json({**made.as_document(), **counted})
     elif sweep:
-        session.console.result(sweep_text(swept))
+        session.console.result(_sweep_text(swept))
     else:
-        session.console.result(levels_text(made))
-        session.console.note(summary(made))
+        session.console.result(_levels_text(made))
+        counts = ", ".join(f"{level} {n}" for level, n in made.counts().items())
+        unlabelled = f"without a label {len(made.unlabelled)}"
+        session.console.note(f"{count(len(made.merged), 'clip')}: {counts}, {unlabelled}")
 
 
 @click.command(
@@ -165,7 +163,7 @@ def project(
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Another seed, other draws.",
+    help="Another seed makes other draws.",
 )
 @json_option
 @pass_session
@@ -185,54 +183,55 @@ def agree(
     Gamma is 1 - observed / expected disorder on the clips' levels, by film and pair and as the
     mean over films. Chance is uniform levels, each annotator's own, or those of both pooled.
     """
-    from obygaze_features.manifest.agreement import Chance, agreement, pairs_of
+    from obygaze_features.manifest.agreement import ChanceSettings, agreement, pairs_of
 
     share = as_threshold(threshold)
-    marked, spans = _read(session, segments, clips, canonical)
-    made = project_clips(marked, spans, share)
-    _tell_unseen(session, made)
-    pairs = pairs_of(made, spans)
+    inputs, made = _project(session, segments, clips, share, canonical)
+    pairs = pairs_of(made, inputs[1])
     if not pairs:
-        session.console.warn("no film has clips and two annotators, so there is nothing to compare")
-    document = agreement(pairs, Chance(permutations, sampled or 0, seed))
+        session.console.warn("no film has clips and two annotators; there is nothing to compare")
+    document = agreement(pairs, ChanceSettings(permutations, sampled or 0, seed))
     if as_json:
         session.console.json({"threshold": threshold_text(share), **document})
     else:
-        session.console.result(agreement_text(document))
+        session.console.result(_agreement_text(document))
 
 
-def _read(session: Session, segments: str, clips: str, canonical: bool) -> Inputs:
+def _project(
+    session: Session, segments: str, clips: str, share: Fraction, canonical: bool
+) -> tuple[Inputs, Projection]:
+    """Read both tables and project the segments; warn of what cannot be used."""
     paths = [_table_path(session, name) for name in (segments, clips)]
-    read = read_inputs(paths[0], paths[1], canonical=canonical)
-    unknown = unknown_concepts(read[0])
+    inputs = read_inputs(paths[0], paths[1], canonical=canonical)
+    unknown = unknown_concepts(inputs[0])
     if unknown:
         session.console.warn(f"concepts not in the vocabulary, kept as they are: {few(unknown, 5)}")
-    return read
+    made = project_clips(*inputs, share)
+    if made.unseen:
+        n_clips = count(len(made.unseen), "clip")
+        session.console.warn(
+            f"{n_clips} in films without segments, left out: {few(made.unseen, 5)}"
+        )
+    return inputs, made
 
 
 def _table_path(session: Session, name: str) -> Path:
-    """A table's own path, or the rows of a manifest of that name."""
+    """Return the path of a table, or that of the rows of a manifest of that name."""
     path = Path(name)
     if path.suffix != ".toml" and (path.suffix == ".csv" or path.parent.name or path.exists()):
         return path
     return session.workspace.existing_manifest(name).with_suffix(".csv")
 
 
-def _tell_unseen(session: Session, made: Projection) -> None:
-    if made.unseen:
-        session.console.warn(
-            f"{count(len(made.unseen), 'clip')} in films that nobody marked, without a row:"
-            f" {few(made.unseen, 5)}"
-        )
-
-
 def _draw(
     session: Session,
     inputs: Inputs,
     made: Projection,
+    force: bool,
+    *,
     figure: Path,
     movie: str | None,
-    how: Mapping[str, Any],
+    **options: Any,
 ) -> None:
     from obygaze_features.core.figures import figure_stem
     from obygaze_features.manifest.timeline_figure import draw_timeline
@@ -241,10 +240,13 @@ def _draw(
     films = sorted({span.movie_id for span in spans} & {one.movie_id for one in segments})
     if movie is None and len(films) != 1:
         raise FixUsage(
-            f"there are {len(films)} films with clips and segments", hint=f"--movie {few(films)}"
+            f"expected one film with clips and segments, got {len(films)}",
+            hint=f"--movie {few(films)}",
         )
-    drawn = draw_timeline(segments, spans, made, movie or films[0], figure_stem(figure), **how)
-    for path in drawn:
+    stem = figure_stem(figure)
+    for path in draw_timeline(
+        segments, spans, made, movie or films[0], stem, force=force, **options
+    ):
         session.console.note(f"wrote {path}")
 
 
@@ -253,4 +255,72 @@ def _sweep_record(made: Projection) -> dict[str, Any]:
         "threshold": threshold_text(made.threshold),
         "levels": made.counts(),
         "unlabelled": len(made.unlabelled),
+    }
+
+
+def _levels_text(made: Projection) -> str:
+    """Return a table of clips: the level from each annotator, and the merged level."""
+    names = list(made.by_annotator)
+    given = {name: {row.clip_id: row.level for row in made.by_annotator[name]} for name in names}
+    rows = [
+        (
+            row.clip_id,
+            *(given[name].get(row.clip_id) for name in names),
+            row.level if row.labelled else "none",
+            None if row.ratio is None else f"{100 * row.ratio[0] / row.ratio[1]:.1f} %",
+            ", ".join(row.concepts),
+        )
+        for row in made.merged
+    ]
+    return table(("clip", *names, "level", "share", "concepts"), rows)
+
+
+def _sweep_text(swept: Sequence[Projection]) -> str:
+    """Return a table of thresholds: how many clips each level has."""
+    rows = [
+        (threshold_text(one.threshold), *one.counts().values(), len(one.unlabelled))
+        for one in swept
+    ]
+    return table(("threshold", *LEVELS, "unlabelled"), rows)
+
+
+def _agreement_text(document: Mapping[str, Any]) -> str:
+    """Return the means over films for each null, then each film and pair."""
+    nulls = list(document["gamma"])
+    columns = {
+        "gamma": document["gamma"],
+        "without NS": document["gamma_without_ns"],
+        "p": _decimals(document["p_value"]),
+        "p without NS": _decimals(document["p_value_without_ns"]),
+    }
+    if sampled := document.get("sampled"):
+        columns[f"{sampled['n_random']} samples"] = sampled["gamma"]
+        columns["samples without NS"] = sampled["gamma_without_ns"]
+    means = [(null, *(column[null] for column in columns.values())) for null in nulls]
+    pairs = [
+        (
+            pair["movie_id"],
+            " / ".join(pair["annotators"]),
+            pair["n"],
+            *(pair["gamma"][null] for null in nulls),
+            pair["alpha"],
+            pair["without_ns"]["n"],
+            *(pair["without_ns"]["gamma"][null] for null in nulls),
+        )
+        for pair in document["pairs"]
+    ]
+    parts = [
+        table(("chance", *columns), means),
+        table(("film", "pair", "clips", *nulls, "alpha", "without NS", *nulls), pairs),
+    ]
+    if document["degenerate"]:
+        parts.append("'-': chance alone would agree on everything, so there is no gamma")
+    return "\n\n".join(parts)
+
+
+def _decimals(values: Mapping[str, float | None]) -> dict[str, str | None]:
+    # A p-value is never 0, and must not be shown as 0.
+    return {
+        null: None if value is None else f"{value:.6f}".rstrip("0").rstrip(".")
+        for null, value in values.items()
     }

@@ -1,9 +1,9 @@
-"""Find the video of each clip under a folder: a file of its own, or a part of its film's file.
+"""Find the video of each clip under a folder: its own file, or a part of the file of its film.
 
 `start_s` and `end_s` of a clip are times within its `video`. Where no video is named they are
 times within the film; once a clip has a file of its own, its film times move to the columns
 `film_start_s` and `film_end_s`. The name that was looked for stays in the column `video_name`,
-so that linking again, to another folder too, starts from the same place.
+so that linking again, also to another folder, has the same result.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.notebook import short_repr
 from obygaze_features.manifest.io import leads_out
 from obygaze_features.manifest.model import Clip, Manifest
 
-EXTENSIONS = frozenset(
-    (
-        *(".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".m2ts", ".ts"),
-        *(".wmv", ".flv", ".ogv", ".3gp", ".vob", ".divx"),
-    )
+EXTENSIONS = (
+    *(".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".m2ts", ".ts"),
+    *(".wmv", ".flv", ".ogv", ".3gp", ".vob", ".divx"),
 )
 FILM_COLUMNS = ("film_start_s", "film_end_s")
 NAME_COLUMN = "video_name"
@@ -32,9 +31,9 @@ _CLIP = re.compile(r".+-[0-9]{1,4}")
 _BORDER = re.compile(r"[^A-Za-z0-9]|$")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LinkReport:
-    """The manifest with its videos, and how each clip came by one or why it has none."""
+    """The manifest with its videos, and how the video of each clip was found."""
 
     manifest: Manifest
     by_name: tuple[str, ...]
@@ -42,8 +41,12 @@ class LinkReport:
     ambiguous: Mapping[str, tuple[str, ...]]
     without: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        found = f"{len(self.by_name)} by name, {len(self.by_time)} by time"
+        return short_repr("LinkReport", found, f"{len(self.without)} without a video")
+
     def to_json(self) -> dict[str, Any]:
-        """The report as one JSON document."""
+        """Return the report as one JSON document."""
         return {
             "video_root": self.manifest.header.video_root,
             "by_name": list(self.by_name),
@@ -54,31 +57,36 @@ class LinkReport:
 
 
 def film_span(clip: Clip) -> tuple[float, float] | None:
-    """When in its film a clip is, None where that is not known."""
+    """Return start and end of a clip in its film, in seconds; None where they are unknown."""
     first, last = (clip.extra.get(column, "") for column in FILM_COLUMNS)
     if first and last:
         return float(first), float(last)
-    # Times beside a name are times within the file of that name.
-    if _sought(clip) or clip.start_s is None or clip.end_s is None:
+    # With a file name, the times are times in that file.
+    if _file_name(clip) or clip.start_s is None or clip.end_s is None:
         return None
     return clip.start_s, clip.end_s
 
 
 def find_videos(folder: Path) -> tuple[str, ...]:
-    """The video files under a folder by their extension, relative to it, sorted.
+    """Return the video files under a folder by their extension, relative to it, sorted.
 
-    Linked folders are followed, but no folder is entered twice. A name that a manifest could not
-    hold (not UTF-8, or one that would lead out of the folder elsewhere) is passed over.
+    Linked folders are followed, but no folder is entered twice. A name that a manifest cannot
+    have (not UTF-8, or one that would lead out of the folder) is skipped.
     """
     if not folder.exists():
         raise NotFound("no such folder", where=str(folder))
     if not folder.is_dir():
-        raise FixInput("this is not a folder", where=str(folder))
-    return tuple(sorted(name for name in _walk(folder) if _can_be_told(name)))
+        raise FixInput("not a folder", where=str(folder))
+    return tuple(sorted(name for name in _walk(folder) if _is_valid_name(name)))
 
 
 def link(manifest: Manifest, folder: Path) -> LinkReport:
-    """Give each clip the file that fits it, and only where a single one does."""
+    """Find the video of each clip; a clip that fits several files gets none.
+
+    Args:
+        manifest: The clips.
+        folder: The folder with the videos, in any structure.
+    """
     originals = [_original(clip) for clip in manifest]
     files = _Files(find_videos(folder), originals)
     clips: list[Clip] = []
@@ -101,24 +109,24 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
     return LinkReport(linked, tuple(by_name), tuple(by_time), ambiguous, tuple(without))
 
 
-def _sought(clip: Clip) -> str:
-    """The name of the file to look for; empty where the data set names none."""
+def _file_name(clip: Clip) -> str:
+    """Return the name of the file to look for; empty where the data set has none."""
     return clip.extra.get(NAME_COLUMN, clip.video)
 
 
 def _original(clip: Clip) -> Clip:
-    """The clip as it was before it was ever linked, so that each link starts from there."""
-    sought, video = _sought(clip), PurePosixPath(clip.video)
-    # Linked to its film in place of the file that was named: its times came from the film columns.
-    by_time = bool(sought and clip.extra.get(FILM_COLUMNS[0])) and (
-        video.stem not in ("", PurePosixPath(sought).stem)
+    """Return the clip as it was before it was linked for the first time."""
+    name, video = _file_name(clip), PurePosixPath(clip.video)
+    # It is linked to its film instead of a file of its own: its times are from the film columns.
+    by_time = bool(name and clip.extra.get(FILM_COLUMNS[0])) and (
+        video.stem not in ("", PurePosixPath(name).stem)
     )
     times: dict[str, Any] = {"start_s": None, "end_s": None} if by_time else {}
-    return replace(clip, video="", extra={**clip.extra, NAME_COLUMN: sought}, **times)
+    return replace(clip, video="", extra={**clip.extra, NAME_COLUMN: name}, **times)
 
 
 def _own_file(clip: Clip, name: str) -> Clip:
-    span = None if _sought(clip) else film_span(clip)
+    span = None if _file_name(clip) else film_span(clip)
     if span is None:
         return replace(clip, video=name)
     columns = dict(zip(FILM_COLUMNS, map(repr, span), strict=True))
@@ -131,7 +139,7 @@ def _part_of_film(clip: Clip, name: str) -> Clip:
 
 
 def _linked(manifest: Manifest, clips: Sequence[Clip], folder: Path) -> Manifest:
-    """The manifest over linked clips, with the columns that linking adds, filled for each clip."""
+    """Return the manifest with the linked clips and the columns that linking adds."""
     wanted = [NAME_COLUMN]
     if any(clip.extra.get(FILM_COLUMNS[0]) for clip in clips):
         wanted += FILM_COLUMNS
@@ -150,7 +158,7 @@ def _walk(folder: Path) -> Iterator[str]:
     entered: set[tuple[int, int]] = set()
     _enter(folder, entered)
     for parent, folders, names in os.walk(folder, followlinks=True):
-        # Sorted, so that of two names for one folder it is always the same that counts.
+        # Sorted, so that of two names for one folder it is always the same that is used.
         folders[:] = [name for name in sorted(folders) if _enter(Path(parent, name), entered)]
         for name in names:
             path = Path(parent, name)
@@ -159,7 +167,7 @@ def _walk(folder: Path) -> Iterator[str]:
 
 
 def _enter(path: Path, entered: set[tuple[int, int]]) -> bool:
-    """Whether a folder is entered for the first time."""
+    """Return whether a folder is entered for the first time."""
     try:
         status = path.stat()
     except OSError:
@@ -170,7 +178,7 @@ def _enter(path: Path, entered: set[tuple[int, int]]) -> bool:
     return first_time
 
 
-def _can_be_told(name: str) -> bool:
+def _is_valid_name(name: str) -> bool:
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
@@ -179,7 +187,7 @@ def _can_be_told(name: str) -> bool:
 
 
 class _Files:
-    """The files of a folder by what could be asked for."""
+    """The files of a folder, indexed by name, stem, scene and film."""
 
     def __init__(self, names: Sequence[str], clips: Sequence[Clip]) -> None:
         paths = [(name, PurePosixPath(name)) for name in names]
@@ -193,16 +201,16 @@ class _Files:
         self.by_film = self._by_film(paths)
 
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
-        """The files that are this clip: the best kind of fit there is, all that fit so."""
-        sought = PurePosixPath(_sought(clip))
+        """Return the files that are this clip: all of the best kind of match that there is."""
+        wanted = PurePosixPath(_file_name(clip))
         a_part = clip.start_s is not None
-        in_folder, exact = self._named(f"{clip.movie_id}/{sought}"), self._named(str(sought))
+        in_folder, exact = self._named(f"{clip.movie_id}/{wanted}"), self._named(str(wanted))
         if in_folder or (a_part and exact):
             return in_folder or exact
         fits: list[tuple[str, ...]] = [exact]
-        fits += [self.by_file.get(sought.name, ()), self.by_stem.get(sought.stem, ())]
-        # Where times say which part of the named file it is, no other file will do.
-        if not (sought.name and a_part):
+        fits += [self.by_file.get(wanted.name, ()), self.by_stem.get(wanted.stem, ())]
+        # Times are times in the named file, so no other file can be used.
+        if not (wanted.name and a_part):
             fits.append(self.by_stem.get(clip.clip_id, ()))
             if clip.scene is not None:
                 fits.append(self.by_scene.get((clip.movie_id, clip.scene), ()))
@@ -212,16 +220,16 @@ class _Files:
         return (name,) if name in self.names else ()
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
-        """The files that are the clip's film, where it is known when in the film the clip is."""
+        """Return the files of the clip's film, where the times of the clip in it are known."""
         return self.by_film.get(clip.movie_id, ()) if film_span(clip) else ()
 
     def _same_film(self, clip: Clip, names: Sequence[str]) -> tuple[str, ...]:
-        """Of files with a fitting name, those of the clip's film, or else of no film in sight."""
+        """Return the files of the clip's film among these, or else those without a film."""
         films = {name: self._films_in(PurePosixPath(name)) for name in names}
         same = tuple(name for name in names if clip.movie_id in films[name])
         if same:
             return same
-        # `scene_1.mp4` alone could be of any film that has a clip of that name.
+        # `scene_1.mp4` alone could be from any film that has a clip of that name.
         one_film = all(len(self.films_of.get(PurePosixPath(name).stem, ())) < 2 for name in names)
         return tuple(name for name in names if not films[name]) if one_film else ()
 
@@ -229,7 +237,7 @@ class _Files:
         return {film for part in (*path.parts[:-1], path.stem) if (film := self._film_of(part))}
 
     def _film_of(self, part: str) -> str:
-        """The film whose id a name is, or starts with: `tt0108160.Sleepless` is of tt0108160."""
+        """Return the film whose id a name starts with: tt0108160 for `tt0108160.Sleepless`."""
         starts = [part[: match.start()] for match in _BORDER.finditer(part)]
         return next((start for start in reversed(starts) if start in self.movies), "")
 
@@ -249,10 +257,10 @@ class _Files:
 
 
 def _films_of_stems(clips: Iterable[Clip]) -> dict[str, set[str]]:
-    """For each name that a clip's file may have, the films with such a clip."""
+    """Return, for each name that the file of a clip may have, the films with such a clip."""
     films: dict[str, set[str]] = {}
     for clip in clips:
-        for stem in {clip.clip_id, PurePosixPath(_sought(clip)).stem}:
+        for stem in {clip.clip_id, PurePosixPath(_file_name(clip)).stem}:
             films.setdefault(stem, set()).add(clip.movie_id)
     return films
 

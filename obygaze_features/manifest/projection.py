@@ -24,7 +24,9 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import Any
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.notebook import short_repr
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.segments import ClipSpan, Segment
 
@@ -36,10 +38,11 @@ _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class ClipLevel:
-    """What a clip is given: by one annotator, or by all of them merged.
+    """The level of a clip, from one annotator or merged from all of them.
 
-    `ratio` is overlap and clip length, in frames, of the largest segment that won. `labelled` is
-    False where neither a segment nor the unmarked rest of the clip reaches the threshold.
+    `ratio` is overlap and clip length, in frames, of the largest segment that decided the level.
+    `labelled` is False where neither a segment nor the unmarked rest of the clip reaches the
+    threshold.
     """
 
     clip_id: str
@@ -49,7 +52,7 @@ class ClipLevel:
     labelled: bool = True
 
     def as_record(self) -> dict[str, Any]:
-        """The row as JSON has it."""
+        """Return the level as a JSON object."""
         ratio = None if self.ratio is None else list(self.ratio)
         return {
             "clip_id": self.clip_id,
@@ -59,12 +62,12 @@ class ClipLevel:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Projection:
     """Levels of clips by annotator and merged, in the order of the clips.
 
-    An annotator has rows for the films he or she marked anything in; clips of a film that nobody
-    marked have no row anywhere and are listed in `unseen`.
+    An annotator has levels for the clips of the films in which he or she marked segments. Clips
+    of a film without segments have no level; they are listed in `unseen`.
     """
 
     threshold: Fraction
@@ -72,18 +75,25 @@ class Projection:
     merged: tuple[ClipLevel, ...]
     unseen: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{n} {level}" for level, n in self.counts().items())
+        size = count(len(self.merged), "clip")
+        annotators = count(len(self.by_annotator), "annotator")
+        threshold = f"threshold {threshold_text(self.threshold)}"
+        return short_repr("Projection", size, counts, annotators, threshold)
+
     @property
     def unlabelled(self) -> tuple[str, ...]:
-        """The clips that no annotator gives a label, not even by leaving them unmarked."""
+        """The clips without a label: neither marked enough nor unmarked enough."""
         return tuple(row.clip_id for row in self.merged if not row.labelled)
 
     def counts(self) -> dict[str, int]:
-        """Merged clips by level; those without a label are in none of them."""
+        """Return how many merged clips each level has; clips without a label are not counted."""
         levels = [row.level for row in self.merged if row.labelled]
         return {level: levels.count(level) for level in LEVELS}
 
     def as_document(self) -> dict[str, Any]:
-        """The projection as JSON has it."""
+        """Return the projection as one JSON document."""
         rows = self.by_annotator.items()
         return {
             "threshold": threshold_text(self.threshold),
@@ -95,29 +105,35 @@ class Projection:
 
 
 def as_threshold(value: str | float | Fraction) -> Fraction:
-    """An exact share of the clip from what a person writes: 0.2, .25, 1/3."""
+    """Return the exact share of the clip that a text such as 0.2, .25 or 1/3 stands for."""
     text = str(value).strip()
     share = Fraction(text) if _SHARE.fullmatch(text) else None
     if share is None or share > 1:
-        raise FixUsage(f"the threshold {text!r} is not a share from 0 to 1", hint="0.2 or 1/3")
+        raise FixUsage(f"the threshold must be from 0 to 1, got {text!r}", hint="0.2 or 1/3")
     return share
 
 
 def threshold_text(threshold: Fraction) -> str:
-    """A threshold as a person would write it: a decimal where that is exact."""
+    """Return a threshold as text: a decimal where that is exact, else a fraction."""
     text = f"{float(threshold):.12f}".rstrip("0").rstrip(".")
     return text if Fraction(text) == threshold else str(threshold)
 
 
 def frames_needed(n_frames: int, threshold: Fraction) -> int:
-    """The least overlap that reaches the threshold, and never less than one frame."""
+    """Return the least overlap that reaches the threshold, at least one frame."""
     return max(1, -(-threshold.numerator * n_frames // threshold.denominator))
 
 
 def project(
     segments: Iterable[Segment], spans: Iterable[ClipSpan], threshold: Fraction = DEFAULT_THRESHOLD
 ) -> Projection:
-    """Give every clip its level by annotator and merged; the order of segments does not matter."""
+    """Return the level of every clip, by annotator and merged.
+
+    Args:
+        segments: What the annotators marked, in any order.
+        spans: The clips.
+        threshold: The least share of a clip that a segment must cover to count.
+    """
     tracks = _tracks(segments)
     annotators = sorted({annotator for films in tracks.values() for annotator in films})
     by_annotator: dict[str, list[ClipLevel]] = {annotator: [] for annotator in annotators}
@@ -136,7 +152,7 @@ def project(
 
 
 def merge(rows: Sequence[ClipLevel]) -> ClipLevel:
-    """One clip's rows of several annotators as one: the highest level, concepts of that level."""
+    """Return one level from those of several annotators: the highest, with its concepts."""
     level = max((row.level for row in rows), key=_RANK.__getitem__)
     winners = [row for row in rows if row.level == level]
     return ClipLevel(
@@ -148,16 +164,8 @@ def merge(rows: Sequence[ClipLevel]) -> ClipLevel:
     )
 
 
-def project_each(
-    segments: Iterable[Segment], spans: Iterable[ClipSpan], thresholds: Iterable[Fraction]
-) -> list[Projection]:
-    """The sweep: the same projection at several thresholds."""
-    kept_segments, kept_spans = tuple(segments), tuple(spans)
-    return [project(kept_segments, kept_spans, threshold) for threshold in thresholds]
-
-
-class Track:
-    """One annotator's segments of one film, ready to be asked what overlaps a clip."""
+class AnnotatorTrack:
+    """The segments of one annotator in one film, indexed for overlaps with clips."""
 
     def __init__(self, segments: Iterable[Segment]) -> None:
         self.segments = sorted(segments, key=lambda segment: segment.start_frame)
@@ -166,14 +174,14 @@ class Track:
         self.reach = list(accumulate((segment.end_frame for segment in self.segments), max))
 
     def overlapping(self, span: ClipSpan) -> list[tuple[int, Segment]]:
-        """The segments that share frames with a clip, each with how many."""
+        """Return the segments that share frames with a clip, each with how many."""
         first = bisect_left(self.reach, span.start_frame)
         last = bisect_right(self.starts, span.end_frame)
-        shared = [(_overlap(segment, span), segment) for segment in self.segments[first:last]]
+        shared = [(overlap_frames(segment, span), segment) for segment in self.segments[first:last]]
         return [(overlap, segment) for overlap, segment in shared if overlap > 0]
 
     def level_of(self, span: ClipSpan, threshold: Fraction) -> ClipLevel:
-        """What this annotator gives a clip."""
+        """Return the level of a clip from this annotator."""
         needed = frames_needed(span.n_frames, threshold)
         touching = self.overlapping(span)
         qualifying = [(overlap, segment) for overlap, segment in touching if overlap >= needed]
@@ -193,39 +201,39 @@ class Track:
 def projection_to_csv(
     projection: Projection, spans: Iterable[ClipSpan], *, by_annotator: bool = False
 ) -> bytes:
-    """The merged levels as a table, or with `by_annotator` those of each annotator."""
+    """Return the merged levels as CSV, or with `by_annotator` those of each annotator."""
     movie_of = {span.clip_id: span.movie_id for span in spans}
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\n")
-    first = ("annotator",) if by_annotator else ()
-    writer.writerow((*first, *CSV_COLUMNS))
+    writer.writerow([*(["annotator"] if by_annotator else []), *CSV_COLUMNS])
     tracks = projection.by_annotator if by_annotator else {"": projection.merged}
     for annotator, rows in tracks.items():
+        first = [annotator] if by_annotator else []
         for row in rows:
-            overlap, length = row.ratio or ("", "")
             level = row.level if row.labelled else ""
-            cells = (row.clip_id, movie_of[row.clip_id], level, "|".join(row.concepts))
-            writer.writerow((*((annotator,) if by_annotator else ()), *cells, overlap, length))
+            concepts, ratio = "|".join(row.concepts), row.ratio or ("", "")
+            writer.writerow([*first, row.clip_id, movie_of[row.clip_id], level, concepts, *ratio])
     return stream.getvalue().encode("utf-8")
 
 
-def _tracks(segments: Iterable[Segment]) -> dict[str, dict[str, Track]]:
+def _tracks(segments: Iterable[Segment]) -> dict[str, dict[str, AnnotatorTrack]]:
     grouped: dict[str, dict[str, list[Segment]]] = defaultdict(lambda: defaultdict(list))
     for segment in segments:
         grouped[segment.movie_id][segment.annotator].append(segment)
     return {
-        movie: {annotator: Track(films[annotator]) for annotator in sorted(films)}
+        movie: {annotator: AnnotatorTrack(films[annotator]) for annotator in sorted(films)}
         for movie, films in grouped.items()
     }
 
 
-def _overlap(segment: Segment, span: ClipSpan) -> int:
+def overlap_frames(segment: Segment, span: ClipSpan) -> int:
+    """Return how many frames a segment and a clip share; not above 0 where they share none."""
     first = max(segment.start_frame, span.start_frame)
     return min(segment.end_frame, span.end_frame) - first + 1
 
 
 def _covered(span: ClipSpan, segments: Iterable[Segment]) -> int:
-    """How many of the clip's frames are marked at all; segments come in the order of starts."""
+    """Return how many frames of a clip are marked; `segments` are in the order of starts."""
     covered, next_frame = 0, span.start_frame
     for segment in segments:
         first, last = max(segment.start_frame, next_frame), min(segment.end_frame, span.end_frame)

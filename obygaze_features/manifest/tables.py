@@ -153,7 +153,7 @@ def _read(
         return CsvTable((), ())
     line, header = first
     if not _check_header(line, header, required, delimiter, found):
-        # Without its columns nothing can be said about a row; only the text itself is checked.
+        # Without the required columns, rows cannot be checked; only the text itself is.
         for _ in records:
             pass
         return CsvTable(tuple(header), ())

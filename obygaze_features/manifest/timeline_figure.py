@@ -1,4 +1,4 @@
-"""A film's levels over time, as in the paper's Figure 4: what was marked, projected and merged."""
+"""Draw the levels of a film over time, as Figure 4 of the paper: marked, projected, merged."""
 
 from __future__ import annotations
 
@@ -12,24 +12,29 @@ from typing import Any
 from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES, MUTED, canvas, save
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.projection import ClipLevel, Projection, frames_needed
+from obygaze_features.manifest.projection import (
+    ClipLevel,
+    Projection,
+    frames_needed,
+    overlap_frames,
+)
 from obygaze_features.manifest.segments import ClipSpan, Segment
 
 WIDTH_IN = 11.0
 PANEL_IN = 0.86
 KEY_IN = 0.75
 LETTER_PT = 6.5
-# How much of the page's width the panels have, roughly: enough to see which letters fit.
+# The share of the page's width that the panels have; letters that do not fit are left out.
 _PANEL_SHARE = 0.94
 _HEIGHTS = {level: (rank + 1) / len(LEVELS) for rank, level in enumerate(LEVELS)}
 _DARK = {"S"}
-# Names of films, people and concepts are shown as they are: a dollar sign begins no formula.
+# Names are shown as they are: a dollar sign does not start a formula.
 _LITERAL = {"parse_math": False}
 
 
 @dataclass(frozen=True)
-class Bar:
-    """One stretch of one panel, in frames; both ends are part of it."""
+class TimelineBar:
+    """One bar of a panel, in frames; both ends are part of it."""
 
     start_frame: int
     end_frame: int
@@ -40,22 +45,22 @@ class Bar:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What the figure shows of one film: a title and bars for each panel, from top to bottom."""
+    """The content of the figure: title and bars of each panel, from top to bottom."""
 
     movie_id: str
-    panels: tuple[tuple[str, tuple[Bar, ...]], ...]
+    panels: tuple[tuple[str, tuple[TimelineBar, ...]], ...]
     spans: tuple[ClipSpan, ...]
     start_frame: int
     end_frame: int
 
     def points(self, n_frames: int) -> float:
-        """How wide so many frames are on the page."""
+        """Return the width of `n_frames` frames on the page, in points."""
         share = n_frames / (self.end_frame - self.start_frame + 1)
         return share * 72 * WIDTH_IN * _PANEL_SHARE
 
     @cached_property
     def initials(self) -> dict[str, str]:
-        """The letters of each concept that is seen."""
+        """The letters that stand for each concept in the figure."""
         bars = (bar for _, bars in self.panels for bar in bars)
         return initials({concept for bar in bars for concept in bar.concepts})
 
@@ -67,17 +72,17 @@ def timeline(
     movie_id: str,
     between: tuple[int, int] | None = None,
 ) -> Timeline:
-    """Lay out one film, or the frames `between` two of it."""
+    """Return the timeline of one film, or of the frames `between` two of it."""
     clips = tuple(span for span in spans if span.movie_id == movie_id)
     marked = [segment for segment in segments if segment.movie_id == movie_id]
     if not clips or not marked:
-        what = "no clips" if not clips else "nobody marked anything"
-        raise NotFound(f"there is no timeline to draw: {what} in the film {movie_id!r}")
+        what = "segments" if clips else "clips"
+        raise NotFound(f"the film {movie_id!r} has no {what}; there is nothing to draw")
     ends = [clip.end_frame for clip in clips] + [segment.end_frame for segment in marked]
     first, last = between or (0, max(ends))
     if last <= first:
-        raise FixUsage(f"frames {first} to {last} are not a stretch of film")
-    panels: list[tuple[str, tuple[Bar, ...]]] = []
+        raise FixUsage(f"--between: the last frame must be after the first, got {first} and {last}")
+    panels: list[tuple[str, tuple[TimelineBar, ...]]] = []
     for name in sorted({segment.annotator for segment in marked}):
         own = [segment for segment in marked if segment.annotator == name]
         panels.append((f"{name}: segments", _segment_bars(own, clips, projection)))
@@ -98,9 +103,17 @@ def draw_timeline(
     fps: float | None = None,
     force: bool = True,
 ) -> tuple[Path, Path]:
-    """Draw one film as SVG and PNG: each annotator's segments and clips, and the merge.
+    """Draw one film as SVG and PNG: the segments and clips of each annotator, and the merge.
 
-    With `fps` the axis is in hours, minutes and seconds instead of frames.
+    Args:
+        segments: What the annotators marked.
+        spans: The clips.
+        projection: The levels of the clips.
+        movie_id: The film.
+        stem: The path of both files without their extension.
+        between: Draw only these frames.
+        fps: Label the axis with hours, minutes and seconds instead of frames.
+        force: Replace files that exist.
     """
     film = timeline(segments, spans, projection, movie_id, between)
     n_panels = len(film.panels)
@@ -122,7 +135,7 @@ def draw_timeline(
 
 
 def initials(concepts: Iterable[str]) -> dict[str, str]:
-    """The shortest beginning of each concept that no other concept shares and is not a level."""
+    """Return the shortest start of each concept that is unique and not a level."""
     names = sorted(set(concepts))
     short = {}
     for name in names:
@@ -135,25 +148,26 @@ def initials(concepts: Iterable[str]) -> dict[str, str]:
 
 def _segment_bars(
     segments: Sequence[Segment], clips: Sequence[ClipSpan], projection: Projection
-) -> tuple[Bar, ...]:
+) -> tuple[TimelineBar, ...]:
     def counts(segment: Segment) -> bool:
         return any(
-            min(segment.end_frame, clip.end_frame) - max(segment.start_frame, clip.start_frame) + 1
-            >= frames_needed(clip.n_frames, projection.threshold)
+            overlap_frames(segment, clip) >= frames_needed(clip.n_frames, projection.threshold)
             for clip in clips
         )
 
     return tuple(
-        Bar(s.start_frame, s.end_frame, s.level, s.concepts, "solid" if counts(s) else "faint")
+        TimelineBar(
+            s.start_frame, s.end_frame, s.level, s.concepts, "solid" if counts(s) else "faint"
+        )
         for s in segments
     )
 
 
-def _clip_bars(rows: Iterable[ClipLevel], clips: Iterable[ClipSpan]) -> tuple[Bar, ...]:
+def _clip_bars(rows: Iterable[ClipLevel], clips: Iterable[ClipSpan]) -> tuple[TimelineBar, ...]:
     given = {row.clip_id: row for row in rows}
     found = [(clip, given[clip.clip_id]) for clip in clips if clip.clip_id in given]
     return tuple(
-        Bar(clip.start_frame, clip.end_frame, row.level, row.concepts, _look(row))
+        TimelineBar(clip.start_frame, clip.end_frame, row.level, row.concepts, _look(row))
         for clip, row in found
     )
 
@@ -164,12 +178,12 @@ def _look(row: ClipLevel) -> str:
     return "solid" if row.ratio is not None else "hollow"
 
 
-def _within(bars: Iterable[Bar], first: int, last: int) -> tuple[Bar, ...]:
+def _within(bars: Iterable[TimelineBar], first: int, last: int) -> tuple[TimelineBar, ...]:
     return tuple(bar for bar in bars if bar.end_frame >= first and bar.start_frame <= last)
 
 
-def _draw_panel(axes: Any, title: str, bars: Sequence[Bar], film: Timeline) -> None:
-    # Where an annotator's segments overlap, the lower level stands in front of the higher one.
+def _draw_panel(axes: Any, title: str, bars: Sequence[TimelineBar], film: Timeline) -> None:
+    # Where segments overlap, the lower level is drawn in front of the higher one.
     for bar in sorted(bars, key=lambda bar: -LEVELS.index(bar.level)):
         axes.bar(
             bar.start_frame,
@@ -189,7 +203,7 @@ def _draw_panel(axes: Any, title: str, bars: Sequence[Bar], film: Timeline) -> N
     axes.spines["left"].set_visible(False)
 
 
-def _style(bar: Bar) -> dict[str, Any]:
+def _style(bar: TimelineBar) -> dict[str, Any]:
     color = LEVEL_COLORS[bar.level]
     if bar.look == "faint":
         return {"facecolor": (color, 0.25), "edgecolor": color, "lw": 0.8}
@@ -200,7 +214,7 @@ def _style(bar: Bar) -> dict[str, Any]:
     return {"facecolor": color, "edgecolor": "white", "lw": 0.4}
 
 
-def _write_initials(axes: Any, bar: Bar, film: Timeline) -> None:
+def _write_initials(axes: Any, bar: TimelineBar, film: Timeline) -> None:
     first, last = max(bar.start_frame, film.start_frame), min(bar.end_frame, film.end_frame)
     height = _HEIGHTS[bar.level]
     letters = [film.initials[concept] for concept in bar.concepts]
@@ -221,7 +235,7 @@ def _write_initials(axes: Any, bar: Bar, film: Timeline) -> None:
 
 
 def fitted(words: Sequence[str], width_pt: float, height_pt: float) -> str:
-    """Words on as few lines as fit a box; nothing where they do not fit at all."""
+    """Return words on as few lines as fit a box; nothing where they do not fit."""
     for n_lines in range(1, int(height_pt / (LETTER_PT * 1.2)) + 1):
         a_line = -(-len(words) // n_lines)
         lines = [" ".join(words[i : i + a_line]) for i in range(0, len(words), a_line or 1)]
@@ -231,7 +245,7 @@ def fitted(words: Sequence[str], width_pt: float, height_pt: float) -> str:
 
 
 def _label_clips(axes: Any, film: Timeline) -> None:
-    """Write the clips' ids above the merged panel, if there is room for each of them."""
+    """Write the ids of the clips above the merged panel, if all of them fit."""
     seen = [s for s in film.spans if film.start_frame <= s.start_frame <= film.end_frame]
     names = [span.clip_id.removeprefix(f"{film.movie_id}-") for span in seen]
     rooms = [fitted([n], film.points(s.n_frames), 10) for n, s in zip(names, seen, strict=True)]
@@ -273,18 +287,18 @@ def _draw_key(axes: Any, film: Timeline) -> None:
     looks = {bar.look for _, bars in film.panels for bar in bars}
     words = {
         "faint": ("S", "too short to count in any clip"),
-        "hollow": ("EN", "EN, as nothing reaches the threshold"),
+        "hollow": ("EN", "EN: nothing reaches the threshold"),
         "unlabelled": ("EN", "without a label"),
     }
     patches = [Patch(color=LEVEL_COLORS[level], label=_name(level)) for level in LEVELS]
     patches += [
-        Patch(**_style(Bar(0, 0, level, look=look)), label=text)
+        Patch(**_style(TimelineBar(0, 0, level, look=look)), label=text)
         for look, (level, text) in words.items()
         if look in looks
     ]
     levels = axes.legend(handles=patches, loc="upper left", ncols=len(patches), fontsize=7.5)
     axes.add_artist(levels)
-    # Wrapped between concepts, never within one: blanks inside an entry do not break.
+    # Lines break between concepts only: the blanks inside an entry do not break.
     entries = [f"{short} {name}".replace(" ", "\xa0") for name, short in film.initials.items()]
     text = fill("\xa0\xa0 ".join(entries), width=170, break_long_words=False)
     look = {"fontsize": 7.5, "color": MUTED, "va": "top"}

@@ -1,4 +1,4 @@
-"""One name for each level and concept, whatever the file at hand calls it."""
+"""The canonical names of annotation levels and concepts, for every spelling in use."""
 
 from __future__ import annotations
 
@@ -16,22 +16,30 @@ def _vocabulary() -> dict[str, Any]:
 
 @cache
 def concepts() -> Mapping[str, str]:
-    """The canonical concepts in their order, each with its modality."""
+    """Return the canonical concepts in their order, each with its modality."""
     return {entry["name"]: entry["modality"] for entry in _vocabulary()["concepts"]}
 
 
 def canonical_concept(spelling: str) -> str | None:
-    """The canonical name of a concept, None for a word that is not one."""
+    """Return the canonical name of a concept, None for an unknown word.
+
+    >>> canonical_concept("type of plan")
+    'Type of shot'
+    """
     return _concept_by_key().get(_key(spelling))
 
 
 def canonical_level(spelling: str) -> str | None:
-    """EN, HN, NS or S for any spelling of a level, None for another word."""
+    """Return EN, HN, NS or S for any spelling of an annotation level, None for an unknown word.
+
+    >>> canonical_level("Easy Neg")
+    'EN'
+    """
     return _level_by_key().get(_key(spelling))
 
 
 def _key(spelling: str) -> str:
-    """A spelling without what varies by accident: case, blanks, underscores."""
+    """Return a spelling without case, repeated blanks and underscores."""
     return " ".join(spelling.replace("_", " ").split()).casefold()
 
 

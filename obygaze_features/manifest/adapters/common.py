@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.manifest.model import Manifest, SourceFile
+from obygaze_features.core.schema_check import Table, read_toml, table_of
+from obygaze_features.manifest.model import Header, Manifest, SourceFile
 from obygaze_features.manifest.tables import TableRow
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
@@ -20,6 +24,45 @@ _LIST = re.compile(rf"\[(?:(?:{_STRING})(?:, ?(?:{_STRING}))*)?\]")
 _STRINGS = re.compile(_STRING)
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+
+
+@dataclass(frozen=True)
+class PublishedSplit:
+    """A split file that was published with a data set, and the annotation levels in it."""
+
+    file: str
+    levels: tuple[str, ...]
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The name of the split's fold column: `by_movie_HN_S` for `by_movie/HN_S.csv`."""
+        return self.file.removesuffix(".csv").replace("/", "_")
+
+
+@dataclass(frozen=True)
+class PublishedDataset:
+    """What datasets.toml has of a data set; `sha256` are the hashes of its published table."""
+
+    citation: str
+    notes: tuple[str, ...]
+    sha256: tuple[str, ...] = ()
+    splits: tuple[PublishedSplit, ...] = ()
+
+    def header(self, dataset: str, **more: Any) -> Header:
+        """Return a header with this citation and these notes."""
+        return Header(dataset, **{"citation": self.citation, "notes": self.notes, **more})
+
+
+@cache
+def published(dataset: str) -> PublishedDataset:
+    """Return what datasets.toml has of a data set."""
+    path = files(__package__).joinpath("datasets.toml")
+    document = read_toml(path.read_bytes(), path.name)
+    datasets = document.check(Table(others=table_of(PublishedDataset)))
+    document.raise_if_any("datasets.toml is not valid")
+    found: PublishedDataset = datasets[dataset]
+    return found
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,12 +83,12 @@ def source_of(path: Path, name: str | None = None) -> SourceFile:
 
 
 def check_known(
-    files: Iterable[tuple[Path, SourceFile, Collection[str]]], *, strict: bool
+    sources: Iterable[tuple[Path, SourceFile, Collection[str]]], *, strict: bool
 ) -> tuple[str, ...]:
     """Return a warning for each file without a known hash; with `strict` raise an error instead."""
     unknown = {
         str(path): f"not a known file (its sha256 is {source.sha256}, not {' or '.join(known)})"
-        for path, source, known in files
+        for path, source, known in sources
         if source.sha256 not in known
     }
     warnings = tuple(f"{path}: {message}" for path, message in unknown.items())

@@ -26,7 +26,7 @@ FILLED_TABLE = Table(others=filled)
 
 @dataclass(frozen=True)
 class TableMapping:
-    """How to read a table: its columns, and what its words for levels and concepts mean.
+    """How to read a table: its columns, and the meaning of its words for levels and concepts.
 
     `columns` maps a column of the manifest to a column of the table, or to a constant: `=value`.
     `modalities` adds concepts that are not in the vocabulary, each with its modality.

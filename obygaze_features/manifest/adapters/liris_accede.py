@@ -15,7 +15,7 @@ from xml.parsers import expat
 
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.manifest.adapters.common import ImportedManifest, source_of
+from obygaze_features.manifest.adapters.common import ImportedManifest, published, source_of
 from obygaze_features.manifest.io import ClipReader
 from obygaze_features.manifest.model import FOLD_PREFIX, Header, Manifest
 from obygaze_features.manifest.tables import (
@@ -36,17 +36,6 @@ RANKING = {
 }
 SUBTASKS = {"valence": "valence_class", "arousal": "arousal_class", "violence": "violence"}
 AFFECT = {"valenceClass": "valence_class", "arousalClass": "arousal_class"}
-CITATION = (
-    "M. Sjoberg et al. The MediaEval 2015 Affective Impact of Movies Task. MediaEval 2015. "
-    "Y. Baveye, E. Dellandrea, C. Chamaret, L. Chen. LIRIS-ACCEDE: A Video Database for Affective "
-    "Content Analysis. IEEE Transactions on Affective Computing, 2015."
-)
-NOTES = (
-    f"{FOLD} is the official split of the shots files: 0 is test, 1 is development.",
-    "set is the split of LIRIS-ACCEDE itself: 0 is test, 1 is learning, 2 is validation.",
-    "start_frame and end_frame, of the description files, count in the film, not in the video.",
-    "Classes are -1, 0 or 1, from the affect files; ranks, values and variances are no classes.",
-)
 DESCRIPTION = ("id", "name", "movie", "start", "end")
 _NO_ID = re.compile(r"[^A-Za-z0-9._+-]+")
 _FRAME = re.compile(r"[0-9]{1,9}")
@@ -107,7 +96,7 @@ def read(
     left_out = set(SUBTASKS.values()) - {SUBTASKS[subtask]} if subtask else set()
     columns = tuple(column for column in excerpts.columns if column not in left_out)
     sources = tuple(source_of(path) for path in paths)
-    header = Header("liris-accede", citation=CITATION, notes=NOTES, sources=sources)
+    header = published("liris-accede").header("liris-accede", sources=sources)
     manifest = _manifest(excerpts, columns, name, header)
     raise_together("these are not the files of LIRIS-ACCEDE", *wrong)
     if subtask is not None and SUBTASKS[subtask] not in columns:

@@ -21,16 +21,15 @@ from obygaze_features.manifest.adapters.common import (
     concepts_of,
     level_of,
     named_lines,
+    published,
     source_of,
     strings_of,
 )
 from obygaze_features.manifest.io import ClipReader
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.vocabulary import concepts
 
-# The released table with its subtitle column emptied; the subtitles are not ours to hand on.
-SHA256 = ("6ca6726d32701febe1cad75140b48f5e1540d73ce1ff26fa5e9769c64e455f09",)
 REQUIRED = (
     *("clip_index", "annotator", "label", "concepts", "comment", "start_frame", "end_frame"),
     *("imdb_key", "movie_title", "framerate"),
@@ -43,15 +42,6 @@ NAMES = {
     **{"clip_id": "clip_index", "movie_id": "imdb_key", "level": "label"},
     **{"start_s": "start_frame", "end_s": "end_frame"},
 }
-CITATION = (
-    "J. Tores et al. MObyGaze: a film dataset of multimodal objectification densely annotated by "
-    "experts. 2025."
-)
-NOTES = (
-    "start_frame and end_frame are whole frames, both ends part of the segment; start_s and end_s"
-    " are start_frame / framerate and (end_frame + 1) / framerate.",
-    "Left out: subtitle (the text of the films), start_clip and end_clip (frame // 16).",
-)
 _FPS = re.compile(r"(?=.*[1-9])[0-9]{1,3}(\.[0-9]{1,6})?")
 _INDEX = re.compile(r"id_([0-9]{1,6})")
 _WORD = re.compile(r"[^\W_]+")
@@ -65,8 +55,8 @@ def read(csv: Path, *, name: str = "mobygaze", strict: bool = False) -> Imported
         name: The name of the manifest.
         strict: Refuse a file whose hash is not that of the released one.
     """
-    source = source_of(csv)
-    warnings = check_known([(csv, source, SHA256)], strict=strict)
+    source, data = source_of(csv), published("mobygaze")
+    warnings = check_known([(csv, source, data.sha256)], strict=strict)
     violations = Violations(csv, NAMES)
     table = read_table(
         csv, required=REQUIRED, delimiter=";", violations=violations, content="segments"
@@ -75,13 +65,9 @@ def read(csv: Path, *, name: str = "mobygaze", strict: bool = False) -> Imported
     clips = tuple(reader.clip_of(row, _cells(row)) for row in table.rows)
     violations.raise_if_any("this is not the table of MObyGaze")
     oddities = _oddities(table.rows, clips)
-    header = Header(
-        "mobygaze",
-        concepts(),
-        unit="segment",
-        citation=CITATION,
-        notes=(*NOTES, *oddities),
-        sources=(source,),
+    notes = (*data.notes, *oddities)
+    header = data.header(
+        "mobygaze", concepts=concepts(), unit="segment", notes=notes, sources=(source,)
     )
     return ImportedManifest(Manifest(name, header, clips, EXTRA), (*warnings, *oddities))
 

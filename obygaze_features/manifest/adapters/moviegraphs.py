@@ -15,10 +15,10 @@ from pathlib import Path
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.manifest.adapters.common import ImportedManifest, source_of
+from obygaze_features.manifest.adapters.common import ImportedManifest, published, source_of
 from obygaze_features.manifest.adapters.moviegraphs_shots import Film, SceneShots, read_film, shots
 from obygaze_features.manifest.io import ClipReader
-from obygaze_features.manifest.model import COLUMNS, Clip, Header, Manifest, SourceFile
+from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, SourceFile
 from obygaze_features.manifest.tables import TableRow, read_table
 
 TABLE_COLUMNS = ("clip_id", "movie_id", "start", "end")
@@ -27,11 +27,6 @@ SHOT_COLUMNS = ("first_shot", "last_shot", "use", *FRAME_COLUMNS)
 MAX_OFFSET_S = 86_400.0
 MIN_FPS, MAX_FPS = 1, 1000
 PICKLES = (".pkl", ".pickle", ".p")
-CITATION = (
-    "P. Vicol, M. Tapaswi, L. Castrejon, S. Fidler. MovieGraphs: Towards Understanding "
-    "Human-Centric Situations from Videos. CVPR 2018."
-)
-NOTE = "start_s and end_s are times in the film; start_frame and end_frame are both in the clip."
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
 _SCENE_NUMBER = re.compile(r".*-([0-9]{1,5})")
 
@@ -47,7 +42,7 @@ class _Clock:
         return self.offsets.get(movie, 0.0)
 
     def span(self, movie: str, start_s: float, end_s: float) -> tuple[float, float]:
-        # In a copy that starts late the first clip lacks its beginning; it still is that clip.
+        # In a copy that starts late, the start of the first clip is cut off.
         return max(0.0, start_s + self.offset(movie)), end_s + self.offset(movie)
 
 
@@ -113,7 +108,8 @@ def _from_shots(folder: Path, clock: _Clock, name: str) -> ImportedManifest:
         early += _early(movie, [scene.start_s for scene in film.scenes], clock)
         wrong += violations
     raise_together("these are not the shot files of MovieGraphs", *wrong)
-    manifest = Manifest(name, _header(sources), tuple(clips), SHOT_COLUMNS)
+    header = published("moviegraphs").header("moviegraphs", sources=tuple(sources))
+    manifest = Manifest(name, header, tuple(clips), SHOT_COLUMNS)
     return ImportedManifest(manifest, tuple(early))
 
 
@@ -156,7 +152,8 @@ def _from_table(path: Path, clock: _Clock, name: str) -> ImportedManifest:
     warnings = [text for movie, each in starts.items() for text in _early(movie, each, clock)]
     if not has_fps:
         warnings.append(f"{path}: no frame rate, so clips have times but no frames (--fps)")
-    manifest = Manifest(name, _header([source]), tuple(clips), columns)
+    header = published("moviegraphs").header("moviegraphs", sources=(source,))
+    manifest = Manifest(name, header, tuple(clips), columns)
     return ImportedManifest(manifest, tuple(warnings))
 
 
@@ -210,7 +207,3 @@ def _early(movie: str, starts: Sequence[float], clock: _Clock) -> Iterable[str]:
     if n:
         clips = count(n, "clip")
         yield f"{movie}: with an offset of {offset:+g} s {clips} would start before the film"
-
-
-def _header(sources: Iterable[SourceFile]) -> Header:
-    return Header("moviegraphs", citation=CITATION, notes=(NOTE,), sources=tuple(sources))

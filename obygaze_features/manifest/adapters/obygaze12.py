@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters.common import (
     ImportedManifest,
+    PublishedSplit,
     check_known,
     concepts_of,
     level_of,
+    published,
     source_of,
     strings_of,
 )
 from obygaze_features.manifest.io import ClipReader
 from obygaze_features.manifest.link import FILM_COLUMNS, film_span
-from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Header, Manifest
+from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest, SourceFile
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, concepts
 
-SHA256 = "3296d488624dfa8b105ad434ca01fe415834e37bb784a718d41d19098729c963"
 REQUIRED = (
     *("util", "clip", "label", "overlap_ratio", "concepts", "id", "movie"),
     *("srt_name", "video_name", "graph_number"),
@@ -38,15 +38,6 @@ NAMES = {
     **{"clip_id": "id", "movie_id": "movie", "video": "video_name", "level": "label"},
     **{"scene": "clip", "first_shot": "clip", "last_shot": "clip"},
 }
-CITATION = (
-    "J. Tores et al. Visual Objectification in Films: Towards a New AI Task for Video "
-    "Interpretation. CVPR 2024."
-)
-NOTES = (
-    "video names the file that was looked for; `obygaze manifest link` puts the one found there.",
-    "util is kept, but does not say whether a clip has a video: an empty video does.",
-    "srt_name is unique within a film only.",
-)
 SPLIT_COLUMNS = ("id", "movie", "label", "reason", "fold")
 # The levels that a label stands for; the files by movie have 1 for S and 0 for its opposites.
 LEVELS_OF_LABEL = {
@@ -61,54 +52,6 @@ LEVELS_OF_LABEL = {
 _CLIP = re.compile(r"(.+?)scene-([0-9]{1,5})\.ss-([0-9]{1,6})\.es-([0-9]{1,6})")
 _NUMBER = re.compile(r"-?[0-9]{1,15}")
 _RATIO = re.compile(r"0(\.[0-9]+)?|1(\.0+)?")
-
-
-@dataclass(frozen=True)
-class PublishedSplit:
-    """One released split: its file, the levels in it, and the hash of the released file."""
-
-    file: str
-    levels: tuple[str, ...]
-    sha256: str
-
-    @property
-    def name(self) -> str:
-        """The name of the split's fold column: `by_movie_HN_S` for `by_movie/HN_S.csv`."""
-        return self.file.removesuffix(".csv").replace("/", "_")
-
-
-SPLITS = (
-    PublishedSplit(
-        "02_EN_S.csv",
-        ("EN", "S"),
-        "05db000a1ee0c41043ca02cd650e79d48de7f0985b5210c681e92929cce19f99",
-    ),
-    PublishedSplit(
-        "02_HN_S.csv",
-        ("HN", "S"),
-        "a4dbc2acc90e0a02d60bf25d1e7c6ebc481d8e445692e58133b3171f8f9b142e",
-    ),
-    PublishedSplit(
-        "02_ENHN_S.csv",
-        ("EN", "HN", "S"),
-        "5c1dc8be8b8f6703335c25d2992a359e0b21bfe8d7d083a9ed2824207b26130f",
-    ),
-    PublishedSplit(
-        "02_EN_HN_S.csv",
-        ("EN", "HN", "S"),
-        "c662bbee6134132ac043bd7fc804c347da4fd3cb8229e3e87c78d45613d5a210",
-    ),
-    PublishedSplit(
-        "by_movie/HN_S.csv",
-        ("HN", "S"),
-        "61baee95302c3a791b08ae18f9714d891dd1a38813bed9a62e936545a4795d9f",
-    ),
-    PublishedSplit(
-        "by_movie/ENHN_S.csv",
-        ("EN", "HN", "S"),
-        "599a59a2a6aa7458270379032ab21770581266e8605f31b027f744444d7143e4",
-    ),
-)
 
 
 def read(
@@ -129,11 +72,12 @@ def read(
         strict: Refuse files whose hash is not that of the released ones.
     """
     found = _find_splits(splits) if splits else {}
-    files = [(csv, source_of(csv), [SHA256])]
+    data = published("obygaze12")
+    files: list[tuple[Path, SourceFile, Sequence[str]]] = [(csv, source_of(csv), data.sha256)]
     files += [(path, source_of(path, one.file), [one.sha256]) for one, path in found.items()]
     warnings = list(check_known(files, strict=strict))
     sources = tuple(source for _, source, _ in files)
-    header = Header("obygaze12", concepts(), citation=CITATION, notes=NOTES, sources=sources)
+    header = data.header("obygaze12", concepts=concepts(), sources=sources)
     wrong = [Violations(csv, NAMES), *(Violations(path) for path in found.values())]
     manifest = Manifest(name, header, _clips(csv, wrong[0]), EXTRA)
     seen = manifest.view("visual").by_id
@@ -202,9 +146,10 @@ def _find_splits(folder: Path) -> dict[PublishedSplit, Path]:
         raise NotFound("no such folder", where=str(folder))
     if not folder.is_dir():
         raise FixInput("--splits must be the folder of the split files", where=str(folder))
-    found = {split: path for split in SPLITS if (path := folder / split.file).is_file()}
+    splits = published("obygaze12").splits
+    found = {split: path for split in splits if (path := folder / split.file).is_file()}
     if not found:
-        names = ", ".join(split.file for split in SPLITS)
+        names = ", ".join(split.file for split in splits)
         raise NotFound(f"none of the split files is here ({names})", where=str(folder))
     return found
 
@@ -217,7 +162,8 @@ def _left_out(folder: Path, found: dict[PublishedSplit, Path]) -> list[str]:
         for path in others
         if not path.name.startswith("ObyGaze12")
     ]
-    missing = ", ".join(split.file for split in SPLITS if split not in found)
+    splits = published("obygaze12").splits
+    missing = ", ".join(split.file for split in splits if split not in found)
     return [*warnings, f"{folder}: missing split files: {missing}"] if missing else warnings
 
 

@@ -19,16 +19,18 @@ from support.film import clips, marks, write_segments, write_spans
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.agreement import (
+    NULLS,
     TENTHS,
-    Chance,
-    Pair,
+    AnnotatorPair,
+    ChanceSettings,
     agreement,
+    drawn_tables,
     mean_gamma,
     p_value,
     pair_of,
     pairs_of,
+    shuffled_tables,
 )
-from obygaze_features.manifest.chance import NULLS, drawn_tables, shuffled_tables
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import project
 from obygaze_features.manifest.segments import ClipSpan, Segment
@@ -99,7 +101,7 @@ def test_where_chance_alone_agrees_on_everything_there_is_no_gamma() -> None:
     pair = pair_of(["EN", "EN"], ["EN", "EN"])
     assert [pair.gamma(null) for null in NULLS] == [1.0, None, None]
     assert pair.alpha is None
-    document = agreement([pair], Chance(permutations=10))
+    document = agreement([pair], ChanceSettings(permutations=10))
     assert document["gamma"] == {"uniform": 1.0, "own": None, "pooled": None}
     assert document["p_value"]["own"] is None
     assert [entry["nulls"] for entry in document["degenerate"]] == [["own", "pooled"]] * 2
@@ -108,13 +110,13 @@ def test_where_chance_alone_agrees_on_everything_there_is_no_gamma() -> None:
 def test_without_clips_there_is_nothing() -> None:
     pair = pair_of(["NS"], ["S"]).without_ns()
     assert (pair.n, pair.observed, pair.expected("uniform"), pair.alpha) == (0, None, None, None)
-    document = agreement([], Chance(permutations=10))
+    document = agreement([], ChanceSettings(permutations=10))
     assert document["gamma"] == dict.fromkeys(NULLS)
     assert document["pairs"] == []
 
 
 def test_lists_of_other_lengths_are_refused() -> None:
-    with pytest.raises(FixInput, match="3 levels against 2"):
+    with pytest.raises(FixInput, match="got 3 and 2 levels"):
         pair_of(["EN", "EN", "S"], ["EN", "S"])
 
 
@@ -188,7 +190,7 @@ def test_a_p_value_is_the_share_of_labelings_that_agree_as_well(null: str) -> No
     others = [pair_of(*both).observed for both in every_labeling(labels, null)]
     exact = sum(other <= (pair.observed or 0) for other in others) / len(others)
     m = 20_000
-    p = p_value([pair], null, Chance(permutations=m))
+    p = p_value([pair], null, ChanceSettings(permutations=m))
     # Four standard errors of a share out of m draws.
     assert p == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / m) + 1 / m)
 
@@ -196,20 +198,20 @@ def test_a_p_value_is_the_share_of_labelings_that_agree_as_well(null: str) -> No
 def test_p_values_are_as_small_as_they_can_be_where_chance_never_agrees() -> None:
     labels = ["EN", "HN", "NS", "S"] * 20
     pair = pair_of(labels, labels)
-    assert [p_value([pair], null, Chance(permutations=99)) for null in NULLS] == [0.01] * 3
+    assert [p_value([pair], null, ChanceSettings(permutations=99)) for null in NULLS] == [0.01] * 3
 
 
 def test_where_every_draw_is_the_same_p_is_one() -> None:
     # A constant labeling cannot be shuffled into another: ties count as agreeing as well.
     pair = pair_of(["EN", "EN", "S"], ["EN", "EN", "EN"])
-    assert p_value([pair], "own", Chance(permutations=50)) == 1.0
+    assert p_value([pair], "own", ChanceSettings(permutations=50)) == 1.0
 
 
 def test_the_p_value_of_the_mean_counts_films_together() -> None:
     labels = (["EN", "S", "S", "HN"], ["EN", "S", "HN", "HN"])
     one = pair_of(*labels, movie_id="one")
     ten = [pair_of(*labels, movie_id=f"film{i}") for i in range(10)]
-    chance = Chance(permutations=999)
+    chance = ChanceSettings(permutations=999)
     single, together = p_value([one], "own", chance), p_value(ten, "own", chance)
     assert single is not None and together is not None
     assert together == 0.001 < 0.1 < single
@@ -255,7 +257,7 @@ def test_drawn_tables_have_the_shares_they_were_given() -> None:
 
 
 def test_another_null_is_refused() -> None:
-    with pytest.raises(FixUsage, match="not one of uniform, own, pooled"):
+    with pytest.raises(FixUsage, match="unknown null"):
         shuffled_tables(np.eye(4, dtype=np.int64), "other", 1, np.random.default_rng(0))
 
 
@@ -263,9 +265,9 @@ def test_another_null_is_refused() -> None:
 def test_the_sampled_gamma_comes_near_the_closed_form_and_repeats_with_its_seed(null: str) -> None:
     generator = np.random.default_rng(11)
     pair = pair_of(*(generator.choice(LEVELS, 150, p=[0.4, 0.3, 0.1, 0.2]) for _ in range(2)))
-    many = pair.sampled_gamma(null, Chance(n_random=20_000))
+    many = pair.sampled_gamma(null, ChanceSettings(n_random=20_000))
     assert many == pytest.approx(pair.gamma(null), abs=0.005)
-    few = [pair.sampled_gamma(null, Chance(n_random=62, seed=seed)) for seed in (1, 1, 2)]
+    few = [pair.sampled_gamma(null, ChanceSettings(n_random=62, seed=seed)) for seed in (1, 1, 2)]
     assert few[0] == few[1] != few[2]
 
 
@@ -393,8 +395,8 @@ def test_one_annotator_alone_is_told(tmp_path: Path) -> None:
 
 
 def test_the_same_agreement_of_a_pair_named_otherwise() -> None:
-    def swapped(pair: Pair) -> Pair:
-        return Pair(pair.movie_id, pair.annotators[::-1], pair.counts.T, pair.tenths)
+    def swapped(pair: AnnotatorPair) -> AnnotatorPair:
+        return AnnotatorPair(pair.movie_id, pair.annotators[::-1], pair.counts.T, pair.tenths)
 
     for null in NULLS:
         assert swapped(BY_HAND).gamma(null) == BY_HAND.gamma(null)

@@ -8,7 +8,11 @@ import pytest
 
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.manifest.adapters.common import ImportedManifest
+from obygaze_features.manifest.link import LinkReport
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.projection import project
+from obygaze_features.manifest.segments import ClipSpan, Segment
+from obygaze_features.manifest.stats import compute_stats
 
 HEADER = Header("films", {"Look": "visual", "Speech": "auditory"}, citation="A & B <2024>")
 CLIPS = (
@@ -56,7 +60,12 @@ def test_every_repr_is_one_short_line() -> None:
     clip = Clip(long, long, video=long, concepts=(long,) * 50, extra={"a": long})
     header = Header(long, dict.fromkeys(map(str, range(1000)), long))
     manifest = Manifest(long, header, (clip,) * 1000)
-    for made in (clip, header, manifest, ImportedManifest(manifest, (long,) * 9)):
+    stats = compute_stats(manifest)
+    spans = [ClipSpan(f"c{i}", "m", i, i) for i in range(1000)]
+    projection = project([Segment("m", long, 0, 999, "S")], spans)
+    linked = LinkReport(manifest, (long,) * 99, (), {}, (long,) * 99)
+    imported = ImportedManifest(manifest, (long,) * 9)
+    for made in (clip, header, manifest, stats, projection, linked, imported):
         assert "\n" not in repr(made) and len(repr(made)) <= 120
 
 

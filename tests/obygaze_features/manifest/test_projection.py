@@ -18,7 +18,6 @@ from obygaze_features.manifest.projection import (
     frames_needed,
     merge,
     project,
-    project_each,
     threshold_text,
 )
 from obygaze_features.manifest.segments import ClipSpan, Segment
@@ -147,7 +146,7 @@ def test_a_clip_tiled_by_short_segments_ends_without_a_label() -> None:
 
 def test_the_sweep_counts_every_clip_once() -> None:
     segments = marks("0-9 S, 10-39 NS, 40-69 HN, 70-99 S")
-    sweep = project_each(segments, clips("0-99"), [as_threshold(t) for t in ("0.1", "0.3", "0.4")])
+    sweep = [project(segments, clips("0-99"), as_threshold(text)) for text in ("0.1", "0.3", "0.4")]
     assert [(made.counts(), len(made.unlabelled)) for made in sweep] == [
         ({"EN": 0, "HN": 0, "NS": 0, "S": 1}, 0),
         ({"EN": 0, "HN": 0, "NS": 0, "S": 1}, 0),
@@ -167,7 +166,7 @@ def test_thresholds_are_exact(text: str | float, share: Fraction) -> None:
     "text", ["", "x", "20%", "1.1", "2/1", "-0.1", "1/0", "nan", "1e-99999999"]
 )
 def test_what_is_not_a_threshold(text: str) -> None:
-    with pytest.raises(FixUsage, match="not a share"):
+    with pytest.raises(FixUsage, match="the threshold must be from 0 to 1"):
         as_threshold(text)
 
 

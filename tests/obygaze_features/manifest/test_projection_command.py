@@ -95,7 +95,7 @@ def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(tmp_path: Pa
         ["clip", "A", "B", "level", "share", "concepts"],
         ["m-001", "NS", "S", "S", "25.0", "%", "Body,", "Look"],
     ]
-    assert "1 clip in films that nobody marked, without a row" in result.stderr
+    assert "1 clip in films without segments, left out" in result.stderr
     assert "unseen-001" in result.stderr
     assert "1 clip: EN 0, HN 0, NS 0, S 1, without a label 0" in result.stderr
 
@@ -170,4 +170,4 @@ def test_the_published_segments_projected_on_themselves_keep_their_levels(tmp_pa
 @pytest.mark.parametrize("options", [("--threshold", "1.5"), ("--sweep", "0.1,x")])
 def test_a_threshold_that_is_none_is_wrong_usage(tmp_path: Path, options: tuple[str, str]) -> None:
     result = call_obygaze("manifest", "project", "s.csv", "--clips", "c.csv", *options)
-    assert result.code == 2 and "not a share from 0 to 1" in result.stderr
+    assert result.code == 2 and "the threshold must be from 0 to 1" in result.stderr

@@ -17,7 +17,7 @@ from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import as_threshold, project
 from obygaze_features.manifest.segments import ClipSpan, Segment
 from obygaze_features.manifest.timeline_figure import (
-    Bar,
+    TimelineBar,
     draw_timeline,
     fitted,
     initials,
@@ -51,14 +51,14 @@ def test_each_annotator_has_segments_and_clips_and_the_merge_comes_last() -> Non
         ("S", "faint"),
     ]
     assert panels["A: clips"] == (
-        Bar(0, 99, "EN", look="hollow"),
-        Bar(100, 199, "HN", ("Clothing",)),
-        Bar(200, 299, "EN", look="unlabelled"),
+        TimelineBar(0, 99, "EN", look="hollow"),
+        TimelineBar(100, 199, "HN", ("Clothing",)),
+        TimelineBar(200, 299, "EN", look="unlabelled"),
     )
     assert panels["merged: clips"] == (
-        Bar(0, 99, "EN", look="hollow"),
-        Bar(100, 199, "S", ("Body", "Look")),
-        Bar(200, 299, "EN"),
+        TimelineBar(0, 99, "EN", look="hollow"),
+        TimelineBar(100, 199, "S", ("Body", "Look")),
+        TimelineBar(200, 299, "EN"),
     )
 
 
@@ -77,9 +77,9 @@ def test_other_films_are_left_out() -> None:
 
 def test_a_film_without_clips_or_marks_has_no_timeline() -> None:
     made = project(SEGMENTS, SPANS, FIFTH)
-    with pytest.raises(NotFound, match="no clips in the film 'x'"):
+    with pytest.raises(NotFound, match="the film 'x' has no clips"):
         timeline(SEGMENTS, SPANS, made, "x")
-    with pytest.raises(NotFound, match="nobody marked anything"):
+    with pytest.raises(NotFound, match="has no segments"):
         timeline([], SPANS, made, "m")
     with pytest.raises(FixUsage, match="frames 9 to 3"):
         timeline(SEGMENTS, SPANS, made, "m", (9, 3))
@@ -176,7 +176,7 @@ def test_the_command_asks_which_film_where_there_are_several(tmp_path: Path) -> 
     assert refused.code == 2 and "--movie m, n" in refused.stderr
     run(tmp_path, "--figure", "film", "--movie", "n", segments=several).ok()
     missing = run(tmp_path, "--figure", "film", "--movie", "x", segments=several)
-    assert missing.code == 1 and "no clips in the film 'x'" in missing.stderr
+    assert missing.code == 1 and "the film 'x' has no clips" in missing.stderr
 
 
 def test_options_of_the_figure_without_a_figure_are_wrong_usage(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.adapters.common import (
     check_known,
     named_lines,
+    published,
     source_of,
     string_list,
 )
@@ -104,3 +105,15 @@ def test_lines_are_named_shortly() -> None:
     assert named_lines([7]) == "line 7"
     assert named_lines([1, 2, 3, 4, 5]) == "lines 1, 2, 3, 4, 5"
     assert named_lines(range(1, 64)) == "lines 1, 2, 3, 4, 5 and 58 more"
+
+
+@pytest.mark.parametrize("dataset", ["obygaze12", "mobygaze", "moviegraphs", "liris-accede"])
+def test_every_published_data_set_has_its_citation_and_notes(dataset: str) -> None:
+    header = published(dataset).header(dataset, unit="clip")
+    assert header.dataset == dataset and header.citation and header.notes
+    assert all(len(digest) == 64 for digest in published(dataset).sha256)
+
+
+def test_the_fold_column_of_a_published_split_has_the_name_of_its_file() -> None:
+    names = [split.name for split in published("obygaze12").splits]
+    assert names[0] == "02_EN_S" and names[-1] == "by_movie_ENHN_S" and len(set(names)) == 6
