@@ -81,7 +81,7 @@ def test_a_film_without_clips_or_marks_has_no_timeline() -> None:
         timeline(SEGMENTS, SPANS, made, "x")
     with pytest.raises(NotFound, match="has no segments"):
         timeline([], SPANS, made, "m")
-    with pytest.raises(FixUsage, match="frames 9 to 3"):
+    with pytest.raises(FixUsage, match="the last frame must be after the first"):
         timeline(SEGMENTS, SPANS, made, "m", (9, 3))
 
 

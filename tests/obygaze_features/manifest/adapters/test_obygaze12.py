@@ -307,8 +307,8 @@ def test_the_published_population(released: ImportedManifest) -> None:
 def test_prevalence_of_the_published_test_folds(released: ImportedManifest) -> None:
     folds = compute_stats(released.manifest).folds
     easy, all_ = folds["02_EN_S"][9], folds["02_ENHN_S"][9]
-    assert (easy.positive_with_video, easy.clips_with_video) == (31, 75)
-    assert (all_.positive_with_video, all_.clips_with_video) == (31, 103)
+    assert (easy.prevalence_with_video, easy.clips_with_video) == (31 / 75, 75)
+    assert (all_.prevalence_with_video, all_.clips_with_video) == (31 / 103, 103)
     assert (all_.positive, all_.clips) == (31, 105)
     sizes = {name: sum(fold.clips for fold in split.values()) for name, split in folds.items()}
     assert sizes == {
