@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from obygaze_features.extraction.backends import (
     to_numpy,
 )
 from obygaze_features.extraction.clock import Clock
-from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus
+from obygaze_features.store.format.schema import OK, ArraySpec, RowSource, RowStatus
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decode import Clip, View
 
@@ -39,6 +39,7 @@ class _Block:
     rows: Sequence[int]
     arrays: dict[str, npt.NDArray[Any]]
     statuses: list[RowStatus] = field(default_factory=list)
+    sources: list[RowSource | None] = field(default_factory=list)
 
 
 class BlockMaker:
@@ -74,10 +75,13 @@ class BlockMaker:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._commit: Future[None] | None = None
 
-    def offer(self, row: int, clip: Clip | RowStatus) -> bool:
-        """Take the next row; True where it completed a block."""
+    def offer(self, row: int, clip: Clip | RowStatus, source: RowSource | None = None) -> bool:
+        """Take the next row, and what it was made from; True where it completed a block."""
         block = self._open(row)
         slot = len(block.statuses)
+        if source is not None and isinstance(clip, Clip):
+            source = replace(source, pictures=clip.total)
+        block.sources.append(source)
         if isinstance(clip, RowStatus):
             block.statuses.append(clip)
         else:
@@ -198,7 +202,7 @@ class BlockMaker:
             seconds = self._with_earlier(number, seconds)
         else:
             put = partial(self.writer.commit_block, number)
-        put(arrays, statuses, seconds=seconds, versions=self.versions)
+        put(arrays, statuses, sources=block.sources, seconds=seconds, versions=self.versions)
 
     def _with_earlier(self, number: int, seconds: Mapping[str, float]) -> dict[str, float]:
         marker = self.writer.marker(number)

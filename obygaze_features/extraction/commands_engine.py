@@ -81,6 +81,7 @@ def _by_dask(
     *,
     rows: Any = None,
     redo: bool = False,
+    changed: bool = False,
     **how: Any,
 ) -> list[StoreStatus]:
     if rows is not None:

@@ -76,6 +76,7 @@ def run(
 
     MANIFEST is a manifest's name, or the file of a plan. All backbones share one decode of each
     clip. A clip that fails is a row with its reason; the run goes on and ends with exit code 3.
+    Clips whose times or video file changed since are refused, with exit code 5 (retry --changed).
     With --worker, the exit code and the counts are those of the worker's own clips.
     """
     _extract(session, manifest, options, as_json, worker=worker)
@@ -86,20 +87,23 @@ def run(
     examples="""
     obygaze extract retry obygaze12 -b xclip-b16-k600-zs
     obygaze extract retry obygaze12 -b xclip-b16-k600-zs --timeout 900
+    obygaze extract retry obygaze12 -b xclip-b16-k600-zs --changed
     """,
 )
 @click.argument("manifest")
 @what_options
 @_how_options
 @manners_options
+@click.option("--changed", is_flag=True, help="Also clips whose times or video file changed.")
 @json_option
 @pass_session
-def retry(session: Session, /, manifest: str, as_json: bool, **options: Any) -> None:
+def retry(session: Session, /, manifest: str, changed: bool, as_json: bool, **options: Any) -> None:
     """Try the clips again that failed or had no video.
 
-    Takes the options of the run. Rows that are there are not touched.
+    Takes the options of the run. Other rows are not touched, but for those of clips that changed
+    since they were extracted, with --changed.
     """
-    _extract(session, manifest, options, as_json, redo=True)
+    _extract(session, manifest, options, as_json, redo=True, changed=changed)
 
 
 def _extract(
@@ -110,6 +114,7 @@ def _extract(
     *,
     worker: str | None = None,
     redo: bool = False,
+    changed: bool = False,
 ) -> None:
     # Signals are caught before torch is imported: a job may be taken away while it starts.
     with stop_on_signals() as stop, no_longer_than(options["max_hours"], stop):
@@ -133,6 +138,7 @@ def _extract(
                 stop,
                 rows=rows,
                 redo=redo,
+                changed=changed,
                 strict=options["strict"],
                 progress=progress,
                 tell=_teller(options["events"]),

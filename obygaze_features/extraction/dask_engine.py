@@ -24,6 +24,7 @@ from obygaze_features.extraction.dask_cluster import ClusterLost, Connect
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.run import Machine
 from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.extraction.sources import refuse_changed
 from obygaze_features.extraction.status import StoreStatus, missing_units, store_status
 
 POLL_S = 0.05
@@ -65,6 +66,7 @@ def extract_on(
 ) -> list[StoreStatus]:
     """Make what is missing on a cluster; one that dies is connected to anew, if `rebuild`."""
     units = missing_units(plan)
+    refuse_changed(plan)
     n_rows = sum(len(plan.unit_range(unit)) for unit in units)
     shown = progress(n_rows) if progress and units else Quiet()
     work = Work(plan, machine, stop, strict, shown, tell)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from obygaze_features.core.machine import package_version
 from obygaze_features.extraction.pipeline import Decoded
 from obygaze_features.extraction.plan import Row
-from obygaze_features.store.format.schema import RowStatus
+from obygaze_features.extraction.sources import source_of
+from obygaze_features.store.format.schema import RowSource, RowStatus
 from obygaze_features.video.decode import Clip, View
 from obygaze_features.video.errors import BadVideo
 from obygaze_features.video.pool import DecodeJob, DecodePool
@@ -53,12 +54,15 @@ def decode_rows(
             if found.clips is None:
                 status = _failed(found.error)
                 clips: Mapping[View, Clip | RowStatus] = dict.fromkeys(views, status)
+                # The file is left alone: reading it may be what failed, or what hung.
+                source: RowSource | None = RowSource(rows[row].start_s, rows[row].end_s)
             else:
                 clips = {
                     view: _checked(clip, settings.max_substituted)
                     for view, clip in found.clips.items()
                 }
-            yield Decoded(row, clips, found.seconds)
+                source = source_of(rows[row])
+            yield Decoded(row, clips, found.seconds, source)
 
 
 def decoder_versions() -> dict[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from obygaze_features.extraction.blocks import BatchTooLarge, BlockMaker
 from obygaze_features.extraction.signals import StopFlag
-from obygaze_features.store.format.schema import RowStatus
+from obygaze_features.store.format.schema import RowSource, RowStatus
 from obygaze_features.video.decode import Clip, View
 
 
@@ -22,6 +22,7 @@ class Decoded:
     row: int
     clips: Mapping[View, Clip | RowStatus]
     seconds: float = 0.0
+    source: RowSource | None = None
 
 
 Decode = Callable[[Sequence[tuple[int, tuple[View, ...]]]], Iterator[Decoded]]
@@ -69,7 +70,7 @@ def _pass(
             if decoded.row in maker.rows:
                 maker.clock.add("wait", waited)
                 maker.clock.add("decode", decoded.seconds)
-                maker.offer(decoded.row, decoded.clips[maker.view])
+                maker.offer(decoded.row, decoded.clips[maker.view], decoded.source)
         tell(decoded)
         for maker in makers:
             for row, status in maker.take_odd():

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
-from obygaze_features.core.files import canonical_json, pretty_json, sha256_bytes, write_new
-from obygaze_features.manifest.model import Manifest, sort_key
+from obygaze_features.core.files import pretty_json, write_new
+from obygaze_features.manifest.model import Manifest, clips_sha256, sort_key
 
 SCHEMA = "obygaze-extract-plan/1"
 SAMPLINGS = ("card", "keyframes")
@@ -71,8 +71,8 @@ class ExtractPlan:
 
     @property
     def clips_sha256(self) -> str:
-        """The hash of which clips there are: labels, folds and links may change under it."""
-        return sha256_bytes(canonical_json([[row.clip_id, row.movie_id] for row in self.rows]))
+        """The hash of which clips there are."""
+        return clips_sha256((row.clip_id, row.movie_id) for row in self.rows)
 
     @property
     def n_units(self) -> int:

@@ -16,9 +16,9 @@ from obygaze_features.backbones.run import blank_padding
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.backends import stack, to_numpy
-from obygaze_features.extraction.plan import Row, Target, make_plan
+from obygaze_features.extraction.plan import Row, Target
 from obygaze_features.extraction.recipes import SPELLED, chosen_levels, recipe_of, view_of
-from obygaze_features.manifest.io import read_manifest
+from obygaze_features.extraction.sources import rows_by_clip
 from obygaze_features.store.read.reader import Store
 from obygaze_features.video.decode import Clip, View, decode_clip
 from obygaze_features.video.errors import BadVideo
@@ -53,7 +53,7 @@ def redecoder(
             hint="the same weights: --weights PATH",
             details=differences,
         )
-    rows = _rows(workspace, store)
+    rows = rows_by_clip(workspace, store)
 
     def again(clip_ids: Sequence[str]) -> Mapping[str, Levels]:
         made = ((clip, _make(rows[clip], backbone, view, set(levels))) for clip in clip_ids)
@@ -75,16 +75,6 @@ def _target(recipe: Mapping[str, Any], weights: str | None) -> Target:
         tf32=bool(compute.get("tf32", False)),
         compiled=bool(compute.get("compiled", False)),
     )
-
-
-def _rows(workspace: Workspace, store: Store) -> dict[str, Row]:
-    path = workspace.existing_manifest(store.plan.manifest_name)
-    plan = make_plan(read_manifest(path), [Target("", "any")], workspace=workspace.root)
-    rows = {row.clip_id: row for row in plan.rows}
-    unknown = [clip for clip in store.clip_ids.tolist() if clip not in rows]
-    if unknown:
-        raise Mismatch(f"the manifest has no clip {unknown[0]!r}", where=str(path))
-    return rows
 
 
 def _make(row: Row, backbone: Backbone, view: View, levels: set[str]) -> Levels | None:

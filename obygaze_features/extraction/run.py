@@ -19,9 +19,11 @@ from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import arrays_of, chosen_levels, recipe_of, view_of
 from obygaze_features.extraction.signals import StopFlag
 from obygaze_features.extraction.sizing import batch_for, clips_ahead
+from obygaze_features.extraction.sources import changed_rows, refuse_changed
 from obygaze_features.extraction.status import StoreStatus, store_status
 from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.format.schema import RowStatus
+from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write.create import create_store, read_plan
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decode import View
@@ -127,10 +129,15 @@ def extract_into(
     plan: ExtractPlan,
     machine: Machine,
     stop: StopFlag,
+    *,
+    rows: Iterable[int] | None = None,
+    changed: bool = False,
     **options: Any,
 ) -> list[StoreStatus]:
     """The same with backbones that are loaded; the options are those of `make_missing`."""
-    make_missing(targets, plan, machine, stop, **options)
+    wanted = list(rows) if rows is not None else None
+    refuse_changed(plan, wanted, only_sealed=changed)
+    make_missing(targets, plan, machine, stop, rows=wanted, changed=changed, **options)
     return [store_status(loaded.target.store) for loaded in targets]
 
 
@@ -142,6 +149,7 @@ def make_missing(
     *,
     rows: Iterable[int] | None = None,
     redo: bool = False,
+    changed: bool = False,
     strict: bool = False,
     progress: Callable[[int], Progress] | None = None,
     tell: Callable[[Event], None] | None = None,
@@ -149,12 +157,18 @@ def make_missing(
 ) -> None:
     """Make the blocks that nobody has made; `redo` makes the rows that failed, no others.
 
-    `rows` are those of whole blocks; decoders of a `pool` are left running.
+    With `changed`, a redo makes the rows too whose times or video changed. `rows` are those of
+    whole blocks; decoders of a `pool` are left running.
     """
     wanted = list(rows) if rows is not None else None
     for loaded in targets:
         loaded.writer.clean_litter()
-    makers = [_maker(loaded, wanted, machine, redo) for loaded in targets]
+    jobs = [
+        rows_to_redo(loaded, plan, changed) if redo else pending_rows(loaded, wanted)
+        for loaded in targets
+    ]
+    pairs = zip(targets, jobs, strict=True)
+    makers = [_maker(loaded, job, machine, redo) for loaded, job in pairs]
     makers = [maker for maker in makers if maker.rows]
     if makers:
         n_rows = len(set().union(*(maker.rows for maker in makers)))
@@ -178,10 +192,18 @@ def seal_complete(states: Sequence[StoreStatus], seal: bool | None) -> list[Stor
     return after
 
 
-def _maker(loaded: Loaded, rows: Sequence[int] | None, machine: Machine, redo: bool) -> BlockMaker:
-    if redo:
-        _refuse_sealed(loaded)
-    wanted = loaded.writer.rows_to_redo() if redo else pending_rows(loaded, rows)
+def rows_to_redo(loaded: Loaded, plan: ExtractPlan, changed: bool) -> dict[int, list[int]]:
+    """The rows, by block, that failed or had no video; with `changed`, those that changed too."""
+    _refuse_sealed(loaded)
+    wanted = loaded.writer.rows_to_redo()
+    for row in changed_rows(open_store(loaded.target.store), plan) if changed else ():
+        wanted.setdefault(row // loaded.writer.plan.block_rows, []).append(row)
+    return {block: sorted(wanted[block]) for block in sorted(wanted)}
+
+
+def _maker(
+    loaded: Loaded, wanted: Mapping[int, Sequence[int]], machine: Machine, redo: bool
+) -> BlockMaker:
     return BlockMaker(
         loaded.backbone,
         loaded.writer,

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr, unknown_name
 from obygaze_features.core.schema_check import Table
 from obygaze_features.core.schema_rules import choice, matching, text
@@ -256,6 +257,14 @@ def _published(manifest: Manifest) -> list[Clip]:
             hint="obygaze manifest import obygaze12 CSV --splits DIR",
         )
     return [clip for clip in manifest if clip.fold(PUBLISHED_SPLIT) is not None]
+
+
+def clips_sha256(clips: Iterable[tuple[str, str]]) -> str:
+    """The hash of which clips there are, by clip and movie id, in the order of a store's rows.
+
+    Stores remember this: labels, folds, times and links to videos may change under it.
+    """
+    return sha256_bytes(canonical_json([list(ids) for ids in clips]))
 
 
 def sort_key(clip: Clip) -> tuple[str, int, str]:

@@ -13,6 +13,7 @@ from obygaze_features.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from obygaze_features.store.format.recipe import Recipe as Recipe
     from obygaze_features.store.format.schema import ArraySpec as ArraySpec
+    from obygaze_features.store.format.schema import RowSource as RowSource
     from obygaze_features.store.format.schema import RowStatus as RowStatus
     from obygaze_features.store.interchange.export import export_store as export_store
     from obygaze_features.store.interchange.importing import Told as Told

@@ -23,6 +23,7 @@ from obygaze_features.store.read.verify import (
 
 # Extraction knows stores, never the other way round; it is called by name, where it is there.
 REDECODE = "obygaze_features.extraction.redecode:redecoder"
+COMPARE_SOURCES = "obygaze_features.extraction.sources:compare_sources"
 
 
 @click.command(
@@ -31,6 +32,7 @@ REDECODE = "obygaze_features.extraction.redecode:redecoder"
     examples="""
     obygaze store verify obygaze12-xclip
     obygaze store verify obygaze12-xclip --hash
+    obygaze store verify obygaze12-xclip --videos
     obygaze store verify obygaze12-xclip --decode 5 --json
     """,
 )
@@ -40,6 +42,7 @@ REDECODE = "obygaze_features.extraction.redecode:redecoder"
     "--decode", "k", type=click.IntRange(min=1), help="Extract this many clips again and compare."
 )
 @click.option("--weights", help="--decode: where the backbone's weights are.")
+@click.option("--videos", is_flag=True, help="Compare times and videos with those of the clips.")
 @json_option
 @pass_session
 def verify_(
@@ -48,12 +51,14 @@ def verify_(
     hashes: bool,
     k: int | None,
     weights: str | None,
+    videos: bool,
     as_json: bool,
 ) -> None:
     """Check that a store is whole and undamaged.
 
     Without options: that every file is there and has its length. The exit code is 4, and each
-    file is named, where something is not as it was committed.
+    file is named, where something is not as it was committed. With --videos it is 5, and each clip
+    is named, where the manifest has other times now or the video is another file.
     """
     location = session.workspace.store(name)
     total = _n_bytes(session, name) if hashes else 0
@@ -64,8 +69,11 @@ def verify_(
         report.problems += again.problems
         report.warnings += again.warnings
         report.cosines = again.cosines
+    if videos and not report.problems:
+        _compare_sources(session, name, report)
     _show_report(session, report, as_json)
     report.require_whole()
+    report.require_unchanged()
 
 
 def _n_bytes(session: Session, name: str) -> int:
@@ -75,6 +83,11 @@ def _n_bytes(session: Session, name: str) -> int:
         return n_bytes_promised(open_named(session, name))
     except ObygazeError:
         return 0  # what is wrong is for the verification to say
+
+
+def _compare_sources(session: Session, name: str, report: Report) -> None:
+    module, attribute = COMPARE_SOURCES.split(":")
+    getattr(import_module(module), attribute)(session.workspace, open_named(session, name), report)
 
 
 def _redecode(session: Session, name: str, weights: str | None) -> Redecode:
@@ -100,7 +113,7 @@ def _show_report(session: Session, report: Report, as_json: bool) -> None:
         session.console.result(
             f"{level}: least cosine {found['least']:.6f}, median {found['median']:.6f}"
         )
-    if not report.problems:
+    if not report.problems and not report.changed:
         counts = ", ".join(f"{n} {state}" for state, n in report.counts.items())
         session.console.result(
             f"whole: {report.n_files} files, {human(report.n_bytes)} ({report.how}); {counts}"

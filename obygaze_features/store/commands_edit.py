@@ -10,7 +10,8 @@ import click
 from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.io import manifest_sha256, read_manifest
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import clips_sha256, sort_key
 from obygaze_features.store.commands_look import open_named
 from obygaze_features.store.write.edit import Copied, Roster, merge, subset
 
@@ -75,10 +76,16 @@ def subset_(
 @click.argument("names", nargs=-1, required=True)
 @_OUTPUT
 @click.option("--manifest", help="Plan the new store for the clips of this manifest.")
+@click.option("--seal/--no-seal", default=True, help="Seal it if complete. [default: seal]")
 @json_option
 @pass_session
 def merge_(
-    session: Session, names: tuple[str, ...], output: str, manifest: str | None, as_json: bool
+    session: Session,
+    names: tuple[str, ...],
+    output: str,
+    manifest: str | None,
+    seal: bool,
+    as_json: bool,
 ) -> None:
     """Make one store of several of the same recipe.
 
@@ -89,9 +96,8 @@ def merge_(
     roster = _roster(session, manifest) if manifest is not None else None
     total = len(roster.clip_ids) if roster else sum(source.n_clips for source in sources)
     with session.console.progress("copy", total) as progress:
-        copied = merge(
-            sources, session.workspace.new_store(output), manifest=roster, progress=progress
-        )
+        target = session.workspace.new_store(output)
+        copied = merge(sources, target, manifest=roster, seal=seal, progress=progress)
     _tell(session, copied, as_json)
 
 
@@ -105,9 +111,10 @@ def _ids(path: Path) -> list[str]:
 
 def _roster(session: Session, name: str) -> Roster:
     found = read_manifest(session.workspace.existing_manifest(name))
-    clips = [clip.clip_id for clip in found]
-    movies = [clip.movie_id for clip in found]
-    return Roster(found.name, manifest_sha256(found), clips, movies)
+    # As an extraction plans it, so that a run can fill the blocks that stay pending.
+    rows = [(clip.clip_id, clip.movie_id) for clip in sorted(found, key=sort_key)]
+    clips, movies = ([row[i] for row in rows] for i in (0, 1))
+    return Roster(found.name, clips_sha256(rows), clips, movies)
 
 
 def _tell(session: Session, copied: Copied, as_json: bool) -> None:
@@ -115,7 +122,7 @@ def _tell(session: Session, copied: Copied, as_json: bool) -> None:
         session.console.json({**asdict(copied), "path": str(copied.path)})
         return
     pending = count(copied.pending_blocks, "block")
-    state = "sealed" if copied.sealed else f"{pending} still to extract"
+    state = "sealed" if copied.sealed else f"{pending} still to extract, not sealed"
     blocks = count(copied.n_blocks, "block")
     session.console.result(
         f"{copied.path}: {count(copied.n_clips, 'clip')}, {blocks} copied, {state}"

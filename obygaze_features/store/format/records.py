@@ -16,11 +16,14 @@ from obygaze_features.store.format.schema import (
     VERSION,
     ArraySpec,
     FileMark,
+    RowSource,
     RowStatus,
     files_from_json,
     files_to_json,
     rows_from_json,
     rows_to_json,
+    sources_from_json,
+    sources_to_json,
 )
 
 # Far beyond all films there are; what is said to have more wants memory, not readers.
@@ -30,6 +33,7 @@ SEAL_FILE = "seal.json"
 README_FILE = "README.md"
 CLIPS_FILE = "clips.csv"
 PARTIAL_FILE = "partial.json"
+SOURCES_FILE = "sources.json"
 TEXT_KEY = "commits/text.json"
 
 
@@ -140,6 +144,7 @@ class Marker:
     host: str = ""
     revision: int = 0
     replaces: str = ""
+    sources: Mapping[int, RowSource] = field(default_factory=dict)
 
     def as_revision(self, revision: int, replaces: str) -> Marker:
         """The same marker, as the successor of the one whose stamp is `replaces`."""
@@ -158,6 +163,7 @@ class Marker:
                 "revision": self.revision,
                 "replaces": self.replaces,
                 "noted": rows_to_json(self.noted),
+                **({"sources": sources_to_json(self.sources)} if self.sources else {}),
                 "files": files_to_json(self.files),
                 "versions": dict(self.versions),
                 "seconds": dict(self.seconds),
@@ -183,6 +189,7 @@ class Marker:
                 host=str(value["host"]),
                 revision=int(value["revision"]),
                 replaces=str(value["replaces"]),
+                sources=sources_from_json(value.get("sources", {})),
             )
 
 
@@ -201,6 +208,26 @@ class TextMarker:
         """The marker as read."""
         with _read(data, where) as value:
             return cls(files_from_json(value["files"]))
+
+
+@dataclass(frozen=True)
+class Sources:
+    """sources.json: what the rows of a sealed store were made from, as far as it was recorded.
+
+    A file of its own: whoever reads features has no need of it.
+    """
+
+    of_rows: Mapping[int, RowSource]
+
+    def to_bytes(self) -> bytes:
+        """The bytes of sources.json."""
+        return _stamped({"sources": sources_to_json(self.of_rows)})
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> Sources:
+        """sources.json as read."""
+        with _read(data, where) as value:
+            return cls(sources_from_json(value["sources"]))
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,55 @@ NOT_IN_STORE = RowStatus("missing", message="no clip of that name in this store"
 
 
 @dataclass(frozen=True)
+class RowSource:
+    """What a row was made from: the times of the clip, its video file, the pictures between them.
+
+    A file is known by its size and its quick hash, wherever it lies. None: not recorded, or, for
+    a time, the start or the end of the file.
+    """
+
+    start_s: float | None = None
+    end_s: float | None = None
+    n_bytes: int | None = None
+    quick_sha256: str | None = None
+    pictures: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            kinds = _SOURCE_KINDS[name]
+            if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+                raise ValueError(f"{name} of a source is {value!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it stands in markers and in sources.json."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> RowSource:
+        """As read; keys of later versions are ignored."""
+        return cls(**{name: value[name] for name in _SOURCE_KINDS if name in value})
+
+
+_SOURCE_KINDS: Mapping[str, tuple[type, ...]] = {
+    "start_s": (int, float),
+    "end_s": (int, float),
+    "n_bytes": (int,),
+    "quick_sha256": (str,),
+    "pictures": (int,),
+}
+
+
+def sources_to_json(sources: Mapping[int, RowSource]) -> dict[str, dict[str, Any]]:
+    """The sources of rows, in order."""
+    return {str(row): sources[row].to_dict() for row in sorted(sources)}
+
+
+def sources_from_json(value: Mapping[str, Any]) -> dict[int, RowSource]:
+    """The sources of rows, as read."""
+    return {int(row): RowSource.from_dict(source) for row, source in value.items()}
+
+
+@dataclass(frozen=True)
 class FileMark:
     """What a file must be: its length and its sha256."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from obygaze_features.core.errors import Corrupt, Mismatch
@@ -12,15 +12,17 @@ from obygaze_features.store.files.places import Files, read_or_none
 from obygaze_features.store.format.records import (
     PARTIAL_FILE,
     SEAL_FILE,
+    SOURCES_FILE,
     TEXT_KEY,
     Marker,
     Partial,
     Plan,
     Seal,
+    Sources,
     TextMarker,
     marker_key,
 )
-from obygaze_features.store.format.schema import MISSING, FileMark, RowStatus
+from obygaze_features.store.format.schema import MISSING, FileMark, RowSource, RowStatus
 
 
 class Commits:
@@ -37,6 +39,7 @@ class Commits:
         self._partial: Partial | None = None
         self._by_block: dict[int, dict[int, RowStatus]] = {}
         self._markers: dict[int, Marker] = {}
+        self._sources: dict[int, dict[int, RowSource]] | None = None
 
     @property
     def seal(self) -> Seal | None:
@@ -91,12 +94,10 @@ class Commits:
         )
         if marker.block != block or marker.rows != self.plan.block_range(block):
             raise Corrupt(f"this marker speaks of block {marker.block}", where=where)
-        self._check_rows(marker.noted, marker.rows, where)
+        self._check_rows([*marker.noted, *marker.sources], marker.rows, where)
         return marker
 
-    def _check_rows(
-        self, noted: Mapping[int, RowStatus], rows: tuple[int, int], where: str
-    ) -> None:
+    def _check_rows(self, noted: Iterable[int], rows: tuple[int, int], where: str) -> None:
         beyond = [row for row in noted if row not in range(*rows)]
         if beyond:
             raise Corrupt(f"it speaks of row {beyond[0]}, which it has not got", where=where)
@@ -117,6 +118,29 @@ class Commits:
             marker = self.marker(block)
             return marker.noted if marker else {}
         return dict.fromkeys(range(*self.plan.block_range(block)), MISSING)
+
+    def sources(self, block: int) -> Mapping[int, RowSource]:
+        """What the rows of a block were made from; none that nobody recorded."""
+        if not self.is_committed(block):
+            return {}
+        if self._seal is None:
+            marker = self.marker(block)
+            return marker.sources if marker else {}
+        with self._lock:
+            if self._sources is None:
+                self._sources = self._load_sources(self._seal)
+            return self._sources.get(block, {})
+
+    def _load_sources(self, seal: Seal) -> dict[int, dict[int, RowSource]]:
+        by_block: dict[int, dict[int, RowSource]] = defaultdict(dict)
+        if SOURCES_FILE in seal.files:
+            where = f"{self.files.location}/{SOURCES_FILE}"
+            data = read_or_none(self.files, SOURCES_FILE)
+            if data is None:
+                raise Corrupt("it is missing", where=where, hint="obygaze store verify")
+            for row, source in Sources.from_bytes(data, where).of_rows.items():
+                by_block[row // self.plan.block_rows][row] = source
+        return dict(by_block)
 
     def holds(self, array: str, block: int) -> bool:
         """Whether a committed block of an array is here, in what may be a partial copy."""

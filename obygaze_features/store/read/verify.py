@@ -36,6 +36,7 @@ from obygaze_features.store.read.reader import Store
 
 READ_BYTES = 16_000_000
 SAME_COSINE = 0.999
+SHOWN_CHANGED = 20
 _BLOCK_FILE = re.compile(r"c\.(\d{1,9})(\.0)*")
 
 # Given clip ids, extracts them again: for each clip that could be, its levels.
@@ -67,6 +68,7 @@ class Report:
     n_bytes: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     cosines: dict[str, dict[str, float]] = field(default_factory=dict)
+    changed: dict[str, list[str]] = field(default_factory=dict)
 
     def require_whole(self) -> None:
         """An error (exit 4) that names each file with a problem."""
@@ -77,6 +79,26 @@ class Report:
                 hint="fetch these files again, or extract their blocks again",
                 details=[str(problem) for problem in self.problems],
             )
+
+    def require_unchanged(self) -> None:
+        """An error (exit 5) that names each clip whose times or video changed since."""
+        if self.changed:
+            hint = "obygaze extract run, which says how to extract them again"
+            lines = {clip: ", ".join(what) for clip, what in self.changed.items()}
+            raise changed_error(lines, where=self.location, hint=hint)
+
+
+def changed_error(what_changed: Mapping[str, str], *, where: str, hint: str) -> Mismatch:
+    """The error for clips whose features are of other times, or of another video."""
+    lines = [f"{clip}: {what}" for clip, what in what_changed.items()]
+    more = [f"... and {len(lines) - SHOWN_CHANGED} more"] if len(lines) > SHOWN_CHANGED else []
+    return Mismatch(
+        f"{count(len(lines), 'clip')} changed since their features were extracted, the first is "
+        f"{lines[0]}",
+        where=where,
+        hint=hint,
+        details=[*lines[:SHOWN_CHANGED], *more] if len(lines) > 1 else [],
+    )
 
 
 def verify(

@@ -15,7 +15,7 @@ from obygaze_features import __version__
 from obygaze_features.core.console import Progress, count
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.store.format.schema import NOT_FETCHED, OK, ArraySpec, RowStatus
+from obygaze_features.store.format.schema import NOT_FETCHED, OK, ArraySpec, RowSource, RowStatus
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import create_store
 from obygaze_features.store.write.writer import StoreWriter
@@ -89,13 +89,15 @@ def merge(
     path: Path | str,
     *,
     manifest: Roster | None = None,
+    seal: bool = True,
     progress: Progress | None = None,
 ) -> Copied:
     """One store of the clips of several of the same recipe, or of a manifest's clips.
 
     A clip that several hold is taken from the first in which it is ok; of the clips copied,
     `n_differing` are ok in another with other numbers. Blocks with a clip that none holds stay
-    pending: the run that extracts fills them. `progress` counts clips.
+    pending: the run that extracts fills them. Without `seal` a complete store stays open, for rows
+    that are to be extracted again. `progress` counts clips.
     """
     if not sources:
         raise FixInput("nothing to merge")
@@ -111,7 +113,7 @@ def merge(
                 hint="obygaze store subset --level ..., then merge what both have",
             )
     manifest = manifest or _union(sources)
-    return _copy(sources, Path(path), manifest, first.plan.arrays, progress)
+    return _copy(sources, Path(path), manifest, first.plan.arrays, progress, seal=seal)
 
 
 def _union(sources: Sequence[Store]) -> Roster:
@@ -141,6 +143,8 @@ def _copy(
     manifest: Roster,
     arrays: Sequence[ArraySpec],
     progress: Progress | None,
+    *,
+    seal: bool = True,
 ) -> Copied:
     plan = sources[0].plan
     create_store(
@@ -168,7 +172,7 @@ def _copy(
     pending = len(writer.pending_blocks())
     if text is not None and not writer.sealed:
         writer.add_text(text)
-    if not pending:
+    if not pending and seal:
         writer.seal()
     return Copied(
         path=path,
@@ -177,7 +181,7 @@ def _copy(
         pending_blocks=pending,
         in_several=origins.in_several,
         n_differing=origins.n_differing,
-        sealed=not pending,
+        sealed=writer.sealed,
     )
 
 
@@ -219,6 +223,10 @@ class _Origins:
             return NOT_FETCHED
         return self.noted[source].get(row, OK)
 
+    def _source(self, source: int, row: int) -> RowSource | None:
+        store = self.sources[source]
+        return store.commits.sources(row // store.plan.block_rows).get(row)
+
     def copy_block(self, writer: StoreWriter, block: int) -> bool:
         """Commit one block, if every clip of it is somewhere."""
         wanted = [one for one in self.of[slice(*writer.plan.block_range(block))] if one is not None]
@@ -229,7 +237,11 @@ class _Origins:
         statuses = [self._status(*one) for one in wanted]
         self.n_differing += self._n_differing(writer.plan.arrays, arrays, self.also[first:after])
         return writer.commit_block(
-            block, arrays, statuses, versions={"copied_by": f"obygaze {__version__}"}
+            block,
+            arrays,
+            statuses,
+            sources=[self._source(*one) for one in wanted],
+            versions={"copied_by": f"obygaze {__version__}"},
         )
 
     def _n_differing(

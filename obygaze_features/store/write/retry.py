@@ -1,4 +1,4 @@
-"""Gives failed rows of a committed block another result, and never loses those that were ok."""
+"""Gives rows of a committed block that failed or changed another result, and keeps the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store.format.records import Marker, Plan
-from obygaze_features.store.format.schema import OK, RowStatus
+from obygaze_features.store.format.schema import OK, RowSource, RowStatus
 
 
 def merged_block(
@@ -21,16 +21,23 @@ def merged_block(
     rows: Sequence[int],
     arrays: Mapping[str, npt.NDArray[Any]],
     statuses: Sequence[RowStatus],
+    sources: Sequence[RowSource | None],
 ) -> tuple[dict[str, npt.NDArray[Any]], list[RowStatus]]:
-    """The whole block with the new results in the rows that were not ok."""
+    """The whole block with new results in rows that were not ok, or had another source."""
     from obygaze_features.store.read.reader import open_store
 
     first, after = old.rows
     if len(statuses) != len(rows) or len(set(rows)) != len(rows):
         raise FixInput(f"{len(rows)} rows and {len(statuses)} statuses do not go together")
-    for row in rows:
-        if not first <= row < after or old.noted.get(row, OK).is_ok:
-            raise FixInput(f"row {row} is not one of block {old.block} that failed")
+    for row, source in zip(rows, sources, strict=True):
+        if not first <= row < after:
+            raise FixInput(f"row {row} is outside block {old.block}, rows {first}-{after - 1}")
+        before = old.sources.get(row)
+        is_changed = None not in (source, before) and source != before
+        if old.noted.get(row, OK).is_ok and not is_changed:
+            raise FixInput(
+                f"row {row} is ok, and nothing says that it was made from other pictures"
+            )
     _check(plan, len(rows), arrays)
     told = [old.noted.get(row, OK) for row in range(first, after)]
     for row, status in zip(rows, statuses, strict=True):

@@ -14,10 +14,12 @@ from obygaze_features.store.format.card import card_text
 from obygaze_features.store.format.records import (
     README_FILE,
     SEAL_FILE,
+    SOURCES_FILE,
     STORE_FILE,
     TEXT_KEY,
     Marker,
     Seal,
+    Sources,
     TextMarker,
 )
 from obygaze_features.store.format.schema import FileMark
@@ -79,7 +81,11 @@ def _seal(writer: StoreWriter) -> Seal | None:
     if (root / TEXT_KEY).exists():
         files.update(TextMarker.from_bytes((root / TEXT_KEY).read_bytes(), TEXT_KEY).files)
     _check_lengths(root, files)
-    for name in (STORE_FILE, README_FILE, *plan.files):
+    sources = {row: source for marker in there for row, source in marker.sources.items()}
+    if sources:
+        write_atomic(root / SOURCES_FILE, Sources(sources).to_bytes())
+    recorded = [SOURCES_FILE] if sources else []
+    for name in (STORE_FILE, README_FILE, *recorded, *plan.files):
         files[name] = FileMark((root / name).stat().st_size, sha256_file(root / name))
     return Seal(
         fingerprint=plan.recipe.fingerprint,
@@ -120,7 +126,7 @@ def _tidy(root: Path) -> None:
     for name in (commit.STAGING, commit.SEALING, "commits"):
         # Two that seal at once remove the same files: what one misses, the other takes.
         shutil.rmtree(root / name, ignore_errors=True)
-    for name in (SEAL_FILE, README_FILE):
+    for name in (SEAL_FILE, README_FILE, SOURCES_FILE):
         for left in root.glob(f".{name}.*.tmp"):
             left.unlink(missing_ok=True)
     sync_dir(root)

@@ -27,7 +27,7 @@ from obygaze_features.store.format.records import (
     Seal,
     marker_key,
 )
-from obygaze_features.store.format.schema import OK, ArraySpec, FileMark, RowStatus
+from obygaze_features.store.format.schema import OK, ArraySpec, FileMark, RowSource, RowStatus
 from obygaze_features.store.write import commit
 from obygaze_features.store.write.create import read_plan
 
@@ -68,15 +68,21 @@ class StoreWriter:
         arrays: Values,
         statuses: Sequence[RowStatus] | None = None,
         *,
+        sources: Sequence[RowSource | None] | None = None,
         seconds: Mapping[str, float] | None = None,
         versions: Mapping[str, str] | None = None,
     ) -> bool:
         """Put a block into the store for good, synced to disk.
 
         True where this call committed it; False where the same content was there already. Other
-        content than what was committed is an error that names the block.
+        content than what was committed is an error that names the block. `sources` say what each
+        row was made from.
         """
-        encoded = self._encode(block, arrays, statuses, seconds, versions)
+        first, after = self.plan.block_range(block)
+        if sources is not None and len(sources) != after - first:
+            raise FixInput(f"{len(sources)} sources for the {after - first} rows of block {block}")
+        made_from = _recorded(range(first, after), sources)
+        encoded = self._encode(block, arrays, statuses, made_from, seconds, versions)
         return self._put(encoded, expected=None)
 
     def redo_rows(
@@ -86,12 +92,14 @@ class StoreWriter:
         arrays: Values,
         statuses: Sequence[RowStatus],
         *,
+        sources: Sequence[RowSource | None] | None = None,
         seconds: Mapping[str, float] | None = None,
         versions: Mapping[str, str] | None = None,
     ) -> bool:
-        """Give rows of a committed block that are not ok another result; ok rows stay as they are.
+        """Give rows of a committed block another result: rows that are not ok, or that changed.
 
-        `rows` are rows of the store, and `arrays` hold one row for each of them.
+        `rows` are rows of the store, and `arrays` hold one row for each of them. A row that is ok
+        is only replaced where its entry in `sources` is another than the recorded one.
         """
         from obygaze_features.store.write.retry import merged_block
 
@@ -103,8 +111,11 @@ class StoreWriter:
                 hint="obygaze store merge, into a store that is not sealed",
             )
         old, stamp = found
-        whole, all_statuses = merged_block(self.path, self.plan, old, rows, arrays, statuses)
-        encoded = self._encode(block, whole, all_statuses, seconds, versions)
+        new = list(sources) if sources is not None else [None] * len(rows)
+        whole, all_statuses = merged_block(self.path, self.plan, old, rows, arrays, statuses, new)
+        kept = {row: source for row, source in old.sources.items() if row not in rows}
+        made_from = {**kept, **_recorded(rows, new)}
+        encoded = self._encode(block, whole, all_statuses, made_from, seconds, versions)
         marker = encoded.marker.as_revision(old.revision + 1, stamp)
         return self._put(Encoded(marker, encoded.data), expected=stamp)
 
@@ -174,6 +185,7 @@ class StoreWriter:
         block: int,
         arrays: Values,
         statuses: Sequence[RowStatus] | None,
+        sources: Mapping[int, RowSource],
         seconds: Mapping[str, float] | None,
         versions: Mapping[str, str] | None,
     ) -> Encoded:
@@ -193,6 +205,7 @@ class StoreWriter:
             versions=dict(versions or {}),
             seconds={key: round(float(value), 3) for key, value in (seconds or {}).items()},
             host=socket.gethostname(),
+            sources=sources,
         )
         return Encoded(marker, data)
 
@@ -231,7 +244,9 @@ class StoreWriter:
         found = commit.read_marker(self.path, marker.block)
         if found is None:
             return self.sealed and self._in_seal(marker)
-        if found[0].same_content(marker):
+        # Redone, a row may have the same features and another source.
+        is_to_replace = found[1] == expected and found[0].sources != marker.sources
+        if found[0].same_content(marker) and not is_to_replace:
             return True
         if found[1] == expected:
             return False
@@ -247,6 +262,13 @@ class StoreWriter:
         ):
             raise _other_content(self.path, marker.block)
         return True
+
+
+def _recorded(
+    rows: Sequence[int], sources: Sequence[RowSource | None] | None
+) -> dict[int, RowSource]:
+    pairs = zip(rows, sources or [None] * len(rows), strict=True)
+    return {row: source for row, source in pairs if source is not None}
 
 
 def _other_content(path: Path, block: int) -> Mismatch:

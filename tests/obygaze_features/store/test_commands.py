@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -181,8 +182,6 @@ def test_subset_and_merge_make_stores_of_the_workspace(workspace: Path) -> None:
 
 
 def test_merge_plans_for_a_larger_manifest(workspace: Path) -> None:
-    from obygaze_features.manifest.io import manifest_sha256, read_manifest
-
     table = workspace / "clips.csv"
     ids = open_store(workspace / "stores/whole").clip_ids.tolist()
     lines = [f"{clip},{clip[:9]},{clip}.mp4" for clip in [*ids, "tt0000104-004"]]
@@ -195,8 +194,10 @@ def test_merge_plans_for_a_larger_manifest(workspace: Path) -> None:
     merged = call(workspace, "merge", "whole", "--manifest", "larger", "-o", "m", "--json").ok()
     assert merged.json()["pending_blocks"] == 1
     plan = open_store(workspace / "stores/m").plan
-    manifest = read_manifest(workspace / "manifests/larger.toml")
-    assert plan.manifest_sha256 == manifest_sha256(manifest)
+    # What an extraction plans for this manifest: the hash of its clips, so that a run goes on.
+    pairs = ", ".join(f'["{clip}", "{clip[:9]}"]' for clip in [*ids, "tt0000104-004"])
+    text = f"[{pairs}]".replace(", ", ",")
+    assert plan.manifest_sha256 == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_a_card_says_what_how_and_what_is_not_inside(workspace: Path) -> None:

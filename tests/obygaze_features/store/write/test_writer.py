@@ -13,7 +13,7 @@ import pytest
 from support.stores import block_of, fill_store, plan_store, some_values
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
-from obygaze_features.store import ArraySpec, RowStatus, StoreWriter, open_store
+from obygaze_features.store import ArraySpec, RowSource, RowStatus, StoreWriter, open_store
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.write import commit, seal
 
@@ -217,14 +217,53 @@ def test_ok_rows_cannot_be_redone(tmp_path: Path) -> None:
     values = some_values(23)
     writer = fill_store(tmp_path / "s", values, {9: BAD}, blocks=[2])
     arrays = {n: v[8:9] for n, v in values.items()}
-    with pytest.raises(FixInput, match="row 8 is not one of block 2 that failed"):
+    with pytest.raises(FixInput, match="row 8 is ok"):
         writer.redo_rows(2, [8], arrays, [RowStatus()])
+    with pytest.raises(FixInput, match="row 8 is ok"):  # it has no source to differ from
+        writer.redo_rows(2, [8], arrays, [RowStatus()], sources=[RowSource(1.0, 2.0)])
+    with pytest.raises(FixInput, match="row 7 is outside block 2, rows 8-11"):
+        writer.redo_rows(2, [7], arrays, [RowStatus()])
     good = {n: v[9:10] for n, v in values.items()}
     for bad in ({}, {**good, "clip": good["clip"][0]}, {**good, "clip": good["clip"] + 1j}):
         with pytest.raises(FixInput):
             writer.redo_rows(2, [9], bad, [RowStatus()])
     with pytest.raises(AlreadyThere, match="block 3 is not committed"):
         writer.redo_rows(3, [12], arrays, [RowStatus()])
+
+
+def test_ok_rows_with_another_source_are_redone(tmp_path: Path) -> None:
+    plan_store(tmp_path / "s")
+    values, other = some_values(23), some_values(23, seed=5)
+    writer = StoreWriter(tmp_path / "s")
+    sources = [RowSource(float(row), row + 1.0, 1000, "ab" * 32, 25) for row in range(8, 12)]
+    writer.commit_block(2, block_of(values, (8, 12)), sources=sources)
+    with pytest.raises(FixInput, match="row 9 is ok"):
+        ninth = {n: v[9:10] for n, v in other.items()}
+        writer.redo_rows(2, [9], ninth, [RowStatus()], sources=[sources[1]])
+    moved = RowSource(500.0, 530.0, 1000, "ab" * 32, 750)
+    assert writer.redo_rows(2, [9], ninth, [RowStatus()], sources=[moved])
+    # Another file that gives the same features is recorded too.
+    swapped = RowSource(8.0, 9.0, 1001, "cd" * 32, 25)
+    eighth = {n: v[8:9] for n, v in values.items()}
+    assert writer.redo_rows(2, [8], eighth, [RowStatus()], sources=[swapped])
+    marker = writer.marker(2)
+    assert marker is not None and marker.revision == 2
+    assert marker.sources == {8: swapped, 9: moved, 10: sources[2], 11: sources[3]}
+    found = open_store(tmp_path / "s").matrix("clip", missing="drop")
+    expected = np.concatenate([values["clip"][8:9], other["clip"][9:10], values["clip"][10:12]])
+    np.testing.assert_array_equal(found.values, expected)
+    assert not verify(tmp_path / "s", hashes=True).problems
+
+
+def test_sources_of_other_rows_are_refused(tmp_path: Path) -> None:
+    plan_store(tmp_path / "s")
+    writer, block = StoreWriter(tmp_path / "s"), block_of(some_values(23), (8, 12))
+    with pytest.raises(FixInput, match="3 sources for the 4 rows of block 2"):
+        writer.commit_block(2, block, sources=[RowSource()] * 3)
+    for bad in ({"start_s": "1"}, {"n_bytes": 1.5}, {"pictures": True}, {"quick_sha256": 7}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            RowSource(**bad)  # type: ignore[arg-type]
+    assert RowSource.from_dict({"n_bytes": 7, "of_a_later_version": [1]}) == RowSource(n_bytes=7)
 
 
 def test_a_sealed_store_is_not_redone(tmp_path: Path) -> None:
