@@ -6,8 +6,10 @@ import csv
 import difflib
 import io
 import re
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
@@ -96,7 +98,6 @@ def read_table(
     required: Sequence[str],
     delimiter: str = ",",
     skip_blank: bool = False,
-    max_line: int = MAX_LINE,
     violations: Violations | None = None,
     content: str | None = None,
     data: bytes | None = None,
@@ -110,18 +111,26 @@ def read_table(
     """
     found = Violations(path) if violations is None else violations
     with open_file(path) if data is None else io.BytesIO(data) as stream:
-        table = _read(stream, required, delimiter, skip_blank, max_line, found)
-    if content and not table.rows and not found:
+        records = _records(_lines(stream, found), delimiter, found)
+        line, header = next(records, (0, []))
+        rows: tuple[TableRow, ...] = ()
+        if line and _check_header(line, header, required, delimiter, found):
+            rows = tuple(_rows(records, header, skip_blank, found))
+        # Without the required columns, rows cannot be checked; only the text itself is.
+        deque(records, maxlen=0)
+    if not line and not found:
+        found.add(1, None, "the file is empty, expected a header line")
+    elif content and not rows and not found:
         found.add(None, None, f"the table has no {content}")
     if violations is None:
         found.raise_if_any("this table cannot be read")
-    return table
+    return CsvTable(tuple(header), rows)
 
 
 def numbered_lines(path: Path, found: Violations) -> Iterator[tuple[int, str]]:
     """Yield the lines of a text file that are not blank, stripped of blanks at both ends."""
     with open_file(path) as stream:
-        for number, text in enumerate(_lines(stream, MAX_LINE, found), start=1):
+        for number, text in enumerate(_lines(stream, found), start=1):
             if text.strip():
                 yield number, text.strip()
 
@@ -137,38 +146,13 @@ def open_file(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def _read(
-    stream: BinaryIO,
-    required: Sequence[str],
-    delimiter: str,
-    skip_blank: bool,
-    max_line: int,
-    found: Violations,
-) -> CsvTable:
-    records = _records(_lines(stream, max_line, found), delimiter, found)
-    first = next(records, None)
-    if first is None:
-        if not found:
-            found.add(1, None, "the file is empty, expected a header line")
-        return CsvTable((), ())
-    line, header = first
-    if not _check_header(line, header, required, delimiter, found):
-        # Without the required columns, rows cannot be checked; only the text itself is.
-        for _ in records:
-            pass
-        return CsvTable(tuple(header), ())
-    return CsvTable(tuple(header), tuple(_rows(records, header, skip_blank, found)))
-
-
-def _lines(stream: BinaryIO, max_line: int, found: Violations) -> Iterator[str]:
+def _lines(stream: BinaryIO, found: Violations) -> Iterator[str]:
     """Yield the lines as text, up to a line that is too long to be held in memory."""
-    number = 0
-    while raw := stream.readline(max_line + 1):
-        number += 1
-        if len(raw) > max_line:
-            found.add(number, None, f"the line is longer than {human(max_line)}; read no further")
-            return
-        if number == 1 and not _is_plain_text(raw, found):
+    for number in count(1):
+        raw = stream.readline(MAX_LINE + 1)
+        if len(raw) > MAX_LINE:
+            found.add(number, None, f"the line is longer than {human(MAX_LINE)}; read no further")
+        if not raw or len(raw) > MAX_LINE or (number == 1 and not _is_plain_text(raw, found)):
             return
         yield _decode(raw, number, found)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.manifest.tables import read_table, whole_number
+from obygaze_features.manifest.tables import MAX_LINE, read_table, whole_number
 
 
 def details_of(path: Path, **options: object) -> tuple[str, ...]:
@@ -91,11 +91,15 @@ def test_a_line_too_long_is_not_held_in_memory(tmp_path: Path) -> None:
 
 
 def test_a_line_of_exactly_the_limit_is_read(tmp_path: Path) -> None:
-    path = write(tmp_path, "a,b\n" + "x" * 20 + ",y\n")
-    assert read_table(path, required=("a",), max_line=23).rows[0]["a"] == "x" * 20
-    assert details_of(path, max_line=22) == (
-        f"{path}:2: the line is longer than 22 B; read no further",
-    )
+    header = ",".join(["a", *(f"n{i}" for i in range(10))])
+    others = ",".join(["x" * 100_000] * 10)  # csv reads cells of at most 131,072 characters
+    cell = "y" * (MAX_LINE - len(others) - 2)
+    path = write(tmp_path, f"{header}\n{cell},{others}\n")
+    assert read_table(path, required=("a",)).rows[0]["a"] == cell
+    path = write(tmp_path, f"{header}\n{cell}y,{others}\n")
+    with pytest.raises(FixInput) as caught:
+        read_table(path, required=("a",))
+    assert caught.value.details == (f"{path}:2: the line is longer than 1.0 MB; read no further",)
 
 
 def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
