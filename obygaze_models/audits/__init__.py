@@ -8,8 +8,6 @@ from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_models.audits.association import Association as Association
-    from obygaze_models.audits.association import embedding_association as embedding_association
-    from obygaze_models.audits.association import single_category as single_category
     from obygaze_models.audits.captions import audit_captions as audit_captions
     from obygaze_models.audits.cooccurrence import audit_cooc as audit_cooc
     from obygaze_models.audits.cooccurrence import bias_amplification as bias_amplification
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
     from obygaze_models.audits.gender import gender_score as gender_score
     from obygaze_models.audits.gender import prior_of_tokens as prior_of_tokens
     from obygaze_models.audits.mediaeval import audit_mediaeval as audit_mediaeval
-    from obygaze_models.audits.mediaeval import score_violence as score_violence
     from obygaze_models.audits.mediaeval_files import read_affect_run as read_affect_run
     from obygaze_models.audits.mediaeval_files import read_qrels as read_qrels
     from obygaze_models.audits.mediaeval_files import read_trec_run as read_trec_run
@@ -26,6 +23,7 @@ if TYPE_CHECKING:
     from obygaze_models.audits.mediaeval_scores import affect_class as affect_class
     from obygaze_models.audits.mediaeval_scores import score_affect as score_affect
     from obygaze_models.audits.mediaeval_scores import score_ranking as score_ranking
+    from obygaze_models.audits.mediaeval_scores import score_violence as score_violence
     from obygaze_models.audits.permutation import permutation_p as permutation_p
     from obygaze_models.audits.result import Audit as Audit
 

@@ -1,4 +1,4 @@
-"""Embedding association tests: is one group of vectors closer to an attribute than another.
+"""Embedding association: is one group of vectors closer to an attribute than another.
 
 The effect size is that of Caliskan et al., with the sample standard deviation over both groups.
 """
@@ -18,23 +18,6 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Association:
-    """The result of one test; `p_blocked` is None unless a film has items of both groups."""
-
-    effect_size: float | None
-    n_x: int
-    n_y: int
-    p: PValue
-    p_blocked: PValue | None
-    p_normal: float | None
-
-    @property
-    def verdict(self) -> PValue:
-        """The p-value to report: within films if films could explain the difference."""
-        return self.p_blocked or self.p
-
-
-@dataclass(frozen=True)
 class FilmShare:
     """A difference of means, and the part of it that the means of the films explain.
 
@@ -49,6 +32,24 @@ class FilmShare:
     share: float | None
 
 
+@dataclass(frozen=True)
+class Association:
+    """The result of one test; `p_blocked` is None unless a film has items of both groups."""
+
+    effect_size: float | None
+    n_x: int
+    n_y: int
+    p: PValue
+    p_blocked: PValue | None
+    p_normal: float | None
+    blocks: FilmShare | None
+
+    @property
+    def verdict(self) -> PValue:
+        """The p-value to report: within films if films could explain the difference."""
+        return self.p_blocked or self.p
+
+
 def association(w: ArrayLike, a: ArrayLike, b: ArrayLike, name: str = "W") -> Floats:
     """Return, for each row of `w`, its mean cosine to the rows of `a` minus that to `b`."""
     vectors, first, second = unit_rows(w, name), unit_rows(a, "A"), unit_rows(b, "B")
@@ -57,6 +58,12 @@ def association(w: ArrayLike, a: ArrayLike, b: ArrayLike, name: str = "W") -> Fl
         raise FixInput(f"{name}, A and B must have the same number of dimensions, got {widths}")
     difference: Floats = vectors @ (first.mean(axis=0) - second.mean(axis=0))
     return difference
+
+
+def attribute_cosines(w: ArrayLike, a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:
+    """Return the cosines of one vector to each row of `a` and to each row of `b`."""
+    vector = unit_rows(np.atleast_2d(np.asarray(w, dtype=np.float64)), "W")[0]
+    return unit_rows(a, "A") @ vector, unit_rows(b, "B") @ vector
 
 
 def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
@@ -69,70 +76,59 @@ def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
     return float(x.mean() - y.mean()) / spread
 
 
-def embedding_association(
-    x: ArrayLike,
-    y: ArrayLike,
-    a: ArrayLike,
-    b: ArrayLike,
-    *,
+def compare(
+    s_x: Floats,
+    s_y: Floats,
     x_block: ArrayLike | None = None,
     y_block: ArrayLike | None = None,
+    *,
     permutations: int = 1_000_000,
     seed: int = 0,
 ) -> Association:
-    """Test whether the vectors `x` are closer to `a` (compared with `b`) than the vectors `y`.
+    """Test whether the values of one group are larger than those of another.
 
     Args:
-        x: The vectors of the first group, one per row.
-        y: The vectors of the second group.
-        a: The vectors of the first attribute.
-        b: The vectors of the second attribute.
-        x_block: The film of each row of `x`; a second p-value then exchanges within films.
-        y_block: The film of each row of `y`.
+        s_x: The values of the first group.
+        s_y: The values of the second group.
+        x_block: The film of each value in `s_x`; a second p-value then exchanges within films.
+        y_block: The film of each value in `s_y`.
         permutations: How many permutations are drawn if they are too many to count.
         seed: The seed of these draws.
     """
-    s_x, s_y = association(x, a, b, "X"), association(y, a, b, "Y")
-    blocks = _shared_blocks(x_block, y_block, len(s_x), len(s_y))
-    return _test(s_x, s_y, blocks, permutations, seed)
+    n_x, n_y = len(s_x), len(s_y)
+    s, is_x = np.concatenate([s_x, s_y]), np.arange(n_x + n_y) < n_x
+    draws: dict[str, Any] = {"permutations": permutations, "seed": seed}
+    films, p_blocked = None, None
+    if x_block is not None and y_block is not None:
+        blocks = np.concatenate([np.asarray(x_block), np.asarray(y_block)])
+        if np.shape(x_block) != (n_x,) or np.shape(y_block) != (n_y,):
+            got = f"{np.size(x_block)} and {np.size(y_block)} blocks for {n_x} and {n_y} items"
+            raise FixInput(f"expected one block per item, got {got}")
+        films = film_share(s, is_x, blocks)
+        p_blocked = permutation_p(s, is_x, blocks, **draws) if films.n_shared else None
+    elif x_block is not None or y_block is not None:
+        raise FixInput("expected blocks for both groups or for neither, got them for one")
+    effect = effect_size(s_x, s_y)
+    p_normal = None if effect is None else normal_p(effect, n_x, n_y)
+    p = permutation_p(s, is_x, **draws)
+    return Association(effect, n_x, n_y, p, p_blocked, p_normal, films)
 
 
-def single_category(
-    w: ArrayLike, a: ArrayLike, b: ArrayLike, *, permutations: int = 1_000_000, seed: int = 0
-) -> Association:
-    """Test whether one vector is closer to `a` than to `b`, by exchanging the attributes.
+def film_share(s: Floats, is_x: NDArray[np.bool_], blocks: NDArray[Any]) -> FilmShare:
+    """Return how much of the difference of two means is a difference between films.
 
-    Args:
-        w: The vector.
-        a: The vectors of the first attribute, one per row.
-        b: The vectors of the second attribute.
-        permutations: How many permutations are drawn if they are too many to count.
-        seed: The seed of these draws.
+    Shuffled within its film, an item has the mean of its film on average. The difference that is
+    left then comes from the films that the groups were taken from.
     """
-    return _test(*attribute_cosines(w, a, b), None, permutations, seed)
-
-
-def attribute_cosines(w: ArrayLike, a: ArrayLike, b: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the cosines of one vector to each row of `a` and to each row of `b`."""
-    vector = unit_rows(np.atleast_2d(np.asarray(w, dtype=np.float64)), "W")
-    if len(vector) != 1:
-        raise FixInput(f"the single-category test expects one vector, got {len(vector)}")
-    return unit_rows(a, "A") @ vector[0], unit_rows(b, "B") @ vector[0]
-
-
-def _test(
-    s_x: Floats, s_y: Floats, blocks: NDArray[Any] | None, permutations: int, seed: int
-) -> Association:
-    s, is_x = np.concatenate([s_x, s_y]), np.arange(len(s_x) + len(s_y)) < len(s_x)
-    effect, options = effect_size(s_x, s_y), {"permutations": permutations, "seed": seed}
-    return Association(
-        effect_size=effect,
-        n_x=len(s_x),
-        n_y=len(s_y),
-        p=permutation_p(s, is_x, **options),  # type: ignore[arg-type]
-        p_blocked=None if blocks is None else permutation_p(s, is_x, blocks, **options),  # type: ignore[arg-type]
-        p_normal=None if effect is None else normal_p(effect, len(s_x), len(s_y)),
-    )
+    names, codes = np.unique(blocks, return_inverse=True)
+    sizes = np.bincount(codes)
+    means = (np.bincount(codes, weights=s) / sizes)[codes]
+    in_x = np.bincount(codes[is_x], minlength=len(names))
+    shared = (in_x > 0) & (in_x < sizes)
+    difference, of_blocks = (float(v[is_x].mean() - v[~is_x].mean()) for v in (s, means))
+    share = of_blocks / difference if abs(difference) > 1e-12 else None
+    counts = (len(names), int(shared.sum()), int(sizes[shared].sum()))
+    return FilmShare(*counts, difference, of_blocks, share)
 
 
 def unit_rows(vectors: ArrayLike, name: str) -> Floats:
@@ -147,42 +143,3 @@ def unit_rows(vectors: ArrayLike, name: str) -> Floats:
         raise FixInput(f"vector {int(bad[0])} of {name} is zero or not finite: no cosine exists")
     unit: Floats = rows / lengths[:, None]
     return unit
-
-
-def film_share(s_x: ArrayLike, s_y: ArrayLike, x_block: ArrayLike, y_block: ArrayLike) -> FilmShare:
-    """Return how much of mean(s_x) - mean(s_y) is a difference between films.
-
-    Shuffled within its film, an item has the mean of its film on average. The difference that is
-    left then comes from the films that the groups were taken from.
-    """
-    s = np.concatenate([np.asarray(s_x, dtype=np.float64), np.asarray(s_y, dtype=np.float64)])
-    n_x, n_y = len(np.asarray(s_x)), len(np.asarray(s_y))
-    blocks = np.concatenate([np.asarray(x_block), np.asarray(y_block)])
-    if blocks.shape != s.shape:
-        raise FixInput(f"expected one block per item, got {blocks.size} blocks for {s.size} items")
-    names, codes = np.unique(blocks, return_inverse=True)
-    sizes = np.bincount(codes)
-    means = (np.bincount(codes, weights=s) / sizes)[codes]
-    in_x = np.bincount(codes[:n_x], minlength=len(names))
-    shared = (in_x > 0) & (in_x < sizes)
-    difference, of_blocks = (
-        float(v[:n_x].mean() - v[n_x:].mean()) if n_x and n_y else 0.0 for v in (s, means)
-    )
-    share = of_blocks / difference if abs(difference) > 1e-12 else None
-    counts = (len(names), int(shared.sum()), int(sizes[shared].sum()))
-    return FilmShare(*counts, difference, of_blocks, share)
-
-
-def _shared_blocks(
-    x_block: ArrayLike | None, y_block: ArrayLike | None, n_x: int, n_y: int
-) -> NDArray[Any] | None:
-    """The block of each item; None unless at least one block has items of both groups."""
-    if x_block is None and y_block is None:
-        return None
-    if x_block is None or y_block is None:
-        raise FixInput("expected blocks for both groups or for neither, got them for one")
-    x, y = np.asarray(x_block), np.asarray(y_block)
-    if x.shape != (n_x,) or y.shape != (n_y,):
-        got = f"{x.size} and {y.size} blocks for {n_x} and {n_y} items"
-        raise FixInput(f"expected one block per item, got {got}")
-    return np.concatenate([x, y]) if len(np.intersect1d(x, y)) else None

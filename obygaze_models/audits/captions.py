@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.figures import MUTED, canvas, save
 from obygaze_models.audits.figures import BLUE, RED, draw_grid, label_rows
 from obygaze_models.audits.permutation import PValue, permutation_p
-from obygaze_models.audits.result import Audit, Finding, ends, p_text
+from obygaze_models.audits.result import Audit, Finding, p_equals, p_text, ratio_interval
 from obygaze_models.audits.texts import (
     NAMES,
     TextSource,
@@ -29,7 +26,6 @@ from obygaze_models.audits.texts import (
     source_name,
     tokens,
 )
-from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.compare import holm
 
 COLORS = (BLUE, RED, "#e3a857", "#5f8f6b", "#8a6fa8", "#77756f")
@@ -102,8 +98,8 @@ class CaptionAudit(Audit):
     def _sentences(self) -> list[str]:
         sentences = ["Intervals (95 %) are bootstrapped over clusters, not captions."]
         sentences += [
-            f"{test.words}, {test.first} against {test.second}: two-sided p = "
-            f"{p_text(test.p.two_sided)} ({test.p.method}), {p_text(test.p_holm)} after Holm; "
+            f"{test.words}, {test.first} against {test.second}: two-sided "
+            f"{p_equals(test.p.two_sided)} ({test.p.method}), {p_text(test.p_holm)} after Holm; "
             "whole clusters were exchanged."
             for test in self.contrasts
         ]
@@ -148,7 +144,7 @@ def audit_captions(
     *,
     text: str = "caption",
     group: str | Sequence[str] = "group",
-    cluster: str | Sequence[str] = (),
+    cluster: str | Sequence[str] | None = None,
     words: str | Path | WordLists = "emotions",
     min_count: int = 0,
     names: str = NAMES,
@@ -177,8 +173,8 @@ def audit_captions(
     captions = [
         Caption(
             record.cells[text],
-            record.joined(groups),
-            record.joined(clusters) if clusters else record.where,
+            " ".join(record.cells[column] for column in groups),
+            record.cluster(clusters),
         )
         for record in read_records(source, (text, *groups, *clusters), names)
     ]
@@ -261,18 +257,12 @@ def _frequent_words(captions: Sequence[Caption], lists: WordLists, min_count: in
 def _rate(
     captions: Sequence[Caption], group: str, name: str, words: frozenset[str], seed: int
 ) -> WordRate:
-    hits = [_occurrences(caption, words) for caption in captions]
-    clusters, codes = np.unique([caption.cluster for caption in captions], return_inverse=True)
-    totals = np.bincount(codes, weights=hits)
-    sizes = np.bincount(codes).astype(np.float64)
-
-    def per_1000(weights: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        return {"rate": 1000 * (weights @ totals) / (weights @ sizes)}
-
-    interval, _ = resample(per_1000, clusters, unit="cluster", seed=seed)["rate"]
-    n, n_hits = len(captions), sum(hit > 0 for hit in hits)
+    hits, n = [_occurrences(caption, words) for caption in captions], len(captions)
+    clusters = [caption.cluster for caption in captions]
+    n_hits = sum(hit > 0 for hit in hits)
     rates = (1000 * sum(hits) / n, 1000 * n_hits / n)
-    return WordRate(group, name, n, len(clusters), sum(hits), n_hits, *rates, ends(interval))
+    ci = ratio_interval(hits, [1] * n, clusters, scale=1000, seed=seed)
+    return WordRate(group, name, n, len(set(clusters)), sum(hits), n_hits, *rates, ci)
 
 
 def _occurrences(caption: Caption, words: frozenset[str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,20 +27,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(dir_okay=False, path_type=Path)
 NAMES = "{image}_{face}_{group}_{copy}"
 
-seed_option = click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="The seed of all random draws.",
-)
+option = partial(click.option, show_default=True)
+seed_option = option("--seed", type=click.IntRange(0), default=0, help="Seed of random draws.")
 
 result_options = option_group(
     "Results",
-    click.option("-o", "document", type=FILE, help="Write the JSON document to this file."),
-    click.option("--table", "rows", type=FILE, help="Write the table to this CSV file."),
-    click.option("--figure", type=FILE, help="Draw the figure: PATH.svg and PATH.png."),
-    click.option("--report", metavar="RUN", help="Add the audit to the report of a run."),
+    option("-o", "document", type=FILE, help="Write the JSON document to this file."),
+    option("--table", "rows", type=FILE, help="Write the table to this CSV file."),
+    option("--figure", type=FILE, help="Draw the figure: PATH.svg and PATH.png."),
+    option("--report", metavar="RUN", help="Add the audit to the report of a run."),
     force_option,
     json_option,
 )
@@ -119,39 +114,26 @@ def _texts(session: Session, source: str) -> Path:
 @click.argument("manifest", required=False)
 @option_group(
     "Vectors",
-    click.option("--vectors", type=FILE, help="An npz file with X, Y, A, B (x_block, y_block)."),
-    click.option("--x", metavar="CLIPS", help="First group: an expression, or a CSV of clip_id."),
-    click.option("--y", metavar="CLIPS", help="Second group, likewise."),
-    click.option("--attributes", nargs=2, multiple=True, metavar="A B", help="A pair; repeatable."),
-    click.option("--text", type=FILE, help="Texts in an npz file. [default: the store's own]"),
-    click.option("--level", default="clip", show_default=True, help="The store's feature level."),
-    click.option(
-        "--view", type=click.Choice(["raw", "visual", "as_published"]), help="Of MANIFEST."
-    ),
-    click.option(
-        "--drop-missing", is_flag=True, help="Leave out clips that the store does not have."
-    ),
-    click.option("--assume-space", is_flag=True, help="Assume one space where a file names none."),
+    option("--vectors", type=FILE, help="An npz file with X, Y, A, B (x_block, y_block)."),
+    option("--x", metavar="CLIPS", help="First group: an expression, or a CSV of clip_id."),
+    option("--y", metavar="CLIPS", help="Second group, likewise."),
+    option("--attributes", nargs=2, multiple=True, metavar="A B", help="A pair; repeatable."),
+    option("--text", type=FILE, help="Texts in an npz file. [default: the store's own]"),
+    option("--level", default="clip", help="The store's feature level."),
+    option("--view", type=click.Choice(["raw", "visual", "as_published"]), help="Of MANIFEST."),
+    option("--drop-missing", is_flag=True, help="Leave out clips that the store does not have."),
+    option("--assume-space", is_flag=True, help="Assume one space where a file names none."),
 )
 @option_group(
     "Test",
-    click.option(
-        "--single", is_flag=True, help="Test each item of X alone: closer to A than to B?"
-    ),
-    click.option(
+    option("--single", is_flag=True, help="Test each item of X alone: closer to A than to B?"),
+    option(
         "--tail",
         type=click.Choice(["two-sided", "greater", "less"]),
         default="two-sided",
-        show_default=True,
         help="The p-value to report and correct.",
     ),
-    click.option(
-        "--permutations",
-        type=click.IntRange(1),
-        default=1_000_000,
-        show_default=True,
-        help="How many are drawn if they are too many to count.",
-    ),
+    option("--permutations", type=click.IntRange(1), default=1_000_000, help="How many to draw."),
     seed_option,
 )
 def eat(session: Session, /, store: str | None, manifest: str | None, tail: str, **o: Any) -> Audit:
@@ -177,12 +159,12 @@ def eat(session: Session, /, store: str | None, manifest: str | None, tail: str,
     """,
 )
 @click.argument("source")
-@click.option("--text", default="caption", show_default=True, help="The column of the captions.")
-@click.option("--group", default="group", show_default=True, help="Columns to compare: A or A,B.")
-@click.option("--cluster", default="", help="Columns of what is captioned. [default: each caption]")
-@click.option("--words", default="emotions", show_default=True, help="Word lists: a name or TOML.")
-@click.option("--min-count", type=click.IntRange(0), default=0, help="Leave out rarer words.")
-@click.option("--names", default=NAMES, show_default=True, help="File names in a folder.")
+@option("--text", default="caption", help="The column of the captions.")
+@option("--group", default="group", help="Columns to compare: A or A,B.")
+@option("--cluster", help="Columns of what is captioned. [default: each caption]")
+@option("--words", default="emotions", help="Word lists: a name or TOML.")
+@option("--min-count", type=click.IntRange(0), default=0, help="Leave out rarer words.")
+@option("--names", default=NAMES, help="File names in a folder.")
 @seed_option
 def captions(session: Session, /, source: str, **options: Any) -> Audit:
     """Count how often captions use the words of a list, by group.
@@ -205,12 +187,12 @@ def captions(session: Session, /, source: str, **options: Any) -> Audit:
     """,
 )
 @click.argument("source")
-@click.option("--text", default="caption", show_default=True, help="The column of the texts.")
-@click.option("--things", default="concepts", show_default=True, help="That column, or word lists.")
-@click.option("--words", default="gender", show_default=True, help="Two lists of gendered words.")
-@click.option("--cluster", default="", help="Columns, such as movie_id. [default: each text]")
-@click.option("--compare", metavar="SOURCE", help="A model's texts: do they amplify the bias?")
-@click.option("--counts", is_flag=True, help="SOURCE has counts in the columns man and woman.")
+@option("--text", default="caption", help="The column of the texts.")
+@option("--things", default="concepts", help="That column, or word lists.")
+@option("--words", default="gender", help="Two lists of gendered words.")
+@option("--cluster", help="Columns, such as movie_id. [default: each text]")
+@option("--compare", metavar="SOURCE", help="A model's texts: do they amplify the bias?")
+@option("--counts", is_flag=True, help="SOURCE has counts in the columns man and woman.")
 @seed_option
 def cooc(session: Session, /, source: str, compare: str | None, **options: Any) -> Audit:
     """Count which things are named together with words of which gender.
@@ -237,9 +219,9 @@ def cooc(session: Session, /, source: str, compare: str | None, **options: Any) 
 @click.argument("table", type=FILE)
 @option_group(
     "Models",
-    click.option("--compute", type=FILE, metavar="FILE", help="First add lm and sim, into FILE."),
-    click.option("--lm", metavar="MODEL", help="Language model: a folder or hub name."),
-    click.option("--sim", metavar="MODEL", help="Sentence encoder, likewise."),
+    option("--compute", type=FILE, metavar="FILE", help="First add lm and sim, into FILE."),
+    option("--lm", metavar="MODEL", help="Language model: a folder or hub name."),
+    option("--sim", metavar="MODEL", help="Sentence encoder, likewise."),
 )
 def gender_score(
     session: Session, /, table: Path, compute: Path | None, lm: str | None, sim: str | None
@@ -281,16 +263,16 @@ def _compute(table: Path, filled: Path, lm: str, sim: str) -> None:
     obygaze audit mediaeval --manifest liris-accede --run affect.txt --figure figures/mediaeval
     """,
 )
-@click.option("--run", "runs", type=FILE, multiple=True, required=True, help="A run; repeatable.")
-@click.option("--qrels", type=FILE, help="TREC judgements of violence.")
-@click.option(
+@option("--run", "runs", type=FILE, multiple=True, required=True, help="A run; repeatable.")
+@option("--qrels", type=FILE, help="TREC judgements of violence.")
+@option(
     "--annotations",
     type=click.Path(path_type=Path),
     multiple=True,
     help="The annotation files, or the folder that has them; repeatable.",
 )
-@click.option("--manifest", metavar="NAME", help="A manifest of LIRIS-ACCEDE.")
-@click.option("--float64", is_flag=True, help="Compare scores as later versions of trec_eval do.")
+@option("--manifest", metavar="NAME", help="A manifest of LIRIS-ACCEDE.")
+@option("--float64", is_flag=True, help="Compare scores as later versions of trec_eval do.")
 def mediaeval(session: Session, /, manifest: str | None, float64: bool, **options: Any) -> Audit:
     """Score runs of MediaEval 2015, and check them against the rules of the task.
 

@@ -21,7 +21,7 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import read_table, whole_number
 from obygaze_models.audits.figures import BLUE, RED, label_rows, note_beside
 from obygaze_models.audits.gender import cut_shares
-from obygaze_models.audits.result import Audit, Finding, ends
+from obygaze_models.audits.result import Audit, Finding, ratio_interval
 from obygaze_models.audits.texts import (
     CONCEPTS,
     TextSource,
@@ -32,7 +32,6 @@ from obygaze_models.audits.texts import (
     source_name,
     tokens,
 )
-from obygaze_models.evaluation.bootstrap import resample
 
 CUT = (
     "Shares under 'cut' are cut after two decimals, as in published tables, so that the two of a "
@@ -176,7 +175,7 @@ def audit_cooc(
     text: str = "caption",
     things: str | Path | WordLists = CONCEPTS,
     words: str | Path | WordLists = "gender",
-    cluster: str | Sequence[str] = (),
+    cluster: str | Sequence[str] | None = None,
     compare: TextSource | None = None,
     counts: bool = False,
     seed: int = 0,
@@ -209,7 +208,7 @@ def audit_cooc(
             LabelledText(
                 record.cells[text],
                 _things(record.cells[CONCEPTS if lists is None else text], lists),
-                record.joined(clusters) if clusters else record.where,
+                record.cluster(clusters),
             )
             for record in read_records(one, columns)
         ]
@@ -312,13 +311,6 @@ def _pair(
     counts = {name: int(n) for name, n in zip(genders, flags.sum(axis=0), strict=True)}
     if not flags.any():
         return _co_occurrence(thing, counts)
-    clusters, codes = np.unique([texts[i].cluster for i in inside], return_inverse=True)
-    first = np.bincount(codes, weights=flags[:, 0])
-    both = np.bincount(codes, weights=flags.sum(axis=1))
-
-    def share(weights: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        with np.errstate(invalid="ignore"):
-            return {"share": (weights @ first) / (weights @ both)}
-
-    interval, _ = resample(share, clusters, unit="cluster", seed=seed)["share"]
-    return _co_occurrence(thing, counts, ends(interval))
+    clusters = [texts[i].cluster for i in inside]
+    ci = ratio_interval(flags[:, 0], flags.sum(axis=1), clusters, seed=seed)
+    return _co_occurrence(thing, counts, ci)

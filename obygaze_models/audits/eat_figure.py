@@ -13,7 +13,7 @@ from obygaze_features.core.figures import INK, MUTED, canvas, save
 from obygaze_models.audits.association import Floats
 from obygaze_models.audits.eat_tests import EatTest
 from obygaze_models.audits.figures import BLUE, RED, label_rows, note_beside
-from obygaze_models.audits.result import p_text
+from obygaze_models.audits.result import p_equals, p_text
 
 MAX_FILMS, MAX_TESTS = 24, 40
 
@@ -54,11 +54,11 @@ def _films(test: EatTest) -> list[_Strip]:
     whole = _Strip("all items" if test.y else "all prompts", test.s_x, test.s_y, shaded=True)
     if test.x_block is None or test.y_block is None:
         return [whole]
+    in_x, in_y = np.asarray(test.x_block).astype(str), np.asarray(test.y_block).astype(str)
     strips = [
         _Strip(
             f"film {name}" if name.isdigit() else name,
-            test.s_x[test.x_block.astype(str) == name],
-            test.s_y[test.y_block.astype(str) == name],
+            *(test.s_x[in_x == name], test.s_y[in_y == name]),
         )
         for name in np.intersect1d(test.x_block, test.y_block).astype(str).tolist()
     ]
@@ -70,20 +70,15 @@ def _films(test: EatTest) -> list[_Strip]:
 def _whole(test: EatTest, one_pair: bool) -> _Strip:
     pair = f"{test.a} / {test.b}"
     alone = test.x if one_pair else f"{test.x}: {pair}"
-    note = _with_effect(test, f"p {_relation(test.p)}, Holm {p_text(test.p_holm)}")
+    note = _with_effect(test, f"{p_equals(test.p)}, Holm {p_text(test.p_holm)}")
     return _Strip(pair if test.y else alone, test.s_x, test.s_y, note)
 
 
 def _note(test: EatTest) -> str:
-    note = f"p {_relation(test.p)}"
+    note = p_equals(test.p)
     if test.outcome.p_blocked:
-        note += f" shuffled within films, p {_relation(test.p_across)} across them"
+        note += f" shuffled within films, {p_equals(test.p_across)} across them"
     return _with_effect(test, f"{test.kind} {note}")
-
-
-def _relation(p: float) -> str:
-    text = p_text(p)
-    return text if text.startswith("<") else f"= {text}"
 
 
 def _with_effect(test: EatTest, note: str) -> str:

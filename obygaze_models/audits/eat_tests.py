@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.audits.association import (
     Association,
-    FilmShare,
     Floats,
     association,
     attribute_cosines,
-    embedding_association,
-    film_share,
-    single_category,
+    compare,
 )
-from obygaze_models.audits.result import p_text
+from obygaze_models.audits.result import p_equals, p_text
 from obygaze_models.evaluation.compare import holm
 
 Tail = Literal["greater", "less", "two_sided"]
@@ -36,7 +33,7 @@ class VectorGroup:
 
     name: str
     vectors: ArrayLike
-    blocks: Sequence[Any] | NDArray[Any] | None = None
+    blocks: ArrayLike | None = None
     labels: Sequence[str] | None = None
 
 
@@ -51,11 +48,10 @@ class EatTest:
     outcome: Association
     s_x: Floats
     s_y: Floats
-    x_block: NDArray[Any] | None = None
-    y_block: NDArray[Any] | None = None
-    films: FilmShare | None = None
+    x_block: ArrayLike | None
+    y_block: ArrayLike | None
+    tail: Tail
     p_holm: float = 1.0
-    tail: Tail = "two_sided"
 
     @property
     def p(self) -> float:
@@ -79,14 +75,11 @@ class EatTest:
 
     def to_json(self) -> dict[str, Any]:
         """Return the result, what was tested, and the explanation of the p-values."""
-        return {
-            **asdict(self.outcome),
-            **{name: getattr(self, name) for name in ("x", "y", "a", "b", "tail")},
-            "verdict": "blocked" if self.outcome.p_blocked else "unblocked",
-            "p_holm": self.p_holm,
-            "blocks": asdict(self.films) if self.films else None,
-            "why": explain(self),
-        }
+        document = asdict(self.outcome)
+        blocks = document.pop("blocks")
+        document |= {name: getattr(self, name) for name in ("x", "y", "a", "b", "tail")}
+        document["verdict"] = "blocked" if self.outcome.p_blocked else "unblocked"
+        return document | {"p_holm": self.p_holm, "blocks": blocks, "why": explain(self)}
 
     def to_row(self) -> tuple[object, ...]:
         """Return the cells of the test in the table of an audit."""
@@ -104,7 +97,7 @@ class EatTest:
         d = self.outcome.effect_size
         groups = f"{self.x} against {self.y}" if self.y else self.x
         size = "no effect size, the values are constant" if d is None else f"d = {d:+.2f}"
-        p = f"{self.kind} p = {p_text(self.p)} ({self.method})"
+        p = f"{self.kind} {p_equals(self.p)} ({self.method})"
         return f"{groups}, {self.a} against {self.b}: {size}, {p}. {explain(self)}".rstrip()
 
 
@@ -121,54 +114,37 @@ def run_tests(
 
     Without `y` each item of `x` is tested alone: is it closer to the first attribute?
     """
-    draws = {"permutations": permutations, "seed": seed}
-    if y is None:
-        tests = [test for a, b in pairs for test in _single_tests(x, a, b, draws)]
-    else:
-        tests = [_group_test(x, y, a, b, draws) for a, b in pairs]
+    blocks = (None, None) if y is None else (x.blocks, y.blocks)
+    tests = []
+    for a, b in pairs:
+        for name, s_x, s_y in _associations(x, y, a, b):
+            outcome = compare(s_x, s_y, *blocks, permutations=permutations, seed=seed)
+            names = (name, "" if y is None else y.name, a.name, b.name)
+            tests.append(EatTest(*names, outcome, s_x, s_y, *blocks, tail))
     if not tests:
         raise FixInput("expected at least one pair of attributes, got none")
-    corrected = holm([getattr(test.outcome.verdict, tail) for test in tests])
-    return tuple(
-        replace(test, p_holm=float(p), tail=tail) for test, p in zip(tests, corrected, strict=True)
-    )
+    corrected = holm([test.p for test in tests])
+    return tuple(replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True))
 
 
-def _group_test(
-    x: VectorGroup, y: VectorGroup, a: VectorGroup, b: VectorGroup, draws: dict[str, int]
-) -> EatTest:
-    x_block = None if x.blocks is None else np.asarray(x.blocks)
-    y_block = None if y.blocks is None else np.asarray(y.blocks)
-    outcome = embedding_association(
-        *(side.vectors for side in (x, y, a, b)), x_block=x_block, y_block=y_block, **draws
-    )
-    s_x, s_y = (association(side.vectors, a.vectors, b.vectors) for side in (x, y))
-    test = EatTest(x.name, y.name, a.name, b.name, outcome, s_x, s_y)
-    if x_block is None or y_block is None:
-        return test
-    films = film_share(s_x, s_y, x_block, y_block)
-    return replace(test, x_block=x_block, y_block=y_block, films=films)
-
-
-def _single_tests(
-    items: VectorGroup, a: VectorGroup, b: VectorGroup, draws: dict[str, int]
-) -> list[EatTest]:
-    rows = np.atleast_2d(np.asarray(items.vectors, dtype=np.float64))
-    numbered = [f"{items.name} {i}" for i in range(len(rows))]
-    names = items.labels or ([items.name] if len(rows) == 1 else numbered)
-    return [
-        EatTest(
-            *(name, "", a.name, b.name),
-            single_category(row, a.vectors, b.vectors, **draws),
-            *attribute_cosines(row, a.vectors, b.vectors),
-        )
-        for name, row in zip(names, rows, strict=True)
-    ]
+def _associations(
+    x: VectorGroup, y: VectorGroup | None, a: VectorGroup, b: VectorGroup
+) -> Iterator[tuple[str, Floats, Floats]]:
+    """The values that each test compares: of two groups, or of one item to two attributes."""
+    attributes = (a.vectors, b.vectors)
+    if y is not None:
+        s_x = association(x.vectors, *attributes, name="X")
+        yield x.name, s_x, association(y.vectors, *attributes, name="Y")
+        return
+    rows = np.atleast_2d(np.asarray(x.vectors, dtype=np.float64))
+    numbered = [f"{x.name} {i}" for i in range(len(rows))] if len(rows) > 1 else [x.name]
+    for name, row in zip(x.labels or numbered, rows, strict=True):
+        yield name, *attribute_cosines(row, *attributes)
 
 
 def explain(test: EatTest) -> str:
     """Return why the p-values within and across films differ, or why there is only one."""
-    films, across, within = test.films, test.p_across, test.p
+    films, across, within = test.outcome.blocks, test.p_across, test.p
     if films is None:
         return "Items are treated as independent: no films were given." if test.y else ""
     if test.outcome.p_blocked is None:
@@ -176,8 +152,11 @@ def explain(test: EatTest) -> str:
             "No film has items of both groups, so this p-value cannot separate a difference "
             f"between films from a difference between {test.x} and {test.y}."
         )
-    both = f"p = {p_text(within)} within films, {p_text(across)} across films"
-    part = f"the means of the films explain {_share(films)} of the difference"
+    both = f"{p_equals(within)} within films, {p_equals(across)} across films"
+    part = "nothing"
+    if films.share is not None:
+        part = f"{films.of_blocks:+.3f} of {films.difference:+.3f} ({100 * films.share:.0f} %)"
+    part = f"the means of the films explain {part} of the difference"
     shared = f"{films.n_shared} of {films.n_blocks} films have items of both groups"
     shared += f" ({films.n_items_shared} items)"
     if across < ALPHA <= within and films.share is not None and films.share >= MOSTLY:
@@ -196,9 +175,3 @@ def explain(test: EatTest) -> str:
             f"more than {test.x} and {test.y} do within a film, and {part}."
         )
     return f"Both ways of exchanging items agree: {both}; {part}, and {shared}."
-
-
-def _share(films: FilmShare) -> str:
-    if films.share is None:
-        return "nothing"
-    return f"{films.of_blocks:+.3f} of {films.difference:+.3f} ({100 * films.share:.0f} %)"

@@ -16,12 +16,14 @@ from typing import Literal
 import numpy as np
 
 from obygaze_features.core.errors import FixInput
+from obygaze_models.audits.mediaeval_files import CLASSES, TrecRun
 
 # trec_eval kept scores as C floats when the 2015 results were made; later versions as doubles.
 Precision = Literal["float32", "float64"]
 # The documents of one score: how many, and how many of them are relevant.
 TieGroup = tuple[int, int]
-CLASSES = (-1, 0, 1)
+# A score, its lowest and highest possible value, chance, and the score of the majority class.
+Span = tuple[float, float, float, float, float | None]
 NEUTRAL = 0.15
 
 
@@ -47,6 +49,34 @@ class RankingScore:
     n_relevant_returned: int
     n_unjudged: int
 
+    @property
+    def span(self) -> Span:
+        """The score, its lowest and highest value under ties, chance, and no majority."""
+        return self.ap_trec, self.ap_ties_worst, self.ap_ties_best, self.ap_random, None
+
+    def to_rows(self) -> list[tuple[object, ...]]:
+        """Return the measure, value, value over returned clips, chance and majority per row."""
+        return [
+            ("ap_trec", self.ap_trec, None, self.ap_random, None),
+            ("ap_sklearn", self.ap_sklearn, None, self.ap_random, None),
+            ("pr_auc_trapezoid", self.pr_auc_trapezoid, None, None, None),
+        ]
+
+    def to_sentences(self) -> list[str]:
+        """Return what a reader must know about ties and missing clips."""
+        sentences = []
+        if self.tied:
+            sentences.append(
+                f"{100 * self.tied:.1f} % of the scores are tied; ap_trec could be "
+                f"{self.ap_ties_worst:.4f} to {self.ap_ties_best:.4f} by their order, "
+                f"{self.ap_ties_expected:.4f} on average."
+            )
+        if missing := self.n_judged + self.n_unjudged - self.n_returned:
+            sentences.append(f"{missing} judged clips were not returned.")
+        if self.n_unjudged:
+            sentences.append(f"{self.n_unjudged} clips without judgement count as not relevant.")
+        return sentences
+
 
 @dataclass(frozen=True)
 class AffectScore:
@@ -63,6 +93,26 @@ class AffectScore:
     majority: float
     random: float
     confusion: tuple[tuple[int, ...], ...]
+
+    @property
+    def span(self) -> Span:
+        """The accuracy, its highest value with the missing clips right, chance, majority."""
+        highest = self.accuracy + (self.n - self.n_returned) / self.n
+        return self.accuracy, self.accuracy, highest, self.random, self.majority
+
+    def to_rows(self) -> list[tuple[object, ...]]:
+        """Return the measure, value, value over returned clips, chance and majority."""
+        values = (self.accuracy, self.accuracy_returned, self.random, self.majority)
+        return [("accuracy", *values)]
+
+    def to_sentences(self) -> list[str]:
+        """Return what a reader must know about missing and unknown clips."""
+        missing = self.n - self.n_returned
+        texts = {
+            "clips without a class count as wrong over all.": missing,
+            "clips of the run have no true class.": self.n_unknown,
+        }
+        return [f"{n} {text}" for text, n in texts.items() if n]
 
 
 def affect_class(score: float) -> int:
@@ -136,6 +186,23 @@ def score_ranking(
         n_relevant_returned=sum(found for _, found in groups),
         n_unjudged=len(run.keys() - judgements.keys()),
     )
+
+
+def score_violence(
+    qrels: Mapping[str, Mapping[str, int]], run: TrecRun, precision: Precision = "float32"
+) -> RankingScore:
+    """Score a run on the one topic that it shares with the judgements.
+
+    Args:
+        qrels: The grade of each document by topic.
+        run: The run, as read_trec_run returns it.
+        precision: How `ap_trec` compares scores.
+    """
+    if len(run.scores) != 1 or not run.scores.keys() <= qrels.keys():
+        topics = f"{', '.join(sorted(run.scores))} in the run, {', '.join(sorted(qrels))} judged"
+        raise FixInput(f"a run and its judgements must have the same topic, got {topics}")
+    [(topic, scores)] = run.scores.items()
+    return score_ranking(qrels[topic], scores, precision)
 
 
 def random_ap(n: int, n_relevant: int) -> float:

@@ -12,11 +12,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from obygaze_features.core.console import table as aligned
 from obygaze_features.core.errors import AlreadyThere, NotFound
 from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import pretty_json, write_new
-from obygaze_models.evaluation.intervals import Interval
+from obygaze_models.evaluation.bootstrap import resample
 
 FOLDER = "audits"
 
@@ -131,8 +134,26 @@ def p_text(p: float) -> str:
     return "< .0001" if p < 1e-4 else f"{p:.4f}" if p < 0.001 else f"{p:.3f}"
 
 
-def ends(interval: Interval) -> list[float | None]:
-    """Return both ends of an interval for JSON, with None for NaN."""
+def p_equals(p: float) -> str:
+    """Return a p-value in a sentence: "p = 0.300" or "p < .0001"."""
+    return f"p {p_text(p)}" if p < 1e-4 else f"p = {p_text(p)}"
+
+
+def ratio_interval(
+    top: ArrayLike, bottom: ArrayLike, clusters: Sequence[str], *, scale: int = 1, seed: int = 0
+) -> list[float | None]:
+    """Return the 95 % interval of scale * sum(top) / sum(bottom), bootstrapped over clusters.
+
+    An end that cannot be computed is None.
+    """
+    names, codes = np.unique(clusters, return_inverse=True)
+    tops, bottoms = (np.bincount(codes, weights=np.asarray(side)) for side in (top, bottom))
+
+    def ratio(weights: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        with np.errstate(invalid="ignore"):
+            return {"ratio": scale * (weights @ tops) / (weights @ bottoms)}
+
+    interval, _ = resample(ratio, names, unit="cluster", seed=seed)["ratio"]
     return [float(end) if math.isfinite(end) else None for end in (interval.low, interval.high)]
 
 

@@ -31,9 +31,9 @@ class TextRecord:
     cells: Mapping[str, str]
     where: str
 
-    def joined(self, columns: Sequence[str]) -> str:
-        """Return the cells of some columns as one readable key."""
-        return " ".join(self.cells[column] for column in columns)
+    def cluster(self, columns: Sequence[str]) -> str:
+        """Return the cells of some columns as one name; without columns, where the text is."""
+        return " ".join(self.cells[column] for column in columns) if columns else self.where
 
 
 def read_records(
@@ -139,10 +139,10 @@ def _pattern(names: str) -> re.Pattern[str]:
     )
 
 
-def column_names(text: str | Sequence[str]) -> tuple[str, ...]:
+def column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the names in a comma-separated text, or a sequence of names as it is."""
-    names = text.split(",") if isinstance(text, str) else text
-    return tuple(name.strip() for name in names if name.strip())
+    parts = names.split(",") if isinstance(names, str) else names or ()
+    return tuple(part.strip() for part in parts if part.strip())
 
 
 def tokens(caption: str) -> list[str]:

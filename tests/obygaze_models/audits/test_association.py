@@ -14,12 +14,8 @@ from scipy import stats
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.audits import permutation
-from obygaze_models.audits.association import (
-    association,
-    effect_size,
-    embedding_association,
-    single_category,
-)
+from obygaze_models.audits.association import Association, association, effect_size
+from obygaze_models.audits.eat_tests import VectorGroup, run_tests
 from obygaze_models.audits.permutation import normal_p, permutation_p
 
 # Two groups of four on the axes: four ties with the observed split at each step.
@@ -31,6 +27,15 @@ BLOCKED = [0.65, -0.512, 0.832, 0.646, -0.753, 0.123, 0.541, 0.248, -0.204, -0.4
 BLOCKED += [0.993, 2.081, -1.416]
 BLOCKED_IS_X = [1, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0, 0, 1, 0]
 BLOCK = [0] * 5 + [1] * 6 + [2] * 3
+
+
+def embedding_association(
+    x: object, y: object, a: object, b: object, x_block: object = None, y_block: object = None
+) -> Association:
+    """The result of one test of X against Y."""
+    groups = VectorGroup("X", x, x_block), VectorGroup("Y", y, y_block)  # type: ignore[arg-type]
+    pair = (VectorGroup("A", a), VectorGroup("B", b))  # type: ignore[arg-type]
+    return run_tests(*groups, [pair])[0].outcome
 
 
 def test_association_by_hand() -> None:
@@ -206,7 +211,8 @@ def test_published_cases() -> None:
         assert result.p.greater == expected["exact"]["p_ge"]
         assert result.p_normal == pytest.approx(expected["p_normal_closed_form"], rel=1e-6)
     for case in cases["sc_weat"]:
-        result = single_category(case["w"], case["A"], case["B"])
+        pair = (VectorGroup("A", case["A"]), VectorGroup("B", case["B"]))
+        result = run_tests(VectorGroup("w", case["w"]), None, [pair])[0].outcome
         assert result.effect_size == pytest.approx(case["effect_size"], abs=1e-9)
         assert result.p.greater == pytest.approx(case["p_exact_ge"], abs=1e-12)
     blocked = cases["blocked"]

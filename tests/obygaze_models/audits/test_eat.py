@@ -11,7 +11,7 @@ import pytest
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.audits.association import film_share
+from obygaze_models.audits.association import compare, film_share
 from obygaze_models.audits.eat import EatAudit
 from obygaze_models.audits.eat_tests import VectorGroup, run_tests
 
@@ -46,13 +46,14 @@ def audit(*args: object, **options: object) -> EatAudit:
 
 def test_films_share_of_a_difference_by_hand() -> None:
     # Film 1 holds 4, 2 | 0, film 2 holds 1 | 1, 1: means 2 and 1, three films' worth of X and Y.
-    share = film_share([4, 2, 1], [0, 1, 1], [1, 1, 2], [1, 2, 2])
+    values, in_x = np.array([4.0, 2, 1, 0, 1, 1]), np.arange(6) < 3
+    share = film_share(values, in_x, np.array([1, 1, 2, 1, 2, 2]))
     assert (share.n_blocks, share.n_shared, share.n_items_shared) == (2, 2, 6)
     assert share.difference == pytest.approx(7 / 3 - 2 / 3)
     assert share.of_blocks == pytest.approx((2 + 2 + 1) / 3 - (2 + 1 + 1) / 3)
     assert share.share == pytest.approx(0.2)
     with pytest.raises(FixInput):
-        film_share([1, 2], [3], [1], [1])
+        compare(np.array([1.0, 2.0]), np.array([3.0]), [1], [1])
 
 
 def test_what_films_keep_is_the_mean_over_all_shuffles_within_them() -> None:
@@ -64,7 +65,7 @@ def test_what_films_keep_is_the_mean_over_all_shuffles_within_them() -> None:
         if all((blocks[chosen] == block).sum() == n for block, n in taken.items()):
             differences.append(s[chosen].mean() - s[~chosen].mean())
     assert len(differences) == 9
-    share = film_share(s[[0, 1, 3]], s[[2, 4, 5]], [0, 0, 1], [0, 1, 1])
+    share = film_share(s, np.isin(np.arange(6), [0, 1, 3]), blocks)
     assert share.of_blocks == pytest.approx(np.mean(differences))
 
 

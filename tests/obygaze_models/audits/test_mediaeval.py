@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from sklearn.metrics import auc, average_precision_score, precision_recall_curve
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.audits.mediaeval import score_violence
 from obygaze_models.audits.mediaeval_files import (
     check_rules,
     read_affect_run,
@@ -26,6 +25,7 @@ from obygaze_models.audits.mediaeval_scores import (
     random_ap,
     score_affect,
     score_ranking,
+    score_violence,
 )
 
 documents = st.lists(

@@ -69,8 +69,8 @@ def test_sklearn_sees_doubles_where_trec_eval_sees_floats(tmp_path: Path) -> Non
 
 
 def test_annotation_files_score_the_official_test_clips(annotations: Path, tmp_path: Path) -> None:
-    truth = classes_of(liris_accede.read([annotations]).manifest)
-    assert truth.violence == {"": {"A0": 1, "A1": 0, "A2": 1, "A3": 0}}
+    classes = classes_of(liris_accede.read([annotations]).manifest)
+    assert classes["violence"] == {"A0": 1, "A1": 0, "A2": 1, "A3": 0}
     violence = violence_run(tmp_path / "v.txt", {"A0.mp4": 0.9, "A1.mp4": 0.8, "A2.mp4": 0.7})
     affect = {"A0": (1, 0), "A1": (0, 0), "A3": (-1, 0), "A5": (0, 0)}
     written = write_run_file(tmp_path / "a.txt", affect, subtask="affect", external_data=True)[0]
