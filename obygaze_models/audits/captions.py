@@ -6,16 +6,25 @@ Intervals and tests are over clusters (images, films), because captions of one i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.figures import MUTED, canvas, save
-from obygaze_models.audits.figures import BLUE, RED, draw_grid, label_rows
 from obygaze_models.audits.permutation import PValue, permutation_p
-from obygaze_models.audits.result import Audit, Finding, p_equals, p_text, ratio_interval
+from obygaze_models.audits.result import (
+    BLUE,
+    RED,
+    Audit,
+    Finding,
+    draw_grid,
+    label_rows,
+    p_equals,
+    p_text,
+    ratio_interval,
+)
 from obygaze_models.audits.texts import (
     NAMES,
     TextSource,
@@ -114,15 +123,16 @@ class CaptionAudit(Audit):
 
     def draw(self, stem: Path) -> tuple[Path, Path]:
         """Draw one panel per list: a bar for the rate of each group, a line for its interval."""
-        panels = rates_by_group(self.rates)
+        found = {(rate.words, rate.group): rate for rate in self.rates}
+        lists = list(dict.fromkeys(rate.words for rate in self.rates))
         groups = sorted({rate.group for rate in self.rates})[:MAX_GROUPS][::-1]
         highest = max(max(rate.occurrences_per_1000, rate.ci[1] or 0.0) for rate in self.rates)
         size = (7.2, 1.0 + 0.26 * len(groups))
-        with canvas(*size, ncols=len(panels), sharey=True, squeeze=False) as (figure, all_axes):
-            for axes, (words, by_group) in zip(all_axes[0], panels.items(), strict=True):
+        with canvas(*size, ncols=len(lists), sharey=True, squeeze=False) as (figure, all_axes):
+            for axes, words in zip(all_axes[0], lists, strict=True):
                 for row, group in enumerate(groups):
                     color = COLORS[len(groups) - 1 - row if len(groups) <= len(COLORS) else 0]
-                    _draw_rate(axes, row, by_group[group], color)
+                    _draw_rate(axes, row, found[words, group], color)
                 axes.set_title(words)
                 axes.set_xlim(0, 1.05 * (highest or 1.0))
                 draw_grid(axes)
@@ -178,7 +188,7 @@ def audit_captions(
         )
         for record in read_records(source, (text, *groups, *clusters), names)
     ]
-    kept = _frequent_words(captions, lists, min_count)
+    kept = frequent_words(captions, lists, min_count)
     n_left_out = len(frozenset().union(*lists.values()) - frozenset().union(*kept.values()))
     rates = word_rates(captions, kept, seed=seed)
     tests = contrasts(captions, kept, permutations=permutations, seed=seed)
@@ -186,26 +196,26 @@ def audit_captions(
     return CaptionAudit(source_name(source), *counts, tuple(rates), tuple(tests))
 
 
-def word_rates(
-    captions: Sequence[Caption], lists: WordLists, *, min_count: int = 0, seed: int = 0
-) -> list[WordRate]:
+def word_rates(captions: Sequence[Caption], lists: WordLists, *, seed: int = 0) -> list[WordRate]:
     """Return the rate of each list in each group, with a 95 % interval over clusters."""
     if not captions:
         raise FixInput("expected at least one caption, got none")
-    kept = _frequent_words(captions, lists, min_count)
-    return [
-        _rate([caption for caption in captions if caption.group == group], group, name, words, seed)
-        for group in sorted({caption.group for caption in captions})
-        for name, words in kept.items()
-    ]
+    rates = []
+    for group in sorted({caption.group for caption in captions}):
+        inside = [caption for caption in captions if caption.group == group]
+        clusters, n = [caption.cluster for caption in inside], len(inside)
+        for name, words in lists.items():
+            hits = _occurrences(inside, words)
+            n_hits = sum(hit > 0 for hit in hits)
+            per_1000 = (1000 * sum(hits) / n, 1000 * n_hits / n)
+            ci = ratio_interval(hits, [1] * n, clusters, scale=1000, seed=seed)
+            counts = (n, len(set(clusters)), sum(hits), n_hits)
+            rates.append(WordRate(group, name, *counts, *per_1000, ci))
+    return rates
 
 
 def contrasts(
-    captions: Sequence[Caption],
-    lists: WordLists,
-    *,
-    permutations: int = 1_000_000,
-    seed: int = 0,
+    captions: Sequence[Caption], lists: WordLists, *, permutations: int = 1_000_000, seed: int = 0
 ) -> list[GroupContrast]:
     """Return the test of each list between two groups; none if clusters have both groups.
 
@@ -224,8 +234,8 @@ def contrasts(
     found: dict[str, PValue] = {}
     for title, words in lists.items():
         counts = Counter[str]()
-        for caption in captions:
-            counts[caption.cluster] += _occurrences(caption, words)
+        for caption, n in zip(captions, _occurrences(captions, words), strict=True):
+            counts[caption.cluster] += n
         # In whole numbers, so that ties are ties.
         above = [counts[name] * len(captions) - counts.total() * sizes[name] for name in names]
         found[title] = permutation_p(above, is_first, permutations=permutations, seed=seed)
@@ -236,17 +246,8 @@ def contrasts(
     ]
 
 
-def rates_by_group(rates: Sequence[WordRate]) -> Mapping[str, Mapping[str, WordRate]]:
-    """Return the rates by list, then by group."""
-    nested: dict[str, dict[str, WordRate]] = {}
-    for rate in rates:
-        nested.setdefault(rate.words, {})[rate.group] = rate
-    return nested
-
-
-def _frequent_words(captions: Sequence[Caption], lists: WordLists, min_count: int) -> WordLists:
-    if min_count <= 0:
-        return lists
+def frequent_words(captions: Sequence[Caption], lists: WordLists, min_count: int) -> WordLists:
+    """Return the lists without words that occur fewer than `min_count` times in all captions."""
     seen = Counter(word for caption in captions for word in tokens(caption.text))
     return {
         name: frozenset(word for word in words if seen[word] >= min_count)
@@ -254,16 +255,5 @@ def _frequent_words(captions: Sequence[Caption], lists: WordLists, min_count: in
     }
 
 
-def _rate(
-    captions: Sequence[Caption], group: str, name: str, words: frozenset[str], seed: int
-) -> WordRate:
-    hits, n = [_occurrences(caption, words) for caption in captions], len(captions)
-    clusters = [caption.cluster for caption in captions]
-    n_hits = sum(hit > 0 for hit in hits)
-    rates = (1000 * sum(hits) / n, 1000 * n_hits / n)
-    ci = ratio_interval(hits, [1] * n, clusters, scale=1000, seed=seed)
-    return WordRate(group, name, n, len(set(clusters)), sum(hits), n_hits, *rates, ci)
-
-
-def _occurrences(caption: Caption, words: frozenset[str]) -> int:
-    return sum(word in words for word in tokens(caption.text))
+def _occurrences(captions: Sequence[Caption], words: frozenset[str]) -> list[int]:
+    return [sum(word in words for word in tokens(caption.text)) for caption in captions]

@@ -70,7 +70,8 @@ def audit_command(name: str, examples: str) -> Callable[[F], click.Command]:
             **options: Any,
         ) -> None:
             found: Audit = function(session, **options)
-            run = _run_folder(session, report) if report is not None else None
+            runs = session.workspace.folder("runs")
+            run = report and (Path(report) if "/" in report else runs / report)
             files = {"document": document, "table": rows, "figure": figure, "run": run}
             for path in found.write(**files, force=force):
                 session.console.note(f"wrote {path}")
@@ -86,19 +87,16 @@ def audit_command(name: str, examples: str) -> Callable[[F], click.Command]:
     return decorate
 
 
-def _run_folder(session: Session, report: str) -> Path:
-    return Path(report) if "/" in report else session.workspace.folder("runs") / report
-
-
 def _manifest(session: Session, name: str | None) -> Path | None:
     return None if name is None else session.workspace.existing_manifest(name)
 
 
 def _texts(session: Session, source: str) -> Path:
     """The path of a table or a folder, or that of a manifest by its name or path."""
+    from obygaze_models.audits.texts import is_table
+
     path = Path(source)
-    is_table = path.suffix == ".csv" and not path.with_suffix(".toml").exists()
-    return path if is_table or path.is_dir() else session.workspace.existing_manifest(source)
+    return path if is_table(path) or path.is_dir() else session.workspace.existing_manifest(source)
 
 
 @audit_command(

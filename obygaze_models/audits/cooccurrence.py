@@ -19,9 +19,16 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.figures import INK, MUTED, canvas, save
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import read_table, whole_number
-from obygaze_models.audits.figures import BLUE, RED, label_rows, note_beside
 from obygaze_models.audits.gender import cut_shares
-from obygaze_models.audits.result import Audit, Finding, ratio_interval
+from obygaze_models.audits.result import (
+    BLUE,
+    RED,
+    Audit,
+    Finding,
+    label_rows,
+    note_beside,
+    ratio_interval,
+)
 from obygaze_models.audits.texts import (
     CONCEPTS,
     TextSource,
@@ -98,10 +105,7 @@ class CoocAudit(Audit):
         rows = [_row(thing) for thing in self.things]
         if self.amplification:
             headers.append("amplified")
-            added = self.amplification.by_thing
-            rows = [
-                (*row, added.get(thing.thing)) for row, thing in zip(rows, self.things, strict=True)
-            ]
+            rows = [(*row, self.amplification.by_thing.get(str(row[0]))) for row in rows]
         title = "Co-occurrence" + (f": {self.source}" if self.source else "")
         return Finding(title, self._sentences(), headers, rows)
 
@@ -166,7 +170,7 @@ def _draw_thing(axes: Any, row: int, thing: CoOccurrence, moved: float | None) -
     color = MUTED if share == 0.5 else BLUE if share > 0.5 else RED
     axes.scatter(share, row, s=34, color=color, zorder=3)
     n = sum(thing.counts.values())
-    note_beside(axes, row, f"n = {n}", offset=4, size=7, color=MUTED)
+    note_beside(axes, row, f"n = {n}", 4, fontsize=7, color=MUTED)
 
 
 def audit_cooc(

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from obygaze_features.core.figures import INK, MUTED, canvas, save
 from obygaze_models.audits.association import Floats
 from obygaze_models.audits.eat_tests import EatTest
-from obygaze_models.audits.figures import BLUE, RED, label_rows, note_beside
-from obygaze_models.audits.result import p_equals, p_text
+from obygaze_models.audits.result import BLUE, RED, label_rows, note_beside, p_equals, p_text
 
 MAX_FILMS, MAX_TESTS = 24, 40
 
 
-@dataclass(frozen=True)
-class _Strip:
+class _Strip(NamedTuple):
     label: str
     x: Floats
     y: Floats
@@ -34,19 +31,26 @@ def draw_eat(all_tests: Sequence[EatTest], stem: Path) -> tuple[Path, Path]:
     tests = [test for test in all_tests if test in smallest]
     first, one_pair = tests[0], len({(test.a, test.b) for test in tests}) == 1
     strips = _films(first) if len(tests) == 1 else [_whole(test, one_pair) for test in tests]
+    strips.reverse()
     width = 7.2 if max(len(strip.label) for strip in strips) <= 24 else 8.4
     with canvas(width, 1.55 + 0.36 * len(strips)) as (figure, axes):
-        for row, strip in enumerate(reversed(strips)):
+        for row, strip in enumerate(strips):
             _draw_strip(axes, row, strip)
         axes.axvline(0, color=MUTED, lw=0.8, zorder=0)
-        label_rows(axes, [strip.label for strip in reversed(strips)])
+        label_rows(axes, [strip.label for strip in strips])
         sides = f"{first.b}  ←  association  →  {first.a}" if one_pair else "B  ←  →  A"
         axes.set_xlabel(sides if first.y else "cosine to each prompt", color=MUTED)
         title = _title(tests, len(all_tests), one_pair)
         figure.suptitle(title, x=0.01, ha="left", fontsize=10, weight="bold")
         if len(tests) == 1:
-            axes.set_title(_note(first), fontsize=8, weight="normal")
-        _legend(axes, first)
+            across = f" shuffled within films, {p_equals(first.p_across)} across them"
+            note = p_equals(first.p) + (across if first.outcome.p_blocked else "")
+            axes.set_title(_with_effect(first, f"{first.kind} {note}"), fontsize=8, weight="normal")
+        names = (first.x, first.y) if first.y else (f"prompts of {a}" for a in (first.a, first.b))
+        counts = (first.outcome.n_x, first.outcome.n_y)
+        for name, n, color in zip(names, counts, (RED, BLUE), strict=True):
+            axes.scatter([], [], s=22, color=color, label=f"{name} ({n})")
+        figure.legend(loc="outside lower center", ncols=2)
         return save(figure, stem)
 
 
@@ -57,10 +61,10 @@ def _films(test: EatTest) -> list[_Strip]:
     in_x, in_y = np.asarray(test.x_block).astype(str), np.asarray(test.y_block).astype(str)
     strips = [
         _Strip(
-            f"film {name}" if name.isdigit() else name,
-            *(test.s_x[in_x == name], test.s_y[in_y == name]),
+            f"film {film}" if film.isdigit() else film,
+            *(test.s_x[in_x == film], test.s_y[in_y == film]),
         )
-        for name in np.intersect1d(test.x_block, test.y_block).astype(str).tolist()
+        for film in np.intersect1d(test.x_block, test.y_block).astype(str).tolist()
     ]
     largest = sorted(strips, key=lambda strip: -len(strip.x) - len(strip.y))[:MAX_FILMS]
     largest.sort(key=lambda strip: float(np.concatenate([strip.x, strip.y]).mean()))
@@ -72,13 +76,6 @@ def _whole(test: EatTest, one_pair: bool) -> _Strip:
     alone = test.x if one_pair else f"{test.x}: {pair}"
     note = _with_effect(test, f"{p_equals(test.p)}, Holm {p_text(test.p_holm)}")
     return _Strip(pair if test.y else alone, test.s_x, test.s_y, note)
-
-
-def _note(test: EatTest) -> str:
-    note = p_equals(test.p)
-    if test.outcome.p_blocked:
-        note += f" shuffled within films, {p_equals(test.p_across)} across them"
-    return _with_effect(test, f"{test.kind} {note}")
 
 
 def _with_effect(test: EatTest, note: str) -> str:
@@ -96,7 +93,7 @@ def _draw_strip(axes: Any, row: int, strip: _Strip) -> None:
         mean = float(values.mean())
         axes.plot([mean, mean], [row + side - 0.14, row + side + 0.14], color=color, lw=2.6)
     if strip.note:
-        note_beside(axes, row, strip.note, offset=6, size=7.5, color=INK)
+        note_beside(axes, row, strip.note, 6, fontsize=7.5, color=INK)
     if strip.shaded:
         axes.axhspan(row - 0.5, row + 0.5, color="#f3f2ee", zorder=-1, lw=0)
 
@@ -110,11 +107,3 @@ def _title(tests: Sequence[EatTest], n_all: int, one_pair: bool) -> str:
     attributes = f": {first.a} against {first.b}" if one_pair else ""
     selection = f", the {len(tests)} smallest p of {n_all}" if n_all > len(tests) else ""
     return f"Items one by one{attributes}{selection}"
-
-
-def _legend(axes: Any, test: EatTest) -> None:
-    names = (test.x, test.y) if test.y else (f"prompts of {test.a}", f"prompts of {test.b}")
-    counts = (test.outcome.n_x, test.outcome.n_y)
-    for name, n, color in zip(names, counts, (RED, BLUE), strict=True):
-        axes.scatter([], [], s=22, color=color, label=f"{name} ({n})")
-    axes.figure.legend(loc="outside lower center", ncols=2)

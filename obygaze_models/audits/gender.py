@@ -20,8 +20,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.figures import INK, MUTED, canvas, save
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import TableRow, read_table
-from obygaze_models.audits.figures import BLUE, RED
-from obygaze_models.audits.result import Audit, Finding
+from obygaze_models.audits.result import BLUE, RED, Audit, Finding, add_note
 
 # Cosines computed in single precision leave [-1, 1] by rounding errors up to this.
 NOISE = 1e-4
@@ -90,10 +89,9 @@ class GenderAudit(Audit):
     def finding(self) -> Finding:
         """Return one row per caption, and sentences with the means."""
         summary = self.to_json()
-        captions = count(len(self.rows), "caption")
-        sentences = [f"The mean score of {captions} is {summary['mean']:.3f}."]
-        noted = sum(bool(row.note) for row in self.rows)
-        sentences += [f"{count(noted, 'caption')} with a note on the similarity."] if noted else []
+        sentences = [f"Mean score of {count(len(self.rows), 'caption')}: {summary['mean']:.3f}."]
+        if noted := sum(bool(row.note) for row in self.rows):
+            sentences.append(f"{count(noted, 'caption')} with a note on the similarity.")
         title = f"Gender score: {self.source}" if self.source else "Gender score"
         if not self.estimates:
             rows = [(i, row.score, row.note or None) for i, row in enumerate(self.rows, 1)]
@@ -112,19 +110,16 @@ class GenderAudit(Audit):
             f"'man' scores higher in {counts['man']} captions and 'woman' in {counts['woman']}: "
             f"{man:.2f} and {woman:.2f}, cut after two decimals as published, not rounded."
         ]
-        if summary["mean_ratio_to_man"] is not None:
-            mean = summary["mean_ratio_to_man"]
+        if (mean := summary["mean_ratio_to_man"]) is not None:
             sentences.append(f"On average the share of 'man' in the two scores is {mean:.1f} %.")
-        ties = sum(row.score_man == row.score_woman for row in self.estimates)
-        return [*sentences, f"Ties, counted for 'man': {ties}."] if ties else sentences
+        if ties := sum(row.score_man == row.score_woman for row in self.estimates):
+            sentences.append(f"Ties, counted for 'man': {ties}.")
+        return sentences
 
     def draw(self, stem: Path) -> tuple[Path, Path]:
         """Draw one bar per caption if there are few, else a histogram."""
-        shares = [
-            (row.ratio_to_man, row.caption)
-            for row in self.estimates
-            if row.ratio_to_man is not None
-        ]
+        rows = ((row.ratio_to_man, row.caption) for row in self.estimates)
+        shares = [(share, caption) for share, caption in rows if share is not None]
         if shares and len(shares) <= MAX_BARS:
             return _draw_bars(sorted(shares, key=lambda share: share[0]), stem)
         values = [share for share, _ in shares] or [row.score for row in self.rows]
@@ -137,16 +132,9 @@ def _draw_bars(shares: Sequence[tuple[float, str]], stem: Path) -> tuple[Path, P
         for row, (share, _) in enumerate(shares):
             to_man = share >= 50
             axes.barh(row, share - 50, left=50, height=0.62, color=BLUE if to_man else RED)
-            axes.annotate(
-                f"{max(share, 100 - share):.1f} %",
-                (share, row),
-                xytext=(4 if to_man else -4, 0),
-                textcoords="offset points",
-                ha="left" if to_man else "right",
-                va="center",
-                fontsize=7,
-                color=INK,
-            )
+            text, shift = f"{max(share, 100 - share):.1f} %", (4 if to_man else -4, 0)
+            style = {"ha": "left" if to_man else "right", "va": "center", "fontsize": 7}
+            add_note(axes, text, (share, row), shift, color=INK, **style)
         captions = [textwrap.shorten(caption, 56, placeholder=" …") for _, caption in shares]
         axes.set_yticks(range(len(shares)), captions, fontsize=7.5)
         axes.tick_params(axis="y", length=0)
@@ -163,14 +151,8 @@ def _draw_histogram(values: Any, stem: Path, *, ratios: bool) -> tuple[Path, Pat
         axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=colors, edgecolor="white")
         mean = float(values.mean())
         axes.axvline(mean, color=INK, lw=1)
-        axes.annotate(
-            f"mean {mean:.3g}",
-            (mean, 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(4, -8),
-            textcoords="offset points",
-            fontsize=8,
-        )
+        place = ("data", "axes fraction")
+        add_note(axes, f"mean {mean:.3g}", (mean, 1), (4, -8), xycoords=place, fontsize=8)
         axes.set_ylabel("captions", color=MUTED)
         axes.yaxis.get_major_locator().set_params(integer=True)
         if ratios:

@@ -12,7 +12,6 @@ from obygaze_features.core.figures import INK, MUTED, canvas, save
 from obygaze_features.manifest.adapters import liris_accede
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.audits.figures import RED, draw_grid, label_rows
 from obygaze_models.audits.mediaeval_files import (
     check_rules,
     is_affect_run,
@@ -28,7 +27,7 @@ from obygaze_models.audits.mediaeval_scores import (
     score_affect,
     score_violence,
 )
-from obygaze_models.audits.result import Audit, Finding
+from obygaze_models.audits.result import RED, Audit, Finding, add_note, draw_grid, label_rows
 
 SUBTASKS = ("violence", "valence", "arousal")
 SPLIT, TEST = "mediaeval2015", 0
@@ -233,15 +232,7 @@ def _draw_panel(
         if majority is not None:
             axes.plot([majority] * 2, [row - 0.3, row + 0.3], color=MUTED, lw=2)
         axes.scatter(value, row, s=44, color=RED, zorder=3)
-        axes.annotate(
-            f"{value:.3f}",
-            (value, row),
-            xytext=(0, 7),
-            textcoords="offset points",
-            ha="center",
-            fontsize=7,
-            color=INK,
-        )
+        add_note(axes, f"{value:.3f}", (value, row), (0, 7), ha="center", fontsize=7, color=INK)
         highest = max(highest, high, chance, majority or 0.0)
     label_rows(axes, [label for label, _ in reversed(dots)], top=0.2)
     axes.set_xlim(0, min(1.02, 1.15 * highest))

@@ -119,9 +119,7 @@ def permutation_p(
     variance = sum(part.variance for part in blocks)
     bounds = _Bounds(float(s[first].sum()), mean, variance, tolerance)
     halves = _split(blocks) if exact else None
-    return (
-        _sample(blocks, bounds, permutations, seed) if halves is None else _count(*halves, bounds)
-    )
+    return _count(*halves, bounds) if halves else _sample(blocks, bounds, permutations, seed)
 
 
 def normal_p(effect_size: float, n_first: int, n_second: int) -> float:
@@ -136,10 +134,6 @@ class _Half:
     whole: Sequence[_PermutationBlock]
     part: Floats
 
-    @property
-    def log2_size(self) -> float:
-        return sum(block.log2_size for block in self.whole) + len(self.part)
-
 
 def _split(blocks: Sequence[_PermutationBlock]) -> tuple[_Half, _Half, int] | None:
     """Distribute the blocks over two halves of similar size, with the largest block split.
@@ -147,22 +141,18 @@ def _split(blocks: Sequence[_PermutationBlock]) -> tuple[_Half, _Half, int] | No
     The third value is how many items of the split block are taken; None if a half is too large.
     """
     largest, *others = sorted(blocks, key=lambda block: -block.log2_size)
-    best: tuple[_Half, _Half, int] | None = None
+    options: list[tuple[float, tuple[_Half, _Half]]] = []
     for cut in range(len(largest.values) + 1):
         sides: tuple[list[_PermutationBlock], list[_PermutationBlock]] = ([], [])
-        sizes = [float(cut), float(len(largest.values) - cut)]
+        log2_sizes = [float(cut), float(len(largest.values) - cut)]
         for block in others:
-            smaller = int(sizes[1] < sizes[0])
+            smaller = int(log2_sizes[1] < log2_sizes[0])
             sides[smaller].append(block)
-            sizes[smaller] += block.log2_size
-        left = _Half(sides[0], largest.values[:cut])
-        right = _Half(sides[1], largest.values[cut:])
-        size = max(left.log2_size, right.log2_size)
-        if best is None or size < max(best[0].log2_size, best[1].log2_size):
-            best = left, right, largest.taken
-    if best is None or max(best[0].log2_size, best[1].log2_size) > MAX_LOG2_HALF:
-        return None
-    return best
+            log2_sizes[smaller] += block.log2_size
+        parts = (largest.values[:cut], largest.values[cut:])
+        options.append((max(log2_sizes), (_Half(sides[0], parts[0]), _Half(sides[1], parts[1]))))
+    log2_size, halves = min(options, key=lambda option: option[0])
+    return (*halves, largest.taken) if log2_size <= MAX_LOG2_HALF else None
 
 
 def _count(left: _Half, right: _Half, taken: int, bounds: _Bounds) -> PValue:

@@ -1,4 +1,4 @@
-"""What all audits share: a table with sentences, a JSON document, a figure, and the files."""
+"""What all audits share: a table with sentences, JSON, files, intervals and parts of figures."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from obygaze_features.core.files import pretty_json, write_new
 from obygaze_models.evaluation.bootstrap import resample
 
 FOLDER = "audits"
+BLUE, RED = "#4f7ea3", "#a8324a"
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,32 @@ def ratio_interval(
 
     interval, _ = resample(ratio, names, unit="cluster", seed=seed)["ratio"]
     return [float(end) if math.isfinite(end) else None for end in (interval.low, interval.high)]
+
+
+def label_rows(axes: Any, labels: Sequence[str], top: float = 0.4) -> None:
+    """Label rows 0, 1, ... from the bottom up, without tick marks; `top` is the space above."""
+    axes.set_yticks(range(len(labels)), labels)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(-0.6, max(len(labels), 1) - top)
+
+
+def add_note(
+    axes: Any, text: str, at: tuple[float, float], shift: tuple[float, float], **style: Any
+) -> None:
+    """Write a note at a point, shifted by some points of the page."""
+    axes.annotate(text, at, xytext=shift, textcoords="offset points", **style)
+
+
+def note_beside(axes: Any, row: int, text: str, shift: float, **style: Any) -> None:
+    """Write a note to the right of the axes, at the height of a row."""
+    place = {"xycoords": ("axes fraction", "data"), "va": "center"}
+    add_note(axes, text, (1.0, row), (shift, 0), **place, **style)
+
+
+def draw_grid(axes: Any) -> None:
+    """Draw light vertical lines behind the data."""
+    axes.xaxis.grid(visible=True, color="#ecebe7", lw=0.7)
+    axes.set_axisbelow(True)
 
 
 def _with_ending(stem: Path, ending: str) -> Path:

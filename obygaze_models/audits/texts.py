@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Table, read_toml
 from obygaze_features.core.schema_rules import list_of, mapping_of
 from obygaze_features.manifest.io import read_manifest
@@ -49,7 +50,8 @@ def read_records(
     if isinstance(source, Manifest):
         return _of_manifest(source, columns)
     if not isinstance(source, str | Path):
-        _check_columns(columns, set.intersection(*map(set, source)) if source else (), "the rows")
+        for cells in source:
+            _check_columns(columns, tuple(cells), "the rows")
         return [TextRecord(cells, f"row {number}") for number, cells in enumerate(source, start=1)]
     path = Path(source)
     if path.is_dir():
@@ -75,10 +77,9 @@ def source_name(source: TextSource) -> str:
 
 def _delimiter(path: Path) -> str:
     """The character between the cells of the header: a comma unless there is none."""
-    header = b""
-    if path.is_file():
-        with path.open("rb") as stream:
-            header = stream.readline(1 << 20)
+    require_file(path)
+    with path.open("rb") as stream:
+        header = stream.readline(1 << 20)
     return next((mark for mark in DELIMITERS if mark.encode() in header), ",")
 
 
@@ -120,7 +121,7 @@ def _of_folder(folder: Path, names: str, columns: Sequence[str]) -> list[TextRec
     return records
 
 
-def _check_columns(columns: Sequence[str], found: Sequence[str] | set[str], where: str) -> None:
+def _check_columns(columns: Sequence[str], found: Sequence[str], where: str) -> None:
     for column in columns:
         if column not in found:
             raise NotFound(f"no column {column!r}; found {', '.join(found)}", where=where)

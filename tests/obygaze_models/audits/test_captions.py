@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_models.audits.captions import Caption, contrasts, rates_by_group, word_rates
+from obygaze_models.audits.captions import (
+    Caption,
+    WordRate,
+    contrasts,
+    frequent_words,
+    word_rates,
+)
 from obygaze_models.audits.cooccurrence import LabelledText, bias_amplification, count_pairs
 from obygaze_models.audits.permutation import permutation_p
 from obygaze_models.audits.texts import read_words, tokens
@@ -22,6 +28,14 @@ CAPTIONS = [
     Caption('a "sad" face', "n", "3"),
     Caption("Crying. crying", "n", "4"),
 ]
+
+
+def rates_by_group(rates: list[WordRate]) -> dict[str, dict[str, WordRate]]:
+    """The rates by list, then by group."""
+    nested: dict[str, dict[str, WordRate]] = {}
+    for rate in rates:
+        nested.setdefault(rate.words, {})[rate.group] = rate
+    return nested
 
 
 def test_words_of_a_caption() -> None:
@@ -40,7 +54,7 @@ def test_rates_by_hand() -> None:
 
 
 def test_rare_words_can_be_left_out() -> None:
-    rates = rates_by_group(word_rates(CAPTIONS, LISTS, min_count=3))
+    rates = rates_by_group(word_rates(CAPTIONS, frequent_words(CAPTIONS, LISTS, 3)))
     assert rates["sad"]["o"].count == 1
     assert rates["glad"]["o"].count == 0
 
