@@ -1,4 +1,4 @@
-"""Saved models: safetensors, JSON and a card; list, load, predict."""
+"""Saved models: save, load, share, and predict with them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.predicting import predict as predict
     from obygaze_models.zoo.saving import SavedModel as SavedModel
     from obygaze_models.zoo.saving import load_model as load_model
+    from obygaze_models.zoo.saving import pull_model as pull_model
+    from obygaze_models.zoo.saving import push_model as push_model
     from obygaze_models.zoo.saving import save_model as save_model
-    from obygaze_models.zoo.sharing import pull_model as pull_model
-    from obygaze_models.zoo.sharing import push_model as push_model
     from obygaze_models.zoo.training_clips import TrainingClips as TrainingClips
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

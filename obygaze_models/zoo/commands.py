@@ -1,10 +1,11 @@
-"""`obygaze models`: saved models, looked at, checked, asked and shared."""
+"""`obygaze models`: list, show, verify, predict with, and share saved models."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +17,7 @@ from obygaze_features.core.commands import (
     json_option,
     pass_session,
 )
-from obygaze_features.core.console import human, table
+from obygaze_features.core.console import Console, human, table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import write_new
 
@@ -26,22 +27,17 @@ if TYPE_CHECKING:
 _HERE = "obygaze_models.zoo.commands"
 COMMANDS = {
     "ls": (f"{_HERE}:ls", "List the models of the workspace."),
-    "show": (f"{_HERE}:show", "Show what a model is and how well it does."),
-    "verify": (f"{_HERE}:verify", "Check that a model is whole."),
-    "predict": (f"{_HERE}:predict_", "Ask a model about the clips of a store."),
-    "push": (f"{_HERE}:push", "Send a model to a folder, a bucket or the hub."),
-    "pull": (f"{_HERE}:pull", "Fetch a model and check it."),
+    "show": (f"{_HERE}:show", "Show the card of a model: its facts and its metrics."),
+    "verify": (f"{_HERE}:verify", "Check the files of a model."),
+    "predict": (f"{_HERE}:predict_", "Predict the clips of a store with a model."),
+    "push": (f"{_HERE}:push", "Copy a model to a folder, a bucket or the hub."),
+    "pull": (f"{_HERE}:pull", "Copy a model into the workspace and check it."),
 }
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def models() -> None:
     """Inspect, verify, use and share saved models."""
-
-
-def model_folder(session: Session, name: str) -> Path:
-    """The folder of a model, by its name in the workspace or by its path."""
-    return Path(name) if "/" in name else session.workspace.folder("models") / name
 
 
 @click.command(
@@ -59,17 +55,23 @@ def ls(session: Session, as_json: bool) -> None:
 
     rows, broken = [], []
     for path in sorted(session.workspace.folder("models").glob(f"*/{MODEL_FILE}")):
+        name = path.parent.name
         try:
-            rows.append(_summary(path.parent.name, read_document(path.parent)))
+            info = read_document(path.parent).info
         except ObygazeError as error:
-            broken.append(path.parent.name)
-            session.console.warn(f"{path.parent.name}: {error.what}")
+            broken.append(name)
+            session.console.warn(f"{name}: {error.what}")
+            continue
+        row = {"name": name, "kind": info.kind, "task": info.task}
+        row |= {"backbone": info.features.backbone, "level": info.features.level}
+        ap = info.metrics.get("ap", {}).get("value")
+        rows.append({**row, "clips": info.training.n_clips, "ap": ap})
     if as_json:
         session.console.json({"models": rows, "broken": broken})
     elif rows:
         session.console.result(table(list(rows[0]), [list(row.values()) for row in rows]))
     else:
-        session.console.note("no models here yet; obygaze train --help")
+        session.console.note("the workspace has no models; obygaze train --help")
 
 
 @click.command(
@@ -83,14 +85,13 @@ def ls(session: Session, as_json: bool) -> None:
 @json_option
 @pass_session
 def show(session: Session, name: str, as_json: bool) -> None:
-    """Show what a model is and how well it does."""
-    from obygaze_models.zoo.card import card_text
-    from obygaze_models.zoo.saving import load_model, read_document
+    """Show the card of a model: its facts and its metrics."""
+    from obygaze_models.zoo.info import card_text
+    from obygaze_models.zoo.saving import MODEL_FILE, load_model
 
-    folder = model_folder(session, name)
-    model = load_model(folder)
+    model = load_model(session.workspace.existing("models", name))
     if as_json:
-        session.console.json(read_document(folder))
+        session.console.json(json.loads((model.folder / MODEL_FILE).read_bytes()))
     else:
         body = card_text(model.info, model.clips).split("---\n", 2)[-1].strip()
         session.console.result(body)
@@ -107,19 +108,18 @@ def show(session: Session, name: str, as_json: bool) -> None:
 @json_option
 @pass_session
 def verify(session: Session, names: tuple[str, ...], as_json: bool) -> None:
-    """Check that a model is whole.
+    """Check the files of a model.
 
-    Hashes, sizes, and whether the arrays make the estimator that is described. Nothing that was
-    saved is ever run.
+    Sizes, checksums, and whether the arrays fit the estimator. No code of the model is run.
     """
     from obygaze_models.zoo.saving import load_model
 
-    found = [load_model(model_folder(session, name)).info for name in names]
+    found = [load_model(session.workspace.existing("models", name)).info for name in names]
     if as_json:
         session.console.json({"whole": [info.name for info in found]})
+        return
     for info in found:
-        if not as_json:
-            session.console.result(f"{info.name}: whole, a {info.kind} for {info.task}")
+        session.console.result(f"{info.name}: whole, a {info.kind} for {info.task}")
 
 
 @click.command(
@@ -133,13 +133,13 @@ def verify(session: Session, names: tuple[str, ...], as_json: bool) -> None:
 )
 @click.argument("name")
 @click.argument("store")
-@click.option("--clips", help="Only these clips, joined by commas.")
+@click.option("--clips", help="Clip ids to predict, separated by commas. [default: all]")
 @click.option(
     "--in-sample",
     is_flag=True,
     help="Score training clips with the model itself; such scores are not predictions.",
 )
-@click.option("-o", "out", type=click.Path(path_type=Path), help="Write the CSV here.")
+@click.option("-o", "out", type=click.Path(path_type=Path), help="Write the CSV to this file.")
 @force_option
 @json_option
 @pass_session
@@ -154,50 +154,48 @@ def predict_(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Ask a model about the clips of a store.
+    """Predict the clips of a store with a model.
 
-    One row a clip: the decision, the probability of each class and, of a bottleneck, the margin
-    of each concept and what it adds. A store of other features is refused (exit code 5).
+    One row per clip: the decision, the probability of each class and, for a bottleneck, the margin
+    of each concept and its contribution. A store of other features is an error (exit code 5).
 
-    The column `basis` says what a score is. unseen: no clip of the film was trained on. film-seen:
-    other clips of the film were. out-of-fold: the clip was trained on, and the score is from the
-    model's evaluation, by fits that were not trained on it; margins are not known then.
-    in-sample: the clip was trained on, and the model itself scores it, with --in-sample only.
+    The column `basis` is the kind of the score. unseen: the model was trained on no clip of the
+    film. film-seen: it was trained on other clips of the film. out-of-fold: it was trained on the
+    clip, and the score is from fits of its evaluation that were not; these have no margins.
+    in-sample: it was trained on the clip, and the score is its own (only with --in-sample).
     """
     from obygaze_features.store import open_store
     from obygaze_models.zoo.predicting import predict
     from obygaze_models.zoo.saving import load_model
 
-    model = load_model(model_folder(session, name))
-    wanted = clips.split(",") if clips else None
+    model = load_model(session.workspace.existing("models", name))
     opened = open_store(session.workspace.store(store))
-    found = predict(model, opened, wanted, in_sample=in_sample)
-    _tell(session, found)
+    found = predict(model, opened, clips.split(",") if clips else None, in_sample=in_sample)
+    _explain(session.console, found)
     if out is not None:
         write_new(out, found.to_csv().encode("utf-8"), force=force)
         session.console.note(f"wrote {out}")
     if as_json:
-        session.console.json(_as_json(found))
+        session.console.json(found.to_json())
     elif out is None:
         session.console.result(found.to_csv().rstrip("\n"))
 
 
-def _tell(session: Session, found: Predicted) -> None:
-    """Say on stderr which clips have no row, and how many rows have which basis."""
-    for clip, why in found.absent.items():
-        session.console.note(f"{clip}: {why}")
+def _explain(console: Console, found: Predicted) -> None:
+    """Report on stderr which clips have no row, and how many rows have which basis."""
+    for clip, reason in found.absent.items():
+        console.note(f"{clip}: {reason}")
     if found.refused:
-        first, why = next(iter(found.refused.items()))
+        first, reason = next(iter(found.refused.items()))
         n = len(found.refused)
         clips = first if n == 1 else f"{n} clips, the first is {first}"
-        session.console.warn(f"no row for {clips}: {why}\n  Try: --in-sample")
+        console.warn(f"no row for {clips}: {reason}\n  Try: --in-sample")
     counts = Counter(found.basis)
-    counted = ", ".join(f"{n} {basis}" for basis, n in counts.items())
-    session.console.note(f"rows by basis: {counted}")
+    console.note(f"rows by basis: {', '.join(f'{n} {basis}' for basis, n in counts.items())}")
     if n := counts["in-sample"]:
-        session.console.warn(
+        console.warn(
             f"the model was trained on {n} of these clips: their in-sample scores are not"
-            " predictions, and no measure of how well it does"
+            " predictions and cannot be used to evaluate the model"
         )
 
 
@@ -213,10 +211,10 @@ def _tell(session: Session, found: Predicted) -> None:
 @json_option
 @pass_session
 def push(session: Session, name: str, target: str, as_json: bool) -> None:
-    """Send a model to a folder, a bucket or the hub."""
-    from obygaze_models.zoo.sharing import push_model
+    """Copy a model to a folder, a bucket or the hub."""
+    from obygaze_models.zoo.saving import push_model
 
-    n_bytes = push_model(model_folder(session, name), target)
+    n_bytes = push_model(session.workspace.existing("models", name), target)
     if as_json:
         session.console.json({"model": name, "target": target, "bytes": n_bytes})
     else:
@@ -231,16 +229,16 @@ def push(session: Session, name: str, target: str, as_json: bool) -> None:
     """,
 )
 @click.argument("location")
-@click.option("-o", "name", help="Its name here. [default: the last part of the location]")
+@click.option("-o", "name", help="Name of the copy. [default: the last part of LOCATION]")
 @force_option
 @json_option
 @pass_session
 def pull(session: Session, location: str, name: str | None, force: bool, as_json: bool) -> None:
-    """Fetch a model and check it.
+    """Copy a model into the workspace and check it.
 
-    It gets its name here only when every byte is the promised one.
+    The model appears only if the sizes and checksums of all its files are correct.
     """
-    from obygaze_models.zoo.sharing import pull_model
+    from obygaze_models.zoo.saving import pull_model
 
     folder = session.workspace.target("models", name or location.rstrip("/").rsplit("/", 1)[-1])
     model = pull_model(location, folder, force=force)
@@ -248,28 +246,3 @@ def pull(session: Session, location: str, name: str | None, force: bool, as_json
         session.console.json({"model": folder.name, "path": str(folder), "kind": model.info.kind})
     else:
         session.console.result(f"{folder}: whole, a {model.info.kind} for {model.info.task}")
-
-
-def _summary(name: str, document: dict[str, Any]) -> dict[str, Any]:
-    features = document.get("features", {})
-    ap = document.get("metrics", {}).get("ap", {}).get("value")
-    return {
-        "name": name,
-        "kind": document.get("kind"),
-        "task": document.get("task"),
-        "backbone": features.get("backbone"),
-        "level": features.get("level"),
-        "clips": document.get("training", {}).get("n_clips"),
-        "ap": ap,
-    }
-
-
-def _as_json(found: Predicted) -> dict[str, Any]:
-    columns = found.columns()
-    rows = [dict(zip(columns, row, strict=True)) for row in found.rows()]
-    return {
-        "classes": list(found.classes),
-        "rows": rows,
-        "absent": dict(found.absent),
-        "refused": dict(found.refused),
-    }

@@ -1,21 +1,37 @@
-"""What a saved model says of itself: what it decides, on which features, and how well."""
+"""What describes a saved model: its facts, the schema of model.json, and the model card."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
+from importlib.resources import files
 from typing import Any
 
-from obygaze_features.core.errors import Corrupt, Mismatch
+from obygaze_features.core.errors import Corrupt
+from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.schema_check import AnyRule, Table, read_json, table_of
+from obygaze_features.core.schema_rules import (
+    any_of,
+    anything,
+    list_of,
+    matching,
+    nothing,
+    number,
+    text,
+    whole,
+)
+from obygaze_features.store.format.schema import FileMark
+from obygaze_models.zoo.training_clips import TrainingClips
 
 SCHEMA = "obygaze-model/2"
-READABLE = ("obygaze-model/1", SCHEMA)  # the first does not list the training clips
+OLD_SCHEMA = "obygaze-model/1"  # does not list the training clips
 
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """The features a model reads: only stores of this fingerprint have them."""
+    """The features that a model takes as input: those of stores with this fingerprint."""
 
     backbone: str
     level: str
@@ -23,10 +39,14 @@ class FeatureSpec:
     fingerprint: str
     store: str = ""
 
+    def __repr__(self) -> str:
+        width, fingerprint = f"{self.width} numbers per clip", f"{self.fingerprint[:12]}..."
+        return short_repr("FeatureSpec", self.backbone, self.level, width, fingerprint)
+
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What a model learned from."""
+    """The clips and films that a model was trained on, in numbers."""
 
     manifest: str
     manifest_sha256: str
@@ -37,10 +57,14 @@ class TrainingData:
     citation: str = ""
     licence: str = ""
 
+    def __repr__(self) -> str:
+        counts = f"{self.n_clips} clips", f"{self.n_movies} films"
+        return short_repr("TrainingData", repr(self.manifest), f"view={self.view!r}", *counts)
+
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """The facts that go with a model. `classes` name its classes in the order of its columns."""
+    """The facts about a model. `classes` are its classes in the order of its score columns."""
 
     name: str
     kind: str
@@ -53,62 +77,88 @@ class ModelInfo:
     protocol: str = ""
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return short_repr("ModelInfo", repr(self.name), self.kind, self.task)
+
     def to_json(self) -> dict[str, Any]:
-        """The facts as plain JSON values; a number that has no value is null."""
+        """Return the facts as plain JSON values; a number without a value is null."""
         value: dict[str, Any] = _plain(asdict(self))
         return value
 
 
-def info_from_json(value: Mapping[str, Any], where: str) -> ModelInfo:
-    """The facts as they stand in a file; whatever does not fit is an error."""
-    try:
-        parts = dict(value)
-        parts["features"] = _exactly(FeatureSpec, parts["features"])
-        training = dict(parts["training"])
-        training["movies"] = tuple(training.get("movies", ()))
-        parts["training"] = _exactly(TrainingData, training)
-        for name in ("classes", "concepts", "notes"):
-            parts[name] = tuple(str(item) for item in parts.get(name, ()))
-        info: ModelInfo = _exactly(ModelInfo, parts)
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise Corrupt(f"this does not describe a model: {error}", where=where) from error
-    if not isinstance(info.features.width, int) or info.features.width < 1:
-        raise Corrupt(f"a width of {info.features.width!r}", where=where)
-    if not isinstance(info.metrics, Mapping) or not all(map(_is_table, info.metrics.values())):
-        raise Corrupt("the metrics are no tables", where=where)
-    described: tuple[Any, ...] = (info, info.features, info.training)
-    for part in described:
-        for own in fields(part):
-            told = getattr(part, own.name)
-            if own.type == "str" and not isinstance(told, str):
-                raise Corrupt(f"{own.name} is no text: {told!r}", where=where)
-    return info
+@dataclass(frozen=True)
+class ModelDocument:
+    """The content of model.json: the facts, the estimator, and the marks of the other files."""
+
+    info: ModelInfo
+    estimator: Mapping[str, Any]
+    arrays: FileMark
+    training_clips: FileMark | None = None
+    created_by: str = ""
 
 
-def _is_table(found: Any) -> bool:
-    interval = found.get("ci") if isinstance(found, Mapping) else ""
-    return interval is None or (isinstance(interval, list | tuple) and len(interval) == 2)
+def _mark(**values: Any) -> FileMark:
+    return FileMark(values["bytes"], values["sha256"])
 
 
-def check_schema(document: Any, where: str) -> None:
-    """Refuse what is no model, and models of a later format."""
-    schema = document.get("schema") if isinstance(document, dict) else None
-    if schema in READABLE:
-        return
-    if isinstance(schema, str) and schema.startswith("obygaze-model/"):
-        raise Mismatch(
-            f"this model is of format {schema!r}, this obygaze reads {SCHEMA!r}",
-            where=where,
-            hint="pip install --upgrade obygaze",
-        )
-    raise Corrupt("this is not a saved model", where=where)
+def _document(**values: Any) -> ModelDocument:
+    rest = {name: values.pop(name) for name in _REST if name in values}
+    return ModelDocument(ModelInfo(**values), **rest)
 
 
-def _exactly(kind: Any, value: Mapping[str, Any]) -> Any:
-    unknown = set(value) - {known.name for known in fields(kind)}
-    if unknown:
-        raise ValueError(f"unknown {', '.join(sorted(unknown))} in {kind.__name__}")
-    return kind(**value)
+_VALUE = any_of(number(), nothing)
+_METRIC = Table(
+    {"value": _VALUE, "ci": any_of(list_of(_VALUE, least=2, most=2, unique=False), nothing)},
+    others=anything,
+)
+_MARK = Table(
+    {"bytes": whole(), "sha256": matching("[0-9a-f]{64}", "64 hexadecimal digits")},
+    ("bytes", "sha256"),
+    build=_mark,
+)
+_INFO = table_of(
+    ModelInfo, features=table_of(FeatureSpec, width=whole(1)), metrics=Table(others=_METRIC)
+)
+_REST: dict[str, AnyRule] = {
+    "estimator": Table(others=anything),
+    "arrays": _MARK,
+    "training_clips": _MARK,
+    "created_by": text,
+}
+MODEL_JSON = Table(
+    {**_INFO.keys, **_REST}, (*_INFO.required, "estimator", "arrays"), build=_document
+)
+
+
+def parse_document(data: bytes, where: str) -> ModelDocument:
+    """Return the content of a model.json of these bytes."""
+    document = read_json(data, where, error=Corrupt)
+    is_old = document.tree.get("schema") == OLD_SCHEMA
+    document.require_schema(OLD_SCHEMA if is_old else SCHEMA, "saved model", error=Corrupt)
+    found: ModelDocument = document.check(MODEL_JSON)
+    hint = "obygaze models pull, or obygaze train, to get the model again"
+    document.violations.raise_if_any("the saved model is not valid", hint, Corrupt)
+    return found
+
+
+def card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:
+    """Return the model card: Markdown with the header that the Hugging Face hub reads."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters |= {"number": _number, "json": _json}
+    template = files(__package__).joinpath("templates", "card.md").read_text("utf-8")
+    return environment.from_string(template).render(info=info, clips=clips)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _number(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, int | float) and math.isfinite(value) else "-"
 
 
 def _plain(value: Any) -> Any:

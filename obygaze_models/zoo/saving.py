@@ -1,10 +1,12 @@
-"""Saved models: a folder with arrays (safetensors), facts (JSON) and a card, nothing that runs."""
+"""Saved models: folders with arrays (safetensors), facts (JSON) and a card; saved, loaded, shared.
+
+Loading a model runs no code from the folder, and sizes and checksums are checked first.
+"""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,24 +18,26 @@ from safetensors.numpy import load, save
 from obygaze_features import __version__
 from obygaze_features.core.drafts import OwnFolder, check_folder, made_by_obygaze, new_folder
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, NotFound
-from obygaze_features.core.files import pretty_json, sha256_bytes, sha256_file, write_atomic
+from obygaze_features.core.files import pretty_json, sha256_bytes, write_atomic
+from obygaze_features.core.notebook import html_summary, short_repr
+from obygaze_features.core.workspace import is_url
+from obygaze_features.store.files.places import Files, open_files, read_or_none
+from obygaze_features.store.files.remotes import open_place
+from obygaze_features.store.format.schema import FileMark
 from obygaze_models.models.state import Savable, load_state, save_state
-from obygaze_models.zoo.card import card_text
-from obygaze_models.zoo.info import SCHEMA, ModelInfo, check_schema, info_from_json
+from obygaze_models.zoo.info import SCHEMA, ModelDocument, ModelInfo, card_text, parse_document
 from obygaze_models.zoo.training_clips import TrainingClips, read_training_clips
 
 MODEL_FILE, ARRAYS_FILE, CARD_FILE = "model.json", "model.safetensors", "README.md"
 CLIPS_FILE = "training-clips.csv"
 FILES = (ARRAYS_FILE, CLIPS_FILE, CARD_FILE, MODEL_FILE)
-MAX_ARRAYS_BYTES = 2_000_000_000
-MAX_CLIPS_BYTES = 500_000_000
-MAX_JSON_BYTES = 10_000_000
+MAX_BYTES = {ARRAYS_FILE: 2_000_000_000, CLIPS_FILE: 500_000_000, MODEL_FILE: 10_000_000}
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """A model that was read: its facts, and the estimator that answers.
+    """A model that was loaded: its facts and the fitted estimator.
 
     `clips` are the clips it was trained on with their out-of-fold scores; None where the model
     does not list them.
@@ -45,6 +49,24 @@ class SavedModel:
     folder: Path
     clips: TrainingClips | None = None
 
+    def __repr__(self) -> str:
+        info = self.info
+        facts = info.kind, info.task, f"{info.features.backbone} {info.features.level}"
+        return short_repr("SavedModel", repr(info.name), *facts)
+
+    def _repr_html_(self) -> str:
+        info = self.info
+        facts = {
+            "kind": info.kind,
+            "task": info.task,
+            "classes": ", ".join(info.classes),
+            "concepts": ", ".join(info.concepts),
+            "features": f"{info.features.backbone}, level {info.features.level}",
+            "trained on": f"{info.training.n_clips} clips of {info.training.n_movies} films",
+            "folder": self.folder,
+        }
+        return html_summary(f"Model {info.name}", facts)
+
 
 def save_model(
     estimator: Savable,
@@ -54,15 +76,20 @@ def save_model(
     clips: TrainingClips | None = None,
     force: bool = False,
 ) -> Path:
-    """Write a fitted estimator as a folder, which appears whole.
+    """Save a fitted estimator as a folder and return the folder.
 
-    `clips` lists the clips that it was trained on. Without it, `predict` counts every clip of the
-    films in `info.training` as a training clip without an out-of-fold score.
+    Args:
+        estimator: A fitted estimator of `obygaze_models.models`.
+        info: The facts about the model.
+        folder: The new folder; its name is the name of the model.
+        clips: The clips the model was trained on. Without them, `predict` counts every clip of
+            the films in `info.training` as a training clip without an out-of-fold score.
+        force: Replace a model that has this name.
     """
     check_place(folder, info.name)
     if clips is not None and (unknown := _unknown_columns(clips, estimator, info)):
         raise FixInput(
-            f"the training clips have a score {unknown[0]!r}, which the model does not give",
+            f"clips has an unknown score column {unknown[0]!r}",
             hint=f"one of {', '.join(score_columns(estimator, info))}",
         )
     description, arrays = save_state(estimator)
@@ -74,145 +101,163 @@ def save_model(
         "estimator": description,
         "arrays": {"bytes": len(data), "sha256": sha256_bytes(data)},
     }
-    table = b"" if clips is None else clips.to_csv()
+    contents = {ARRAYS_FILE: data, CARD_FILE: card_text(info, clips).encode("utf-8")}
     if clips is not None:
+        table = contents[CLIPS_FILE] = clips.to_csv()
         document["training_clips"] = {"bytes": len(table), "sha256": sha256_bytes(table)}
-    json_bytes = pretty_json(document)
-    files = {ARRAYS_FILE: data, CARD_FILE: card_text(info, clips).encode("utf-8")}
-    if clips is not None:
-        files[CLIPS_FILE] = table
-    files[MODEL_FILE] = json_bytes
+    contents[MODEL_FILE] = pretty_json(document)
     path = folder / MODEL_FILE
-    same = path.is_file() and path.read_bytes() == json_bytes
-    with new_folder(folder, MODEL, force=force or same) as draft:
-        for name, content in files.items():
-            write_atomic(draft / name, content)
-    return folder
+    same = path.is_file() and path.read_bytes() == contents[MODEL_FILE]
+    return _write(folder, contents, force=force or same)
+
+
+def load_model(folder: Path) -> SavedModel:
+    """Load a saved model; sizes and checksums are checked first.
+
+    Args:
+        folder: The folder of the model.
+    """
+    document = read_document(folder)
+    info, where = document.info, str(folder / MODEL_FILE)
+    data = _read_checked(folder, ARRAYS_FILE, document.arrays)
+    try:
+        arrays = load(data)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise Corrupt(f"not safetensors: {error}", where=str(folder / ARRAYS_FILE)) from error
+    estimator = load_state(document.estimator, arrays)
+    bank = getattr(estimator, "bank_", estimator)
+    for what, stated, actual in (
+        ("features.width", info.features.width, getattr(estimator, "n_features_in_", None)),
+        ("number of classes", len(info.classes), len(getattr(estimator, "classes_", ()))),
+        ("number of concepts", len(info.concepts), len(getattr(bank, "concepts_", ()))),
+    ):
+        if stated != actual:
+            raise Corrupt(f"{what} is {stated}, but {actual} in the estimator", where=where)
+    clips = None
+    if document.training_clips is not None:
+        table = _read_checked(folder, CLIPS_FILE, document.training_clips)
+        clips = read_training_clips(table, str(folder / CLIPS_FILE))
+        if unknown := _unknown_columns(clips, estimator, info):
+            where = str(folder / CLIPS_FILE)
+            raise Corrupt(f"unknown score column {unknown[0]!r}", where=where)
+    return SavedModel(info, estimator, document.created_by, folder, clips)
+
+
+def push_model(folder: Path, target: str) -> int:
+    """Check a model, copy it to a folder, a bucket or the hub, and return its size in bytes.
+
+    Args:
+        folder: The folder of the model.
+        target: A folder, or an s3:// or hf:// URL.
+    """
+    load_model(folder)
+    contents = {name: (folder / name).read_bytes() for name in files_of(folder)}
+    if not is_url(target):
+        _write(Path(target), contents, force=True)
+    else:
+        marks = {n: FileMark(len(data), sha256_bytes(data)) for n, data in contents.items()}
+        place = open_place(target)
+        place.prepare(marks)
+        for name, data in contents.items():
+            if not place.has(name, marks[name]):
+                place.put(name, data, marks[name])
+        place.settle(f"model {folder.name}")
+    return sum(map(len, contents.values()))
+
+
+def pull_model(location: str, folder: Path, *, force: bool = False) -> SavedModel:
+    """Copy a model to a folder, check it, and load it; the folder appears only if it is valid.
+
+    Args:
+        location: A folder, or an https://, s3:// or hf:// URL.
+        folder: The new folder.
+        force: Replace a model that has this name.
+    """
+    with new_folder(folder, MODEL, force=force) as draft:
+        files = open_files(location)
+        _fetch(files, MODEL_FILE, draft)  # it lists the other files
+        for name in files_of(draft)[:-1]:
+            _fetch(files, name, draft)
+        load_model(draft)
+    return load_model(folder)
 
 
 def check_place(folder: Path, name: str) -> None:
-    """Refuse, before anything is trained, a name or a folder that no model can have."""
+    """Raise an error, before anything is trained, if a model cannot have this name or folder."""
     if not _NAME.fullmatch(name):
-        raise FixUsage(f"{name!r} cannot name a model", hint="letters, digits, . _ -")
+        raise FixUsage(
+            f"invalid model name {name!r}", hint="letters, digits, . _ -, at most 100 characters"
+        )
     check_folder(folder, MODEL, force=True)
 
 
-def _not_a_model(folder: Path) -> str:
+def read_document(folder: Path) -> ModelDocument:
+    """Return the content of model.json; the other files are not read."""
+    path = folder / MODEL_FILE
+    if not path.is_file():
+        raise NotFound(
+            f"no model here: no {MODEL_FILE}", where=str(folder), hint="obygaze models ls"
+        )
+    if path.stat().st_size > MAX_BYTES[MODEL_FILE]:
+        raise Corrupt(f"more than {MAX_BYTES[MODEL_FILE]:,} bytes", where=str(path))
+    return parse_document(path.read_bytes(), str(path))
+
+
+def files_of(folder: Path) -> tuple[str, ...]:
+    """Return the files of a model in the order to write them; model.json is the last."""
+    listed = read_document(folder).training_clips is not None
+    return tuple(name for name in FILES if listed or name != CLIPS_FILE)
+
+
+def score_columns(estimator: Any, info: ModelInfo) -> list[str]:
+    """Return the names of a model's score columns: classes, then the margins of concepts."""
+    kind = "p" if hasattr(estimator, "predict_proba") else "score"
+    several = kind == "p" or len(info.classes) > 2
+    named = info.classes if several else info.classes[-1:]
+    return [*(f"{kind}:{name}" for name in named), *(f"margin:{name}" for name in info.concepts)]
+
+
+def _unknown_columns(clips: TrainingClips, estimator: Any, info: ModelInfo) -> list[str]:
+    return sorted(set(clips.scores) - set(score_columns(estimator, info)))
+
+
+def _refusal(folder: Path) -> str:
+    """Return why a folder is not a saved model, or what else it holds; "" if it is one."""
     if not made_by_obygaze(folder / MODEL_FILE):
         return f"it has no {MODEL_FILE} of obygaze"
     names = "|".join(map(re.escape, FILES))
-    # What a save by an older version left when it was killed is part of the model.
+    # Temporary files of an older version that was killed belong to the model.
     own = re.compile(rf"{names}|\.({names})\.[0-9a-f]+\.tmp")
     more = sorted(path.name for path in folder.iterdir() if not own.fullmatch(path.name))
     return f"it also holds {more[0]!r}" if more else ""
 
 
-MODEL = OwnFolder("model", _not_a_model)
+MODEL = OwnFolder("model", _refusal)
 
 
-def load_model(folder: Path) -> SavedModel:
-    """Read a model. Sizes and hashes are checked before anything is built from it."""
-    document = read_document(folder)
-    where = str(folder / MODEL_FILE)
-    estimator = load_state(_mapping(document, "estimator", where), _arrays(folder, document))
-    known = {"schema", "created_by", "estimator", "arrays", "training_clips"}
-    info = info_from_json({k: v for k, v in document.items() if k not in known}, where)
-    width = getattr(estimator, "n_features_in_", None)
-    if width != info.features.width:
-        raise Corrupt(
-            f"the estimator reads {width} numbers, not {info.features.width}", where=where
-        )
-    for what, named, own in (
-        ("classes", info.classes, getattr(estimator, "classes_", ())),
-        ("concepts", info.concepts, _concepts_of(estimator)),
-    ):
-        if len(named) != len(own):
-            raise Corrupt(
-                f"{len(named)} {what} are named, the estimator has {len(own)}", where=where
-            )
-    clips = _training_clips(folder, document)
-    if clips is not None and (unknown := _unknown_columns(clips, estimator, info)):
-        raise Corrupt(
-            f"a score {unknown[0]!r}, which the model does not give", where=str(folder / CLIPS_FILE)
-        )
-    return SavedModel(info, estimator, str(document.get("created_by", "")), folder, clips)
+def _write(folder: Path, contents: Mapping[str, bytes], *, force: bool) -> Path:
+    with new_folder(folder, MODEL, force=force) as draft:
+        for name, data in contents.items():
+            write_atomic(draft / name, data)
+    return folder
 
 
-def score_columns(estimator: Any, info: ModelInfo) -> list[str]:
-    """The columns of scores of a model: classes, then the margins of concepts."""
-    margins = [f"margin:{name}" for name in info.concepts]
-    if hasattr(estimator, "predict_proba"):
-        return [*(f"p:{name}" for name in info.classes), *margins]
-    several = len(info.classes) > 2
-    named = info.classes if several else info.classes[-1:]
-    return [*(f"score:{name}" for name in named), *margins]
+def _fetch(files: Files, name: str, draft: Path) -> None:
+    data = read_or_none(files, name)
+    if data is None:
+        raise NotFound(f"no model here: no {name}", where=files.location)
+    write_atomic(draft / name, data)
 
 
-def _unknown_columns(clips: TrainingClips, estimator: Any, info: ModelInfo) -> list[str]:
-    return [name for name in clips.scores if name not in score_columns(estimator, info)]
-
-
-def _concepts_of(estimator: Any) -> Sequence[Any]:
-    """The concepts that an estimator has margins of."""
-    bank = getattr(estimator, "bank_", estimator)
-    found: Sequence[Any] = getattr(bank, "concepts_", ())
-    return found
-
-
-def read_document(folder: Path) -> dict[str, Any]:
-    """model.json, checked to be one."""
-    path = folder / MODEL_FILE
-    if not path.is_file():
-        raise NotFound("there is no model here", where=str(folder), hint="obygaze models ls")
-    if path.stat().st_size > MAX_JSON_BYTES:
-        raise Corrupt("model.json is larger than any model's", where=str(path))
-    try:
-        document = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise Corrupt(f"not JSON: {error}", where=str(path)) from error
-    check_schema(document, str(path))
-    found: dict[str, Any] = document
-    return found
-
-
-def files_of(folder: Path) -> tuple[str, ...]:
-    """The files of a model in the order to write them: the one that makes it a model comes last."""
-    listed = "training_clips" in read_document(folder)
-    return (ARRAYS_FILE, *([CLIPS_FILE] if listed else []), CARD_FILE, MODEL_FILE)
-
-
-def _arrays(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
-    data = _checked(folder, ARRAYS_FILE, _mapping(document, "arrays", str(folder / MODEL_FILE)))
-    try:
-        arrays: dict[str, Any] = load(data)
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise Corrupt(f"not safetensors: {error}", where=str(folder / ARRAYS_FILE)) from error
-    return arrays
-
-
-def _training_clips(folder: Path, document: Mapping[str, Any]) -> TrainingClips | None:
-    if "training_clips" not in document:
-        return None
-    promised = _mapping(document, "training_clips", str(folder / MODEL_FILE))
-    return read_training_clips(_checked(folder, CLIPS_FILE, promised), str(folder / CLIPS_FILE))
-
-
-def _checked(folder: Path, name: str, promised: Mapping[str, Any]) -> bytes:
-    """A file of a model, after its size and its hash were compared."""
+def _read_checked(folder: Path, name: str, mark: FileMark) -> bytes:
+    """Return the bytes of a file after comparing its size and checksum with model.json."""
     path = folder / name
-    most = MAX_ARRAYS_BYTES if name == ARRAYS_FILE else MAX_CLIPS_BYTES
     if not path.is_file() or path.is_symlink():
         raise Corrupt(f"{name} is missing", where=str(path))
     size = path.stat().st_size
-    if size != promised.get("bytes") or size > most:
-        raise Corrupt(f"{size} bytes, {promised.get('bytes')} were promised", where=str(path))
-    if sha256_file(path) != promised.get("sha256"):
-        raise Corrupt("the sha256 is not the promised one", where=str(path))
-    return path.read_bytes()
-
-
-def _mapping(document: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
-    value = document.get(key)
-    if not isinstance(value, dict):
-        raise Corrupt(f"{key!r} is missing", where=where)
-    return value
+    if size != mark.n_bytes or size > MAX_BYTES[name]:
+        raise Corrupt(f"expected {mark.n_bytes} bytes, got {size}", where=str(path))
+    data = path.read_bytes()
+    if sha256_bytes(data) != mark.sha256:
+        raise Corrupt("the sha256 checksum differs from the one in model.json", where=str(path))
+    return data

@@ -24,7 +24,7 @@ from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.protocols import Run, fit_final, gather, keep, run_protocol, training_protocol
 from obygaze_models.protocols.runner.out_of_fold import training_clips
 from obygaze_models.zoo import SavedModel, TrainingClips, load_model, predict, save_model
-from obygaze_models.zoo.sharing import pull_model, push_model
+from obygaze_models.zoo.saving import pull_model, push_model
 from obygaze_models.zoo.training_clips import read_training_clips
 
 MANIFEST = films(7, 24)
@@ -289,7 +289,7 @@ def test_saving_again_without_a_list_leaves_none(
     ]
     assert "does not list its training clips" in (ridge.folder / "README.md").read_text("utf-8")
     wrong = TrainingClips(("a",), {"p:positive": np.array([0.5])})
-    with pytest.raises(FixInput, match="'p:positive', which the model does not give"):
+    with pytest.raises(FixInput, match="unknown score column 'p:positive'"):
         save_model(ridge.estimator, ridge.info, ridge.folder, clips=wrong, force=True)
 
 

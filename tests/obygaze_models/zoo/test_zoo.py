@@ -9,6 +9,7 @@ import json
 import pickle
 import shutil
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,9 @@ from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe
-from obygaze_models.zoo.card import card_text
-from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData
+from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData, card_text
 from obygaze_models.zoo.predicting import predict
-from obygaze_models.zoo.saving import check_place, load_model, save_model
-from obygaze_models.zoo.sharing import pull_model, push_model
+from obygaze_models.zoo.saving import check_place, load_model, pull_model, push_model, save_model
 
 N, D = 40, 6
 CONCEPTS = ("Look", "Body")
@@ -92,7 +91,7 @@ def test_what_is_saved_answers_as_before(saved: Path, data: tuple[np.ndarray, ..
         model.estimator.predict_proba(data[0]), probe.predict_proba(data[0])
     )
     assert model.info.classes == ("HN", "S")
-    assert model.info.metrics["ap"] == {"value": 0.8, "ci": [0.6, None]}
+    assert model.info.metrics["ap"] == {"value": 0.8, "ci": (0.6, None)}
     assert sorted(path.name for path in saved.iterdir()) == [
         "README.md",
         "model.json",
@@ -143,6 +142,43 @@ def test_a_concept_bank_has_margins_and_decides_nothing(
     found = predict(load_model(save_model(bank, info, tmp_path / "cav")), open_store(store))
     assert found.columns() == ["clip_id", "basis", "margin:Look", "margin:Body"]
     np.testing.assert_allclose(found.margins["Look"], bank.transform(X)[:, 0], atol=1e-12)
+
+
+def test_objects_are_one_line_in_a_notebook_and_predictions_become_a_data_frame(
+    saved: Path, tmp_path: Path
+) -> None:
+    model = load_model(saved)
+    assert repr(model) == "SavedModel('toy', logistic, HN_S, toy clip)"
+    found = predict(model, open_store(tmp_path / "store"))
+    assert repr(found) == "Predicted(39 clips: 39 unseen)"
+    assert "<td style='text-align: left'>HN, S</td>" in model._repr_html_()
+    assert "1</td>" in found._repr_html_()  # one clip has no features
+    long = replace(
+        model.info, name="n" * 300, features=replace(model.info.features, backbone="b" * 300)
+    )
+    for one in (long, long.features, long.training, replace(model, info=long), found):
+        assert len(repr(one)) <= 120 and "\n" not in repr(one)
+    frame = found.to_frame()
+    assert frame.index.tolist() == found.clip_ids
+    assert list(frame.columns) == found.columns()[1:]
+    np.testing.assert_array_equal(frame["p:S"].to_numpy(), found.scores[:, 1])
+
+
+def test_every_violation_of_model_json_is_listed_with_its_place(saved: Path) -> None:
+    document = json.loads((saved / "model.json").read_text("utf-8"))
+    document["features"]["width"] = 0
+    document["training"]["n_clip"] = document["training"].pop("n_clips")
+    document["metrics"]["ap"]["ci"] = [0.5]
+    (saved / "model.json").write_text(json.dumps(document), "utf-8")
+    with pytest.raises(Corrupt, match="not valid: 4 violations") as caught:
+        load_model(saved)
+    places = [line.removeprefix(f"{saved / 'model.json'}: ") for line in caught.value.details]
+    assert places == [
+        "features.width: must be a whole number, at least 1, got 0",
+        "training.n_clip: unknown key 'n_clip' (did you mean 'n_clips'?)",
+        "training.n_clips: required key is missing",
+        "metrics.ap.ci: must be a list, at least 2, at most 2 or must be null, got [0.5]",
+    ]
 
 
 def test_other_features_are_refused(saved: Path, tmp_path: Path, data: tuple) -> None:
@@ -417,5 +453,5 @@ def test_what_is_not_ours_is_an_obstacle(saved: Path) -> None:
     with pytest.raises(AlreadyThere, match="not an obygaze model"):
         save_model(kept.estimator, kept.info, saved, force=True)
     assert (saved / "thesis.txt").read_text() == "mine"
-    with pytest.raises(FixUsage, match="cannot name"):
+    with pytest.raises(FixUsage, match="invalid model name"):
         check_place(saved, "my model")
