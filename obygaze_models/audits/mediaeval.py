@@ -86,6 +86,9 @@ class MediaEvalAudit(Audit):
             for run, name, score in self.scores
             for line in score.to_sentences()
         ]
+        bits = self.precision.removeprefix("float")
+        if any(run.violence is not None and run.violence.tied for run in self.runs):
+            sentences.append(f"Tied scores are equal as {bits}-bit numbers.")
         sentences += [f"Against the rules of the task: {line}." for line in self.broken]
         return Finding("MediaEval 2015, Affective Impact of Movies", sentences, HEADERS, rows)
 
