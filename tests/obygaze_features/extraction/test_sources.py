@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 from dataclasses import replace
@@ -195,6 +196,21 @@ def test_a_sealed_store_is_merged_into_an_open_one(world: World) -> None:
     assert (again["ok"], again["sealed"]) == (4, True)
     assert array_bytes(world.folder / "stores" / "new") == world.fresh()
     assert array_bytes(world.store) == before
+
+
+def test_a_run_goes_on_in_a_merge_for_a_larger_manifest(tmp_path: Path) -> None:
+    """Blocks whose clips are in the smaller store are taken over, the others are extracted."""
+    manifest = film_folder(tmp_path, 6)
+    keep_manifest(manifest, tmp_path)
+    smaller = a_plan(manifest.with_clips(manifest.clips[:4]), tmp_path / "smaller", "descriptors")
+    run_obygaze("extract", "run", plan_file(smaller, tmp_path / "smaller.json")).ok()
+    plan = a_plan(manifest, tmp_path, "descriptors")
+    merge = ("merge", smaller.targets[0].store, "--manifest", "films", "-o", "descriptors")
+    call_obygaze("-C", tmp_path, "store", *merge).ok()
+    path = plan_file(plan, tmp_path / "plan.json")
+    done = run_obygaze("extract", "run", path, "--events", "-", "--json").ok().stdout.splitlines()
+    assert [json.loads(line)["clip_id"] for line in done[:-1]] == ["tt0-004", "tt0-005"]
+    assert json.loads(done[-1])["sealed"] is True
 
 
 def test_the_same_file_elsewhere_has_not_changed(world: World) -> None:

@@ -255,6 +255,30 @@ def test_ok_rows_with_another_source_are_redone(tmp_path: Path) -> None:
     assert not verify(tmp_path / "s", hashes=True).problems
 
 
+@pytest.mark.parametrize("killed_in", ["_place", "_publish"])
+def test_a_changed_row_that_is_killed_is_finished_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_in: str
+) -> None:
+    plan_store(tmp_path / "s")
+    values, other = some_values(23), some_values(23, seed=5)
+    writer = StoreWriter(tmp_path / "s")
+    writer.commit_block(2, block_of(values, (8, 12)), sources=[RowSource(1.0, 2.0)] * 4)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    moved, ninth = RowSource(5.0, 6.0), {n: v[9:10] for n, v in other.items()}
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(commit, killed_in, killed)
+        writer.redo_rows(2, [9], ninth, [RowStatus()], sources=[moved])
+    assert StoreWriter(tmp_path / "s").clean_litter() == 1
+    found = open_store(tmp_path / "s")
+    assert found.commits.sources(2)[9] == moved
+    frames = found.matrix("frames", missing="drop").values
+    np.testing.assert_array_equal(frames[1], other["frames"][9])
+    np.testing.assert_array_equal(frames[[0, 2, 3]], values["frames"][[8, 10, 11]])
+
+
 def test_sources_of_other_rows_are_refused(tmp_path: Path) -> None:
     plan_store(tmp_path / "s")
     writer, block = StoreWriter(tmp_path / "s"), block_of(some_values(23), (8, 12))
