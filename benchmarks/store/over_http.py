@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.store.files.places import open_files
-from obygaze_features.store.files.request_counter import CountedFiles
 from obygaze_features.store.read.reader import Store, open_store
+from obygaze_features.store.remote import open_files
+from obygaze_features.store.remote.files import CountedFiles
 
 LATENCY_S = 0.03
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)")

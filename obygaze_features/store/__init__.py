@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from obygaze_features.store.read.reader import open_store as open_store
     from obygaze_features.store.read.text import TextTable as TextTable
     from obygaze_features.store.read.verify import verify as verify
-    from obygaze_features.store.sharing.pack import pack as pack
-    from obygaze_features.store.sharing.pack import unpack as unpack
-    from obygaze_features.store.sharing.push import push as push
-    from obygaze_features.store.sharing.transfer import pull as pull
+    from obygaze_features.store.remote.fetch import pull as pull
+    from obygaze_features.store.remote.fetch import unpack as unpack
+    from obygaze_features.store.remote.send import pack as pack
+    from obygaze_features.store.remote.send import push as push
     from obygaze_features.store.write.create import create_store as create_store
     from obygaze_features.store.write.edit import merge as merge
     from obygaze_features.store.write.edit import subset as subset

@@ -19,10 +19,9 @@ from obygaze_features.core.commands import (
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.workspace import is_url
-from obygaze_features.store.commands_look import open_named
-from obygaze_features.store.sharing.pack import open_pack, pack, size_of_pack, unpack
-from obygaze_features.store.sharing.push import send
-from obygaze_features.store.sharing.transfer import Transferred, fetch, prepare
+from obygaze_features.store.remote.fetch import fetch, select_packed, unpack
+from obygaze_features.store.remote.selection import Transferred, select_files
+from obygaze_features.store.remote.send import send, write_pack
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,10 +56,10 @@ def pack_(session: Session, name: str, output: str | None, force: bool, as_json:
     Every byte is checked on the way. The same store always gives the same bytes, and the zip can
     be read without unpacking it.
     """
-    store = open_named(session, name)
+    selection = select_files(session.workspace.store(name))
     path = Path(output or f"{Path(name.rstrip('/')).name.removesuffix('.zip')}.zip")
-    with session.console.progress("pack", size_of_pack(store), "B") as progress:
-        packed = pack(store, path, force=force, progress=progress)
+    with session.console.progress("pack", selection.n_bytes, "B") as progress:
+        packed = write_pack(selection, path, force=force, progress=progress)
     if as_json:
         session.console.json({**asdict(packed), "path": str(packed.path)})
         return
@@ -89,7 +88,7 @@ def unpack_(session: Session, packed: Path, output: str | None, as_json: bool) -
     Nothing in the zip is believed before it is checked.
     """
     target = session.workspace.new_store(output or packed.stem)
-    with session.console.progress("unpack", open_pack(packed).part.n_bytes_files, "B") as progress:
+    with session.console.progress("unpack", select_packed(packed).n_bytes_files, "B") as progress:
         _tell(session, unpack(packed, target, progress=progress), as_json)
 
 
@@ -123,9 +122,9 @@ def pull_(
     """
     target = session.workspace.new_store(output or _last_word(source))
     place = source if is_url(source) else session.workspace.store(source)
-    order = prepare(place, levels or None, movies or None)
-    with session.console.progress("pull", order.part.n_bytes_files, "B") as progress:
-        _tell(session, fetch(order, target, progress), as_json)
+    selection = select_files(place, levels or None, movies or None)
+    with session.console.progress("pull", selection.n_bytes_files, "B") as progress:
+        _tell(session, fetch(selection, target, progress), as_json)
 
 
 @click.command(
@@ -155,9 +154,9 @@ def push_(
     Or a part of it. What is there already is not sent again. A bucket's keys come from the AWS_*
     variables, the hub's token from `hf auth login`; a new repository on the hub is private.
     """
-    order = prepare(open_named(session, name).files, levels or None, movies or None)
-    with session.console.progress("push", order.part.n_bytes, "B") as progress:
-        _tell(session, send(order, target, progress), as_json)
+    selection = select_files(session.workspace.store(name), levels or None, movies or None)
+    with session.console.progress("push", selection.n_bytes, "B") as progress:
+        _tell(session, send(selection, target, progress), as_json)
 
 
 def _last_word(source: str) -> str:

@@ -21,9 +21,9 @@ from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, NotFound
 from obygaze_features.core.files import pretty_json, sha256_bytes, write_atomic
 from obygaze_features.core.notebook import html_summary, short_repr
 from obygaze_features.core.workspace import is_url
-from obygaze_features.store.files.places import Files, open_files, read_or_none
-from obygaze_features.store.files.remotes import open_place
 from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.remote import open_files, open_target
+from obygaze_features.store.remote.files import Files, read_or_none
 from obygaze_models.models.state import Savable, load_state, save_state
 from obygaze_models.zoo.info import SCHEMA, ModelDocument, ModelInfo, card_text, parse_document
 from obygaze_models.zoo.training_clips import TrainingClips, read_training_clips
@@ -156,7 +156,7 @@ def push_model(folder: Path, target: str) -> int:
         _write(Path(target), contents, force=True)
     else:
         marks = {n: FileMark(len(data), sha256_bytes(data)) for n, data in contents.items()}
-        place = open_place(target)
+        place = open_target(target)
         place.prepare(marks)
         for name, data in contents.items():
             if not place.has(name, marks[name]):

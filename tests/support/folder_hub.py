@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from obygaze_features.store.files.hub import Repo
-from obygaze_features.store.files.places import Files, FolderFiles
 from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.remote.files import Files, FolderFiles
+from obygaze_features.store.remote.hub import Repo
 
 
 class FolderHub:

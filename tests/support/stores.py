@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.store import ArraySpec, Recipe, RowStatus, StoreWriter, create_store
-from obygaze_features.store.files.places import FolderFiles, Piece
 from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.remote.files import FolderFiles, Piece
 
 ARRAYS = (
     ArraySpec("clip", (4,)),

@@ -1,43 +1,69 @@
-"""Bounds that hold before memory or disk is taken for something that came from outside."""
+"""Check memory and disk before they are used, and explain full and read-only disks."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput
 
-# A disk filled to the last byte harms whoever else works there.
+# A completely full disk harms other users of it.
 SPARE_BYTES = 64_000_000
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def memory_bytes() -> int:
-    """The memory of this machine."""
+    """Return the memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def check_memory(n_bytes: int, what: str, where: str, hint: str | None = None) -> None:
-    """An error where something can never fit into this machine's memory."""
-    there = memory_bytes()
-    if n_bytes > there:
+    """Raise an error for what can never fit into this machine's memory."""
+    total = memory_bytes()
+    if n_bytes > total:
         raise FixInput(
-            f"{what}: {human(n_bytes)} do not fit into this machine's {human(there)}",
+            f"{what}: {human(n_bytes)} do not fit into this machine's {human(total)}",
             where=where,
             hint=hint,
         )
 
 
 def check_disk(n_bytes: int, folder: Path) -> None:
-    """An error where a disk has no room for what is about to be written below `folder`."""
-    there = folder
-    while not there.exists():
-        there = there.parent
-    free = shutil.disk_usage(there).free
+    """Raise an error where a disk has no room for what will be written below `folder`."""
+    existing = folder
+    while not existing.exists():
+        existing = existing.parent
+    free = shutil.disk_usage(existing).free
     if n_bytes + SPARE_BYTES > free:
         raise FixInput(
             f"{human(n_bytes)} are needed and {human(free)} are free on this disk",
             where=str(folder),
             hint="another disk, or fewer levels or movies",
         )
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Explain a full or read-only disk while a store is written."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise FixInput(
+                "the disk is full; what was committed before is safe",
+                where=str(path),
+                hint="make room, then the same command again",
+            ) from error
+        if error.errno in _READ_ONLY:
+            raise FixInput(
+                f"this folder cannot be written: {error.strerror}",
+                where=str(path),
+                hint="another folder with -o, or obygaze store subset into another folder",
+            ) from error
+        raise

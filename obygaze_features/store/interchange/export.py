@@ -28,8 +28,7 @@ from obygaze_features.core.drafts import (
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import pretty_json, sha256_bytes
-from obygaze_features.store.format.disk import disk_errors
-from obygaze_features.store.format.limits import check_disk
+from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.schema import NOT_FETCHED, ArraySpec, RowStatus
 from obygaze_features.store.interchange.hdf5_layouts import LEVELS_ATTRIBUTE
 from obygaze_features.store.interchange.npy import LEVELS_FILE

@@ -13,12 +13,12 @@ import zarr
 from zarr.core.buffer import cpu
 
 from obygaze_features.core.errors import Corrupt, ObygazeError
-from obygaze_features.store.files.places import Files, read_or_none
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import ArraySpec
 from obygaze_features.store.read.bridge import Bridge
 from obygaze_features.store.read.commits import Commits
+from obygaze_features.store.remote.files import Files, read_or_none
 
 Rows = npt.NDArray[np.int64]
 BATCH_BYTES = 2_000_000

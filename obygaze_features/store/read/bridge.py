@@ -22,7 +22,7 @@ from zarr.abc.store import (
 from zarr.core.buffer import Buffer, BufferPrototype
 
 from obygaze_features.core.errors import Corrupt
-from obygaze_features.store.files.places import Files, Piece
+from obygaze_features.store.remote.files import Files, Piece
 
 # Below this a read from the page cache costs less than handing it to another thread.
 THREAD_FROM_BYTES = 1_000_000

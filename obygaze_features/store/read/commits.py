@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from obygaze_features.core.errors import Corrupt, Mismatch
-from obygaze_features.store.files.places import Files, read_or_none
 from obygaze_features.store.format.records import (
     PARTIAL_FILE,
     SEAL_FILE,
@@ -23,6 +22,7 @@ from obygaze_features.store.format.records import (
     marker_key,
 )
 from obygaze_features.store.format.schema import MISSING, FileMark, RowSource, RowStatus
+from obygaze_features.store.remote.files import Files, read_or_none
 
 
 class Commits:

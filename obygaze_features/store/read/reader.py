@@ -21,7 +21,6 @@ from obygaze_features.core.notebook import (
     short_repr,
     unknown_name,
 )
-from obygaze_features.store.files.places import Files, open_files, read_or_none
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import STORE_FILE, Plan
 from obygaze_features.store.format.schema import (
@@ -33,6 +32,8 @@ from obygaze_features.store.format.schema import (
 )
 from obygaze_features.store.read.arrays import Arrays
 from obygaze_features.store.read.commits import Commits
+from obygaze_features.store.remote import open_files
+from obygaze_features.store.remote.files import Files, read_or_none
 
 if TYPE_CHECKING:
     from obygaze_features.store.read.text import TextTable

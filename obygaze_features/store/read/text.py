@@ -17,9 +17,9 @@ from zarr.storage import MemoryStore
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch
 from obygaze_features.core.files import sha256_bytes, sync_dir, write_exclusive
-from obygaze_features.store.files.places import read_or_none
 from obygaze_features.store.format.records import TEXT_KEY, TextMarker
 from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.remote.files import read_or_none
 from obygaze_features.store.write import commit
 
 if TYPE_CHECKING:

@@ -16,8 +16,6 @@ import numpy.typing as npt
 from obygaze_features.core.console import Progress, count
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.store.files.network import Unreachable
-from obygaze_features.store.files.places import Files, open_files, read_or_none
 from obygaze_features.store.format.records import (
     PARTIAL_FILE,
     README_FILE,
@@ -33,6 +31,9 @@ from obygaze_features.store.format.schema import ID_ARRAYS, FileMark
 from obygaze_features.store.read.commits import Commits, held
 from obygaze_features.store.read.diff import cosines
 from obygaze_features.store.read.reader import Store
+from obygaze_features.store.remote import open_files
+from obygaze_features.store.remote.files import Files, read_or_none
+from obygaze_features.store.remote.object_store import Unreachable
 
 READ_BYTES = 16_000_000
 SAME_COSINE = 0.999

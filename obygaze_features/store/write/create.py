@@ -16,8 +16,8 @@ from obygaze_features.core.drafts import draft_beside, remove_abandoned
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
 from obygaze_features.core.files import sha256_bytes, sync_dir
 from obygaze_features.store.format.card import card_text
-from obygaze_features.store.format.disk import disk_errors
 from obygaze_features.store.format.layout import COMPRESSORS, planned_arrays
+from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, STORE_FILE, Plan
 from obygaze_features.store.format.schema import ID_ARRAYS, ROW_DIM, ArraySpec, FileMark

@@ -17,7 +17,7 @@ from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
-from obygaze_features.store.format.disk import disk_errors
+from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import (
     SEAL_FILE,

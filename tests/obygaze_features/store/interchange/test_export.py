@@ -24,7 +24,7 @@ from obygaze_features.store.interchange.hdf5 import open_hdf5
 from obygaze_features.store.interchange.importing import import_store
 from obygaze_features.store.interchange.npy import open_npy
 from obygaze_features.store.interchange.npz import open_npz
-from obygaze_features.store.sharing.transfer import pull
+from obygaze_features.store.remote.fetch import pull
 
 BACK: dict[str, Callable[[Path], Any]] = {
     "hdf5": lambda path: open_hdf5([path]),

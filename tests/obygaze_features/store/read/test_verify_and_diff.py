@@ -11,10 +11,10 @@ from support.stores import a_recipe, fill_store, plan_store, sealed_store, some_
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.store import RowStatus, open_store
-from obygaze_features.store.files.network import Unreachable
-from obygaze_features.store.files.places import FolderFiles, Piece
 from obygaze_features.store.read.diff import cosines, diff_stores
 from obygaze_features.store.read.verify import compare_decoded, n_bytes_promised, verify
+from obygaze_features.store.remote.files import FolderFiles, Piece
+from obygaze_features.store.remote.object_store import Unreachable
 
 
 class Counted:

@@ -25,13 +25,13 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.store import ArraySpec, open_store
 from obygaze_features.store.read.verify import verify
-from obygaze_features.store.sharing import load as load_module
-from obygaze_features.store.sharing.transfer import pull
+from obygaze_features.store.remote import fetch as fetch_module
+from obygaze_features.store.remote.fetch import pull
 
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_module, "PAUSE_S", 0.0)
+    monkeypatch.setattr(fetch_module, "PAUSE_S", 0.0)
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def test_an_interrupted_pull_goes_on(tmp_path: Path, sealed: Path, after: int) -
 def test_half_a_large_file_is_not_fetched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_module, "PIECE_BYTES", 50_000)
-    monkeypatch.setattr(load_module, "LEAST_PIECE_BYTES", 50_000)
+    monkeypatch.setattr(fetch_module, "PIECE_BYTES", 50_000)
+    monkeypatch.setattr(fetch_module, "MIN_PIECE_BYTES", 50_000)
     sealed_store(tmp_path / "s", 8, 8, arrays=[ArraySpec("frames", (100, 512), dtype="float16")])
     with web_server(tmp_path / "s") as server:
         break_off(server, 600_000)
@@ -90,7 +90,7 @@ def test_half_a_large_file_is_not_fetched_again(
 def test_a_server_that_sends_files_whole_only(
     tmp_path: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load_module, "PIECE_BYTES", 60)
+    monkeypatch.setattr(fetch_module, "PIECE_BYTES", 60)
     with web_server(sealed) as server:
         server.ranges = False
         pull(server.url, tmp_path / "got")
@@ -116,9 +116,7 @@ def test_a_link_that_breaks_off_now_and_then_is_borne(tmp_path: Path, sealed: Pa
 
 def test_a_killed_pull_goes_on_and_is_never_seen_half(tmp_path: Path, sealed: Path) -> None:
     with web_server(sealed, latency_s=0.05) as server:
-        code = (
-            f"from obygaze_features.store.sharing.transfer import pull; pull({server.url!r}, 'got')"
-        )
+        code = f"from obygaze_features.store.remote.fetch import pull; pull({server.url!r}, 'got')"
         for delay in (0.15, 0.4, 0.7):
             before = len(server.requests)
             process = subprocess.Popen(

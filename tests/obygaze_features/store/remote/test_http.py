@@ -15,11 +15,11 @@ from support.stores import sealed_store
 
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.store import ArraySpec, open_store
-from obygaze_features.store.files.places import open_files
-from obygaze_features.store.files.request_counter import CountedFiles
 from obygaze_features.store.read.verify import verify
-from obygaze_features.store.sharing.pack import pack
-from obygaze_features.store.sharing.transfer import pull
+from obygaze_features.store.remote import open_files
+from obygaze_features.store.remote.fetch import pull
+from obygaze_features.store.remote.files import CountedFiles
+from obygaze_features.store.remote.send import pack
 
 pytest.importorskip("obstore")
 # Twelve films of 160 clips and less, as in ObyGaze12.
@@ -74,9 +74,9 @@ def test_a_movie_is_pulled_for_less_than_twice_its_bytes(server: Nginx, tmp_path
 def test_a_large_file_is_pulled_in_ranges(
     server: Nginx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from obygaze_features.store.sharing import load
+    from obygaze_features.store.remote import fetch
 
-    monkeypatch.setattr(load, "PIECE_BYTES", 50_000)
+    monkeypatch.setattr(fetch, "PIECE_BYTES", 50_000)
     pull(f"{server.url}/films", tmp_path / "got", levels=["pooled"], movies=["tt0000000"])
     answers = [status for path, status, _ in server.requests() if "/pooled/c.0" in path]
     assert answers == [206, 206, 206]
@@ -176,9 +176,9 @@ def test_a_packed_store_is_read_in_place_over_http(films: Path, server: Nginx) -
 def test_a_part_of_a_packed_store_is_pulled(
     films: Path, server: Nginx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from obygaze_features.store.sharing import load
+    from obygaze_features.store.remote import fetch
 
-    monkeypatch.setattr(load, "PIECE_BYTES", 50_000)
+    monkeypatch.setattr(fetch, "PIECE_BYTES", 50_000)
     pull(f"{server.url}/films.zip", tmp_path / "got", levels=["pooled"], movies=["tt0000003"])
     pull(f"{server.url}/films", tmp_path / "other", levels=["pooled"], movies=["tt0000003"])
     mine, other = (
@@ -192,7 +192,7 @@ def test_a_part_of_a_packed_store_is_pulled(
 def test_a_directory_that_is_longer_than_the_tail(
     films: Path, monkeypatch: pytest.MonkeyPatch, tail: int
 ) -> None:
-    from obygaze_features.store.files import remote_zip
+    from obygaze_features.store.remote import zip as remote_zip
 
     monkeypatch.setattr(remote_zip, "TAIL_BYTES", tail)
     monkeypatch.setattr(remote_zip, "EXTRA_BYTES", 0)

@@ -31,16 +31,17 @@ from obygaze_features.core.errors import (
     ObygazeError,
 )
 from obygaze_features.store import RowStatus, open_store
-from obygaze_features.store.files.network import Unreachable
 from obygaze_features.store.read.text import TextTable, add_text
 from obygaze_features.store.read.verify import verify
-from obygaze_features.store.sharing import load as load_module
-from obygaze_features.store.sharing.transfer import prepare, pull
+from obygaze_features.store.remote import fetch as fetch_module
+from obygaze_features.store.remote.fetch import pull
+from obygaze_features.store.remote.object_store import Unreachable, explained
+from obygaze_features.store.remote.selection import select_files
 
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_module, "PAUSE_S", 0.0)
+    monkeypatch.setattr(fetch_module, "PAUSE_S", 0.0)
 
 
 class Bytes:
@@ -289,14 +290,13 @@ def test_a_link_in_a_folder_is_never_followed(tmp_path: Path, sealed: Path) -> N
 
 
 def test_a_bucket_without_keys_is_said_to_want_them() -> None:
-    from obygaze_features.store.files.network import told
 
     line = "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 2 ms"
-    error = told(RuntimeError(line), "s3://films/x")
+    error = explained(RuntimeError(line), "s3://films/x")
     assert isinstance(error, FixInput)
     assert "AWS_ACCESS_KEY_ID" in str(error.hint)
     line = "Generic HTTP error: Error performing GET http://x, after 3 retries - HTTP error: gone"
-    assert told(RuntimeError(line), "http://x").what == "the connection failed: gone"
+    assert explained(RuntimeError(line), "http://x").what == "the connection failed: gone"
 
 
 def test_a_damaged_copy_is_mended_by_the_same_pull(tmp_path: Path, sealed: Path) -> None:
@@ -343,13 +343,13 @@ def test_any_parts_add_up(
 
 
 def test_the_size_is_known_before(tmp_path: Path, sealed: Path) -> None:
-    order = prepare(sealed, levels=["clip"], movies=["tt0000100"])
-    held = [name for name in order.part.files if name.startswith("data.zarr/clip/c.")]
+    selection = select_files(sealed, levels=["clip"], movies=["tt0000100"])
+    held = [name for name in selection.marks if name.startswith("data.zarr/clip/c.")]
     assert held == ["data.zarr/clip/c.0.0", "data.zarr/clip/c.1.0"]
     with pytest.raises(FixInput, match="no array 'nothing'"):
-        prepare(sealed, levels=["nothing"])
+        select_files(sealed, levels=["nothing"])
     with pytest.raises(NotFound, match="no movie"):
-        prepare(sealed, movies=["tt999"])
+        select_files(sealed, movies=["tt999"])
     assert [spec.name for spec in ARRAYS] == ["clip", "pooled", "frames", "time_s"]
 
 

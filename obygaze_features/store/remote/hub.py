@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.extras import need
-from obygaze_features.store.files.network import LOOK, Unreachable, object_store
-from obygaze_features.store.files.places import Files, ObjectFiles
 from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.remote.files import Files
+from obygaze_features.store.remote.object_store import (
+    CHECK,
+    ObjectFiles,
+    Unreachable,
+    object_store,
+)
 
 PURPOSE = "the Hugging Face hub"
-MOST_FILES, MOST_IN_FOLDER, MOST_BYTES = 100_000, 10_000, 20_000_000_000
+MAX_FILES, MAX_IN_FOLDER, MAX_BYTES = 100_000, 10_000, 20_000_000_000
 STAGED_FILES, STAGED_BYTES = 256, 64_000_000
 _URL = re.compile(
     r"hf://(?:datasets/)?(?P<id>[\w.-]+/[\w.-]+)(?P<folder>(?:/[\w.-]+)*)(?:@(?P<revision>[\w./-]+))?"
@@ -26,7 +32,7 @@ _URL = re.compile(
 
 @dataclass(frozen=True)
 class Repo:
-    """A data set on the hub, and the folder and the revision of it that are meant."""
+    """A data set on the hub, with a folder and a revision of it."""
 
     id: str
     folder: str = ""
@@ -34,98 +40,73 @@ class Repo:
 
     @classmethod
     def parse(cls, url: str) -> Repo:
-        """From an address."""
+        """Parse an hf:// address."""
         match = _URL.fullmatch(url)
         if match is None or ".." in url:
-            raise FixUsage(f"{url!r} is no address on the hub", hint="hf://OWNER/NAME")
+            raise FixUsage(f"{url!r} is not an address on the hub", hint="hf://OWNER/NAME")
         return cls(match["id"], match["folder"].strip("/"), match["revision"] or "main")
 
     def path(self, name: str) -> str:
-        """The path in the repository of a file of the store."""
+        """Return the path in the repository of a file of the store."""
         return f"{self.folder}/{name}" if self.folder else name
 
 
-class Hub(Protocol):
-    """What of the hub is needed here; the seam behind which the network is."""
-
-    def files(self, repo: Repo) -> Files:
-        """The files of a store, for reading."""
-
-    def listing(self, repo: Repo) -> Mapping[str, FileMark]:
-        """Every file of the repository by its path; no digest where the hub knows none."""
-
-    def create(self, repo: Repo) -> None:
-        """Make the repository, unless it is there."""
-
-    def stage(self, repo: Repo, files: Mapping[str, bytes]) -> None:
-        """Send files by their paths; nobody sees them yet."""
-
-    def commit(self, repo: Repo, removed: Sequence[str], message: str) -> None:
-        """Make what was staged visible, and take files away, in one step."""
-
-
-class FaceHub:
-    """The hub itself, through huggingface_hub; its token is the one of `hf auth login`."""
+class HuggingFaceHub:
+    """The requests to the hub that are needed here; the token is the one of `hf auth login`."""
 
     def __init__(self) -> None:
-        self.face = need("huggingface_hub", "remote", PURPOSE)
-        self.api = self.face.HfApi()
+        self.package = need("huggingface_hub", "remote", PURPOSE)
+        self.api = self.package.HfApi()
         self._staged: list[Any] = []
 
     def files(self, repo: Repo) -> Files:
-        """Read by byte ranges, as the hub serves them."""
+        """Return the files of a store, for reading by byte ranges."""
         endpoint = self.api.endpoint.rstrip("/")
         base = f"{endpoint}/datasets/{repo.id}/resolve/{quote(repo.revision, safe='')}"
-        token = self.face.get_token()
+        token = self.package.get_token()
         headers = {"default_headers": {"Authorization": f"Bearer {token}"}} if token else {}
-        url = f"{base}/{repo.folder}".rstrip("/")
-        return ObjectFiles(
-            object_store(url, **headers), f"hf://{repo.id}/{repo.folder}".rstrip("/")
-        )
+        store = object_store(f"{base}/{repo.folder}".rstrip("/"), **headers)
+        return ObjectFiles(store, f"hf://{repo.id}/{repo.folder}".rstrip("/"))
 
     def listing(self, repo: Repo) -> Mapping[str, FileMark]:
-        """The hub tells the sha256 of large files only."""
-        try:
-            tree = list(
-                self.api.list_repo_tree(
-                    repo.id, recursive=True, revision=repo.revision, repo_type="dataset"
+        """Return the files of a repository; the hub lists the sha256 of large ones only."""
+        errors = self.package.errors
+        with self._errors(repo):
+            try:
+                tree = list(
+                    self.api.list_repo_tree(
+                        repo.id, recursive=True, revision=repo.revision, repo_type="dataset"
+                    )
                 )
-            )
-        except (self.face.errors.RepositoryNotFoundError, self.face.errors.RevisionNotFoundError):
-            return {}
-        except Exception as error:
-            raise self._told(error, repo) from error
-        files = [entry for entry in tree if isinstance(entry, self.face.RepoFile)]
+            except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
+                return {}
         return {
             entry.path: FileMark(entry.size, entry.lfs.sha256 if entry.lfs else "")
-            for entry in files
+            for entry in tree
+            if isinstance(entry, self.package.RepoFile)
         }
 
     def create(self, repo: Repo) -> None:
-        """A new repository is private: what is in it is for its owner to judge."""
-        try:
+        """Make a repository unless it exists; a new one is private."""
+        with self._errors(repo):
             self.api.create_repo(repo.id, repo_type="dataset", private=True, exist_ok=True)
-        except Exception as error:
-            raise self._told(error, repo) from error
 
     def stage(self, repo: Repo, files: Mapping[str, bytes]) -> None:
-        """Upload contents; the hub keeps them by digest, so that nothing is sent twice."""
+        """Upload contents, not yet visible; the hub keeps them by digest, nothing is sent twice."""
         operations = [
-            self.face.CommitOperationAdd(path_in_repo=path, path_or_fileobj=data)
+            self.package.CommitOperationAdd(path_in_repo=path, path_or_fileobj=data)
             for path, data in files.items()
         ]
-        try:
+        with self._errors(repo):
             self.api.preupload_lfs_files(
                 repo.id, operations, repo_type="dataset", revision=repo.revision
             )
-        except Exception as error:
-            raise self._told(error, repo) from error
         self._staged += operations
 
     def commit(self, repo: Repo, removed: Sequence[str], message: str) -> None:
-        """One commit for all that was staged."""
-        gone = [self.face.CommitOperationDelete(path_in_repo=path) for path in removed]
-        try:
+        """Make what was staged visible, and remove files, in one commit."""
+        gone = [self.package.CommitOperationDelete(path_in_repo=path) for path in removed]
+        with self._errors(repo):
             self.api.create_commit(
                 repo.id,
                 [*self._staged, *gone],
@@ -133,42 +114,51 @@ class FaceHub:
                 repo_type="dataset",
                 revision=repo.revision,
             )
-        except Exception as error:
-            raise self._told(error, repo) from error
         self._staged.clear()
 
-    def _told(self, error: Exception, repo: Repo) -> Exception:
-        """Errors of the hub in words; what is not of the hub is passed on as it is."""
-        where, line = f"hf://{repo.id}", (str(error).splitlines() or [""])[0][:200]
-        # Which library it speaks HTTP with depends on its version.
+    @contextmanager
+    def _errors(self, repo: Repo) -> Iterator[None]:
+        """Turn errors of the hub into errors a person can act on; others pass as they are."""
+        try:
+            yield
+        except ObygazeError:
+            raise
+        except Exception as error:
+            explained = self._explained(error, f"hf://{repo.id}")
+            if explained is None:
+                raise
+            raise explained from error
+
+    def _explained(self, error: Exception, where: str) -> ObygazeError | None:
+        line = (str(error).splitlines() or [""])[0][:200]
+        # The HTTP library of huggingface_hub depends on its version.
         of_network = type(error).__module__.partition(".")[0] in ("httpx", "httpcore", "requests")
-        ours = isinstance(error, self.face.errors.HfHubHTTPError | OSError) or of_network
-        if isinstance(error, ObygazeError) or not ours:
-            return error
+        if not (of_network or isinstance(error, self.package.errors.HfHubHTTPError | OSError)):
+            return None
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status in (401, 403):
             return FixInput("the hub refuses access", where=where, hint="hf auth login")
         if status is not None and 400 <= status < 500 and status not in (408, 429):
             return FixInput(f"the hub refuses this: {line}", where=where)
-        return Unreachable(f"the hub cannot be reached: {line}", where=where, hint=LOOK)
+        return Unreachable(f"the hub cannot be reached: {line}", where=where, hint=CHECK)
 
 
-def the_hub() -> Hub:
-    """The hub that addresses mean."""
-    return FaceHub()
+def the_hub() -> HuggingFaceHub:
+    """Return the hub that hf:// addresses are of."""
+    return HuggingFaceHub()
 
 
 def open_hub(url: str) -> Files:
-    """The files of a store on the hub."""
+    """Return the files of a store on the hub."""
     return the_hub().files(Repo.parse(url))
 
 
-class HubPlace:
-    """A data set on the hub, to push to. All becomes visible in one commit at the end."""
+class HubTarget:
+    """A data set on the hub, to push to. All files become visible in one commit at the end."""
 
-    def __init__(self, url: str, hub: Hub | None = None) -> None:
+    def __init__(self, url: str) -> None:
         self.location, self.repo = url, Repo.parse(url)
-        self.hub = hub or the_hub()
+        self.hub = the_hub()
         self.files = self.hub.files(self.repo)
         self._there: Mapping[str, FileMark] | None = None
         self._batch: dict[str, bytes] = {}
@@ -180,18 +170,18 @@ class HubPlace:
         folders = Counter(name.rpartition("/")[0] for name in files)
         largest = max((mark.n_bytes for mark in files.values()), default=0)
         fullest = max(folders.values(), default=0)
-        if len(files) > MOST_FILES or fullest > MOST_IN_FOLDER or largest > MOST_BYTES:
+        if len(files) > MAX_FILES or fullest > MAX_IN_FOLDER or largest > MAX_BYTES:
             raise FixInput(
-                f"{len(files):,} files, {fullest:,} in one folder, the largest of "
-                f"{largest:,} bytes: the hub takes {MOST_FILES:,}, {MOST_IN_FOLDER:,} and "
-                f"{MOST_BYTES:,}",
+                f"the hub takes at most {MAX_FILES:,} files, {MAX_IN_FOLDER:,} in one folder, "
+                f"each of at most {MAX_BYTES:,} bytes; this store has {len(files):,} files, "
+                f"{fullest:,} in one folder, the largest of {largest:,} bytes",
                 where=self.location,
                 hint="obygaze store pack, then upload the one file",
             )
         self.hub.create(self.repo)
 
     def has(self, name: str, mark: FileMark) -> bool:
-        """By one listing of the repository for all files."""
+        """Look in the listing of the repository, which is one request for all files."""
         with self._lock:
             if self._there is None:
                 self._there = self.hub.listing(self.repo)
@@ -206,7 +196,7 @@ class HubPlace:
                 self._flush()
 
     def remove(self, name: str) -> None:
-        """Take a file away with the commit."""
+        """Remove a file with the commit."""
         if self.repo.path(name) in (self._there or {}):
             self._removed.append(self.repo.path(name))
 

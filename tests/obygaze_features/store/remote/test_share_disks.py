@@ -17,8 +17,8 @@ from obygaze_features.store.format import limits as limits_module
 from obygaze_features.store.interchange.export import export_store
 from obygaze_features.store.interchange.importing import import_store
 from obygaze_features.store.interchange.npz import open_npz
-from obygaze_features.store.sharing.pack import pack, unpack
-from obygaze_features.store.sharing.transfer import pull
+from obygaze_features.store.remote.fetch import pull, unpack
+from obygaze_features.store.remote.send import pack
 
 
 @pytest.fixture

@@ -13,8 +13,10 @@ from support.stores import sealed_store
 
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.store import ArraySpec, open_store
-from obygaze_features.store.files.places import FolderFiles, ObjectFiles, ZipFiles, open_files
 from obygaze_features.store.read.verify import verify
+from obygaze_features.store.remote import open_files
+from obygaze_features.store.remote.files import FolderFiles
+from obygaze_features.store.remote.object_store import ObjectFiles
 
 TOKENS = ArraySpec("tokens", (64, 1024), dtype="float16")
 
@@ -39,7 +41,7 @@ def files(request, folder, tmp_path: Path):
     if request.param == "folder":
         return FolderFiles(path)
     if request.param == "zip":
-        return ZipFiles(zipped(path, tmp_path / "s.zip"))
+        return open_files(zipped(path, tmp_path / "s.zip"))
     obstore = pytest.importorskip("obstore")
     memory = obstore.store.MemoryStore()
     for file in path.rglob("*"):

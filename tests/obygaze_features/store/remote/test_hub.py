@@ -9,11 +9,11 @@ from support.stores import copy_of_sealed
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
 from obygaze_features.store import open_store
-from obygaze_features.store.files import hub as hub_module
-from obygaze_features.store.files.hub import HubPlace, Repo
 from obygaze_features.store.format.schema import FileMark
-from obygaze_features.store.sharing.push import push
-from obygaze_features.store.sharing.transfer import pull
+from obygaze_features.store.remote import hub as hub_module
+from obygaze_features.store.remote.fetch import pull
+from obygaze_features.store.remote.hub import HubTarget, Repo
+from obygaze_features.store.remote.send import push
 
 
 def tree(root: Path) -> dict[str, bytes]:
@@ -132,5 +132,5 @@ def test_the_limits_of_the_hub_hold_before_anything_is_sent(
     per_folder = 10_001 if n_files == 10_001 else 5_000
     files = {f"data.zarr/a{i // per_folder}/c.{i}": FileMark(n_bytes, "") for i in range(n_files)}
     with pytest.raises(FixInput, match=words):
-        HubPlace("hf://lab/films").prepare(files)
+        HubTarget("hf://lab/films").prepare(files)
     assert not (tmp_path / "hub").exists()

@@ -11,12 +11,11 @@ from support.stores import copy_of_sealed, fill_store, plan_store, some_values
 
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound, Stopped
 from obygaze_features.store import open_store
-from obygaze_features.store.files.remotes import S3Place
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.verify import verify
-from obygaze_features.store.sharing.pack import pack
-from obygaze_features.store.sharing.push import push
-from obygaze_features.store.sharing.transfer import pull
+from obygaze_features.store.remote import S3Target
+from obygaze_features.store.remote.fetch import pull
+from obygaze_features.store.remote.send import pack, push
 
 boto3 = pytest.importorskip("boto3")
 pytest.importorskip("obstore")
@@ -92,16 +91,16 @@ def test_what_is_there_is_not_sent_again(sealed: Path, bucket: Any) -> None:
 def test_an_interrupted_push_goes_on(
     sealed: Path, bucket: Any, server: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put, calls = S3Place.put, []
+    put, calls = S3Target.put, []
 
-    def breaking(self: S3Place, name: str, data: bytes, mark: FileMark) -> None:
+    def breaking(self: S3Target, name: str, data: bytes, mark: FileMark) -> None:
         calls.append(name)
         if len(calls) > 12:
             raise Stopped("the connection broke off")
         put(self, name, data, mark)
 
     with monkeypatch.context() as patch:
-        patch.setattr(S3Place, "put", breaking)
+        patch.setattr(S3Target, "put", breaking)
         with pytest.raises(Stopped):
             push(open_store(sealed), URL)
     assert 0 < len(content(bucket)) <= 12

@@ -1,1 +1,0 @@
-"""Where the files of a store are: a folder, a zip, an object store, the hub."""

@@ -1,0 +1,48 @@
+"""Stores in other places: read them there, fetch them, send them.
+
+Where a store is, is one of: a folder, a packed zip, a web server, a bucket, the Hugging Face hub.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.workspace import URL_SCHEMES, is_url
+from obygaze_features.store.remote.files import Files, FolderFiles, Target
+from obygaze_features.store.remote.hub import HubTarget, open_hub
+from obygaze_features.store.remote.object_store import ObjectFiles, S3Target, object_store
+from obygaze_features.store.remote.zip import ZipFiles, open_zip
+
+
+def open_files(location: str | Path) -> Files:
+    """Return the files of a store: of a folder, a zip file or a URL."""
+    if is_url(str(location)):
+        return _open_url(str(location).rstrip("/"))
+    path = Path(location)
+    if path.is_dir():
+        return FolderFiles(path)
+    if path.is_file():
+        return open_zip(path)
+    raise NotFound("there is no store here", where=str(path), hint="obygaze store ls")
+
+
+def _open_url(url: str) -> Files:
+    if not url.startswith(URL_SCHEMES):
+        hint = "https://, s3:// or hf://OWNER/NAME"
+        raise FixUsage("stores are not read from such addresses", where=url, hint=hint)
+    if url.endswith(".zip"):
+        folder, _, name = url.rpartition("/")
+        return ZipFiles(_open_url(folder), name)
+    if url.startswith("hf://"):
+        return open_hub(url)
+    return ObjectFiles(object_store(url), url)
+
+
+def open_target(url: str) -> Target:
+    """Return where files are sent to by a URL."""
+    if url.startswith("s3://"):
+        return S3Target(url)
+    if url.startswith("hf://"):
+        return HubTarget(url)
+    raise FixUsage(f"cannot push to {url}", hint="a folder, s3://BUCKET/... or hf://OWNER/NAME")

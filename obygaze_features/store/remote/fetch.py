@@ -1,0 +1,345 @@
+"""Fetch stores, whole or in part, from another place or out of a zip.
+
+Files arrive in a hidden draft folder, several at once. Each gets its name only when its bytes are
+the ones that the seal or marker lists. An interrupted file goes on where it stopped; its name in
+the draft is made from its name and sha256, so that no file of another store is taken for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.drafts import check_name
+from obygaze_features.core.errors import AlreadyThere, Corrupt, Mismatch, ObygazeError, Stopped
+from obygaze_features.core.files import confined, sha256_file, sync_dir, write_atomic
+from obygaze_features.store.format.limits import check_disk, disk_errors
+from obygaze_features.store.format.records import PARTIAL_FILE, STORE_FILE
+from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.remote.files import Files, FolderFiles, Piece
+from obygaze_features.store.remote.object_store import (
+    AGAIN,
+    NoRanges,
+    Unreachable,
+    stop_when_unreachable,
+)
+from obygaze_features.store.remote.selection import (
+    THREADS,
+    ExistingCopy,
+    FileSelection,
+    Transferred,
+    existing_copy,
+    select_files,
+)
+from obygaze_features.store.remote.zip import UntrustedZip
+
+PIECE_BYTES = 4_000_000
+# A folder or a zip on this machine does not break off: fewer, larger pieces.
+LOCAL_PIECE_BYTES = 16_000_000
+MIN_PIECE_BYTES = 64_000
+HASHING_THREADS = 4
+TRIES = 5
+PAUSE_S = 0.2
+
+
+def pull(
+    location: str | Path | Files,
+    target: Path | str,
+    *,
+    levels: Sequence[str] | None = None,
+    movies: Iterable[str] | None = None,
+    progress: Progress | None = None,
+) -> Transferred:
+    """Fetch a store into a folder; the same call again goes on where it was interrupted.
+
+    With `levels` or `movies` the copy is partial; a later pull into the same folder adds to it.
+
+    Args:
+        location: a folder, a packed zip or a URL.
+        target: the new folder.
+        levels: arrays to fetch, by default all.
+        movies: ids of movies whose blocks are fetched, by default all.
+        progress: counts the bytes of files.
+    """
+    return fetch(select_files(location, levels, movies), target, progress)
+
+
+def unpack(
+    packed: Path | str, target: Path | str, *, progress: Progress | None = None
+) -> Transferred:
+    """Make a folder of a packed store; only files that the store lists, each checked.
+
+    A zip that another program packed, compressed or below a folder, is taken too.
+
+    Args:
+        packed: the zip file.
+        target: the new folder.
+        progress: counts the bytes of files.
+    """
+    selection, draft = select_packed(packed), _draft_of(Path(target))
+    interrupted = draft.exists()
+    try:
+        return fetch(selection, target, progress)
+    except ObygazeError:
+        # What this call copied can be read again; what a pull fetched before stays.
+        if not interrupted:
+            shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+def select_packed(packed: Path | str) -> FileSelection:
+    """Return the files of a packed store, checked before any of it is written anywhere."""
+    files = UntrustedZip(Path(packed))
+    selection = select_files(files)
+    files.expected = {name: mark.n_bytes for name, mark in selection.marks.items()}
+    for name, n_bytes in files.expected.items():
+        found = files.size(name)
+        if found not in (None, n_bytes):
+            raise Corrupt(
+                f"{name} would have {found} bytes, expected {n_bytes}", where=files.location
+            )
+    return selection
+
+
+def fetch(
+    selection: FileSelection, target: Path | str, progress: Progress | None = None
+) -> Transferred:
+    """Fetch the selected files into a folder."""
+    started, target, source = time.monotonic(), Path(target), selection.source
+    existing = _existing(target, selection)
+    with disk_errors(target), _draft(target) as draft:
+        download = _Download(selection, target, draft, progress or Quiet())
+        download.run()
+        if existing is None:
+            _write_documents(draft, selection)
+            _publish(draft, target)
+        else:
+            _extend(draft, target, selection, existing)
+    return Transferred(
+        source=source.location,
+        target=str(target),
+        n_files=len(selection.marks) + len(selection.documents),
+        n_files_kept=download.n_kept,
+        n_bytes_rows=selection.n_bytes_rows,
+        n_bytes_needed=selection.n_bytes,
+        n_bytes_transferred=source.n_bytes,
+        n_requests=source.n_requests,
+        seconds=time.monotonic() - started,
+        partial=(target / PARTIAL_FILE).exists(),
+        remote=source.is_remote,
+    )
+
+
+def _existing(target: Path, selection: FileSelection) -> ExistingCopy | None:
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return None
+    if not (target / STORE_FILE).is_file():
+        raise AlreadyThere(
+            "this name is taken by something that is not a store",
+            where=str(target),
+            hint="another name with -o",
+        )
+    hint = "another name, then obygaze store merge"
+    found = existing_copy(FolderFiles(target), selection, other=Mismatch, hint=hint)
+    if found is not None and not found.sealed:
+        raise AlreadyThere("a copy that is not sealed is here", where=str(target), hint=hint)
+    return found
+
+
+class _Download:
+    """The selected files on their way into a draft."""
+
+    def __init__(
+        self, selection: FileSelection, target: Path, draft: Path, progress: Progress
+    ) -> None:
+        self.source, self.marks = selection.source, selection.marks
+        self.target, self.draft, self.progress = target, draft, progress
+        self.piece_bytes = PIECE_BYTES if self.source.is_remote else LOCAL_PIECE_BYTES
+        self.n_kept = 0
+        self.stopped = False
+        self._lock = Lock()
+
+    def run(self) -> None:
+        """Fetch what is not there yet, several files at a time."""
+        names = sorted(self.marks)
+        with ThreadPoolExecutor(HASHING_THREADS) as pool:
+            there = list(pool.map(self._has, names))
+        wanted = [name for name, has in zip(names, there, strict=True) if not has]
+        check_disk(sum(self.marks[name].n_bytes for name in wanted), self.draft)
+        (self.draft / "parts").mkdir(exist_ok=True)
+        with stop_when_unreachable(), ThreadPoolExecutor(THREADS) as pool:
+            try:
+                run_all(pool, self._fetch, wanted)
+            except BaseException:
+                self.stopped = True
+                raise
+        shutil.rmtree(self.draft / "parts")
+
+    def _has(self, name: str) -> bool:
+        mark = self.marks[name]
+        path = confined(self.draft, name)
+        here = path if path.is_file() else self.target / name
+        if not _is_whole(here, mark):
+            path.unlink(missing_ok=True)
+            return False
+        with self._lock:
+            self.n_kept += 1
+        self._advance(mark.n_bytes)
+        return True
+
+    def _advance(self, n_bytes: int) -> None:
+        with self._lock:
+            self.progress.advance(n_bytes)
+
+    def _fetch(self, name: str) -> None:
+        mark = self.marks[name]
+        key = hashlib.sha256(f"{name} {mark.sha256}".encode()).hexdigest()
+        part = self.draft / "parts" / key
+        for _ in range(2):  # the wrong bytes may be those that an earlier pull left
+            self._append(name, mark, part)
+            if _is_whole(part, mark):
+                break
+            part.unlink()
+        else:
+            raise self._corrupt(
+                f"{name} arrived with other bytes than the seal or marker lists", "verify --hash"
+            )
+        path = confined(self.draft, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.rename(path)
+
+    def _append(self, name: str, mark: FileMark, part: Path) -> None:
+        with part.open("ab") as stream:
+            start = stream.tell()
+            if start > mark.n_bytes:
+                stream.truncate(start := 0)
+            self._advance(start)
+            while start < mark.n_bytes:
+                if self.stopped:
+                    raise Stopped("the transfer was stopped", hint=AGAIN)
+                piece = self._read(name, mark, start)
+                stream.write(piece.data.data)
+                self._advance(len(piece.data))
+                start += len(piece.data)
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def _read(self, name: str, mark: FileMark, start: int) -> Piece:
+        n_bytes = self.piece_bytes
+        for attempt in range(TRIES):
+            stop = min(start + n_bytes, mark.n_bytes)
+            try:
+                # The whole file in one plain request, where that is what is wanted.
+                whole = stop - start == mark.n_bytes
+                piece = self.source.read(name, start, None if whole else stop)
+                return self._checked(piece, name, mark, stop - start)
+            except NoRanges:
+                whole_file = self._checked(self.source.read(name), name, mark, mark.n_bytes)
+                return Piece(whole_file.data[start:], whole_file.total)
+            except Unreachable:
+                if attempt == TRIES - 1 or self.stopped:
+                    raise
+                # Smaller pieces get through where a connection breaks again and again.
+                n_bytes = max(n_bytes // 8, MIN_PIECE_BYTES)
+                time.sleep(PAUSE_S)
+        raise Stopped("the transfer was stopped", where=name, hint=AGAIN)
+
+    def _checked(self, piece: Piece | None, name: str, mark: FileMark, n_bytes: int) -> Piece:
+        if piece is None:
+            raise self._corrupt(f"{name} is missing")
+        if piece.total != mark.n_bytes or len(piece.data) != n_bytes:
+            raise self._corrupt(f"{name} has {piece.total} bytes, expected {mark.n_bytes}")
+        return piece
+
+    def _corrupt(self, what: str, command: str = "verify") -> Corrupt:
+        hint = f"obygaze store {command}, of the store it is fetched from"
+        return Corrupt(what, where=self.source.location, hint=hint)
+
+
+def run_all(pool: ThreadPoolExecutor, work: Callable[[str], None], names: Sequence[str]) -> None:
+    """Do the work for each name; after the first error, or Ctrl-C, nothing more is begun."""
+    running = [pool.submit(work, name) for name in names]
+    try:
+        done, _ = wait(running, return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _is_whole(path: Path, mark: FileMark) -> bool:
+    try:
+        return path.stat().st_size == mark.n_bytes and sha256_file(path) == mark.sha256
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _draft_of(target: Path) -> Path:
+    check_name(target)
+    return target.with_name(f".{target.name}.pull")
+
+
+@contextmanager
+def _draft(target: Path) -> Iterator[Path]:
+    """The hidden folder of one transfer, locked; it is kept when the transfer is interrupted."""
+    draft = _draft_of(target)
+    draft.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not draft.exists() or not os.path.samestat(os.fstat(descriptor), draft.stat()):
+            raise BlockingIOError  # it has just become the target of the other process
+        yield draft
+    except BlockingIOError as error:
+        raise AlreadyThere(
+            "another process is fetching this store", where=str(target), hint="wait for it"
+        ) from error
+    finally:
+        os.close(descriptor)
+
+
+def _write_documents(draft: Path, selection: FileSelection) -> None:
+    if selection.partial is not None:
+        write_atomic(draft / PARTIAL_FILE, selection.partial.to_bytes())
+    else:
+        (draft / PARTIAL_FILE).unlink(missing_ok=True)
+    if not selection.sealed:  # so that work on it can go on
+        (draft / "staging").mkdir(exist_ok=True)
+        (draft / "commits").mkdir(exist_ok=True)
+    for name, data in selection.documents.items():
+        write_atomic(confined(draft, name), data)
+
+
+def _publish(draft: Path, target: Path) -> None:
+    for folder, _, _ in os.walk(draft):
+        sync_dir(Path(folder))
+    if target.is_dir():  # an empty folder
+        target.rmdir()
+    draft.rename(target)
+    sync_dir(target.parent)
+
+
+def _extend(draft: Path, target: Path, selection: FileSelection, existing: ExistingCopy) -> None:
+    """Add to a partial copy: first the files, then the record that they are there."""
+    for path in sorted(path for path in draft.rglob("*") if path.is_file()):
+        place = target / path.relative_to(draft)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(place)
+        sync_dir(place.parent)
+    shutil.rmtree(draft)
+    now = existing.extended(selection)
+    if now is None:
+        (target / PARTIAL_FILE).unlink(missing_ok=True)
+        sync_dir(target)
+    else:
+        write_atomic(target / PARTIAL_FILE, now.to_bytes())

@@ -1,0 +1,168 @@
+"""Files on web servers and in buckets, through obstore; its errors as errors of obygaze."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped
+from obygaze_features.core.extras import need
+from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.remote.files import Files, Piece
+
+PURPOSE = "reading a store over the network"
+RETRIES: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+# Without keys obstore asks this address for some, as if this machine were one of Amazon's.
+KEY_SERVER = "169.254.169.254"
+KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true if it is public"
+AGAIN = "the same command again; it goes on where it stopped"
+CHECK = "check the address and the network, then the same command again"
+
+
+class NoRanges(FixInput):
+    """A server that sends files whole only: read a packed store, or use another server."""
+
+
+class Unreachable(ObygazeError):
+    """A server does not answer, or the connection breaks: check the address, or try later."""
+
+
+@contextmanager
+def stop_when_unreachable() -> Iterator[None]:
+    """Within this block a broken connection stops the command (75); what has arrived is kept."""
+    try:
+        yield
+    except Unreachable as error:
+        raise Stopped(error.what, where=error.where, hint=AGAIN) from error
+
+
+def object_store(url: str, **client: Any) -> Any:
+    """Return the obstore store of an http(s) or s3 URL; the keys for S3 are AWS_* variables."""
+    stores = need("obstore.store", "remote", PURPOSE)
+    endpoint = next((os.environ[name] for name in ENDPOINTS if os.environ.get(name)), "")
+    if url.startswith("http:") or (url.startswith("s3:") and endpoint.startswith("http:")):
+        client["allow_http"] = True
+    # S3 checks the digest that comes with each upload, and refuses bytes that changed on the way.
+    config = {"config": {"aws_checksum_algorithm": "SHA256"}} if url.startswith("s3:") else {}
+    try:
+        return stores.from_url(url, client_options=client, retry_config=RETRIES, **config)
+    except (ValueError, OSError, network_error()) as error:
+        raise FixInput(f"this address cannot be read: {_first_line(error)}", where=url) from error
+
+
+def network_error() -> type[Exception]:
+    """Return what obstore raises for everything but a missing file."""
+    base: type[Exception] = need("obstore.exceptions", "remote", PURPOSE).BaseError
+    return base
+
+
+def explained(error: Exception, where: str) -> ObygazeError:
+    """Return an error of obstore as an error a person can act on."""
+    kind, line = type(error).__name__, _first_line(error)
+    if kind in ("PermissionDeniedError", "UnauthenticatedError"):
+        return FixInput("access is refused", where=where, hint="keys that may read it")
+    if kind == "NotSupportedError":
+        return NoRanges(
+            "this server does not answer requests for parts of files",
+            where=where,
+            hint="another server, or fetch a packed store whole",
+        )
+    if KEY_SERVER in line:
+        return FixInput("there are no keys for this bucket", where=where, hint=KEYS)
+    return Unreachable(f"the connection failed: {line}", where=where, hint=CHECK)
+
+
+def _first_line(error: Exception) -> str:
+    """Return the reason, without the address and the retries that obstore puts before it."""
+    line = (str(error).splitlines() or [type(error).__name__])[0]
+    if KEY_SERVER in line:
+        return line
+    return line.rpartition(" - ")[2].rpartition("error: ")[2][:200]
+
+
+class ObjectFiles:
+    """Files behind an obstore store: http(s), s3, memory, and whatever else obstore reads."""
+
+    is_remote = True
+
+    def __init__(self, store: Any, location: str) -> None:
+        self.obstore = need("obstore", "remote", PURPOSE)
+        self.store, self.location = store, location
+
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
+        """Read a part in one request; its answer has the whole length too."""
+        options: dict[str, Any] = {}
+        if start < 0:
+            options["range"] = {"suffix": -start}
+        elif stop is not None:
+            options["range"] = (start, stop)
+        elif start:
+            options["range"] = {"offset": start}
+        try:
+            answer = self.obstore.get(self.store, name, options=options)
+            data = np.frombuffer(memoryview(answer.bytes()), np.uint8)
+        except FileNotFoundError:
+            return None
+        except network_error() as error:
+            raise explained(error, f"{self.location}/{name}") from error
+        return Piece(data, int(answer.meta["size"]))
+
+    def names(self, folder: str) -> list[str] | None:
+        """Return the names in a folder of a bucket; None for web servers, which cannot list."""
+        try:
+            found = self.obstore.list_with_delimiter(self.store, f"{folder}/" if folder else None)
+        except (NotImplementedError, network_error()):
+            return None
+        paths = [entry["path"] for entry in found["objects"]] + list(found["common_prefixes"])
+        return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in paths)
+
+
+class S3Target:
+    """A folder of a bucket. Each object has its sha256 as an attribute, for later pushes."""
+
+    def __init__(self, url: str) -> None:
+        self.obstore = need("obstore", "remote", PURPOSE)
+        self.location = url.rstrip("/")
+        self.store = object_store(self.location)
+        self.files: Files = ObjectFiles(self.store, self.location)
+
+    def prepare(self, files: Mapping[str, FileMark]) -> None:
+        """Accept all files."""
+
+    def has(self, name: str, mark: FileMark) -> bool:
+        """Compare the length and the digest of an object, without reading its bytes."""
+        try:
+            answer = self.obstore.get(self.store, name, options={"head": True})
+        except FileNotFoundError:
+            return False
+        except network_error() as error:
+            raise explained(error, f"{self.location}/{name}") from error
+        found = {str(key).lower(): value for key, value in answer.attributes.items()}
+        return answer.meta["size"] == mark.n_bytes and found.get("sha256") == mark.sha256
+
+    def put(self, name: str, data: bytes, mark: FileMark) -> None:
+        """Send an object and compare what has arrived."""
+        self._do("put", name, data, attributes={"sha256": mark.sha256})
+        if not self.has(name, mark):
+            raise Corrupt(f"{name} did not arrive as it was sent", where=self.location)
+
+    def remove(self, name: str) -> None:
+        """Remove an object; a missing one is no error."""
+        self._do("delete", name)
+
+    def settle(self, message: str) -> None:
+        """Do nothing: objects are visible as soon as they are whole."""
+
+    def _do(self, verb: str, name: str, *data: Any, **options: Any) -> None:
+        try:
+            getattr(self.obstore, verb)(self.store, name, *data, **options)
+        except FileNotFoundError:
+            return
+        except network_error() as error:
+            raise explained(error, f"{self.location}/{name}") from error

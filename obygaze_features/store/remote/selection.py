@@ -1,0 +1,247 @@
+"""Which files of a store are fetched, sent or packed, and which of them another copy has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from obygaze_features.core.console import human
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, ObygazeError
+from obygaze_features.core.files import sha256_bytes
+from obygaze_features.store.format.limits import check_memory
+from obygaze_features.store.format.records import (
+    PARTIAL_FILE,
+    README_FILE,
+    SEAL_FILE,
+    STORE_FILE,
+    TEXT_KEY,
+    Partial,
+    Plan,
+    Seal,
+    marker_key,
+)
+from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.read.reader import Store, open_store
+from obygaze_features.store.remote import open_files
+from obygaze_features.store.remote.files import CountedFiles, Files, read_or_none
+
+THREADS = 16
+
+
+@dataclass(frozen=True)
+class FileSelection:
+    """The files of a store that are wanted.
+
+    The files of `marks` are still to be read and compared with their marks. `documents` (the seal
+    or the markers, and store.json as the last) have been read and checked.
+    """
+
+    source: CountedFiles
+    marks: Mapping[str, FileMark]
+    documents: Mapping[str, bytes]
+    partial: Partial | None
+    n_bytes_rows: int
+    sealed: bool = True
+
+    @property
+    def n_bytes_files(self) -> int:
+        """The bytes that are still to be read."""
+        return sum(mark.n_bytes for mark in self.marks.values())
+
+    @property
+    def n_bytes(self) -> int:
+        """The bytes of all its files and documents."""
+        return self.n_bytes_files + sum(len(data) for data in self.documents.values())
+
+    def read(self, name: str) -> bytes:
+        """Read one file, and raise an error unless its bytes are the ones of its mark."""
+        mark, where = self.marks[name], self.source.location
+        check_memory(mark.n_bytes, name, where)
+        piece = self.source.read(name)
+        if piece is None:
+            raise Corrupt(f"{name} is missing", where=where, hint="obygaze store verify")
+        data = piece.data.tobytes()
+        if len(data) != mark.n_bytes or sha256_bytes(data) != mark.sha256:
+            raise Corrupt(
+                f"{name} has other bytes than the seal or marker lists",
+                where=where,
+                hint="obygaze store verify --hash",
+            )
+        return data
+
+
+@dataclass(frozen=True)
+class Transferred:
+    """The files, bytes and requests of a transfer."""
+
+    source: str
+    target: str
+    n_files: int
+    n_files_kept: int
+    n_bytes_rows: int
+    n_bytes_needed: int
+    n_bytes_transferred: int
+    n_requests: int
+    seconds: float
+    partial: bool
+    remote: bool = True
+
+    @property
+    def line(self) -> str:
+        """The transfer in one line."""
+        requests = f" in {self.n_requests} requests" if self.remote else ""
+        return (
+            f"{self.n_files} files, {human(self.n_bytes_needed)} "
+            f"({human(self.n_bytes_rows)} of them the rows that were asked for); "
+            f"{human(self.n_bytes_transferred)} transferred{requests}, {self.seconds:.1f} s"
+        )
+
+
+def select_files(
+    location: str | Path | Files,
+    levels: Sequence[str] | None = None,
+    movies: Iterable[str] | None = None,
+) -> FileSelection:
+    """Return the files that hold some arrays of some movies, by default all of them.
+
+    Blocks are whole files, so clips that share a block with a movie come with it.
+    """
+    files = CountedFiles(open_files(location) if isinstance(location, str | Path) else location)
+    store = open_store(files)
+    if store.sealed:
+        return _of_sealed(store, files, levels, movies)
+    if levels is not None or movies is not None:
+        raise FixInput(
+            "only a store that is sealed can be shared in part",
+            where=store.location,
+            hint="obygaze store subset makes a store of its own from the part",
+        )
+    return _of_unsealed(store, files)
+
+
+def _of_sealed(
+    store: Store,
+    source: CountedFiles,
+    levels: Sequence[str] | None,
+    movies: Iterable[str] | None,
+) -> FileSelection:
+    seal, here = store.commits.seal, store.commits.partial
+    if seal is None:
+        raise FixInput("not sealed", where=store.location)
+    chosen = levels if levels is not None else [spec.name for spec in store.plan.arrays]
+    specs = [store.plan.array(name) for name in chosen]
+    rows = store.select(movies=movies).rows
+    blocks = frozenset((rows // store.plan.block_rows).tolist())
+    wanted = Partial({spec.name: blocks for spec in specs})
+    if here is not None and levels is None and movies is None:
+        wanted = here
+    elif here is not None:
+        _check_held(store, wanted, here)
+    marks = {name: mark for name, mark in seal.files.items() if wanted.holds_file(name)}
+    documents = {name: _document(source, name) for name in (SEAL_FILE, STORE_FILE)}
+    _check_sizes(store, marks)
+    partial = None if len(marks) == len(seal.files) else wanted
+    if sha256_bytes(documents[STORE_FILE]) != marks.pop(STORE_FILE).sha256:
+        raise Corrupt("store.json is not the one that was sealed", where=store.location)
+    n_bytes_rows = len(rows) * sum(spec.row_bytes for spec in specs)
+    return FileSelection(source, marks, documents, partial, n_bytes_rows)
+
+
+def _check_held(store: Store, wanted: Partial, here: Partial) -> None:
+    missing = [
+        name
+        for name, blocks in wanted.blocks.items()
+        if blocks - here.blocks.get(name, frozenset())
+    ]
+    if missing:
+        raise FixInput(
+            f"this copy is partial and does not hold all of {', '.join(missing)}",
+            where=store.location,
+            hint="the levels and movies it holds: obygaze store info",
+        )
+
+
+def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
+    """Return the files of what is committed so far."""
+    plan = store.plan
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = pool.map(store.commits.marker, range(plan.n_blocks))
+        markers = [marker for marker in found if marker is not None]
+    marks = {**plan.files, **store.commits.text_files()}
+    for marker in markers:
+        marks.update(marker.files)
+    documents = {marker_key(marker.block): marker.to_bytes() for marker in markers}
+    for name in (README_FILE, TEXT_KEY):
+        data = read_or_none(source, name)
+        if data is not None:
+            documents[name] = data
+    documents[STORE_FILE] = _document(source, STORE_FILE)
+    _check_sizes(store, marks)
+    n_rows = sum(after - first for first, after in (marker.rows for marker in markers))
+    n_bytes_rows = n_rows * sum(spec.row_bytes for spec in plan.arrays)
+    return FileSelection(source, marks, documents, None, n_bytes_rows, sealed=False)
+
+
+def _document(files: Files, name: str) -> bytes:
+    data = read_or_none(files, name)
+    if data is None:
+        raise Corrupt(f"{name} is missing", where=files.location)
+    return data
+
+
+def _check_sizes(store: Store, marks: Mapping[str, FileMark]) -> None:
+    """Refuse marks of more bytes than the arrays of store.json can have."""
+    plan = store.plan
+    most = {spec.name: plan.block_rows * spec.row_bytes for spec in plan.arrays}
+    for name, mark in marks.items():
+        words = name.split("/")
+        bound = most.get(words[1]) if len(words) == 3 and words[2].startswith("c.") else None
+        # Codecs add a checksum and an index; compressors a little where nothing can be gained.
+        if bound is not None and mark.n_bytes > bound * 1.1 + 100_000:
+            raise FixInput(
+                f"{name} is listed with {mark.n_bytes} bytes; its rows have {bound}",
+                where=store.location,
+            )
+
+
+@dataclass(frozen=True)
+class ExistingCopy:
+    """An earlier copy of the same store: whether it is sealed, and what it holds if partial."""
+
+    sealed: bool
+    partial: Partial | None
+
+    def extended(self, selection: FileSelection) -> Partial | None:
+        """Return what the copy holds once a selection is added; None where that is everything."""
+        new = selection.partial
+        if self.partial is None or new is None:
+            return None
+        old, empty = self.partial.blocks, frozenset[int]()
+        names = {*old, *new.blocks}
+        both = Partial({n: old.get(n, empty) | new.blocks.get(n, empty) for n in names})
+        seal = Seal.from_bytes(selection.documents[SEAL_FILE], SEAL_FILE)
+        return None if all(map(both.holds_file, seal.files)) else both
+
+
+def existing_copy(
+    files: Files, selection: FileSelection, *, other: type[ObygazeError], hint: str
+) -> ExistingCopy | None:
+    """Return the copy that is at a place already; an error, for a second store `other`."""
+    store, where = read_or_none(files, STORE_FILE), files.location
+    if store is None:
+        return None
+    if store != selection.documents[STORE_FILE]:
+        ours = Plan.from_bytes(selection.documents[STORE_FILE], selection.source.location)
+        Plan.from_bytes(store, where).recipe.require(
+            ours.recipe, where=where, what="a store of another recipe is here"
+        )
+        raise other("another store of this recipe is here", where=where, hint=hint)
+    seal, partial = read_or_none(files, SEAL_FILE), read_or_none(files, PARTIAL_FILE)
+    if seal is not None and seal != selection.documents.get(SEAL_FILE):
+        raise AlreadyThere("a copy with another seal is here", where=where, hint=hint)
+    return ExistingCopy(
+        seal is not None,
+        None if partial is None else Partial.from_bytes(partial, f"{where}/{PARTIAL_FILE}"),
+    )

@@ -1,0 +1,213 @@
+"""Send stores: push to a folder, a bucket or the hub, or pack into one zip file.
+
+The same store always packs to the same bytes, and a packed store can be read without unpacking.
+"""
+
+from __future__ import annotations
+
+import stat
+import time
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.drafts import new_file
+from obygaze_features.core.errors import AlreadyThere
+from obygaze_features.core.files import sha256_bytes, sha256_file
+from obygaze_features.core.workspace import is_url
+from obygaze_features.store.format.limits import check_disk, disk_errors
+from obygaze_features.store.format.records import PARTIAL_FILE, STORE_FILE, Plan
+from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.read.reader import Store
+from obygaze_features.store.remote import open_target
+from obygaze_features.store.remote.fetch import fetch, run_all
+from obygaze_features.store.remote.files import Target
+from obygaze_features.store.remote.object_store import stop_when_unreachable
+from obygaze_features.store.remote.selection import (
+    THREADS,
+    ExistingCopy,
+    FileSelection,
+    Transferred,
+    existing_copy,
+    select_files,
+)
+
+# At most this many files are in memory at once.
+SENDING_THREADS = 4
+# The first date a zip can have.
+DATE = (1980, 1, 1, 0, 0, 0)
+MODE = (stat.S_IFREG | 0o644) << 16
+UNIX = 3
+
+
+def push(
+    store: Store,
+    target: str | Path | Target,
+    *,
+    levels: Sequence[str] | None = None,
+    movies: Iterable[str] | None = None,
+    progress: Progress | None = None,
+) -> Transferred:
+    """Send a store to a folder, a bucket or the hub; the same call again goes on.
+
+    With `levels` or `movies` the copy there is partial.
+
+    Args:
+        store: the store to send.
+        target: a folder or an address such as s3://BUCKET/NAME or hf://OWNER/NAME.
+        levels: arrays to send, by default all.
+        movies: ids of movies whose blocks are sent, by default all.
+        progress: counts bytes.
+    """
+    return send(select_files(store.files, levels, movies), target, progress)
+
+
+def send(
+    selection: FileSelection, target: str | Path | Target, progress: Progress | None = None
+) -> Transferred:
+    """Send the selected files."""
+    if not isinstance(target, str | Path):
+        return _Upload(selection, target, progress or Quiet()).run()
+    if not is_url(str(target)):
+        return fetch(selection, target, progress)
+    return _Upload(selection, open_target(str(target)), progress or Quiet()).run()
+
+
+class _Upload:
+    """The selected files on their way to a target."""
+
+    def __init__(self, selection: FileSelection, target: Target, progress: Progress) -> None:
+        self.selection, self.target, self.progress = selection, target, progress
+        self.n_bytes = self.n_requests = self.n_kept = 0
+        self._lock = Lock()
+
+    def run(self) -> Transferred:
+        """Send the files, then the documents, store.json as the last."""
+        started, selection, target = time.monotonic(), self.selection, self.target
+        target.prepare(selection.marks)
+        existing = existing_copy(
+            target.files, selection, other=AlreadyThere, hint="another address"
+        )
+        names = sorted(selection.marks)
+        with ThreadPoolExecutor(THREADS) as pool:
+            there = list(pool.map(self._has, names))
+        title = Plan.from_bytes(selection.documents[STORE_FILE], "").recipe.title
+        with stop_when_unreachable():
+            with ThreadPoolExecutor(SENDING_THREADS) as pool:
+                wanted = [name for name, has in zip(names, there, strict=True) if not has]
+                run_all(pool, lambda name: self._put(name, selection.read(name)), wanted)
+            partial = self._send_documents(existing)
+            target.settle(f"Features: {title}")
+        return Transferred(
+            source=selection.source.location,
+            target=target.location,
+            n_files=len(selection.marks) + len(selection.documents),
+            n_files_kept=self.n_kept,
+            n_bytes_rows=selection.n_bytes_rows,
+            n_bytes_needed=selection.n_bytes,
+            n_bytes_transferred=self.n_bytes,
+            n_requests=self.n_requests,
+            seconds=time.monotonic() - started,
+            partial=partial,
+        )
+
+    def _has(self, name: str) -> bool:
+        mark = self.selection.marks[name]
+        found = self.target.has(name, mark)
+        with self._lock:
+            self.n_requests += 1
+            if found:
+                self.n_kept += 1
+                self.progress.advance(mark.n_bytes)
+        return found
+
+    def _put(self, name: str, data: bytes) -> None:
+        self.target.put(name, data, FileMark(len(data), sha256_bytes(data)))
+        with self._lock:
+            self.n_requests += 1
+            self.n_bytes += len(data)
+            self.progress.advance(len(data))
+
+    def _send_documents(self, existing: ExistingCopy | None) -> bool:
+        documents = dict(self.selection.documents)
+        store, partial = documents.pop(STORE_FILE), self.selection.partial
+        if existing is not None and existing.sealed:
+            partial = existing.extended(self.selection)
+        if partial is not None:
+            self._put(PARTIAL_FILE, partial.to_bytes())
+        for name, data in documents.items():
+            self._put(name, data)
+        if partial is None and (existing is None or existing.partial is not None):
+            self.target.remove(PARTIAL_FILE)
+        self._put(STORE_FILE, store)
+        return partial is not None
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A packed store."""
+
+    path: Path
+    n_files: int
+    n_bytes: int
+    sha256: str
+    sealed: bool
+    partial: bool
+
+
+def pack(
+    store: Store, path: Path | str, *, force: bool = False, progress: Progress | None = None
+) -> Packed:
+    """Write a store into one zip file; every byte is checked on the way.
+
+    Args:
+        store: the store to pack.
+        path: the new zip file.
+        force: whether to replace a file of that name.
+        progress: counts bytes.
+    """
+    return write_pack(select_files(store.files), path, force=force, progress=progress)
+
+
+def write_pack(
+    selection: FileSelection,
+    path: Path | str,
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Packed:
+    """Write the selected files into one zip file."""
+    path = Path(path)
+    documents = dict(selection.documents)
+    if selection.partial is not None:
+        documents[PARTIAL_FILE] = selection.partial.to_bytes()
+    n_files = len(selection.marks) + len(documents)
+    with disk_errors(path), new_file(path, force=force) as draft:
+        check_disk(selection.n_bytes, path.parent)
+        with zipfile.ZipFile(draft, "x", zipfile.ZIP_STORED, strict_timestamps=True) as out:
+            for name, data in _contents(selection, documents):
+                entry = zipfile.ZipInfo(name, DATE)
+                entry.create_system, entry.external_attr, entry.file_size = UNIX, MODE, len(data)
+                with out.open(entry, "w") as stream:
+                    stream.write(data)
+                (progress or Quiet()).advance(len(data))
+    return Packed(
+        path=path,
+        n_files=n_files,
+        n_bytes=path.stat().st_size,
+        sha256=sha256_file(path),
+        sealed=selection.sealed,
+        partial=selection.partial is not None,
+    )
+
+
+def _contents(selection: FileSelection, documents: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    # store.json is first, so that a zip that was cut off can still be recognised.
+    yield STORE_FILE, documents.pop(STORE_FILE)
+    yield from sorted(documents.items())
+    for name in sorted(selection.marks):
+        yield name, selection.read(name)

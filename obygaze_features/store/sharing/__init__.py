@@ -1,1 +1,0 @@
-"""Pull, push and pack stores, whole or in part."""
