@@ -26,8 +26,8 @@ from benchmarks.decoding.readers import READERS
 from benchmarks.timing import ROOT, Comparison, Settings, Timing
 from obygaze_features.core.console import table
 from obygaze_features.core.machine import this_machine
+from obygaze_features.video.container import av
 from obygaze_features.video.sampling import sample_indices
-from obygaze_features.video.source import av
 
 REFERENCE = "obygaze"
 KEY_FRAMES = "obygaze, key frames"

@@ -23,7 +23,7 @@ from obygaze_features.extraction.plan import ExtractPlan, Row, Target
 from obygaze_features.extraction.run import Loaded, Machine, extract_into, load_targets
 from obygaze_features.extraction.signals import StopFlag
 from obygaze_features.store.read.reader import open_store
-from obygaze_features.video.decode import Clip, View
+from obygaze_features.video.decode import DecodedClip, View
 from obygaze_features.video.sampling import sample_indices
 
 WIDTH, HEIGHT, RATE, SECONDS = 640, 272, 24, 12
@@ -109,7 +109,7 @@ class Plans:
     two: ExtractPlan
     loaded_one: Sequence[Loaded]
     loaded_two: Sequence[Loaded]
-    decoded: Sequence[Clip]
+    decoded: Sequence[DecodedClip]
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,8 @@ def _make_plans(folder: Path, size: Size, machine: Machine) -> Plans:
     loaded = load_targets(one, machine.device), load_targets(two, machine.device)
     view = loaded[0][0].view
     clips = [found.clips[view] for found in _decoded(rows, view, machine)]
-    return Plans(folder, one, two, *loaded, [clip for clip in clips if isinstance(clip, Clip)])
+    decoded = [clip for clip in clips if isinstance(clip, DecodedClip)]
+    return Plans(folder, one, two, *loaded, decoded)
 
 
 def make_film(path: Path, seed: int, seconds: int = SECONDS) -> Path:
@@ -265,7 +266,7 @@ def _decode(plans: Plans, machine: Machine) -> None:
         pass
 
 
-def _forward(backbone: Backbone, clips: Sequence[Clip], machine: Machine) -> None:
+def _forward(backbone: Backbone, clips: Sequence[DecodedClip], machine: Machine) -> None:
     size = machine.batch or BATCH
     for start in range(0, len(clips), size):
         pixels = stack([backbone.preprocess(clip.frames) for clip in clips[start : start + size]])

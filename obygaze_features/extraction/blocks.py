@@ -24,7 +24,7 @@ from obygaze_features.extraction.backends import (
 from obygaze_features.extraction.clock import Clock
 from obygaze_features.store.format.schema import OK, ArraySpec, RowSource, RowStatus
 from obygaze_features.store.write.writer import StoreWriter
-from obygaze_features.video.decode import Clip, View
+from obygaze_features.video.decode import DecodedClip, View
 
 
 class BatchTooLarge(Exception):
@@ -75,11 +75,13 @@ class BlockMaker:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._commit: Future[None] | None = None
 
-    def offer(self, row: int, clip: Clip | RowStatus, source: RowSource | None = None) -> bool:
+    def offer(
+        self, row: int, clip: DecodedClip | RowStatus, source: RowSource | None = None
+    ) -> bool:
         """Take the next row, and what it was made from; True where it completed a block."""
         block = self._open(row)
         slot = len(block.statuses)
-        if source is not None and isinstance(clip, Clip):
+        if source is not None and isinstance(clip, DecodedClip):
             source = replace(source, pictures=clip.total)
         block.sources.append(source)
         if isinstance(clip, RowStatus):
@@ -119,7 +121,7 @@ class BlockMaker:
             self._block = _Block(number, rows, arrays)
         return self._block
 
-    def _take(self, block: _Block, slot: int, clip: Clip) -> None:
+    def _take(self, block: _Block, slot: int, clip: DecodedClip) -> None:
         with self.clock.of("preprocess"):
             pixels = self.backbone.preprocess(clip.frames)
             if self.backbone.takes_mask:
@@ -221,7 +223,7 @@ def _empty(spec: ArraySpec, n_rows: int) -> npt.NDArray[Any]:
     return np.full((n_rows, *spec.tail_shape), fill, dtype=spec.dtype)
 
 
-def _remark(clip: Clip) -> RowStatus:
+def _remark(clip: DecodedClip) -> RowStatus:
     """Ok, with a word where the pictures are not quite those asked for."""
     real = int(clip.mask.sum())
     words = []

@@ -11,8 +11,8 @@ from obygaze_features.extraction.pipeline import Decoded
 from obygaze_features.extraction.plan import Row
 from obygaze_features.extraction.sources import source_of
 from obygaze_features.store.format.schema import RowSource, RowStatus
-from obygaze_features.video.decode import Clip, View
-from obygaze_features.video.errors import BadVideo
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.decode import DecodedClip, View
 from obygaze_features.video.pool import DecodeJob, DecodePool
 
 NO_VIDEO = RowStatus.no_video("the manifest names no video")
@@ -53,7 +53,7 @@ def decode_rows(
             found = next(results)
             if found.clips is None:
                 status = _failed(found.error)
-                clips: Mapping[View, Clip | RowStatus] = dict.fromkeys(views, status)
+                clips: Mapping[View, DecodedClip | RowStatus] = dict.fromkeys(views, status)
                 # The file is left alone: reading it may be what failed, or what hung.
                 source: RowSource | None = RowSource(rows[row].start_s, rows[row].end_s)
             else:
@@ -71,7 +71,7 @@ def decoder_versions() -> dict[str, str]:
     return {name: version for name in names if (version := package_version(name)) is not None}
 
 
-def _checked(clip: Clip, max_substituted: float) -> Clip | RowStatus:
+def _checked(clip: DecodedClip, max_substituted: float) -> DecodedClip | RowStatus:
     try:
         return clip.check(max_substituted)
     except BadVideo as error:

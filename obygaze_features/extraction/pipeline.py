@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from obygaze_features.extraction.blocks import BatchTooLarge, BlockMaker
 from obygaze_features.extraction.signals import StopFlag
 from obygaze_features.store.format.schema import RowSource, RowStatus
-from obygaze_features.video.decode import Clip, View
+from obygaze_features.video.decode import DecodedClip, View
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Decoded:
     """What became of one row: a clip for each view, or why there is none."""
 
     row: int
-    clips: Mapping[View, Clip | RowStatus]
+    clips: Mapping[View, DecodedClip | RowStatus]
     seconds: float = 0.0
     source: RowSource | None = None
 

@@ -11,8 +11,8 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction.plan import Target
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import TIME_ARRAYS, ArraySpec
-from obygaze_features.video.behaviour import conversion_sha256
 from obygaze_features.video.decode import View
+from obygaze_features.video.picture import conversion_sha256
 from obygaze_features.video.sampling import Sampling
 
 # The rule by which frames are found; a change that could give another frame raises it.

@@ -20,8 +20,8 @@ from obygaze_features.extraction.plan import Row, Target
 from obygaze_features.extraction.recipes import SPELLED, chosen_levels, recipe_of, view_of
 from obygaze_features.extraction.sources import rows_by_clip
 from obygaze_features.store.read.reader import Store
-from obygaze_features.video.decode import Clip, View, decode_clip
-from obygaze_features.video.errors import BadVideo
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.decode import DecodedClip, View, decode_clip
 
 Levels = dict[str, npt.NDArray[Any]]
 
@@ -81,7 +81,7 @@ def _make(row: Row, backbone: Backbone, view: View, levels: set[str]) -> Levels 
     if not row.video or not Path(row.video).is_file():
         return None
     try:
-        clip: Clip = decode_clip(row.video, view, start_s=row.start_s, end_s=row.end_s)
+        clip: DecodedClip = decode_clip(row.video, view, start_s=row.start_s, end_s=row.end_s)
     except BadVideo:
         return None
     pixels = backbone.preprocess(clip.frames)

@@ -1,8 +1,8 @@
-"""The exact table of a video's pictures, made from packets alone: which is when, where it starts.
+"""The index of a video's pictures, made from packets alone: their order, times and key frames.
 
-Two orders are kept apart throughout. A *position* counts packets as they lie in the file (the
-order of decoding); a *rank* counts pictures as they are shown, and is what people call the number
-of a frame.
+Two orders are distinguished throughout. A *position* counts packets in the order of the file
+(the order of decoding); a *rank* counts pictures in the order of showing, and is what is usually
+called the frame number. A *span* (first, stop) is a range of ranks without `stop`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,10 @@ Bools = NDArray[np.bool_]
 
 NO_PTS = np.iinfo(np.int64).min
 
-Coded = Iterable[tuple[int, bytes]]
-"""Positions and what their packets hold, in the order of the file."""
-
 
 @dataclass(frozen=True)
-class Run:
-    """A stretch of packets to decode without a break, and the positions wanted from it."""
+class PacketRun:
+    """A run of packets to decode without a break, and the positions wanted from it."""
 
     start: int
     stop: int
@@ -39,8 +36,9 @@ class FrameIndex:
 
     `order` lists the position of each picture in the order of showing. With `timed` it follows
     from the times of the packets and is exact; without, it is the order of packets until the
-    stream has been decoded once (`counted` is then true), and only its length may be trusted;
-    `clock_s` may still say when pictures change.
+    stream has been decoded once (`counted` is then true), and only its length is reliable;
+    `clock_s` may still hold the times at which pictures change. `broken` marks packets that are
+    damaged or follow a lost one.
     """
 
     pts: Ints
@@ -58,12 +56,12 @@ class FrameIndex:
 
     @property
     def frames(self) -> int:
-        """How many pictures are shown."""
+        """Return the number of pictures that are shown."""
         return len(self.order)
 
     @cached_property
     def times_s(self) -> Floats:
-        """When each picture is shown, in seconds since the file began."""
+        """Return when each picture is shown, in seconds from the beginning of the file."""
         if self.timed:
             return self.pts[self.order] * np.float64(self.seconds_per_tick) - self.origin_s
         if self.clock_s is not None and len(self.clock_s) == self.frames:
@@ -72,33 +70,33 @@ class FrameIndex:
 
     @property
     def duration_s(self) -> float:
-        """From the first picture to the end of the last one."""
+        """Return the time from the first picture to the end of the last one."""
         if not self.frames:
             return 0.0
         return float(self.times_s[-1] - self.times_s[0]) + self.last_s
 
     @cached_property
     def ranks(self) -> Ints:
-        """The rank of the picture at each position; -1 where the packet shows nothing."""
+        """Return the rank of the picture at each position; -1 where the packet shows none."""
         ranks = np.full(len(self.pts), -1, dtype=np.int64)
         ranks[self.order] = np.arange(self.frames)
         return ranks
 
     @property
     def holes(self) -> Bools:
-        """For each picture that is shown, whether a gap in time follows; never without times."""
+        """Return for each picture whether a gap in time follows it; never without times."""
         steps = np.diff(self.pts[self.order]) if self.timed else np.zeros(max(0, self.frames - 1))
         return np.append(steps > 1.5 * np.median(steps) if len(steps) else steps > 0, False)
 
     @cached_property
     def keys(self) -> Ints:
-        """The positions of key frames."""
+        """Return the positions of key frames."""
         return np.flatnonzero(self.key)
 
     def start_of(self, position: int, back: int = 0) -> int:
-        """The key frame to decode from for a picture; `back` names an earlier one.
+        """Return the key frame to decode from for a picture, or the one `back` key frames earlier.
 
-        A picture that is shown before a key frame but stored after it (an open group) hangs on
+        A picture that is shown before a key frame but stored after it (an open group) depends on
         the group before.
         """
         nth = int(np.searchsorted(self.keys, position, side="right")) - 1
@@ -111,25 +109,25 @@ class FrameIndex:
             return bool(self.pts[position] < self.pts[key])
         return self.counted and bool(0 <= self.ranks[position] < self.ranks[key])
 
-    def runs(self, positions: Iterable[int], back: int = 0) -> list[Run]:
-        """The fewest stretches of packets that hold `positions`, each from a key frame on."""
+    def runs(self, positions: Iterable[int], back: int = 0) -> list[PacketRun]:
+        """Return the fewest runs of packets that hold `positions`, each from a key frame on."""
         spans = sorted((self.start_of(p, back), p) for p in positions)
-        runs: list[Run] = []
+        runs: list[PacketRun] = []
         for start, position in spans:
             if runs and start <= runs[-1].stop + 1:
                 last = runs[-1]
                 wanted = last.wanted | {position}
-                runs[-1] = Run(last.start, max(last.stop, position), wanted)
+                runs[-1] = PacketRun(last.start, max(last.stop, position), wanted)
             else:
-                runs.append(Run(start, position, frozenset({position})))
+                runs.append(PacketRun(start, position, frozenset({position})))
         return runs
 
-    def lost(self, part: tuple[int, int], until_s: float) -> int:
-        """How many pictures a damaged file lacks in a part that should reach to `until_s`.
+    def count_missing(self, span: tuple[int, int], until_s: float) -> int:
+        """Count the pictures missing from a span of a damaged file that should end at `until_s`.
 
-        Gaps count only where all other pictures are evenly spaced.
+        Gaps count only if all other pictures are evenly spaced.
         """
-        times = self.times_s[part[0] : part[1]]
+        times = self.times_s[slice(*span)]
         steps = np.diff(times)
         step = float(np.median(steps)) if len(steps) else 1 / self.rate
         if step <= 0:
@@ -140,40 +138,40 @@ class FrameIndex:
         return int(tail + gaps.sum())
 
     def with_order(self, order: Ints) -> FrameIndex:
-        """The same packets with another list of pictures, learnt by decoding."""
+        """Return the index with the list of pictures that decoding has shown."""
         return replace(self, order=order, counted=True)
 
     def without_times(self) -> FrameIndex:
-        """The same packets with times that say when, but no longer in which order."""
+        """Return the index without the order of the times; they still tell when pictures change."""
         clock = np.sort(self.times_s)
         return replace(self, order=np.sort(self.order), timed=False, counted=False, clock_s=clock)
 
     def agrees_with(self, out: Sequence[int]) -> bool:
-        """Whether pictures came out of the decoder in the order of their times."""
+        """Return whether pictures came out of the decoder in the order of their times."""
         ranks = self.ranks[np.array(out, dtype=np.int64)]
         return bool((np.diff(ranks[ranks >= 0]) > 0).all())
 
 
 def presentation_order(pts: Ints, shown: Bools, reorder: int) -> Ints | None:
-    """Positions in the order of showing; None where the times cannot be trusted for it.
+    """Return positions in the order of showing; None if the times are not reliable for it.
 
-    They can where each picture has one, no two share one, and no picture is overtaken by more
-    pictures than the codec can hold back (times in disorder).
+    They are if each picture has one, no two are equal, and no picture is preceded in the file by
+    more pictures that are shown after it than the codec can reorder.
     """
     positions = np.flatnonzero(shown)
     times = pts[positions]
     if (times == NO_PTS).any() or len(np.unique(times)) != len(times):
         return None
-    if _is_overtaken_by_more(times, reorder):
+    if _exceeds_reordering(times, reorder):
         return None
     return positions[np.argsort(times, kind="stable")]
 
 
-def _is_overtaken_by_more(times: Ints, most: int) -> bool:
-    """Whether any picture is stored after more than `most` pictures that are shown after it."""
+def _exceeds_reordering(times: Ints, most: int) -> bool:
+    """Return whether a picture is stored after more than `most` pictures shown after it."""
     if len(times) < 2:
         return False
-    # The largest, second largest ... of the times before each; what a new largest pushes down
+    # The running largest, second largest ... of the times: a value that a new largest replaces
     # is a candidate for the next place.
     rest = times
     for _ in range(most + 1):
@@ -184,10 +182,10 @@ def _is_overtaken_by_more(times: Ints, most: int) -> bool:
 
 
 def clock_of(ticks: Ints, tick_s: float, origin_s: float | None) -> Floats | None:
-    """When pictures change, where their times could not order them but can say at least that.
+    """Return when pictures change, from times that could not order the pictures; None if unknown.
 
-    Times that are all there and mostly unlike are sorted; from some the even step is taken. No
-    picture is before 0; without an origin the first one is at 0.
+    Complete and mostly different times are sorted; incomplete ones give an even step. No picture
+    is before 0; without an origin the first one is at 0.
     """
     (known,) = np.nonzero(ticks != NO_PTS)
     if len(known) < 2:

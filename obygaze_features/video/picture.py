@@ -1,4 +1,4 @@
-"""A decoded picture as a person would see it: upright, in its true proportions, RGB, any size."""
+"""Convert decoded pictures to RGB arrays as a player shows them: upright, true proportions."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import math
 import struct
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.video.source import av
+from obygaze_features.core.files import sha256_bytes
+from obygaze_features.video.container import av
 
 Pixels = NDArray[np.uint8]
-Fit = Literal["shortest", "squash"]
+ResizeMode = Literal["shortest", "squash"]
 Filter = Literal["bilinear", "bicubic", "area"]
 
 
 @dataclass(frozen=True)
-class Geometry:
-    """How a stream's pictures lie: stored size, shape of a pixel, and the turn to apply.
+class PictureGeometry:
+    """The stored size of a stream's pictures, the shape of a pixel, and how to turn them.
 
     `rotation` is clockwise, in degrees, after an optional left-right flip.
     """
@@ -33,12 +35,12 @@ class Geometry:
 
     @property
     def upright(self) -> tuple[int, int]:
-        """(height, width) as shown: square pixels, turned."""
+        """Return (height, width) as a player shows it: square pixels, turned."""
         wide = max(1, round(self.width * self.sar))
         return (wide, self.height) if self.rotation % 180 else (self.height, wide)
 
-    def target(self, size: int | None, fit: Fit) -> tuple[int, int]:
-        """(height, width) of the result: all of it, the shorter edge, or a square."""
+    def target(self, size: int | None, fit: ResizeMode) -> tuple[int, int]:
+        """Return (height, width) after resizing: unchanged, by the shorter edge, or a square."""
         height, width = self.upright
         if size is None:
             return height, width
@@ -49,19 +51,19 @@ class Geometry:
         return (size, other) if height <= width else (other, size)
 
 
-def geometry_of(frame: Any, stream: Any) -> Geometry:
-    """The geometry of a stream, from its first picture."""
+def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
+    """Return the geometry of a stream, read from its first picture."""
     sar = stream.sample_aspect_ratio
-    # Nonsense in the header must not stretch a picture to a line.
-    usable = sar is not None and Fraction(1, 8) <= sar <= 8
+    # An implausible value in the header must not stretch a picture to a line.
+    plausible = sar is not None and Fraction(1, 8) <= sar <= 8
     rotation, flip = _turn(frame)
-    return Geometry(
-        frame.width, frame.height, Fraction(sar) if usable else Fraction(1), rotation, flip
+    return PictureGeometry(
+        frame.width, frame.height, Fraction(sar) if plausible else Fraction(1), rotation, flip
     )
 
 
 def _turn(frame: Any) -> tuple[int, bool]:
-    """The clockwise turn, to a quarter, and the flip before it, from the display matrix."""
+    """Read the clockwise turn, to a quarter, and the flip before it from the display matrix."""
     kind = av().sidedata.sidedata.Type.DISPLAYMATRIX
     matrix = frame.side_data.get(kind)
     if matrix is None:
@@ -75,20 +77,20 @@ def _turn(frame: Any) -> tuple[int, bool]:
     return round(math.degrees(math.atan2(b, a)) / 90) % 4 * 90, flip
 
 
-class Painter:
-    """Turns decoded pictures of one stream into RGB arrays; keeps its scalers between them."""
+class PictureConverter:
+    """Converts the pictures of one stream to RGB arrays; reuses a scaler for each size."""
 
-    def __init__(self, geometry: Geometry) -> None:
+    def __init__(self, geometry: PictureGeometry) -> None:
         self.geometry = geometry
         self.scalers: dict[tuple[int, int, Filter], Any] = {}
 
-    def paint(self, frame: Any, height: int, width: int, filter: Filter) -> Pixels:
-        """One picture at (height, width), scaled while it is converted."""
+    def convert(self, frame: Any, height: int, width: int, filter: Filter) -> Pixels:
+        """Return a picture at (height, width), converted and scaled in one step."""
         scaler = self.scalers.setdefault(
             (height, width, filter), av().video.reformatter.VideoReformatter()
         )
         if frame.interlaced_frame:
-            frame = _progressive(frame)
+            frame = _marked_progressive(frame)
         if self.geometry.rotation % 180:
             height, width = width, height
         scaled = (frame.width, frame.height) != (width, height)
@@ -105,14 +107,14 @@ class Painter:
 def _flags(filter: Filter, scaled: bool) -> int:
     kind = av().video.reformatter.Interpolation
     if not scaled:
-        # The plain conversion: a quarter of the time, and the pixels other readers give.
+        # The plain conversion: a quarter of the time, and the same pixels as other readers.
         return int(kind[filter.upper()] | kind.BITEXACT)
     # Without these flags the result depends on the processor.
     return int(kind[filter.upper()] | kind.ACCURATE_RND | kind.FULL_CHR_H_INT | kind.BITEXACT)
 
 
-def _progressive(frame: Any) -> Any:
-    """The same picture said to be whole: a scaler would treat its two fields apart."""
+def _marked_progressive(frame: Any) -> Any:
+    """Return the same picture marked as progressive; else a scaler treats its fields apart."""
     graph = av().filter.Graph()
     source = graph.add_buffer(
         width=frame.width, height=frame.height, format=frame.format, time_base=Fraction(1, 25)
@@ -124,3 +126,19 @@ def _progressive(frame: Any) -> Any:
     graph.configure()
     graph.push(frame)
     return graph.pull()
+
+
+@cache
+def conversion_sha256() -> str:
+    """Return a hash of a synthetic picture converted from YUV to RGB, in full size and scaled.
+
+    It stands in recipes: a library that converts to other pixels has another hash.
+    """
+    width, height = 64, 48
+    y, x = np.mgrid[0 : height * 3 // 2, 0:width]
+    planes = ((x * 5 + y * 3 + (x * y) // 9) % 220 + 16).astype(np.uint8)
+    frame = av().VideoFrame.from_ndarray(planes, format="yuv420p")
+    converter = PictureConverter(PictureGeometry(width, height, Fraction(1), 0, False))
+    plain = converter.convert(frame, height, width, "bicubic")
+    scaled = converter.convert(frame, height // 2, width // 2, "bicubic")
+    return sha256_bytes(plain.tobytes() + scaled.tobytes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import select
@@ -9,33 +10,34 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
-from obygaze_features.video.decode import Clip, View
-from obygaze_features.video.errors import BadVideo
-from obygaze_features.video.wire import Closed, receive, send, unpack_clips, unpack_error
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.decode import DecodedClip, View
+from obygaze_features.video.worker import unpacked
 
 TIMEOUT_S = 120.0
-# How long a fresh worker may take to import what it needs, on a slow shared disk too.
+# How long a new worker may take to import its packages, also from a slow shared disk.
 START_S = 120.0
-# The clock of a clip is read this often; time in which the whole run was suspended is not its.
+# The time of a clip is counted in steps, so that time in which the run was suspended is not.
 TICK_S = 1.0
-# What a run is asked to stop with. It may reach every process of it, and the run alone answers.
-FOR_THE_RUN = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+# Signals that stop a run. They may reach all its processes, but only the run itself handles them.
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @dataclass(frozen=True)
 class DecodeJob:
-    """One clip to decode, in all the views wanted of it."""
+    """One clip to decode, in all the views wanted of it; `tag` may hold anything of the caller."""
 
     path: Path | str
     views: tuple[View, ...]
@@ -45,154 +47,117 @@ class DecodeJob:
 
 
 @dataclass(frozen=True)
-class Decoded:
-    """What became of a job: its clips (not yet checked for damage), or why there are none."""
+class DecodeResult:
+    """The result of a job: its clips, not yet checked for damage, or the error."""
 
     job: DecodeJob
-    clips: dict[View, Clip] | None
+    clips: dict[View, DecodedClip] | None
     error: BadVideo | None
     seconds: float
 
 
 class DecodePool:
-    """A few worker processes, each with one clip at a time and a limit of time for it.
+    """Worker processes that decode one clip at a time, each within a time limit.
 
-    A worker that dies or does not answer in time is replaced, and its clip ends as an error.
-    Workers end with the process of the pool, however that ends.
+    A worker that ends or exceeds the limit is replaced, and its clip has an error. Workers end
+    with the process of the pool, however that ends.
+
+    Args:
+        workers: how many processes decode.
+        timeout_s: how long each may take for a clip, in seconds.
     """
 
     def __init__(self, workers: int, *, timeout_s: float = TIMEOUT_S) -> None:
         if workers < 1 or not timeout_s > 0:
-            raise FixUsage("a decode pool needs a worker and a time limit above 0")
+            what = f"workers must be at least 1 and timeout_s above 0, got {workers}, {timeout_s:g}"
+            raise FixUsage(what)
         self.timeout_s = timeout_s
-        self._jobs: queue.Queue[tuple[DecodeJob, Future[Decoded]] | None] = queue.Queue()
-        self._closed = threading.Event()
-        self._lanes = [_Lane(self._jobs, timeout_s, self._closed) for _ in range(workers)]
+        self._jobs: queue.SimpleQueue[tuple[DecodeJob, Future[DecodeResult]] | None]
+        self._jobs = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._workers: dict[int, _Worker] = {}
+        self._threads = [
+            threading.Thread(target=self._serve, args=(slot,), daemon=True, name="decode-pool")
+            for slot in range(workers)
+        ]
+        for thread in self._threads:
+            thread.start()
 
-    def submit(self, job: DecodeJob) -> Future[Decoded]:
-        """Hand in one job, to be decoded when those before it are; never waits."""
-        if self._closed.is_set():
-            raise FixUsage("this decode pool is closed")
-        future: Future[Decoded] = Future()
-        self._jobs.put((job, future))
+    def submit(self, job: DecodeJob) -> Future[DecodeResult]:
+        """Queue one job and return its future at once."""
+        future: Future[DecodeResult] = Future()
+        with self._lock:
+            if self._closed:
+                raise FixUsage("the decode pool is closed")
+            self._jobs.put((job, future))
         return future
 
-    def map(
-        self, jobs: Iterable[DecodeJob], *, ordered: bool = True, ahead: int | None = None
-    ) -> Iterator[Decoded]:
-        """Decode jobs and yield them, in order or as they are done.
+    def map(self, jobs: Iterable[DecodeJob], *, ahead: int | None = None) -> Iterator[DecodeResult]:
+        """Decode jobs and yield their results in the same order.
 
-        At most `ahead` clips (default: two for each worker) are decoded or waiting to be taken,
-        which bounds the memory they hold.
+        Args:
+            jobs: the clips to decode.
+            ahead: how many clips may be under way or waiting to be taken, which limits the memory
+                they hold (default: two for each worker).
         """
-        most = max(1, ahead if ahead is not None else 2 * len(self._lanes))
-        under_way: deque[Future[Decoded]] = deque()
+        most = max(1, ahead if ahead is not None else 2 * len(self._threads))
+        under_way: deque[Future[DecodeResult]] = deque()
         try:
             for job in jobs:
                 while len(under_way) >= most:
-                    yield _take(under_way, ordered)
+                    yield under_way.popleft().result()
                 under_way.append(self.submit(job))
             while under_way:
-                yield _take(under_way, ordered)
+                yield under_way.popleft().result()
         finally:
-            # Whoever stops listening leaves nothing to decode to the next user of the pool.
+            # Jobs that nobody waits for must not delay those of the next caller.
             for future in under_way:
                 future.cancel()
 
     def worker_ids(self) -> list[int]:
-        """The process ids of the workers alive now."""
-        return [pid for lane in self._lanes if (pid := lane.pid()) is not None]
+        """Return the process ids of the workers alive now."""
+        workers = list(self._workers.values())
+        return [worker.process.pid for worker in workers if worker.process.poll() is None]
 
     def close(self) -> None:
         """Stop all workers at once; jobs that are not done are cancelled."""
-        if self._closed.is_set():
-            return
-        self._closed.set()
-        _cancel_waiting(self._jobs)
-        for lane in self._lanes:
-            lane.kill()
-        for _ in self._lanes:
+        with self._lock:
+            self._closed = True
+            for worker in self._workers.values():
+                worker.process.kill()
+        for _ in self._threads:
             self._jobs.put(None)
-        for lane in self._lanes:
-            lane.thread.join()
-        _cancel_waiting(self._jobs)
+        for thread in self._threads:
+            thread.join()
 
     def __enter__(self) -> Self:
-        """The pool itself."""
+        """Return the pool itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close, whatever happened."""
+    def __exit__(self, *_: object) -> None:
+        """Close the pool."""
         self.close()
 
-
-def _take(under_way: deque[Future[Decoded]], ordered: bool) -> Decoded:
-    if ordered:
-        return under_way.popleft().result()
-    done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-    future = next(future for future in under_way if future in done)
-    under_way.remove(future)
-    return future.result()
-
-
-def _cancel_waiting(jobs: queue.Queue[tuple[DecodeJob, Future[Decoded]] | None]) -> None:
-    while True:
-        try:
-            item = jobs.get_nowait()
-        except queue.Empty:
-            return
-        if item is not None:
-            item[1].cancel()
-
-
-class _Lane:
-    """A thread that keeps one worker busy, watches the clock, and replaces it when it is lost."""
-
-    def __init__(
-        self,
-        jobs: queue.Queue[tuple[DecodeJob, Future[Decoded]] | None],
-        timeout_s: float,
-        closed: threading.Event,
-    ) -> None:
-        self.jobs, self.timeout_s, self.closed = jobs, timeout_s, closed
-        self.lock = threading.Lock()
-        self.worker: _Worker | None = None
-        self.thread = threading.Thread(target=self._work, daemon=True, name="decode-lane")
-        self.thread.start()
-
-    def pid(self) -> int | None:
-        """The process of the worker, if there is one."""
-        worker = self.worker
-        return worker.process.pid if worker else None
-
-    def kill(self) -> None:
-        """End the worker now and reap it."""
-        with self.lock:
-            worker, self.worker = self.worker, None
-        if worker:
-            worker.kill()
-
-    def _work(self) -> None:
-        # Processes inherit what their thread blocks: a worker is deaf from its first moment.
-        signal.pthread_sigmask(signal.SIG_BLOCK, FOR_THE_RUN)
-        while not self.closed.is_set():
-            item = self.jobs.get()
-            if item is None or not item[1].set_running_or_notify_cancel():
-                continue
+    def _serve(self, slot: int) -> None:
+        """Decode jobs with one worker at a time until the pool is closed."""
+        # A process inherits the signals that its parent thread blocks.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        while item := self._jobs.get():
             job, future = item
+            if self._closed:
+                future.cancel()
+            if not future.set_running_or_notify_cancel():
+                continue
             try:
-                future.set_result(self._decode(job))
-            except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the job
+                future.set_result(self._decode(slot, job))
+            except Exception as error:  # noqa: BLE001 - raised again where the result is taken
                 future.set_exception(error)
-        self.kill()
+        if slot in self._workers:
+            self._workers[slot].end()
 
-    def _decode(self, job: DecodeJob, *, again: bool = True) -> Decoded:
-        worker = self._worker()
+    def _decode(self, slot: int, job: DecodeJob, *, retry: bool = True) -> DecodeResult:
+        worker = self._ready_worker(slot)
         started = time.monotonic()
         clips, error = None, None
         try:
@@ -200,40 +165,44 @@ class _Lane:
         except TimeoutError:
             what = f"not decoded within {self.timeout_s:g} s"
             error = BadVideo(what, path=job.path, stage="worker", reason="timeout")
-            self.kill()
-        except Closed:
-            if self.closed.is_set():
+            worker.end()
+        except _WorkerExited:
+            how = worker.end(wait_s=10)
+            if self._closed:
                 raise ObygazeError("the decode pool was closed", where=str(job.path)) from None
-            end = worker.end()
-            self.kill()
-            if again and worker.was_killed:
-                # Somebody did that (the system out of memory, say); a file does it twice.
-                return self._decode(job, again=False)
-            what = f"the decoder died of this file ({end})"
+            if retry and worker.was_killed:
+                # From outside (the system ran out of memory, say); a file would do it again.
+                return self._decode(slot, job, retry=False)
+            what = f"the decoder crashed on this file ({how})"
             error = BadVideo(what, path=job.path, stage="worker", reason="crashed")
-        return Decoded(job, clips, error, time.monotonic() - started)
+        return DecodeResult(job, clips, error, time.monotonic() - started)
 
-    def _worker(self, *, again: bool = True) -> _Worker:
-        with self.lock:
-            if self.closed.is_set():
+    def _ready_worker(self, slot: int, *, retry: bool = True) -> _Worker:
+        with self._lock:
+            if self._closed:
                 raise ObygazeError("the decode pool was closed")
-            if self.worker is None or self.worker.process.poll() is not None:
-                self.worker = _Worker()
-            worker = self.worker
+            if slot not in self._workers or self._workers[slot].process.poll() is not None:
+                self._workers[slot] = _Worker()
+            worker = self._workers[slot]
         try:
             worker.await_ready()
         except ObygazeError:
-            if not (again and worker.was_killed and not self.closed.is_set()):
+            if not (retry and worker.was_killed and not self._closed):
                 raise
-            return self._worker(again=False)
+            return self._ready_worker(slot, retry=False)
         return worker
 
 
+class _WorkerExited(Exception):
+    """The process of a worker has ended."""
+
+
 class _Worker:
-    """One worker process and the channel to it."""
+    """One worker process and the socket to it."""
 
     def __init__(self) -> None:
         self.channel, theirs = socket.socketpair()
+        self.replies = self.channel.makefile("rb")
         command = [sys.executable, "-P", "-m", "obygaze_features.video.worker"]
         with theirs:
             self.process = subprocess.Popen(
@@ -247,64 +216,85 @@ class _Worker:
         self.ready = False
 
     def await_ready(self) -> None:
-        """Wait until a fresh worker has its imports behind it."""
+        """Wait until a new worker has imported its packages."""
         if self.ready:
             return
         self.channel.settimeout(START_S)
         try:
-            receive(self.channel)
-        except (Closed, TimeoutError) as error:
-            end = self.end() if isinstance(error, Closed) else f"not within {START_S:g} s"
-            self.kill()
+            self._receive()
+        except (_WorkerExited, TimeoutError) as error:
+            late = isinstance(error, TimeoutError)
+            how = self.end(wait_s=0 if late else 10)
             raise ObygazeError(
-                f"a decode worker does not start ({end})",
+                f"a decode worker did not start ({f'not within {START_S:g} s' if late else how})",
                 hint="obygaze doctor, or the same command with OBYGAZE_DEBUG=1",
             ) from error
         self.ready = True
 
     def decode(
         self, job: DecodeJob, timeout_s: float
-    ) -> tuple[dict[View, Clip] | None, BadVideo | None]:
-        """Send a job and wait for its clips or its error, no longer than the limit."""
+    ) -> tuple[dict[View, DecodedClip] | None, BadVideo | None]:
+        """Send a job and wait for its clips or its error, at most until the time limit."""
         self.channel.settimeout(timeout_s)
-        request = {
-            "path": os.fspath(job.path),
-            "views": [asdict(view) for view in job.views],
-            "start_s": job.start_s,
-            "end_s": job.end_s,
-        }
-        send(self.channel, request)
-        self._await_answer(timeout_s)
-        message, handle = receive(self.channel)
-        if handle is None:
-            return None, unpack_error(message)
+        request = asdict(replace(job, path=os.fspath(job.path), tag=None))
+        memory = _shared_memory()
         try:
-            return unpack_clips(message, handle), None
+            _send(self.channel, request, memory)
+            self._await_reply(timeout_s)
+            reply = self._receive()
+            if "error" in reply:
+                return None, BadVideo(**reply["error"])
+            return unpacked(reply["clips"], memory), None
         finally:
-            os.close(handle)
+            os.close(memory)
 
-    def _await_answer(self, timeout_s: float) -> None:
-        answer = select.poll()
-        answer.register(self.channel, select.POLLIN)
+    def _await_reply(self, timeout_s: float) -> None:
+        reply = select.poll()
+        reply.register(self.channel, select.POLLIN)
         left = timeout_s
         while left > 0:
-            if answer.poll(1000 * min(left, TICK_S)):
+            if reply.poll(1000 * min(left, TICK_S)):
                 return
             left -= TICK_S
         raise TimeoutError
 
+    def _receive(self) -> dict[str, Any]:
+        line = b""
+        with suppress(ConnectionError):
+            line = self.replies.readline()
+        if not line.endswith(b"\n"):
+            raise _WorkerExited
+        reply: dict[str, Any] = json.loads(line)
+        return reply
+
     @property
     def was_killed(self) -> bool:
-        """Whether the process was ended from outside, past any handling."""
+        """Return whether the process was killed, which it cannot do itself."""
         return self.process.poll() == -signal.SIGKILL
 
-    def end(self) -> str:
-        """How the process ended, in a few words."""
-        code = self.process.wait(timeout=10) if self.process.poll() is None else self.process.poll()
-        return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-
-    def kill(self) -> None:
-        """End the process and reap it."""
+    def end(self, wait_s: float = 0) -> str:
+        """Kill the process if it does not end within some time; return how it ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(wait_s)
         self.process.kill()
-        self.process.wait()
+        code = self.process.wait()
+        self.replies.close()
         self.channel.close()
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _send(channel: socket.socket, request: Mapping[str, Any], memory: int) -> None:
+    line = json.dumps(request).encode("ascii") + b"\n"
+    try:
+        sent = socket.send_fds(channel, [line], [memory])
+        channel.sendall(line[sent:])
+    except ConnectionError as error:
+        raise _WorkerExited from error
+
+
+def _shared_memory() -> int:
+    """Return an open file in memory that has no name."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("obygaze-frames", os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())

@@ -1,4 +1,4 @@
-"""What a video file holds: its pictures counted from packets, its shape, what is wrong with it."""
+"""Describe a video file: its pictures counted from packets, its geometry, its damage."""
 
 from __future__ import annotations
 
@@ -8,45 +8,49 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.video.errors import BadVideo
-from obygaze_features.video.index import NO_PTS, FrameIndex, Run
-from obygaze_features.video.picture import Geometry, geometry_of
-from obygaze_features.video.reading import Reader, census
-from obygaze_features.video.source import Source, open_source
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.index import NO_PTS, FrameIndex, PacketRun
+from obygaze_features.video.packet_decoder import PacketDecoder
+from obygaze_features.video.picture import PictureGeometry, geometry_of
+from obygaze_features.video.source import open_source
 
 # How many key frames are tried for a first picture before a file counts as having none.
 TRIES = 8
-# How many packets are decoded to see whether suspicious times are those of showing.
+# How many packets are decoded to learn the geometry, or to check the order of suspicious times.
 CHECKED = 64
 
 
 @dataclass(frozen=True)
 class VideoInfo:
-    """A video as its packets tell it."""
+    """The description of a video that `probe` returns.
+
+    `broken` is true if packets are damaged or missing, `damaged` also if pictures are.
+    """
 
     path: Path
     container: str
     codec: str
-    geometry: Geometry
+    geometry: PictureGeometry
     index: FrameIndex
     damaged: bool
     broken: bool
     declared_s: float
 
-    def missing(self, index: FrameIndex, part: tuple[int, int], end_s: float | None) -> float:
-        """The share of the pictures of a part that the file lacks, where it is broken."""
+    def missing_share(self, index: FrameIndex, span: tuple[int, int], end_s: float | None) -> float:
+        """Return the share of a span's pictures that is missing from the file, if it is broken."""
         if not self.broken:
             return 0.0
         until_s = self.declared_s if end_s is None else min(self.declared_s, end_s)
-        lost = index.lost(part, until_s)
-        return lost / (lost + part[1] - part[0])
+        missing = index.count_missing(span, until_s)
+        return missing / (missing + span[1] - span[0])
 
-    def missing_in_all(self) -> float:
-        """The share of all pictures that the file lacks, where it is broken."""
-        return self.missing(self.index, (0, self.index.frames), None)
+    @property
+    def missing(self) -> float:
+        """Return the share of all pictures that is missing from the file, if it is broken."""
+        return self.missing_share(self.index, (0, self.index.frames), None)
 
     def as_json(self) -> dict[str, Any]:
-        """The facts for programs."""
+        """Return the description for programs."""
         return {
             "frames": self.index.frames,
             "width": self.geometry.width,
@@ -60,11 +64,11 @@ class VideoInfo:
             "sar": str(self.geometry.sar),
             "rate": self.index.rate,
             "key_frames": len(self.index.keys),
-            "missing": self.missing_in_all(),
+            "missing": self.missing,
         }
 
     def as_text(self) -> str:
-        """The facts for people."""
+        """Return the description for people, one line for each fact."""
         index, shape = self.index, self.geometry
         height, width = shape.upright
         stored = f"stored {shape.width} x {shape.height}"
@@ -73,43 +77,44 @@ class VideoInfo:
             ("seconds", f"{index.duration_s:.3f}"),
             ("size", f"{width} x {height} as shown, {stored}, turned {shape.rotation} degrees"),
             ("codec", f"{self.codec} in {self.container}"),
-            ("times", "exact, from packets" if index.timed else "none to trust: counted"),
+            ("times", "exact, from packets" if index.timed else "not reliable; pictures counted"),
             ("damage", "yes" if self.damaged else "none found"),
         ]
-        if missing := self.missing_in_all():
-            lines.append(("missing", f"{missing:.0%} of the pictures"))
+        if self.missing:
+            lines.append(("missing", f"{self.missing:.0%} of the pictures"))
         return "\n".join(f"{name:9}{value}" for name, value in lines)
 
 
 def probe(path: Path | str, *, decode: bool = False, threads: int = 1) -> VideoInfo:
     """Describe a video from one pass over its packets.
 
-    With `decode`, every picture is decoded too: slower, but it finds damage inside pictures, and
-    the count is exact for files whose packets carry no usable times.
+    Args:
+        path: the video file.
+        decode: decode every picture too. This is slower, finds damage inside pictures, and makes
+            the count exact for files whose packets have no usable times.
+        threads: how many threads may decode.
     """
     with open_source(Path(path)) as source:
-        reader = Reader(source, threads=threads)
-        info = examine(reader)
+        decoder = PacketDecoder(source, threads=threads)
+        info = describe(decoder)
         if not decode:
             return info
-        index = census(reader)
-        damaged = info.damaged or bool(len(reader.damage))
-        return replace(info, index=index, damaged=damaged)
+        index = decoder.exact_index()
+        return replace(info, index=index, damaged=info.damaged or len(decoder.damage) > 0)
 
 
-def examine(reader: Reader) -> VideoInfo:
-    """Describe an open source; its index loses leading pictures that nothing can decode."""
-    source = reader.source
-    geometry = _first_geometry(reader)
-    source.index = _without_undecodable_head(reader)
-    if _times_may_be_those_of_decoding(source):
-        source.index = _checked_order(reader)
+def describe(decoder: PacketDecoder) -> VideoInfo:
+    """Describe an open source; leading pictures that cannot be decoded leave its index."""
+    source = decoder.source
+    geometry = _first_geometry(decoder)
+    source.index = _without_undecodable_head(decoder)
+    source.index = _without_times_of_decoding(decoder)
     if not source.index.frames:
-        raise _no_frames(source)
+        raise _no_frames(source.path)
     return VideoInfo(
         path=source.path,
         container=source.container.format.name,
-        codec=source.stream.codec_context.codec.canonical_name,
+        codec=source.codec,
         geometry=geometry,
         index=source.index,
         damaged=source.broken,
@@ -118,63 +123,58 @@ def examine(reader: Reader) -> VideoInfo:
     )
 
 
-def _first_geometry(reader: Reader) -> Geometry:
+def _first_geometry(decoder: PacketDecoder) -> PictureGeometry:
     found: list[tuple[int, Any]] = []
 
-    def look(position: int, frame: Any) -> bool:
+    def take(position: int, frame: Any) -> bool:
         found.append((position, frame))
         return True
 
-    last = len(reader.source.index.pts) - 1
-    starts = reader.source.index.keys[:TRIES].tolist() or [0]
-    for start in starts:
-        damage = reader.damage.copy()
-        fine = reader.run(Run(start, min(start + 64, last), frozenset()), look)
-        reader.damage = damage
+    source = decoder.source
+    for start in source.index.keys[:TRIES].tolist() or [0]:
+        stop = min(start + CHECKED, decoder.whole.stop)
+        fine = decoder.try_run(PacketRun(start, stop, frozenset()), take)
         if found:
-            reader.first = found[0] if fine else None
-            return geometry_of(found[0][1], reader.source.stream)
-    raise _no_frames(reader.source)
+            decoder.first = found[0] if fine else None
+            return geometry_of(found[0][1], source.stream)
+    raise _no_frames(source.path)
 
 
-def _without_undecodable_head(reader: Reader) -> FrameIndex:
-    """The index without pictures that hang on packets before the beginning of the file.
+def _without_undecodable_head(decoder: PacketDecoder) -> FrameIndex:
+    """Return the index without pictures that depend on packets before the beginning of the file.
 
-    A recording that begins in the middle of a group holds some; what comes out is kept.
+    A recording that begins in the middle of a group has some; those that can be decoded are kept.
     """
-    index = reader.source.index
+    index = decoder.source.index
     if not index.timed or not len(index.keys) or index.counted:
         return index
     first = int(index.keys[0])
     head = index.order[(index.order < first) | (index.pts[index.order] < index.pts[first])]
     if not len(head) or index.pts[first] == NO_PTS:
         return index
-    out: set[int] = set()
-    damage = reader.damage.copy()
-    reader.run(Run(0, int(head.max()), frozenset()), lambda position, _: out.add(position))
-    reader.damage = damage
-    gone = np.setdiff1d(head, np.array(sorted(out), dtype=np.int64))
-    return replace(index, order=index.order[~np.isin(index.order, gone)])
+    lost = np.setdiff1d(head, _decoded_until(decoder, int(head.max())))
+    return replace(index, order=index.order[~np.isin(index.order, lost)])
 
 
-def _times_may_be_those_of_decoding(source: Source) -> bool:
-    # A copy out of AVI: the codec holds pictures back, yet the times never do.
-    index, held_back = source.index, source.stream.codec_context.reorder_depth
-    return index.timed and held_back > 0 and bool((np.diff(index.order) > 0).all())
+def _without_times_of_decoding(decoder: PacketDecoder) -> FrameIndex:
+    """Return the index without its times if they are those of decoding, not of showing.
 
-
-def _checked_order(reader: Reader) -> FrameIndex:
-    """The index, without its times where the first pictures do not come out in their order."""
-    index = reader.source.index
-    out: list[int] = []
-    damage = reader.damage.copy()
-    stop = min(CHECKED, len(index.pts) - 1)
-    reader.run(Run(0, stop, frozenset()), lambda position, _: out.append(position))
-    reader.damage = damage
+    In a copy from AVI the codec reorders pictures, but the times are in the order of the file.
+    """
+    index = decoder.source.index
+    reorders = decoder.source.stream.codec_context.reorder_depth > 0
+    if not (index.timed and reorders and (np.diff(index.order) > 0).all()):
+        return index
+    out = _decoded_until(decoder, min(CHECKED, decoder.whole.stop))
     return index if index.agrees_with(out) else index.without_times()
 
 
-def _no_frames(source: Source) -> BadVideo:
-    return BadVideo(
-        "no picture can be decoded", path=source.path, stage="decode", reason="no-frames"
-    )
+def _decoded_until(decoder: PacketDecoder, stop: int) -> list[int]:
+    """Decode the packets up to a position; return the positions of the pictures, as they come."""
+    out: list[int] = []
+    decoder.try_run(PacketRun(0, stop, frozenset()), lambda position, _: out.append(position))
+    return out
+
+
+def _no_frames(path: Path) -> BadVideo:
+    return BadVideo("no picture can be decoded", path=path, stage="decode", reason="no-frames")

@@ -1,4 +1,4 @@
-"""Which pictures of a clip a model sees: by rank, so that no rate or duration can mislead."""
+"""Choose the pictures of a clip that a model sees, by rank: no rate or duration is involved."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from obygaze_features.video.index import Bools, Floats, FrameIndex, Ints
 
 Sampling = Literal["even", "keyframes", "fps"]
 
-# Times are products of ticks: what differs by less than this is the same time.
+# Times are products of ticks: times that differ by less than this are equal.
 ROUNDING_S = 1e-6
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The ranks of the pictures chosen, those asked for, and which of them are real."""
+class SampledRanks:
+    """The ranks of the sampled pictures, the ranks the even rule asks for, and which are real."""
 
     index: Ints
     asked: Ints
@@ -27,29 +27,33 @@ class Choice:
 
 
 def sample_indices(total: int, count: int) -> Ints:
-    """int(i * total / count) for i = 0 .. count - 1, in whole numbers.
+    """Return int(i * total / count) for i = 0 .. count - 1, computed in whole numbers.
 
     With fewer pictures than `count` they repeat by the same rule. The indices for a divisor of
     `count` are among those for `count`.
+
+    Args:
+        total: how many pictures there are.
+        count: how many of them to take.
     """
     if total < 1 or count < 1:
-        raise FixUsage(f"cannot take {count} frames out of {total}")
+        raise FixUsage(f"total and count must be at least 1, got {total} and {count}")
     return np.arange(count, dtype=np.int64) * total // count
 
 
-def part_of(
+def span_of(
     times_s: Floats, start_s: float | None, end_s: float | None, last_s: float = 0.0
 ) -> tuple[int, int]:
-    """The ranks [first, stop) of the pictures of a part: shown at t with start_s <= t < end_s.
+    """Return the span of the pictures shown at a time t with start_s <= t < end_s.
 
-    A part too short to hold the start of a picture is the one picture on the screen at start_s.
-    `last_s` is how long the last one stays there. An empty range means that the part lies after
-    the last picture, or before the video begins.
+    If no picture begins in that time, it is the one picture on the screen at start_s. `last_s` is
+    how long the last one stays there. An empty span means that the time lies after the last
+    picture, or before the video begins.
     """
     start = -math.inf if start_s is None else start_s
     end = math.inf if end_s is None else end_s
     if not start < end:
-        what = f"a part must end after it starts, not from {start:g} to {end:g} s"
+        what = f"the end must be after the start, got {start:g} s to {end:g} s"
         raise FixUsage(what, hint="an end after the start, in seconds")
     first, stop = np.searchsorted(
         times_s, [start - ROUNDING_S, end - ROUNDING_S], side="left"
@@ -61,38 +65,25 @@ def part_of(
     return first, stop
 
 
-def choose(index: FrameIndex, part: tuple[int, int], count: int, sampling: Sampling) -> Choice:
-    """The pictures of a part by one of the rules.
+def sample(index: FrameIndex, span: tuple[int, int], count: int, rule: Sampling) -> SampledRanks:
+    """Return the ranks of the pictures of a span by one of the rules.
 
-    even: `sample_indices`. keyframes: each of those moved to the nearest key frame of the part
-    (the earlier of two equally near); a part without one, or a file without times, keeps the
+    even: `sample_indices`. keyframes: each of those moved to the nearest key frame of the span
+    (the earlier of two equally near); a span without one, or a file without times, keeps the
     even ones. fps: one picture a second, each int(rate) pictures, at most `count` of them evenly
-    spread by linspace; where there are fewer, the rest is empty and masked.
+    spread by linspace; with fewer, the other rows are masked.
     """
-    first, stop = part
-    if sampling == "fps":
+    first, stop = span
+    if rule == "fps":
         return _one_a_second(first, stop, count, index.rate)
     asked = first + sample_indices(stop - first, count)
-    chosen = _nearest_key(index, part, asked) if sampling == "keyframes" else asked
-    return Choice(chosen, asked, np.ones(count, dtype=np.bool_))
+    ranks = _nearest_key(index, span, asked) if rule == "keyframes" else asked
+    return SampledRanks(ranks, asked, np.ones(count, dtype=np.bool_))
 
 
-def sample_times(
-    index: FrameIndex,
-    count: int,
-    *,
-    start_s: float | None = None,
-    end_s: float | None = None,
-    sampling: Sampling = "even",
-) -> Floats:
-    """When the chosen pictures are shown; NaN for those that stay empty."""
-    choice = choose(index, part_of(index.times_s, start_s, end_s, index.last_s), count, sampling)
-    return np.where(choice.mask, index.times_s[choice.index], np.nan)
-
-
-def _nearest_key(index: FrameIndex, part: tuple[int, int], asked: Ints) -> Ints:
+def _nearest_key(index: FrameIndex, span: tuple[int, int], asked: Ints) -> Ints:
     ranks = np.sort(index.ranks[index.keys])
-    ranks = ranks[(ranks >= part[0]) & (ranks < part[1])]
+    ranks = ranks[(ranks >= span[0]) & (ranks < span[1])]
     if not index.timed or not len(ranks):
         return asked
     times = index.times_s
@@ -100,15 +91,15 @@ def _nearest_key(index: FrameIndex, part: tuple[int, int], asked: Ints) -> Ints:
     before = (after - 1).clip(0)
     gap_after = np.abs(times[ranks[after]] - times[asked])
     gap_before = np.abs(times[ranks[before]] - times[asked])
-    chosen: Ints = np.where(gap_before <= gap_after + ROUNDING_S, ranks[before], ranks[after])
-    return chosen
+    nearest: Ints = np.where(gap_before <= gap_after + ROUNDING_S, ranks[before], ranks[after])
+    return nearest
 
 
-def _one_a_second(first: int, stop: int, count: int, rate: float) -> Choice:
+def _one_a_second(first: int, stop: int, count: int, rate: float) -> SampledRanks:
     seconds = np.arange(first, stop, max(int(rate), 1), dtype=np.int64)
     if len(seconds) > count:
         seconds = seconds[np.linspace(0, len(seconds) - 1, num=count, dtype=np.int64)]
     mask = np.arange(count) < len(seconds)
-    chosen = np.full(count, seconds[0], dtype=np.int64)
-    chosen[: len(seconds)] = seconds
-    return Choice(chosen, chosen, mask)
+    ranks = np.full(count, seconds[0], dtype=np.int64)
+    ranks[: len(seconds)] = seconds
+    return SampledRanks(ranks, ranks, mask)

@@ -1,36 +1,83 @@
-"""Write the pictures of a clip to a file: arrays for programs, a contact sheet for eyes."""
+"""Save the pictures of a clip: as arrays (.npz) or as a contact sheet (.png)."""
 
 from __future__ import annotations
 
 import io
+import math
 from pathlib import Path
 
 import numpy as np
+from PIL import Image, ImageDraw, ImageFont
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
-from obygaze_features.video.decode import Clip
-from obygaze_features.video.sheet import contact_sheet
+from obygaze_features.video.decode import DecodedClip
+
+# The size of a contact sheet, in pixels, and its colours.
+CELL_EDGE, GAP, LINE = 320, 8, 18
+BACKGROUND, TEXT, WARNING = (250, 250, 248), (40, 40, 40), (178, 34, 34)
 
 
-def save_clip(clip: Clip, path: Path, *, force: bool = False) -> None:
-    """Write a clip as .npz or as .png, whole or not at all."""
-    makers = {".npz": clip_npz, ".png": contact_sheet}
-    if path.suffix.lower() not in makers:
+def save_clip(clip: DecodedClip, path: Path | str, *, force: bool = False) -> None:
+    """Save a clip as an .npz file with its arrays, or as a .png file with a contact sheet.
+
+    Args:
+        clip: the clip that `decode_clip` returned.
+        path: where to write; its ending selects the format.
+        force: replace a file with other content.
+    """
+    formats = {".npz": _npz, ".png": contact_sheet}
+    suffix = Path(path).suffix.lower()
+    if suffix not in formats:
         raise FixUsage("the output must end in .npz or .png", where=str(path))
-    write_new(path, makers[path.suffix.lower()](clip), force=force)
+    write_new(Path(path), formats[suffix](clip), force=force)
 
 
-def clip_npz(clip: Clip) -> bytes:
-    """The arrays of a clip as an .npz file."""
+def _npz(clip: DecodedClip) -> bytes:
+    names = ("frames", "index", "time_s", "asked_s", "substituted", "mask")
     data = io.BytesIO()
-    np.savez(
-        data,
-        frames=clip.frames,
-        index=clip.index,
-        time_s=clip.time_s,
-        asked_s=clip.asked_s,
-        substituted=clip.substituted,
-        mask=clip.mask,
-    )
+    np.savez(data, **{name: getattr(clip, name) for name in names})
     return data.getvalue()
+
+
+def contact_sheet(clip: DecodedClip) -> bytes:
+    """Return a PNG of all pictures with their times; substituted ones are framed and marked."""
+    count, height, width = clip.frames.shape[:3]
+    scale = min(1.0, CELL_EDGE / max(height, width))
+    cell_w, cell_h = max(1, round(width * scale)), max(1, round(height * scale))
+    across = max(1, math.ceil(math.sqrt(count * cell_h / cell_w)))
+    down = math.ceil(count / across)
+    size = (across * (cell_w + GAP) + GAP, down * (cell_h + LINE + GAP) + GAP)
+    sheet = Image.new("RGB", size, BACKGROUND)
+    draw = ImageDraw.Draw(sheet)
+    font = ImageFont.load_default(12)
+    for number in range(count):
+        x = GAP + number % across * (cell_w + GAP)
+        y = GAP + number // across * (cell_h + LINE + GAP)
+        picture = Image.fromarray(clip.frames[number]).resize((cell_w, cell_h))
+        sheet.paste(picture, (x, y))
+        bad = bool(clip.substituted[number])
+        if bad:
+            draw.rectangle((x - 2, y - 2, x + cell_w + 1, y + cell_h + 1), outline=WARNING, width=2)
+        labels = _labels(clip, number)
+        text = next((text for text in labels if draw.textlength(text, font) <= cell_w), "")
+        draw.text((x, y + cell_h + 2), text, fill=WARNING if bad else TEXT, font=font)
+    data = io.BytesIO()
+    sheet.save(data, "PNG")
+    return data.getvalue()
+
+
+def _labels(clip: DecodedClip, number: int) -> list[str]:
+    """Return what may be written under a picture, the longest first."""
+    if not clip.mask[number]:
+        return ["empty"]
+    time, index = _clock(clip.time_s[number]), int(clip.index[number])
+    mark = " damaged" if clip.substituted[number] else ""
+    return [f"{time}  #{index}{mark}", f"{time}{mark}", time]
+
+
+def _clock(seconds: float) -> str:
+    whole, thousandths = divmod(int(np.round(seconds * 1000)), 1000)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    clock = f"{hours}:{minutes:02d}" if hours else f"{minutes}"
+    return f"{clock}:{whole % 60:02d}.{thousandths:03d}"

@@ -1,73 +1,112 @@
-"""The process in which one clip after another is decoded, so that only it can crash or hang."""
+"""The process that decodes clips one after another, so that only it can crash or hang.
+
+For each clip the pool sends a line of JSON and an open file of shared memory. The worker writes the
+pictures into that memory and replies with a line of JSON: pictures are not copied. The memory has
+no name, so that nothing is left behind when a process is killed.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import mmap
 import os
 import queue
 import socket
 import sys
 import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.video.decode import View, decode_views
-from obygaze_features.video.errors import BadVideo
-from obygaze_features.video.source import av
-from obygaze_features.video.wire import (
-    Closed,
-    SharedFrames,
-    pack_clips,
-    pack_error,
-    receive,
-    send,
-)
+from obygaze_features.video.container import BadVideo, av
+from obygaze_features.video.decode import DecodedClip, View, decode_views
+from obygaze_features.video.picture import Pixels
+
+_Requests = queue.SimpleQueue[tuple[dict[str, Any], int]]
 
 
 def main(handle: int) -> None:
-    """Answer requests until the pool is gone."""
+    """Reply to requests from the socket `handle` until the pool is gone."""
     channel = socket.socket(fileno=handle)
-    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(channel, requests), daemon=True).start()
+    requests: _Requests = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(channel, requests), daemon=True).start()
     av()
-    send(channel, {"ready": True})
+    channel.sendall(b"{}\n")
     while True:
-        _answer(channel, requests.get())
+        request, memory = requests.get()
+        reply = _decode(request, memory)
+        os.close(memory)
+        channel.sendall(json.dumps(reply).encode("ascii") + b"\n")
 
 
-def _listen(channel: socket.socket, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
-    # In a thread of its own, so that a worker stuck in a file still dies with its pool.
+def _receive(channel: socket.socket, requests: _Requests) -> None:
+    # In a thread of its own, so that a worker that hangs in a file still ends with its pool.
+    line, handles = b"", list[int]()
     try:
-        while True:
-            requests.put(receive(channel)[0])
-    except Closed:
+        while (received := socket.recv_fds(channel, 65536, 1))[0]:
+            line, handles = line + received[0], handles + received[1]
+            if line.endswith(b"\n"):
+                requests.put((json.loads(line), handles[0]))
+                line, handles = b"", []
+    finally:
         os._exit(0)
 
 
-def _answer(channel: socket.socket, request: dict[str, Any]) -> None:
-    frames = SharedFrames()
+def _decode(request: Mapping[str, Any], memory: int) -> dict[str, Any]:
+    path = request["path"]
     try:
         clips = decode_views(
-            request["path"],
+            path,
             [View(**view) for view in request["views"]],
             start_s=request["start_s"],
             end_s=request["end_s"],
-            allocate=frames.allocate,
+            allocate=partial(shared_frames, memory),
         )
-        send(channel, pack_clips(clips), frames.handle)
-    except Closed:
-        os._exit(0)
-    except Exception as error:  # noqa: BLE001 - whatever a file does, it is the file's row
-        send(channel, pack_error(_as_bad_video(error, request["path"])))
-    finally:
-        frames.close()
+        return {"clips": [_packed(view, clip) for view, clip in clips.items()]}
+    except Exception as error:  # noqa: BLE001 - no file may end the worker
+        what = error.what if isinstance(error, ObygazeError) else f"{type(error).__name__}: {error}"
+        stage, reason = "decode", "crashed"
+        if isinstance(error, BadVideo):
+            stage, reason = error.stage, error.reason
+        return {"error": {"what": what, "path": path, "stage": stage, "reason": reason}}
 
 
-def _as_bad_video(error: Exception, path: str) -> BadVideo:
-    if isinstance(error, BadVideo):
-        return error
-    words = error.what if isinstance(error, ObygazeError) else f"{type(error).__name__}: {error}"
-    return BadVideo(words, path=Path(path), stage="decode", reason="crashed")
+def shared_frames(memory: int, shapes: Sequence[tuple[int, ...]]) -> list[Pixels]:
+    """Return arrays of these shapes that lie one after another in shared memory."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
+    os.ftruncate(memory, ends[-1])
+    parts = np.split(np.frombuffer(mmap.mmap(memory, ends[-1]), np.uint8), ends[:-1])
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def _packed(view: View, clip: DecodedClip) -> dict[str, Any]:
+    """Return a clip without its pictures as JSON."""
+    facts = {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in (vars(clip) | {"path": str(clip.path)}).items()
+        if name != "frames"
+    }
+    return {"view": asdict(view), "shape": clip.frames.shape, "facts": facts}
+
+
+def unpacked(clips: Sequence[Mapping[str, Any]], memory: int) -> dict[View, DecodedClip]:
+    """Return the clips of a reply, with their pictures in shared memory."""
+    frames = shared_frames(memory, [tuple(clip["shape"]) for clip in clips])
+    found = {}
+    for clip, pictures in zip(clips, frames, strict=True):
+        facts: dict[str, Any] = {
+            name: np.array(value) if isinstance(value, list) else value
+            for name, value in clip["facts"].items()
+        }
+        facts |= {"path": Path(facts["path"]), "frames": pictures}
+        found[View(**clip["view"])] = DecodedClip(**facts)
+    return found
 
 
 if __name__ == "__main__":

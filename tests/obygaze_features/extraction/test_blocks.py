@@ -21,19 +21,19 @@ from obygaze_features.extraction.recipes import arrays_of, chosen_levels, recipe
 from obygaze_features.extraction.run import _Watch
 from obygaze_features.extraction.signals import StopFlag
 from obygaze_features.store import RowStatus, StoreWriter, create_store, open_store
-from obygaze_features.video.decode import Clip, View
+from obygaze_features.video.decode import DecodedClip, View
 
 N = 11
 BLOCK = 4
 
 
-def a_clip(row: int) -> Clip:
+def a_clip(row: int) -> DecodedClip:
     random = np.random.default_rng(row)
     frames = random.integers(0, 256, (16, 24, 32, 3), dtype=np.uint8)
     index = np.arange(16)
     no = np.zeros(16, dtype=bool)
     times = index / 25
-    return Clip(Path("x"), frames, index, times, times, no, ~no, 16, False, 0.0)
+    return DecodedClip(Path("x"), frames, index, times, times, no, ~no, 16, False, 0.0)
 
 
 class World:

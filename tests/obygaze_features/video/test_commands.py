@@ -12,7 +12,7 @@ from support.cli import call_obygaze
 from support.videos import read_numbers, write_video
 
 from obygaze_features.video.decode import View, decode_clip
-from obygaze_features.video.sheet import contact_sheet
+from obygaze_features.video.saving import contact_sheet
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_a_contact_sheet_marks_damage_and_emptiness(film: Path) -> None:
     [
         (["-o", "frames.npy"], 2, ".npz or .png"),
         (["--squash", "-o", "x.npz"], 2, "--size"),
-        (["--start", "3", "--end", "1", "-o", "x.npz"], 2, "end after it starts"),
+        (["--start", "3", "--end", "1", "-o", "x.npz"], 2, "end must be after the start"),
         (["--start", "9", "-o", "x.npz"], 1, "after the last picture"),
         (["--count", "0", "-o", "x.npz"], 2, "--count"),
         (["--count", "400000", "-o", "x.npz"], 1, "memory"),

@@ -10,8 +10,8 @@ import pytest
 from support.damage import change_packets, flip_bits
 from support.videos import read_numbers, remux, write_video
 
-from obygaze_features.video.decode import Clip, View, decode_clip, decode_views
-from obygaze_features.video.errors import BadVideo
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.decode import DecodedClip, View, decode_clip, decode_views
 from obygaze_features.video.probe import probe
 
 EVEN_GROUPS = {"preset": "veryfast", "g": "30", "sc_threshold": "0", "bf": "2"}
@@ -22,7 +22,7 @@ def spoil(source: Path, target: Path, positions: set[int], *, seed: int = 1) -> 
     return change_packets(source, target, positions, flip_bits, seed=seed)
 
 
-def all_of(path: Path, count: int) -> Clip:
+def all_of(path: Path, count: int) -> DecodedClip:
     """As many pictures as asked for, whatever their state."""
     return decode_views(path, [View(count)])[View(count)]
 
@@ -138,7 +138,7 @@ def test_a_file_cut_short_is_named(tmp_path: Path, suffix: str) -> None:
     info = probe(short)
     assert info.damaged
     # Every picture of the 100 is there or missing; the file does not say to the last one.
-    assert abs(info.index.frames / (1 - info.missing_in_all()) - 100) <= 2
+    assert abs(info.index.frames / (1 - info.missing) - 100) <= 2
     with pytest.raises(BadVideo, match="are missing") as caught:
         decode_clip(short, View(32))
     assert caught.value.reason == "truncated"
@@ -191,7 +191,7 @@ def test_lost_clusters_are_missed(tmp_path: Path) -> None:
     info = probe(path)
     assert info.damaged
     assert info.index.frames < 100
-    assert round(info.index.frames / (1 - info.missing_in_all())) == 100
+    assert round(info.index.frames / (1 - info.missing)) == 100
 
 
 FILES = {

@@ -117,7 +117,7 @@ def test_files_too_large_to_keep_are_as_exact(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "KEEP_BYTES", 0)
-    monkeypatch.setattr(source, "_KNOWN", type(source._KNOWN)())
+    monkeypatch.setattr(source, "_CACHE", {})
     made = KINDS[name](tmp_path)
     total = len(made.numbers)
     for _ in range(2):
@@ -131,11 +131,11 @@ def test_files_too_large_to_keep_are_as_exact(
 
 def test_a_large_film_is_read_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "KEEP_BYTES", 0)
-    monkeypatch.setattr(source, "_KNOWN", type(source._KNOWN)())
+    monkeypatch.setattr(source, "_CACHE", {})
     made = KINDS["mkv_h264_short_groups"](tmp_path)
     passes, read_packets = [], []
-    read_all, demux = source._read_all, source._demux
-    monkeypatch.setattr(source, "_read_all", lambda *a: passes.append(1) or read_all(*a))
+    read_all, demux = source._read_packets, source.demux
+    monkeypatch.setattr(source, "_read_packets", lambda *a: passes.append(1) or read_all(*a))
     for start in (0.5, 1.5, 3.5):
         decode_clip(made.path, View(4), start_s=start, end_s=start + 0.4)
     assert len(passes) == 1
@@ -145,7 +145,7 @@ def test_a_large_film_is_read_through_once(tmp_path: Path, monkeypatch: pytest.M
             read_packets.append(packet.size)
             yield packet
 
-    monkeypatch.setattr(source, "_demux", counted)
+    monkeypatch.setattr(source, "demux", counted)
     decode_clip(made.path, View(4), start_s=3.5, end_s=3.9)
     # Groups of 12 pictures: those the part lies in, and the first one for the shape.
     assert len(read_packets) <= 3 * 12 + 2

@@ -25,8 +25,8 @@ from support.damage import (
 from support.video_kinds import KINDS
 from support.videos import write_video
 
-from obygaze_features.video import continuity, h264_numbers, mpeg_numbers, source
-from obygaze_features.video.decode import Clip, View, decode_views
+from obygaze_features.video import container, losses, source
+from obygaze_features.video.decode import DecodedClip, View, decode_views
 from obygaze_features.video.probe import VideoInfo, probe
 
 COUNT = 60
@@ -70,7 +70,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return make
 
 
-def all_of(path: Path) -> tuple[VideoInfo, Clip]:
+def all_of(path: Path) -> tuple[VideoInfo, DecodedClip]:
     info = probe(path, decode=True)
     view = View(info.index.frames)
     return info, decode_views(path, [view])[view]
@@ -131,7 +131,7 @@ def test_losses_in_a_file_too_large_to_keep(
     clean: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(source, "KEEP_BYTES", 0)
-    monkeypatch.setattr(source, "_KNOWN", type(source._KNOWN)())
+    monkeypatch.setattr(source, "_CACHE", {})
     whole = clean("h264.mkv")
     position = positions_of(whole, "P")[5]
     found = judge(drop_packets(whole, tmp_path / "lost.mkv", {position}), whole)
@@ -208,11 +208,11 @@ def test_a_chunk_of_avi_that_is_not_found_but_in_the_table(clean: Any, tmp_path:
 def test_a_table_of_avi_that_says_nothing() -> None:
     places = list(range(108, 1108, 100))
     table = [(place - 8, 50) for place in places]
-    assert continuity.skipped_in_avi(table, places) == []
-    assert continuity.skipped_in_avi(table, [*places[:4], *places[5:]]) == [4]
-    assert continuity.skipped_in_avi([(place, 50) for place in places], places) == []
+    assert losses.skipped_in_avi(table, places) == []
+    assert losses.skipped_in_avi(table, [*places[:4], *places[5:]]) == [4]
+    assert losses.skipped_in_avi([(place, 50) for place in places], places) == []
     # Chunks of no size are pictures that were left out when the file was made.
-    assert continuity.skipped_in_avi([*table, (558, 0)], places) == []
+    assert losses.skipped_in_avi([*table, (558, 0)], places) == []
 
 
 def test_slices_without_a_picture(clean: Any, tmp_path: Path) -> None:
@@ -290,20 +290,19 @@ def test_no_clean_file_is_accused(name: str, tmp_path: Path) -> None:
     # Even where no time is missing, so that the numbers would not be looked at.
     made = KINDS[name](tmp_path)
     with source.open_source(made.path) as opened:
-        codec, extradata = opened.codec
+        codec, extradata = opened.codec, opened.stream.codec_context.extradata
         packets = opened.packets(0, len(opened.index.pts))
         coded = [(position, bytes(packet)) for position, packet in packets]
-        size = continuity.length_size_of(codec, extradata)
+        size = losses.length_size_of(codec, extradata)
         if codec == "h264":
-            numbers = list(h264_numbers.numbers_of(size, extradata or b"", coded))
+            numbers = list(losses.h264_numbers(size, extradata or b"", coded))
             assert len(numbers) == len(coded)
-            assert list(h264_numbers.leaps(opened.index, numbers)) == []
+            assert list(losses.h264_leaps(opened.index, numbers)) == []
         else:
-            assert sum(
-                map(len, mpeg_numbers.groups_of(opened.index, mpeg_numbers.headed(coded, [])))
-            ) == len(coded)
-            assert mpeg_numbers.mpeg_losses(opened.index, coded) == []
-        assert not any(continuity.is_holed(codec, data, size) for _, data in coded)
+            groups, headless = losses.mpeg_groups(opened.index, coded)
+            assert sum(map(len, groups)) == len(coded) and headless == []
+            assert losses.mpeg_losses(opened.index, coded) == []
+        assert not any(losses.has_unwritten_zeros(codec, data, size) for _, data in coded)
 
 
 def test_a_stream_that_appears_on_the_way_is_passed_over() -> None:
@@ -321,7 +320,7 @@ def test_a_stream_that_appears_on_the_way_is_passed_over() -> None:
             if turn == 2:
                 raise IndexError("list index out of range")
 
-    assert len(list(source._demux(Container(), None))) == 5
+    assert len(list(container.demux(Container(), None))) == 5
 
 
 def test_parameters_of_h264_are_read_by_the_book() -> None:
@@ -329,29 +328,29 @@ def test_parameters_of_h264_are_read_by_the_book() -> None:
     # one reference; gaps allowed.
     bits = "01000010" + "00000000" + "00011110" + "1" + "011" + "011" + "010" + "1" + "1000"
     unit = b"\x67" + int(bits.ljust(48, "0"), 2).to_bytes(6, "big")
-    found = h264_numbers.counting_of(unit)
+    found = losses.h264_numbering(unit)
     assert (found.bits, found.may_skip, found.separate_planes) == (6, True, False)
 
 
 def test_how_units_are_told_apart() -> None:
     h264, hevc = b"\1\x42\0\x1e\xff\xe1", bytes(21) + b"\x0f"
-    assert continuity.length_size_of("h264", h264) == 4
-    assert continuity.length_size_of("hevc", b"\1" + hevc[1:]) == 4
-    assert continuity.length_size_of("hevc", b"\0\1" + hevc[2:21] + b"\xfd") == 2
+    assert losses.length_size_of("h264", h264) == 4
+    assert losses.length_size_of("hevc", b"\1" + hevc[1:]) == 4
+    assert losses.length_size_of("hevc", b"\0\1" + hevc[2:21] + b"\xfd") == 2
     # Parameter sets as they are, behind a start code.
-    assert continuity.length_size_of("h264", b"\0\0\0\1\x67\x42\0\x1e") == 0
-    assert continuity.length_size_of("hevc", b"\0\0\1" + hevc) == 0
-    assert continuity.length_size_of("vp9", h264) == 0
+    assert losses.length_size_of("h264", b"\0\0\0\1\x67\x42\0\x1e") == 0
+    assert losses.length_size_of("hevc", b"\0\0\1" + hevc) == 0
+    assert losses.length_size_of("vp9", h264) == 0
 
 
 @pytest.mark.parametrize("codec", ["h264", "hevc"])
 def test_zeros_are_no_damage_where_they_belong(codec: str) -> None:
     picture = b"\x02\x01\xaa\xbb\0\0\3\0\xcc"
     before, holed = b"\0\0\0\1", picture + b"\0\0\0" + picture
-    assert not continuity.is_holed(codec, before + picture + bytes(9) + before + picture, 0)
-    assert continuity.is_holed(codec, before + holed, 0)
+    assert not losses.has_unwritten_zeros(codec, before + picture + bytes(9) + before + picture, 0)
+    assert losses.has_unwritten_zeros(codec, before + holed, 0)
     # Lengths begin with zeros, and fillers may stand behind a unit.
     sized = len(picture + bytes(7)).to_bytes(4, "big") + picture + bytes(7)
-    assert not continuity.is_holed(codec, sized + sized, 4)
-    assert not continuity.is_holed(codec, sized + sized, 0)
-    assert continuity.is_holed(codec, sized + len(holed).to_bytes(4, "big") + holed, 4)
+    assert not losses.has_unwritten_zeros(codec, sized + sized, 4)
+    assert not losses.has_unwritten_zeros(codec, sized + sized, 0)
+    assert losses.has_unwritten_zeros(codec, sized + len(holed).to_bytes(4, "big") + holed, 4)

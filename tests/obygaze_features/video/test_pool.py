@@ -20,7 +20,7 @@ from support.videos import read_numbers, write_video
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.video.decode import View, decode_clip
-from obygaze_features.video.pool import Decoded, DecodeJob, DecodePool
+from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult
 
 VIEWS = (View(8), View(4, size=48))
 
@@ -65,19 +65,19 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once the pool has sent a job to a worker."""
     from obygaze_features.video import pool
 
-    as_it_was, event = pool.send, threading.Event()
+    as_it_was, event = pool._send, threading.Event()
 
     def send(*words: Any) -> None:
         as_it_was(*words)
         event.set()
 
-    monkeypatch.setattr(pool, "send", send)
+    monkeypatch.setattr(pool, "_send", send)
     return event
 
 
 def submit_to_a_still_worker(
     pool: DecodePool, sent: threading.Event, pid: int, job: DecodeJob
-) -> Future[Decoded]:
+) -> Future[DecodeResult]:
     """Hand in a job to a worker that is stopped first, so that it cannot have answered."""
     os.kill(pid, signal.SIGSTOP)
     sent.clear()
@@ -89,12 +89,11 @@ def submit_to_a_still_worker(
 @contextlib.contextmanager
 def time_limit(pool: DecodePool, seconds: float) -> Iterator[None]:
     """Another limit for a while: no other clip must be quick, however busy the machine is."""
-    (lane,) = pool._lanes
-    before, lane.timeout_s = lane.timeout_s, seconds
+    before, pool.timeout_s = pool.timeout_s, seconds
     try:
         yield
     finally:
-        lane.timeout_s = before
+        pool.timeout_s = before
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -118,11 +117,11 @@ def test_the_same_clips_as_in_this_process(films: list[Path], workers: int) -> N
             assert clip.frames.flags.writeable
 
 
-def test_unordered_yields_every_job_once(films: list[Path]) -> None:
+def test_every_job_is_yielded_once_in_order(films: list[Path]) -> None:
     jobs = [DecodeJob(films[n % 4], (View(2),), tag=n) for n in range(20)]
     with DecodePool(2) as pool:
-        tags = [result.job.tag for result in pool.map(jobs, ordered=False)]
-    assert sorted(tags) == list(range(20))
+        tags = [result.job.tag for result in pool.map(jobs)]
+    assert tags == list(range(20))
 
 
 def test_no_more_than_asked_is_decoded_ahead(films: list[Path]) -> None:
@@ -179,7 +178,7 @@ def test_a_worker_killed_from_outside_costs_nothing(
         assert future.result().error is None
 
 
-@pytest.mark.parametrize(("method", "told"), [("decode", "died"), ("await_ready", "not start")])
+@pytest.mark.parametrize(("method", "told"), [("decode", "crashed"), ("await_ready", "not start")])
 def test_who_is_killed_twice_is_given_up(
     films: list[Path], monkeypatch: pytest.MonkeyPatch, method: str, told: str
 ) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.video.index import NO_PTS, FrameIndex, clock_of, presentation_order
-from obygaze_features.video.sampling import choose, part_of, sample_indices, sample_times
+from obygaze_features.video.sampling import sample, sample_indices, span_of
 
 
 def index_of(times: list[float], keys: list[int], *, rate: float = 25.0) -> FrameIndex:
@@ -64,7 +64,7 @@ def test_nothing_to_take(total: int, count: int) -> None:
 )
 def test_a_part_holds_what_begins_in_it(steps: list[int], start: int, length: int) -> None:
     times = np.cumsum([0, *steps[1:]]) / 1000
-    first, stop = part_of(times, start / 1000, (start + length) / 1000)
+    first, stop = span_of(times, start / 1000, (start + length) / 1000)
     inside = [i for i, t in enumerate(times) if start <= round(1000 * t) < start + length]
     if inside:
         assert list(range(first, stop)) == inside
@@ -78,66 +78,65 @@ def test_a_part_holds_what_begins_in_it(steps: list[int], start: int, length: in
 
 def test_a_part_by_its_bounds() -> None:
     times = np.arange(100) / 25
-    assert part_of(times, None, None) == (0, 100)
-    assert part_of(times, 1.0, 2.0) == (25, 50)
-    assert part_of(times, -5.0, 0.04) == (0, 1)
-    assert part_of(times, 3.0, 1000.0) == (75, 100)
-    assert part_of(times, 3.96, None) == (99, 100)
-    assert part_of(times, 4.5, None) == (100, 100)
+    assert span_of(times, None, None) == (0, 100)
+    assert span_of(times, 1.0, 2.0) == (25, 50)
+    assert span_of(times, -5.0, 0.04) == (0, 1)
+    assert span_of(times, 3.0, 1000.0) == (75, 100)
+    assert span_of(times, 3.96, None) == (99, 100)
+    assert span_of(times, 4.5, None) == (100, 100)
     # The last picture is on the screen for as long as it is said to last.
-    assert part_of(times, 3.97, 4.0, last_s=0.04) == (99, 100)
-    assert part_of(times, 3.999, 9.0, last_s=0.04) == (99, 100)
-    assert part_of(times, 4.0, 9.0, last_s=0.04) == (100, 100)
+    assert span_of(times, 3.97, 4.0, last_s=0.04) == (99, 100)
+    assert span_of(times, 3.999, 9.0, last_s=0.04) == (99, 100)
+    assert span_of(times, 4.0, 9.0, last_s=0.04) == (100, 100)
     # A video has nothing before it begins; one whose pictures begin late has its first.
-    assert part_of(times, -5.0, -1.0) == (0, 0)
-    assert part_of(times + 2, 0.0, 1.0) == (0, 1)
+    assert span_of(times, -5.0, -1.0) == (0, 0)
+    assert span_of(times + 2, 0.0, 1.0) == (0, 1)
     # 0.1 + 0.2 is a little more than 0.3; the picture at 0.3 s belongs to the part all the same.
-    assert part_of(np.array([0.0, 0.3, 0.6]), 0.1 + 0.2, 0.6) == (1, 2)
+    assert span_of(np.array([0.0, 0.3, 0.6]), 0.1 + 0.2, 0.6) == (1, 2)
 
 
 @pytest.mark.parametrize(("start", "end"), [(2.0, 2.0), (3.0, 1.0), (float("nan"), None)])
 def test_a_part_must_have_a_length(start: float, end: float | None) -> None:
     with pytest.raises(FixUsage):
-        part_of(np.arange(100) / 25, start, end)
+        span_of(np.arange(100) / 25, start, end)
 
 
 def test_key_frames_snap_to_the_nearest() -> None:
     index = index_of([i / 25 for i in range(100)], keys=[0, 30, 40, 90])
-    chosen = choose(index, (0, 100), 8, "keyframes")
+    chosen = sample(index, (0, 100), 8, "keyframes")
     assert chosen.asked.tolist() == [0, 12, 25, 37, 50, 62, 75, 87]
     assert chosen.index.tolist() == [0, 0, 30, 40, 40, 40, 90, 90]
     # As near on both sides: the earlier one.
-    assert choose(index, (35, 36), 1, "keyframes").index.tolist() == [35]
-    assert choose(index, (30, 41), 11, "keyframes").index.tolist() == [30] * 6 + [40] * 5
+    assert sample(index, (35, 36), 1, "keyframes").index.tolist() == [35]
+    assert sample(index, (30, 41), 11, "keyframes").index.tolist() == [30] * 6 + [40] * 5
 
 
 def test_key_frames_are_near_in_time_not_in_number() -> None:
     index = index_of([0.0, 0.1, 0.2, 5.0, 5.1], keys=[0, 4])
-    assert choose(index, (0, 5), 5, "keyframes").index.tolist() == [0, 0, 0, 4, 4]
+    assert sample(index, (0, 5), 5, "keyframes").index.tolist() == [0, 0, 0, 4, 4]
 
 
 def test_one_picture_a_second() -> None:
     index = index_of([i / 24 for i in range(100)], keys=[0], rate=23.976)
-    chosen = choose(index, (0, 100), 12, "fps")
+    chosen = sample(index, (0, 100), 12, "fps")
     assert chosen.index[chosen.mask].tolist() == [0, 23, 46, 69, 92]
     assert chosen.mask.tolist() == [True] * 5 + [False] * 7
 
 
 def test_one_picture_a_second_of_a_long_clip() -> None:
     index = index_of([i / 25 for i in range(1000)], keys=[0])
-    chosen = choose(index, (0, 1000), 12, "fps")
+    chosen = sample(index, (0, 1000), 12, "fps")
     # linspace(0, 39, 12) as whole numbers, 25 pictures apart.
     wanted = [int(39 * i / 11) * 25 for i in range(12)]
     assert chosen.index.tolist() == wanted
     assert chosen.mask.all()
 
 
-def test_times_of_a_choice() -> None:
+def test_ranks_of_a_span_by_its_times() -> None:
     index = index_of([0.0, 0.5, 2.0, 2.5], keys=[0])
-    assert sample_times(index, 2).tolist() == [0.0, 2.0]
-    assert sample_times(index, 2, start_s=0.5, end_s=2.5).tolist() == [0.5, 2.0]
-    empty = sample_times(index, 3, sampling="fps")
-    assert empty[0] == 0.0 and np.isnan(empty[1:]).all()
+    assert sample(index, span_of(index.times_s, None, None), 2, "even").index.tolist() == [0, 2]
+    assert sample(index, span_of(index.times_s, 0.5, 2.5), 2, "even").index.tolist() == [1, 2]
+    assert sample(index, (0, 4), 3, "fps").mask.tolist() == [True, False, False]
 
 
 def order(pts: list[int], reorder: int) -> list[int] | None:
@@ -178,11 +177,11 @@ def test_pictures_shown_before_a_key_frame_hang_on_the_group_before() -> None:
 def test_lost_pictures_are_counted_in_gaps_and_at_the_end() -> None:
     times = [i / 25 for i in range(100) if i not in (40, 41, 42)]
     index = index_of(times, keys=[0])
-    assert index.lost((0, 97), 4.0) == 3
-    assert index.lost((0, 97), 5.0) == 28
-    assert index.lost((0, 20), 0.8) == 0
+    assert index.count_missing((0, 97), 4.0) == 3
+    assert index.count_missing((0, 97), 5.0) == 28
+    assert index.count_missing((0, 20), 0.8) == 0
     uneven = index_of([0.0, 0.1, 0.3, 0.35, 1.2, 1.3], keys=[0])
-    assert uneven.lost((0, 6), 1.4) == 0
+    assert uneven.count_missing((0, 6), 1.4) == 0
 
 
 def test_a_clock_from_times_that_cannot_order() -> None:

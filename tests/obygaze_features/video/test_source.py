@@ -10,7 +10,7 @@ from support.videos import numbered, read_numbers, write_video
 
 from obygaze_features.video.decode import View, decode_clip
 from obygaze_features.video.probe import probe
-from obygaze_features.video.source import _hidden, open_source
+from obygaze_features.video.source import _is_hidden, open_source
 
 
 class _Packet(bytes):
@@ -51,7 +51,7 @@ class _Packet(bytes):
 )
 def test_vp9_packets_that_show_nothing(bits: str, hidden: bool) -> None:
     packet = _Packet(int(byte, 2) for byte in bits.split())
-    assert _hidden(packet) is hidden
+    assert _is_hidden(packet) is hidden
 
 
 def test_the_larger_of_two_streams_is_read(tmp_path: Path) -> None:

@@ -9,27 +9,27 @@ import numpy as np
 import pytest
 from support.cli import environment
 
-from obygaze_features.video import behaviour
-from obygaze_features.video.picture import Painter
+from obygaze_features.video import picture
+from obygaze_features.video.picture import PictureConverter
 
 
 def test_the_same_in_another_process() -> None:
-    code = "from obygaze_features.video import behaviour; print(behaviour.conversion_sha256())"
+    code = "from obygaze_features.video import picture; print(picture.conversion_sha256())"
     words = [sys.executable, "-c", code]
     done = subprocess.run(words, env=environment(), capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == behaviour.conversion_sha256()
+    assert done.stdout.strip() == picture.conversion_sha256()
 
 
 def test_one_level_of_one_pixel_is_another_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = behaviour.conversion_sha256()
-    paint = Painter.paint
+    before = picture.conversion_sha256()
+    convert = PictureConverter.convert
 
     def other(*args: object) -> np.ndarray:
-        pixels = paint(*args).copy()  # type: ignore[arg-type]
+        pixels = convert(*args).copy()  # type: ignore[arg-type]
         pixels[0, 0, 0] ^= 1
         return pixels
 
-    monkeypatch.setattr(Painter, "paint", other)
-    behaviour.conversion_sha256.cache_clear()
-    assert behaviour.conversion_sha256() != before
-    behaviour.conversion_sha256.cache_clear()
+    monkeypatch.setattr(PictureConverter, "convert", other)
+    picture.conversion_sha256.cache_clear()
+    assert picture.conversion_sha256() != before
+    picture.conversion_sha256.cache_clear()

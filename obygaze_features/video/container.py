@@ -1,0 +1,141 @@
+"""Open video files: only local files of known formats, the stream of the film, named errors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.extras import need
+
+# Formats whose packets carry times that are reliable if they are complete and unique.
+TIMED_CONTAINERS = ("mov", "matroska", "webm", "mpegts", "mpeg", "flv")
+# Formats that may be opened. FFmpeg also reads play lists and text art as video: a play list would
+# make it open other files and addresses, text art turns any text into pictures.
+CONTAINERS = (
+    *TIMED_CONTAINERS,
+    *("avi", "h264", "hevc", "vvc", "m4v", "mpegvideo", "h263", "h261", "mjpeg", "obu", "av1"),
+    *("ivf", "ogg", "asf", "gif", "apng", "nut", "mxf", "rm", "dv", "wtv", "gxf", "vc1"),
+    *("yuv4mpegpipe", "swf", "dirac", "cavsvideo"),
+)
+
+# The reasons for which a video cannot be used, each with what to do about it.
+REASONS = {
+    "missing": "correct the path in the manifest, or run `obygaze manifest link`",
+    "unreadable": "another copy of the file",
+    "no-video": "a file with a video stream",
+    "no-frames": "another copy of the file",
+    "truncated": "another copy of the file; this one is incomplete",
+    "outside": "a start before the end of the video",
+    "damaged": "another copy of the file, or a higher --max-substituted",
+    "too-large": "a smaller --size or --count",
+    "timeout": "a longer time limit, or another copy of the file",
+    "crashed": "another copy of the file; the decoder crashes on this one",
+}
+
+_LOG_LOCK = threading.Lock()
+_LOG_LEVELS: list[int | None] = []
+
+
+class BadVideo(FixInput):
+    """Raised for a file or clip that cannot be used; a run continues with its other clips.
+
+    `stage` is where it happened (open, decode, worker), `reason` a key of `REASONS`.
+    """
+
+    def __init__(self, what: str, *, path: Path | str, stage: str, reason: str) -> None:
+        super().__init__(what, where=str(path), hint=REASONS[reason])
+        self.stage = stage
+        self.reason = reason
+
+
+def av() -> Any:
+    """Return the module of PyAV, or raise an error that names the extra to install."""
+    return need("av", "extract", "reading videos")
+
+
+@contextmanager
+def open_container(path: Path) -> Iterator[Any]:
+    """Open a media file; BadVideo explains why it cannot be opened."""
+    library = av()
+    if not path.exists():
+        raise BadVideo("no such file", path=path, stage="open", reason="missing")
+    if not path.is_file():
+        raise BadVideo("not a file", path=path, stage="open", reason="unreadable")
+    options = {"protocol_whitelist": "file", "format_whitelist": ",".join(CONTAINERS)}
+    try:
+        # Without the prefix, a name with a colon would be read as an address.
+        container = library.open(
+            f"file:{path}", container_options=options, metadata_errors="replace"
+        )
+    except (library.FFmpegError, ValueError) as error:
+        raise BadVideo(_why(path, error), path=path, stage="open", reason="unreadable") from error
+    with container:
+        yield container
+
+
+def _why(path: Path, error: Exception) -> str:
+    """Return the likely cause of an error at opening."""
+    if isinstance(error, PermissionError):
+        return "no permission to read the file"
+    with path.open("rb") as stream:
+        head = stream.read(4096)
+    if not head:
+        return "the file is empty"
+    if b"ftyp" in head[:16]:
+        return "the file ends before its table of contents (incomplete download)"
+    return "the file is not a video, or its beginning is damaged"
+
+
+def video_stream(container: Any, path: Path) -> Any:
+    """Choose the stream of the film: no cover or thumbnails; the default one, then the largest."""
+    kinds = av().stream.Disposition
+    not_moving = kinds.attached_pic | kinds.timed_thumbnails | kinds.still_image
+    streams = [
+        stream
+        for stream in container.streams.video
+        if not stream.disposition & not_moving and stream.codec_context is not None
+    ]
+    if not streams:
+        raise BadVideo("no video stream", path=path, stage="open", reason="no-video")
+    return max(
+        streams,
+        key=lambda stream: (
+            bool(stream.disposition & kinds.default),
+            stream.codec_context.width * stream.codec_context.height,
+            -stream.index,
+        ),
+    )
+
+
+def demux(container: Any, stream: Any) -> Iterator[Any]:
+    """Yield the packets of a stream in the order of the file."""
+    while True:
+        try:
+            yield from (packet for packet in container.demux(stream) if packet.size)
+        except IndexError:
+            # PyAV raises at a packet of a stream that appeared after the file was opened; the
+            # packets after it can be read.
+            continue
+        return
+
+
+@contextmanager
+def logged_errors(container: Any) -> Iterator[Callable[[], int]]:
+    """Count the errors that the reader of a container logs: some damage is reported only there."""
+    logging, name = av().logging, container.format.name
+    with _LOG_LOCK:
+        _LOG_LEVELS.append(logging.get_level())
+        logging.set_level(logging.ERROR)
+        logging.set_skip_repeated(False)
+    try:
+        with logging.Capture() as lines:
+            yield lambda: sum(line[0] <= logging.ERROR and line[1] == name for line in lines)
+    finally:
+        with _LOG_LOCK:
+            before = _LOG_LEVELS.pop()
+            if not _LOG_LEVELS:
+                logging.set_level(before)

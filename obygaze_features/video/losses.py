@@ -1,0 +1,323 @@
+"""Find lost pictures that no decoder reports, from what the coded pictures contain.
+
+Each rule is one that only damage breaks, so that a clean file is never marked.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from obygaze_features.video.index import FrameIndex, Ints
+
+Coded = Iterable[tuple[int, bytes]]
+"""Positions and the bytes of their packets, in the order of the file."""
+
+# Codecs that never write certain zeros, and whose pictures never begin with some.
+NO_ZEROS = frozenset({"h264", "hevc", "vp8", "vp9", "av1"})
+# The arithmetic coders of VP8 and VP9 never write so many zeros.
+_ZEROS = bytes(256)
+_ZEROS_WITHOUT_START_CODE = re.compile(rb"\x00\x00\x00[^\x00\x01]")
+_START_CODE = b"\0\0\1"
+# How many pictures may be shown between a lost key frame and the next picture in the file.
+_NEAR = 16
+# The H.264 profile whose slices may be partitioned; only the first partition has the number.
+_EXTENDED = 88
+# H.264 profiles whose parameters contain more about colour.
+_HIGH = frozenset({100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135})
+
+_PICTURE, _GROUP = b"\0\0\1\0", b"\0\0\1\xb8"
+_SLICE = re.compile(rb"\x00\x00\x01[\x01-\xaf]")
+_B_PICTURE = 3
+
+
+def lost_before(index: FrameIndex, codec: str, extradata: bytes | None, coded: Coded) -> list[int]:
+    """Return the positions of pictures before which one is lost on which they may be built."""
+    if codec == "h264" and (not index.timed or index.holes.any()):
+        length_size = length_size_of(codec, extradata)
+        with suppress(EOFError, _NotCountable):
+            return list(h264_leaps(index, h264_numbers(length_size, extradata or b"", coded)))
+    if codec in ("mpeg1video", "mpeg2video") and index.timed:
+        return mpeg_losses(index, coded)
+    return []
+
+
+def skipped_in_avi(entries: Iterable[tuple[int, int]], offsets: Ints | Sequence[int]) -> list[int]:
+    """Return the positions of pictures before which the table of an AVI lists one not found.
+
+    `entries` are the offsets and sizes of chunks, `offsets` those of packets, which begin after
+    the 8 bytes of a chunk's header.
+    """
+    listed = np.array([offset + 8 for offset, size in entries if size], dtype=np.int64)
+    found = np.array(offsets, dtype=np.int64)
+    lost = listed[~np.isin(listed, found)]
+    # A table that counts offsets in another way, or of another file, is not used.
+    if not len(lost) or len(lost) > len(listed) / 8 or (np.diff(found) <= 0).any():
+        return []
+    after = np.unique(np.searchsorted(found, lost))
+    return [position for position in after.tolist() if position < len(found)]
+
+
+def has_unwritten_zeros(codec: str, data: bytes, length_size: int) -> bool:
+    """Return whether a packet holds zeros that its codec never writes: a part was not stored.
+
+    `length_size` is that of the length before each unit of H.264 and HEVC; 0 with start codes.
+    """
+    if codec in ("vp8", "vp9"):
+        return _zeros_inside(data, _ZEROS)
+    if codec not in ("h264", "hevc"):
+        return False
+    if not length_size:
+        begins = data.lstrip(b"\0")[:1] == b"\1"
+        return begins and _ZEROS_WITHOUT_START_CODE.search(data) is not None
+    pictures = (unit for unit in units_of(data, length_size) if _is_picture(codec, unit[0]))
+    return any(_zeros_inside(unit, b"\0\0\0") for unit in pictures)
+
+
+def _zeros_inside(data: bytes, zeros: bytes) -> bool:
+    """Return whether these zeros are followed by something else; at the end they may be filling."""
+    at = data.find(zeros)
+    return at >= 0 and bool(data[at:].strip(b"\0"))
+
+
+def _is_picture(codec: str, head: int) -> bool:
+    return (head >> 1 & 63) < 32 if codec == "hevc" else (head & 31) < 6
+
+
+def length_size_of(codec: str, extradata: bytes | None) -> int:
+    """Return the size of the length before a unit of H.264 or HEVC; 0 with start codes."""
+    at = {"h264": 4, "hevc": 21}.get(codec)
+    if at is None or extradata is None or len(extradata) <= at:
+        return 0
+    # The version of an HEVC record may still be 0, as in the draft.
+    with_lengths = extradata[0] == 1 or (codec == "hevc" and extradata[:3] > b"\0\0\1")
+    return (extradata[at] & 3) + 1 if with_lengths else 0
+
+
+def units_of(data: bytes, length_size: int) -> Iterator[bytes]:
+    """Yield the units of H.264 or HEVC in a packet, without their lengths or start codes."""
+    if not length_size:
+        yield from (unit for unit in data.split(_START_CODE)[1:] if unit)
+        return
+    at = 0
+    while at + length_size < len(data):
+        start = at + length_size
+        at = start + int.from_bytes(data[at:start], "big")
+        if unit := data[start:at]:
+            yield unit
+
+
+class _Bits:
+    """Reads the codes of H.264 headers."""
+
+    def __init__(self, data: bytes) -> None:
+        data = data.replace(b"\0\0\3", b"\0\0")
+        self.value, self.left = int.from_bytes(data, "big"), 8 * len(data)
+
+    def take(self, count: int) -> int:
+        self.left -= count
+        if self.left < 0:
+            raise EOFError
+        return self.value >> self.left & ((1 << count) - 1)
+
+    def code(self) -> int:
+        """Read an unsigned Exp-Golomb code."""
+        zeros = 0
+        while not self.take(1):
+            zeros += 1
+        return (1 << zeros) - 1 + self.take(zeros)
+
+    def signed(self) -> int:
+        """Read a signed Exp-Golomb code."""
+        code = self.code()
+        return (code + 1) // 2 if code % 2 else -code // 2
+
+
+@dataclass(frozen=True)
+class H264Numbering:
+    """How a stream of H.264 numbers its reference pictures (frame_num)."""
+
+    bits: int
+    may_skip: bool
+    separate_planes: bool
+
+
+def h264_numbering(parameters: bytes) -> H264Numbering:
+    """Read a sequence parameter set as far as the numbering."""
+    bits = _Bits(parameters[1:])
+    profile = bits.take(8)
+    bits.take(16)
+    bits.code()
+    separate = False
+    if profile in _HIGH:
+        planes = bits.code()
+        separate = planes == 3 and bool(bits.take(1))
+        bits.code()
+        bits.code()
+        bits.take(1)
+        if bits.take(1):
+            for number in range(12 if planes == 3 else 8):
+                _skip_scaling(bits, 16 if number < 6 else 64)
+    count_bits = bits.code() + 4
+    order = bits.code()
+    if order == 0:
+        bits.code()
+    elif order == 1:
+        bits.take(1)
+        bits.signed()
+        bits.signed()
+        for _ in range(bits.code()):
+            bits.signed()
+    bits.code()
+    may_skip = bool(bits.take(1)) or profile == _EXTENDED
+    return H264Numbering(count_bits, may_skip, separate)
+
+
+def _skip_scaling(bits: _Bits, size: int) -> None:
+    if not bits.take(1):
+        return
+    last = following = 8
+    for _ in range(size):
+        if following:
+            following = (last + bits.signed()) % 256
+        last = following or last
+
+
+@dataclass(frozen=True)
+class H264Picture:
+    """The number of a picture, how many numbers there are, and whether others are built on it."""
+
+    position: int
+    number: int
+    n_numbers: int
+    is_reference: bool
+
+
+class _NotCountable(Exception):
+    """The stream may leave numbers out, or numbers its pictures in more than one way."""
+
+
+def h264_numbers(length_size: int, extradata: bytes, coded: Coded) -> Iterator[H264Picture]:
+    """Yield the numbers of all pictures, in the order of the file."""
+    numbering = _same_numbering(None, _parameter_sets(extradata, length_size))
+    for position, data in coded:
+        units = list(units_of(data, length_size))
+        numbering = _same_numbering(numbering, units)
+        slices = [unit for unit in units if unit[0] & 31 in (1, 5)]
+        if slices and numbering is not None:
+            with suppress(EOFError):
+                number, is_reference = _number_of(slices[0], numbering), slices[0][0] >> 5 & 3
+                yield H264Picture(position, number, 1 << numbering.bits, bool(is_reference))
+
+
+def _same_numbering(known: H264Numbering | None, units: Iterable[bytes]) -> H264Numbering | None:
+    for unit in units:
+        if unit[0] & 31 == 7:
+            new = h264_numbering(unit)
+            if new.may_skip or (known and known != new):
+                raise _NotCountable
+            known = new
+    return known
+
+
+def _parameter_sets(extradata: bytes, length_size: int) -> list[bytes]:
+    """Return the sequence parameter sets that are stored outside of packets."""
+    if not length_size:
+        return list(units_of(extradata, 0))
+    count = extradata[5] & 31 if len(extradata) > 5 else 0
+    return list(itertools.islice(units_of(extradata[6:], 2), count))
+
+
+def _number_of(unit: bytes, numbering: H264Numbering) -> int:
+    bits = _Bits(unit[1:24])
+    for _ in range(3):
+        bits.code()
+    if numbering.separate_planes:
+        bits.take(2)
+    return bits.take(numbering.bits)
+
+
+def h264_leaps(index: FrameIndex, pictures: Iterable[H264Picture]) -> Iterator[int]:
+    """Yield the positions before which numbers are left out."""
+    holes = index.holes
+    before: int | None = None
+    for picture in pictures:
+        key = bool(index.key[picture.position])
+        if not key and before is not None and (picture.number - before) % picture.n_numbers > 1:
+            # Numbering begins anew at a key frame. An encoder may do so elsewhere too without
+            # marking it; then no time is missing.
+            rank = int(index.ranks[picture.position])
+            if picture.number > 1 or (rank > 0 and holes[max(0, rank - _NEAR) : rank].any()):
+                yield picture.position
+        if picture.is_reference or key:
+            before = picture.number
+
+
+@dataclass(frozen=True)
+class MpegPicture:
+    """The number of a picture of MPEG-1 or -2 within its group (temporal_reference)."""
+
+    position: int
+    number: int
+    is_b: bool
+
+
+def mpeg_losses(index: FrameIndex, coded: Coded) -> list[int]:
+    """Return the positions where numbers are missing in a group, or where one comes again."""
+    groups, found = mpeg_groups(index, coded)
+    holes = index.holes
+    for group in groups:
+        seen: dict[int, int] = {}
+        for picture in group:
+            # The two fields of a picture share their number.
+            if picture.position - seen.setdefault(picture.number, picture.position) > 1:
+                found.append(picture.position)
+                break
+        ranks = index.ranks[[picture.position for picture in group]]
+        if holes[ranks[ranks >= 0]].any():
+            found += _lost_in(group)
+    return found
+
+
+def mpeg_groups(index: FrameIndex, coded: Coded) -> tuple[list[list[MpegPicture]], list[int]]:
+    """Return the pictures by group, and the positions of slices without a picture's header.
+
+    There are no groups if a key frame does not begin one.
+    """
+    groups: list[list[MpegPicture]] = []
+    headless, all_keys_begin_groups = list[int](), True
+    for position, data in coded:
+        at = data.find(_PICTURE)
+        if at < 0 and _SLICE.search(data):
+            headless.append(position)
+        if at < 0 or at + 6 > len(data):
+            continue
+        if _GROUP in data[:at]:
+            groups.append([])
+        elif index.key[position]:
+            all_keys_begin_groups = False
+        head = int.from_bytes(data[at + 4 : at + 6], "big")
+        if groups:
+            groups[-1].append(MpegPicture(position, head >> 6, head >> 3 & 7 == _B_PICTURE))
+    return groups if all_keys_begin_groups else [], headless
+
+
+def _lost_in(group: list[MpegPicture]) -> list[int]:
+    """Return the first picture of a group that may be built on a lost one, if any."""
+    numbers = {picture.number for picture in group}
+    anchors = [picture for picture in group if not picture.is_b]
+    for before, after in zip(anchors, [*anchors[1:], None], strict=True):
+        end = after.number if after else max(numbers)
+        if all(number in numbers for number in range(before.number + 1, end)):
+            continue
+        later = [picture for picture in group if picture.position > before.position]
+        between = [picture for picture in later if before.number < picture.number < end]
+        if after and between and all(picture.position > after.position for picture in between):
+            continue  # the lost one was a B picture too, and no other is built on it
+        return [picture.position for picture in later if picture.number > before.number][:1]
+    return []
