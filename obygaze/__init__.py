@@ -31,5 +31,10 @@ if TYPE_CHECKING:
     from obygaze.api import run as run
     from obygaze.api import train as train
     from obygaze_features.core.errors import ObygazeError as ObygazeError
+    from obygaze_models.audits import audit_captions as audit_captions
+    from obygaze_models.audits import audit_cooc as audit_cooc
+    from obygaze_models.audits import audit_eat as audit_eat
+    from obygaze_models.audits import audit_gender_score as audit_gender_score
+    from obygaze_models.audits import audit_mediaeval as audit_mediaeval
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

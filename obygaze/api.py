@@ -444,7 +444,7 @@ def report(
 
 
 def _workspace(root: PathLike | None) -> Workspace:
-    return Workspace(Path(root or os.environ.get("OBYGAZE_WORKSPACE") or "."))
+    return Workspace.current() if root is None else Workspace(Path(root))
 
 
 def _manifest(

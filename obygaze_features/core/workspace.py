@@ -27,6 +27,11 @@ class Workspace:
 
     root: Path
 
+    @classmethod
+    def current(cls) -> Workspace:
+        """Return the workspace of the variable OBYGAZE_WORKSPACE, else the current folder."""
+        return cls(Path(os.environ.get("OBYGAZE_WORKSPACE") or "."))
+
     def folder(self, kind: str) -> Path:
         """Return the folder of one kind: manifests, stores, runs or models."""
         return self.root / kind

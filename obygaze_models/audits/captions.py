@@ -166,7 +166,8 @@ def audit_captions(
     Two groups are also tested against each other, by exchanging whole clusters.
 
     Args:
-        source: A CSV table, a manifest, a folder of .txt files with one caption per line, or rows.
+        source: A CSV table, a manifest or its name, a folder of .txt files with one caption per
+            line, or rows.
         text: The column of the captions.
         group: The columns whose values are the groups.
         cluster: The columns of what is described; by default each caption is its own cluster.

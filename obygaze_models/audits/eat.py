@@ -91,8 +91,8 @@ def audit_eat(
     p-value exchanges clips only within films.
 
     Args:
-        store: The store that has the vectors of the clips, or its path or URL.
-        manifest: The manifest that the expressions `x` and `y` select from, or its TOML file.
+        store: The store that has the vectors of the clips, or its name, path or URL.
+        manifest: The manifest that the expressions `x` and `y` select from, or its name or path.
         vectors: Arrays X, Y, A, B (and x_block, y_block), or their npz file, instead of a store.
         x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
         y: The second group, likewise.

@@ -9,6 +9,7 @@ from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.figures import INK, MUTED, canvas, save
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.adapters import liris_accede
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
@@ -143,7 +144,7 @@ def audit_mediaeval(
     if annotations:
         manifest = liris_accede.read([Path(path) for path in annotations]).manifest
     elif isinstance(manifest, str | Path):
-        manifest = read_manifest(Path(manifest))
+        manifest = read_manifest(Workspace.current().existing_manifest(str(manifest)))
     grades = read_qrels(qrels) if qrels is not None else None
     classes = classes_of(manifest) if manifest is not None else {}
     paths = {path: is_affect_run(path) for path in map(Path, runs)}

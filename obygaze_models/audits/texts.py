@@ -12,6 +12,7 @@ from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Table, read_toml
 from obygaze_features.core.schema_rules import list_of, mapping_of
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.tables import DELIMITERS, read_table
@@ -43,7 +44,7 @@ def read_records(
     """Return the texts of a CSV table, a manifest, a folder of .txt files, or rows.
 
     Args:
-        source: The path, a manifest, or one mapping from column to cell per text.
+        source: The path, a manifest or its name, or one mapping from column to cell per text.
         columns: The columns that each text must have.
         names: How the files of a folder are named; each field becomes a column.
     """
@@ -59,7 +60,7 @@ def read_records(
     if is_table(path):
         table = read_table(path, required=columns, delimiter=_delimiter(path))
         return [TextRecord(row.cells, f"{path}:{row.line}") for row in table.rows]
-    manifest = read_manifest(path.with_suffix(".toml") if path.suffix == ".csv" else path)
+    manifest = read_manifest(Workspace.current().existing_manifest(str(source)))
     return _of_manifest(manifest, columns)
 
 

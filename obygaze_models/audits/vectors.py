@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.model import view as view_of
@@ -77,8 +78,10 @@ def read_store_vectors(
     assume_space: bool = False,
 ) -> Groups:
     """Return the vectors of two selections of clips and of pairs of attributes of the texts."""
-    store = store if isinstance(store, Store) else open_store(store)
-    manifest = read_manifest(Path(manifest)) if isinstance(manifest, str | Path) else manifest
+    place = Workspace.current()
+    store = store if isinstance(store, Store) else open_store(place.store(str(store)))
+    if isinstance(manifest, str | Path):
+        manifest = read_manifest(place.existing_manifest(str(manifest)))
     if manifest is not None:
         manifest = view_of(manifest, view or manifest.header.view)
     texts = read_texts(store, text)
