@@ -6,7 +6,6 @@ plain JSON: the kind of estimator and its settings. `load_state` builds only kin
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -14,25 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_models.models.registry import CLASSES, estimator_class
 
 Arrays = dict[str, NDArray[Any]]
 Description = dict[str, Any]
-
-KINDS = {
-    "MLPProbe": "mlp",
-    "LogisticProbe": "linear",
-    "RidgeProbe": "linear",
-    "SVMProbe": "linear",
-    "ConceptBank": "concepts",
-    "LogisticHead": "heads",
-    "TreeHead": "heads",
-    "SparseHead": "sparse_head",
-    "ScorecardHead": "scorecard",
-    "OrdinalHead": "ordinal",
-    "ResidualHead": "residual",
-    "Bottleneck": "bottleneck",
-    "FrameProbe": "frames",
-}
 
 MAX_FEATURES = 1_000_000
 ANSWERS = ("predict", "predict_proba", "decision_function", "margins", "contributions", "transform")
@@ -122,15 +106,15 @@ def build(description: Mapping[str, Any]) -> Savable:
     kind, given = description.get("kind"), description.get("params", {})
     if not isinstance(given, Mapping):
         raise Corrupt(f"the settings of a saved estimator are no table: {given!r}")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise Corrupt(f"no estimator is called {kind!r}", hint=f"one of {', '.join(sorted(KINDS))}")
-    module = importlib.import_module(f"obygaze_models.models.{KINDS[kind]}")
+    if not isinstance(kind, str) or kind not in CLASSES:
+        known = ", ".join(sorted(CLASSES))
+        raise Corrupt(f"unknown estimator {kind!r} in the saved model", hint=f"one of {known}")
     params = {
         name: build(value) if isinstance(value, dict) and "kind" in value else value
         for name, value in given.items()
     }
     try:
-        model: Savable = getattr(module, kind)(**params)
+        model: Savable = estimator_class(kind)(**params)
     except TypeError as error:
         raise Corrupt(f"the settings of the saved {kind} are not its own: {error}") from error
     return model

@@ -1,0 +1,306 @@
+"""The registry of models: each kind by name, with its class, its settings and how it is built.
+
+A kind is what a protocol writes as `kind = "pcbm-lr"`. `KINDS` has for each the estimator class,
+the rule and the default of each setting; `build` makes the estimator, ready to fit. An unknown
+kind or setting is an error that lists the known ones; nothing falls back to another kind.
+
+    >>> from obygaze_models.models.registry import build, default_settings
+    >>> default_settings("logistic")
+    {'C': 1.0, 'class_weight': 'balanced'}
+    >>> build("logistic", {"C": 0.5})
+    LogisticProbe(C=0.5, class_weight='balanced')
+
+Code that fits concept vectors and heads separately takes `build_bank`, `build_head` and
+`build_residual`, the three parts of `build` for a bottleneck; code that fits many perceptrons in
+one call takes `mlp_settings`. Nothing is imported before an estimator is built, so a command may
+read the names and rules at start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Literal
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.schema_rules import (
+    Rule,
+    any_of,
+    boolean,
+    choice,
+    list_of,
+    mapping_of,
+    near,
+    number,
+    whole,
+)
+
+Settings = dict[str, Any]
+
+# The module of each estimator class that can be saved; a saved model names its class.
+CLASSES = {
+    "MLPProbe": "mlp",
+    "LogisticProbe": "linear",
+    "RidgeProbe": "linear",
+    "SVMProbe": "linear",
+    "FrameProbe": "frames",
+    "ConceptBank": "concepts",
+    "LogisticHead": "heads",
+    "TreeHead": "heads",
+    "SparseHead": "sparse_head",
+    "ScorecardHead": "scorecard",
+    "OrdinalHead": "ordinal",
+    "ResidualHead": "residual",
+    "Bottleneck": "bottleneck",
+}
+# Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
+# and scene.
+BASELINES = ("random", "all_positive", "prevalence", "film_prior", "neighbour", "oracle")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a value of a setting must be, and the value where none is given."""
+
+    rule: Rule
+    default: Any
+
+
+@dataclass(frozen=True)
+class ModelKind:
+    """One kind: the class and the settings of its estimator, or for a bottleneck of its head.
+
+    `estimator` is the class that is fitted; `head` is that of a bottleneck's head, and `own` are
+    the settings of the head (without a head, of the estimator), named as the parameters of the
+    class. `fixed` are parameters that are no settings. `level` is the feature level that is read:
+    one vector for each clip, or one for each frame.
+    """
+
+    estimator: str
+    own: Mapping[str, Setting]
+    head: str = ""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    level: Literal["clip", "frames"] = "clip"
+
+    @property
+    def settings(self) -> Mapping[str, Setting]:
+        """All settings; for a bottleneck those of its concept vectors come first."""
+        return {**BANK, **self.own} if self.head else self.own
+
+
+_POSITIVE = number(0, above=True)
+_OR_PAPER = choice(("paper",))  # the value of the released code, which depends on the task
+_WEIGHT = choice(("balanced", "none"))
+_SCALED = Setting(boolean, True)
+METHODS = ("svm", "liblinear", "logistic", "ridge", "mean-difference", "lda")
+
+# The settings of the concept vectors of every bottleneck.
+BANK = {
+    "method": Setting(choice(METHODS), "svm"),
+    "tolerance": Setting(
+        any_of(choice(("paper", "inner")), _POSITIVE, mapping_of(_POSITIVE)), "inner"
+    ),
+    "balance": Setting(choice(("weights", "subsample", "none")), "weights"),
+    "unit_norm": Setting(boolean, True),
+    "against": Setting(choice(("EN", "absent", "HN+S")), "absent"),
+    "cross_fit": Setting(whole(0), 5),
+}
+_MLP = {
+    "hidden": Setting(list_of(whole(1), least=1), [128]),
+    "min_epochs": Setting(whole(0), 5),
+    "max_epochs": Setting(whole(1), 100),
+    "patience": Setting(whole(1), 5),
+    "batch_size": Setting(whole(1), 16),
+    "learning_rate": Setting(_POSITIVE, 1e-3),
+    "weight_decay": Setting(number(0), 0.0),
+    "dropout": Setting(number(0, 0.99), 0.0),
+    "class_weight": Setting(_WEIGHT, "none"),
+    "keep": Setting(choice(("best", "last")), "best"),
+    "double_softmax": Setting(boolean, False),
+}
+_TREE = {
+    "max_depth": Setting(any_of(whole(1), _OR_PAPER), 4),
+    "min_samples_leaf": Setting(any_of(whole(1), _OR_PAPER), 6),
+}
+_LOGISTIC = {
+    "C": Setting(any_of(_POSITIVE, _OR_PAPER), 0.1),
+    "penalty": Setting(choice(("l1", "l2", "paper")), "l2"),
+    "scaled": _SCALED,
+}
+_HYBRID = {
+    "C": Setting(_POSITIVE, 0.1),
+    "residual_C": Setting(_POSITIVE, 0.01),
+    "scaled": _SCALED,
+}
+_SCORECARD = {"max_points": Setting(whole(1), 5), "C": Setting(_POSITIVE, 1.0)}
+_FRAMES = {
+    "pooling": Setting(choice(("max", "mean", "attention")), "max"),
+    "C": Setting(_POSITIVE, 1.0),
+    "max_passes": Setting(whole(1), 60),
+}
+_ORDER = {"order": ("EN", "HN", "NS", "S")}
+
+KINDS = {
+    "mlp": ModelKind("MLPProbe", _MLP),
+    "logistic": ModelKind(
+        "LogisticProbe",
+        {"C": Setting(_POSITIVE, 1.0), "class_weight": Setting(_WEIGHT, "balanced")},
+    ),
+    "ridge": ModelKind("RidgeProbe", {}),
+    "svm": ModelKind(
+        "SVMProbe",
+        {
+            "C": Setting(any_of(_POSITIVE, _OR_PAPER), 1.0),
+            "class_weight": Setting(_WEIGHT, "balanced"),
+        },
+    ),
+    "frames": ModelKind("FrameProbe", _FRAMES, level="frames"),
+    "pcbm-dt": ModelKind("Bottleneck", _TREE, "TreeHead"),
+    "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead"),
+    "pcbm-sparse": ModelKind("Bottleneck", {"max_concepts": Setting(whole(1), 8)}, "SparseHead"),
+    "scorecard": ModelKind("Bottleneck", _SCORECARD, "ScorecardHead"),
+    "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
+    "ordinal": ModelKind(
+        "Bottleneck", {"C": Setting(_POSITIVE, 1.0), "scaled": _SCALED}, "OrdinalHead", _ORDER
+    ),
+}
+
+
+def find_kind(name: str) -> ModelKind:
+    """Return the kind of a name; raise an error that lists the known kinds."""
+    return KINDS[_known(name, KINDS, "model kind")]
+
+
+def estimator_class(name: str) -> Any:
+    """Return the estimator class of a name; raise an error that lists the known classes."""
+    module = CLASSES[_known(name, CLASSES, "estimator")]
+    return getattr(import_module(f"{__package__}.{module}"), name)
+
+
+def default_settings(kind: str) -> Settings:
+    """Return every setting of a kind with its default."""
+    return {name: setting.default for name, setting in find_kind(kind).settings.items()}
+
+
+def check_setting(kind: str, name: str, value: Any) -> str | None:
+    """Return what the value of a setting must be, or None where it is allowed.
+
+    Args:
+        kind: The name of a kind.
+        name: The name of one of its settings.
+        value: One value, as TOML has it; not a list of values to choose from.
+    """
+    settings = find_kind(kind).settings
+    return settings[_known(name, settings, f"setting of {kind}")].rule(value)
+
+
+def build(
+    kind: str,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    concepts: Sequence[str] | None = None,
+    seed: int = 0,
+) -> Any:
+    """Return the estimator of a kind, ready to fit.
+
+    Args:
+        kind: The name of a kind.
+        settings: Values of its settings; those that are missing have their defaults.
+        concepts: The names of a bottleneck's concepts, one for each column of its targets.
+        seed: The seed of whatever is drawn at random.
+    """
+    found, values = find_kind(kind), _complete(kind, settings or {})
+    if found.head:
+        return estimator_class("Bottleneck")(
+            build_bank(values, concepts, seed=seed),
+            build_head(kind, values),
+            residual=build_residual(kind, values),
+            cross_fit=values["cross_fit"],
+        )
+    seeded = {"random_state": seed} if kind == "mlp" else {}
+    return estimator_class(found.estimator)(**_parameters(found, values), **seeded)
+
+
+def build_bank(
+    settings: Mapping[str, Any],
+    concepts: Sequence[str] | None,
+    *,
+    tolerance: float | Mapping[str, float] | Literal["paper", "inner"] | None = None,
+    seed: int = 0,
+) -> Any:
+    """Return the `ConceptBank` of a bottleneck's settings, ready to fit.
+
+    Args:
+        settings: The settings of `BANK`, each with its value; others are ignored.
+        concepts: The names of the concepts, one for each column of the targets.
+        tolerance: Tolerances that were found before, instead of that of the settings.
+        seed: The seed of a balanced draw.
+    """
+    return estimator_class("ConceptBank")(
+        None if concepts is None else list(concepts),
+        method=settings["method"],
+        C=settings["tolerance"] if tolerance is None else tolerance,
+        balance=None if settings["balance"] == "none" else settings["balance"],
+        unit_norm=settings["unit_norm"],
+        random_state=seed,
+    )
+
+
+def build_head(kind: str, settings: Mapping[str, Any]) -> Any:
+    """Return the head of a bottleneck, ready to fit on concept margins.
+
+    Args:
+        kind: The name of a kind that is a bottleneck.
+        settings: The settings of its head, each with its value; others are ignored.
+    """
+    found = find_kind(kind)
+    if not found.head:
+        heads = ", ".join(name for name, other in KINDS.items() if other.head)
+        raise FixInput(f"model kind {kind!r} is not a bottleneck", hint=f"one of {heads}")
+    return estimator_class(found.head)(**_parameters(found, settings))
+
+
+def build_residual(kind: str, settings: Mapping[str, Any]) -> Any | None:
+    """Return the residual of a hybrid bottleneck, ready to fit; None for the other kinds."""
+    if "residual_C" not in find_kind(kind).settings:
+        return None
+    return estimator_class("ResidualHead")(settings["residual_C"])
+
+
+def mlp_settings(settings: Mapping[str, Any]) -> Any:
+    """Return the `MLPSettings` for `fit_many` of the settings of the kind "mlp"."""
+    from obygaze_models.models.mlp_many import MLPSettings
+
+    return MLPSettings(**_parameters(KINDS["mlp"], settings))
+
+
+def _complete(kind: str, settings: Mapping[str, Any]) -> Settings:
+    """The settings with defaults for those that are missing, each checked."""
+    for name, value in settings.items():
+        if reason := check_setting(kind, name, value):
+            raise FixInput(f"{name} {reason}, got {value!r}", where=f"settings of {kind}")
+    return {**default_settings(kind), **settings}
+
+
+def _parameters(kind: ModelKind, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of an estimator or head, from its settings as TOML has them."""
+    own = {name: settings[name] for name in kind.own if name != "residual_C"}
+    for name, value in own.items():
+        if value == "paper":
+            raise FixInput(
+                f"{name} = 'paper' has no value before a task is known",
+                hint="protocols replace it for each task",
+            )
+        own[name] = {"none": None}.get(value, value) if isinstance(value, str) else value
+    if "hidden" in own:
+        own["hidden"] = tuple(own["hidden"])
+    return {**own, **kind.fixed}
+
+
+def _known(name: str, known: Iterable[str], what: str) -> str:
+    names = list(known)
+    if name not in names:
+        meant = near(str(name), names)
+        raise FixInput(f"unknown {what} {name!r}{meant}", hint=f"one of {', '.join(names)}")
+    return name

@@ -1,0 +1,158 @@
+"""The registry: every kind builds its class, and unknown names and values are errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.models import registry
+from obygaze_models.models.directions import METHODS
+from obygaze_models.models.mlp_many import MLPSettings
+from obygaze_models.models.registry import (
+    BANK,
+    CLASSES,
+    KINDS,
+    build,
+    build_bank,
+    build_head,
+    build_residual,
+    check_setting,
+    default_settings,
+    estimator_class,
+    find_kind,
+    mlp_settings,
+)
+
+HEADS = {
+    "pcbm-dt": "TreeHead",
+    "pcbm-lr": "LogisticHead",
+    "pcbm-sparse": "SparseHead",
+    "scorecard": "ScorecardHead",
+    "pcbm-h": "LogisticHead",
+    "ordinal": "OrdinalHead",
+}
+PROBES = {
+    "mlp": "MLPProbe",
+    "logistic": "LogisticProbe",
+    "ridge": "RidgeProbe",
+    "svm": "SVMProbe",
+    "frames": "FrameProbe",
+}
+
+
+def test_every_kind_has_a_class_and_every_default_keeps_its_rule() -> None:
+    assert {**PROBES, **dict.fromkeys(HEADS, "Bottleneck")} == {
+        name: kind.estimator for name, kind in KINDS.items()
+    }
+    assert {name: kind.head for name, kind in KINDS.items() if kind.head} == HEADS
+    for name, kind in KINDS.items():
+        for setting, value in default_settings(name).items():
+            assert check_setting(name, setting, value) is None
+        assert {kind.estimator, kind.head} - {""} <= set(CLASSES)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_class_is_found_and_builds_with_its_own_defaults(name: str) -> None:
+    assert type(estimator_class(name)()).__name__ == name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_is_built_from_its_settings_and_fits(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))
+    y = np.where(X[:, 0] + 0.3 * rng.normal(size=60) > 0, "S", "EN")
+    model = build(kind, {"max_epochs": 6} if kind == "mlp" else None, seed=3)
+    assert type(model).__name__ == KINDS[kind].estimator
+    assert np.mean(model.fit(X, y).predict(X) == y) > 0.7
+
+
+def test_settings_become_the_parameters_of_the_class() -> None:
+    mlp = build("mlp", {"hidden": [8, 4], "dropout": 0.5, "class_weight": "balanced"}, seed=7)
+    assert (mlp.hidden, mlp.dropout, mlp.class_weight) == ((8, 4), 0.5, "balanced")
+    assert (mlp.random_state, mlp.max_epochs) == (7, 100)
+    assert build("logistic", {"class_weight": "none"}).class_weight is None
+    assert build("frames", {"pooling": "attention"}).get_params()["pooling"] == "attention"
+    hybrid = build("pcbm-h", {"residual_C": 0.5, "tolerance": 0.1, "balance": "none"}, seed=2)
+    bank = {"C": 0.1, "balance": None, "random_state": 2, "method": "svm", "unit_norm": True}
+    assert bank.items() <= hybrid.bank.get_params().items()
+    assert (hybrid.head.C, hybrid.head.scaled, hybrid.residual.C) == (0.1, True, 0.5)
+    assert hybrid.cross_fit == 5
+
+
+def test_the_parts_of_a_bottleneck_are_built_alone() -> None:
+    settings = {**default_settings("pcbm-dt"), "max_depth": 2}
+    assert build_head("pcbm-dt", settings).get_params() == {
+        "max_depth": 2,
+        "min_samples_leaf": 6,
+        "random_state": 0,
+    }
+    assert build_residual("pcbm-dt", settings) is None
+    assert build_head("ordinal", default_settings("ordinal")).order == ("EN", "HN", "NS", "S")
+    bank = build_bank(settings, ["Body"], tolerance={"Body": 0.3}, seed=4)
+    assert (bank.concepts, bank.C, bank.random_state) == (["Body"], {"Body": 0.3}, 4)
+
+
+def test_a_built_probe_is_the_one_of_scikit_learn() -> None:
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(80, 4)), np.arange(80) % 3 == 0
+    theirs = LogisticRegression(C=0.5, class_weight="balanced", tol=1e-10).fit(X, y)
+    ours = build("logistic", {"C": 0.5}).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
+
+
+def test_perceptrons_that_are_trained_together_have_the_same_settings() -> None:
+    settings = {**default_settings("mlp"), "hidden": [8], "keep": "last"}
+    assert mlp_settings(settings) == MLPSettings(hidden=(8,), keep="last")
+    assert mlp_settings(settings) == build("mlp", settings).settings()
+    assert mlp_settings(default_settings("mlp")) == MLPSettings()
+
+
+@pytest.mark.parametrize("ask", [find_kind, default_settings, build, lambda k: build_head(k, {})])
+def test_an_unknown_kind_is_an_error_that_lists_the_known_ones(ask: Any) -> None:
+    with pytest.raises(FixInput, match=r"unknown model kind 'pcbm-ll' \(did you mean") as error:
+        ask("pcbm-ll")
+    assert error.value.hint == f"one of {', '.join(KINDS)}"
+
+
+def test_what_is_not_a_bottleneck_has_no_head() -> None:
+    with pytest.raises(FixInput, match="'mlp' is not a bottleneck") as error:
+        build_head("mlp", default_settings("mlp"))
+    assert error.value.hint == f"one of {', '.join(HEADS)}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        ("logistic", {"c": 1}, r"unknown setting of logistic 'c' \(did you mean 'C'\?\)"),
+        ("ridge", {"alpha": 1}, "unknown setting of ridge 'alpha'"),
+        ("logistic", {"C": 0}, "C must be a number, above 0, got 0"),
+        ("mlp", {"hidden": []}, r"hidden must be a list, at least 1, got \[\]"),
+        ("pcbm-lr", {"C": "paper"}, "C = 'paper' has no value before a task is known"),
+        ("frames", {"pooling": "sum"}, "pooling must be one of max, mean, attention, got 'sum'"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_an_error(kind: str, settings: Any, message: str) -> None:
+    with pytest.raises(FixInput, match=message):
+        build(kind, settings)
+
+
+def test_names_of_the_registry_are_those_of_the_modules() -> None:
+    from obygaze_models.models.baselines import BASELINES
+
+    assert tuple(METHODS) == registry.METHODS
+    assert [*BASELINES, "oracle"] == list(registry.BASELINES)
+    assert all(set(BANK) <= set(KINDS[kind].settings) for kind in HEADS)
+
+
+def test_reading_the_registry_imports_no_numpy() -> None:
+    script = (
+        "import sys; from obygaze_models.models.registry import default_settings;"
+        "default_settings('mlp'); sys.exit('numpy' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
