@@ -212,7 +212,7 @@ def usual() -> list[Record]:
         "first": {"model": "ridge", "feature": "clip"},
         "difference": 0.375,
         "ci": [-0.125, 0.5],
-        "p_sign_flip": 0.25,
+        "p_sign_flip": None,
         "p_corrected_t": 0.0625,
         "n_movies": 3,
     }

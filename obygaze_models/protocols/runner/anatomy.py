@@ -34,7 +34,6 @@ from obygaze_models.protocols.schema import Protocol
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 MOST_PARTS = 12
-N_PERMUTATIONS = 999
 
 
 def anatomies(
@@ -201,9 +200,9 @@ def _qualities(opened: Opened, n_replicates: int) -> Iterator[Record]:
         opened.targets[order],
         opened.films[order],
         opened.names,
-        n_permutations=N_PERMUTATIONS,
         n_replicates=n_replicates,
         seed=opened.seed,
+        n_folds=len(opened.part_names),
     )
     for column, one in enumerate(found):
         cosine = opened.part_cosines[:, column]

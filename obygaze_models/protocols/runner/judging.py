@@ -17,6 +17,8 @@ from obygaze_models.protocols.schema import PaperValue, Protocol
 
 Floats = NDArray[np.float64]
 COUNTS = ("prevalence", "share_positive")
+# Of other metrics a p-value has no known level (`benchmarks.type_one_error`).
+TESTABLE = ("ap", "auc")
 BINS = 10
 
 
@@ -68,8 +70,6 @@ class Judge:
 
     def _intervals(self, cell: Cell, names: Sequence[str]) -> dict[str, Record]:
         report = self.protocol.report
-        n_folds = len({t.fold for t in cell.tested})
-        inflation = reuse_inflation(None if cell.averaged or n_folds < 2 else n_folds)
         both = []
         for part, units in enumerate((self.groups[cell.universe], np.arange(len(cell.universe)))):
             drawn = resample(
@@ -79,7 +79,7 @@ class Judge:
                 level=report.confidence,
                 seed=(self.protocol.fit.seed, part),
                 within_unit=True,
-                inflation=inflation,
+                inflation=_inflation(cell),
             )
             both.append(drawn)
         movies, clips = both
@@ -111,11 +111,6 @@ class Judge:
             return None
         if metric not in first.value:
             return None
-        both = [cell.by_group(self.groups, [metric])[1][metric] for cell in (first, second)]
-        by_movie = both[0] - both[1]
-        one, other = first.fold_values(metric), second.fold_values(metric)
-        differences = np.array([one[f] - other[f] for f in one if f in other])
-        differences = differences[np.isfinite(differences)]
         record: Record = {
             "kind": "comparison",
             **{key: getattr(first, key) for key in ("task", "train", "test")},
@@ -125,31 +120,52 @@ class Judge:
             "difference": first.value[metric] - second.value[metric],
             "ci": self._difference_interval(first, second, metric),
         }
-        defined = by_movie[np.isfinite(by_movie)]
-        flip = sign_flip(defined) if len(defined) else None
-        record["p_sign_flip"] = flip.p if flip else np.nan
-        record["n_movies"], record["exact"] = len(defined), flip.exact if flip else False
-        record["p_corrected_t"], record["n_folds"] = np.nan, len(differences)
-        if len(differences) > 1:
+        return record | self._p_values(first, second, metric)
+
+    def _p_values(self, first: Cell, second: Cell, metric: str) -> Record:
+        """By film where one set of clips is tested, else by test set.
+
+        Flipping the signs of films would take them for independent, but each film also trains the
+        models that are tested on the others. Runs that share their test clips are averaged first.
+        """
+        both = [cell.by_group(self.groups, [metric])[1][metric] for cell in (first, second)]
+        by_movie = both[0] - both[1]
+        by_movie = by_movie[np.isfinite(by_movie)]
+        one, other = first.by_test_set(metric), second.by_test_set(metric)
+        by_set = np.array([one[rows] - other[rows] for rows in one if rows in other])
+        by_set = by_set[np.isfinite(by_set)]
+        found: Record = {"p_sign_flip": np.nan, "n_movies": len(by_movie), "exact": False}
+        found |= {"p_corrected_t": np.nan, "n_test_sets": len(by_set)}
+        found["repeated"] = first.averaged or second.averaged
+        if metric not in TESTABLE:
+            return found
+        if first.n_test_sets == 1 and len(by_movie):
+            flip = sign_flip(by_movie)
+            found |= {"p_sign_flip": flip.p, "exact": flip.exact}
+        elif len(by_set) > 1:
             train = float(np.mean([t.n_train + t.n_validation for t in first.tested]))
             test = float(np.mean([len(t.rows) for t in first.tested]))
-            record["p_corrected_t"] = nadeau_bengio(differences, n_train=train, n_test=test).p
-        return record
+            found["p_corrected_t"] = nadeau_bengio(by_set, n_train=train, n_test=test).p
+        return found
 
     def _difference_interval(self, first: Cell, second: Cell, metric: str) -> list[float]:
         films = self.groups[first.universe]
         ours, theirs = (cell.statistics(films, only=[metric]) for cell in (first, second))
-        n_folds = len({t.fold for t in first.tested})
         drawn = resample(
             lambda weights: {metric: ours(weights)[metric] - theirs(weights)[metric]},
             np.unique(films),
             n_replicates=self.protocol.report.replicates,
             level=self.protocol.report.confidence,
             seed=(self.protocol.fit.seed, 2),
-            inflation=reuse_inflation(None if first.averaged or n_folds < 2 else n_folds),
+            inflation=_inflation(first),
         )
         interval = drawn[metric][0]
         return [interval.low, interval.high]
+
+
+def _inflation(cell: Cell) -> float:
+    """What the interval of a cell is widened by: clips of one test set trained for the others."""
+    return reuse_inflation(cell.n_test_sets if cell.n_test_sets > 1 else None)
 
 
 def _sizes(cell: Cell, groups: NDArray[np.str_]) -> Record:

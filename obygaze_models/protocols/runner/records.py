@@ -39,8 +39,10 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
                the numbers are closed forms and not draws; "ceiling": true for the oracle
   "comparison" two models on the same cell, or one on two stores: first minus second
     {"kind", "task", "train", "test", "metric", "first": {"model", "feature"}, "second": {...},
-     "difference", "ci": by films, "p_sign_flip", "n_movies", "exact",
-     "p_corrected_t": Nadeau-Bengio, "n_folds"}
+     "difference", "ci": by films, "p_sign_flip": by films, null unless all runs test the same
+     clips, "n_movies", "exact": all flips were counted, "p_corrected_t": Nadeau-Bengio over sets of
+     test clips (runs that share one are averaged first), null if there is one, "n_test_sets",
+     "repeated": clips were tested by several runs; both p are null for metrics of decisions}
   "coverage"   one for each store
     {"kind", "feature", "n_clips", "n_present", "n_missing", "n_missing_in_tasks",
      "n_unused": with a vector, but without a video in the manifest, which the released code drops,
@@ -58,8 +60,9 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
      "n_parts": times that a part (a film, as a rule) was left out,
      "concepts": [{"name", "n", "n_positive", "prevalence", "ap", "auc", "f1_binary": {"value",
        "ci": by films}, "auc_against_EN", "auc_against_without": the clips told apart from it,
-       "p": by shifting labels within films, "p_holm", "tolerance", "stability": {"mean", "least":
-       cosines to the vector found without a part, "without": that part}}],
+       "p": by shifting labels within films, widened for films that train each other's vectors,
+       "p_holm", "tolerance", "stability": {"mean", "least": cosines to the vector found without a
+       part, "without": that part}}],
      "left_out": {concept: why}, "cosines": [[concept x concept]],
      "purity": [[AUC of a row's margin for a column's concept]], "co_occurrence": the same for the
      true concepts, "film_leak": {"balanced_accuracy", "chance", "n_films", "excess"} or null,

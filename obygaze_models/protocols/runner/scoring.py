@@ -187,6 +187,18 @@ class Cell:
             found.setdefault(t.fold, []).append(self.values_of(t)[metric])
         return {fold: float(np.mean(values)) for fold, values in found.items()}
 
+    def by_test_set(self, metric: str) -> dict[bytes, float]:
+        """The metric on each set of test clips, averaged over the runs and seeds that share it."""
+        found: dict[bytes, list[float]] = {}
+        for t in self.tested:
+            found.setdefault(t.rows.tobytes(), []).append(self.values_of(t)[metric])
+        return {rows: float(np.mean(values)) for rows, values in found.items()}
+
+    @cached_property
+    def n_test_sets(self) -> int:
+        """How many sets of clips were tested; models of one set learned from the others."""
+        return len({t.rows.tobytes() for t in self.tested})
+
     def values_of(self, t: Tested) -> dict[str, float]:
         """Every metric of one fold; where a closed form holds, its."""
         if self.share is None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from math import erf
+
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
 from obygaze_models.models.concept_report import (
     concept_quality,
     cosines,
+    cross_fitted_shift_test,
     shift_test,
     stability,
 )
@@ -55,6 +59,33 @@ def test_the_shift_test_counts_shifts_of_whole_films() -> None:
     both = np.concatenate([scores, scores]), np.concatenate([positive, positive])
     p = shift_test(*both, np.repeat([0, 1], 4), rng, 40_000)
     assert p == pytest.approx(1 / 16, abs=0.01)
+
+
+def test_the_shift_test_of_cross_fitted_scores_by_hand() -> None:
+    # The same film: mean 5, variance 2, observed 7. Two folds widen the variance three times.
+    scores, positive = np.array([4.0, 3.0, 2.0, 1.0]), np.array([True, True, False, False])
+    p = cross_fitted_shift_test(scores, positive, np.zeros(4), 2)
+    assert p == pytest.approx(1 - 0.5 * (1 + erf(2 / np.sqrt(6) / np.sqrt(2))))
+    alike = np.ones(4, dtype=bool)  # every shift is the same: nothing can be told
+    assert cross_fitted_shift_test(scores, alike, np.zeros(4), 2) == 1.0
+
+
+def test_vectors_of_other_films_are_judged_at_the_nominal_level() -> None:
+    """Noise, vectors found on the other eleven films: rank sums vary twice as much as shifts do."""
+    rng = np.random.default_rng(0)
+    films, p_values = np.repeat(np.arange(12), 16), []
+    for _ in range(400):
+        X, positive = rng.normal(size=(192, 8)), rng.random(192) < 0.4
+        margins = np.empty(192)
+        for film in range(12):
+            rest = films != film
+            way = X[rest & positive].mean(axis=0) - X[rest & ~positive].mean(axis=0)
+            margins[~rest] = X[~rest] @ way
+        p_values.append(cross_fitted_shift_test(margins, positive, films, 12))
+    away = norm.isf(p_values) * np.sqrt(1 + 12 / 11)  # in deviations of the shifts alone
+    assert 1.6 < np.var(away) < 2.6
+    assert 0.02 < np.mean(np.array(p_values) <= 0.05) < 0.08
+    assert np.mean(norm.sf(away) <= 0.05) > 0.08  # what was printed
 
 
 def test_labels_that_come_in_runs_are_not_taken_for_a_finding() -> None:

@@ -111,8 +111,8 @@ def test_models_are_compared_on_the_same_clips(on_signal: Run) -> None:
     assert ("ridge", "mlp") in pairs
     assert ("mlp", "neighbour") in pairs
     for record in on_signal.of("comparison"):
-        assert 0 < record["p_sign_flip"] <= 1
-        assert record["exact"]
+        assert 0 < record["p_corrected_t"] <= 1
+        assert record["p_sign_flip"] is None  # the films train each other's models
         assert record["ci"][0] <= record["difference"] <= record["ci"][1]
         first, second = (
             cell_of(

@@ -89,7 +89,7 @@ def test_the_papers_numbers_stand_beside_ours(tables):
 def test_differences_that_are_the_same_are_one_row(tables):
     (row,) = tables["comparisons"].rows
     assert row[:4] == ("HN_S → EN_S", "ridge", "prevalence, all_positive", "AP")
-    assert row[4] == Number(0.375, -0.125, 0.5)
+    assert row[4:] == (Number(0.375, -0.125, 0.5), Number(0.0625, digits=3, is_p=True), 3)
     assert [g.title for g in tables["comparisons"].groups] == ["a model and what sees no feature"]
 
 
@@ -118,10 +118,29 @@ def test_models_are_compared_before_baselines(tmp_path):
     ceiling = {**one, "second": {"model": "oracle", "feature": ""}, "difference": -0.5}
     other = {**one, "second": {"model": "mlp", "feature": "clip"}, "difference": 0.25}
     table = of(tmp_path, [cell(), cell("mlp"), blind, ceiling, other])["comparisons"]
-    assert [(row[2], str(row[4]), str(row[6])) for row in table.rows] == [
-        ("mlp", "0.25", "–"),
-        ("neighbour", "0.50", "–"),
+    assert [(row[2], str(row[4]), str(row[5])) for row in table.rows] == [
+        ("mlp", "0.25", "0.031"),
+        ("neighbour", "0.50", "0.031"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"p_sign_flip": None, "p_corrected_t": 0.25, "repeated": False}, "0.250"),
+        ({"p_sign_flip": 0.5, "p_corrected_t": None, "repeated": True}, "0.500"),  # one test set
+        ({"p_sign_flip": None, "p_corrected_t": 0.25, "repeated": True}, "–"),
+        ({"p_sign_flip": None, "p_corrected_t": None, "repeated": True}, "–"),
+    ],
+)
+def test_a_p_is_shown_where_its_level_is_known(tmp_path, given, shown):
+    one = {
+        **{"kind": "comparison", "task": "EN_S", "train": "HN_S", "test": "EN_S", "metric": "ap"},
+        **{"first": {"model": "ridge", "feature": "clip"}, "ci": None, "n_movies": 3},
+        **{"second": {"model": "mlp", "feature": "clip"}, "difference": 0.25},
+    }
+    table = of(tmp_path, [cell(), cell("mlp"), {**one, **given}])["comparisons"]
+    assert [str(row[5]) for row in table.rows] == [shown]
 
 
 def test_concepts_are_told_with_their_chance_and_stability(tables):

@@ -1,0 +1,243 @@
+"""How often the p-values and intervals of a run reject a true null hypothesis.
+
+    python -m benchmarks.type_one_error                 (made-up clips of the published sizes)
+    python -m benchmarks.type_one_error table2 --metric f1_weighted --worlds 400
+    python -m benchmarks.type_one_error concepts --manifest manifests/obygaze12.toml
+
+In each simulated world two stores are drawn from one distribution: noise, a look of each film, and
+where `--signal` is above 0 sure clips that stand out. The same model is run on both by
+`run_protocol`, so a comparison of the two tests a null that is true. For `concepts` the features
+of one store have nothing to do with the labels. At a nominal level of .05 a test should reject in
+.03 to .07 of the worlds; an interval of 95 % should leave out the truth as often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.zoo.workspace import NAME, write_workspace
+from obygaze_features.core.console import Console, table
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Manifest
+from obygaze_models.protocols.clips import ClipTable, clip_table
+from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.runner.records import Run
+from obygaze_models.protocols.runner.run import Inputs, run_protocol
+from obygaze_models.protocols.schema import Model, Protocol
+from obygaze_models.protocols.tasks import task_labels
+
+WIDTH = 16
+N_SIGNAL = 4
+NOMINAL = 0.05
+RANGE = (0.03, 0.07)
+AUTOCORRELATION = 0.8  # of features, for concepts: scenes next to each other look alike
+ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
+FILMS = ('grid.models=["ridge"]', *ONE_CELL)
+BANK = (
+    'grid.models=["pcbm-lr"]',
+    "models.pcbm-lr.tolerance=paper",
+    "models.pcbm-lr.cross_fit=0",
+    "report.concepts=true",
+    *ONE_CELL,
+)
+
+
+@dataclass(frozen=True)
+class Design:
+    """A shipped protocol with changes, cut down to one cell; `model` replaces its models."""
+
+    protocol: str
+    changes: tuple[str, ...] = ()
+    model: str = ""
+
+    def load(self, metric: str) -> Protocol:
+        """The protocol, judged by one metric."""
+        common = (f"report.primary={metric}", "report.replicates=100", "grid.baselines=[]")
+        found = load_protocol(self.protocol, ["report.concepts=false", *common, *self.changes])
+        if self.model:
+            found = replace(found, models={self.model: Model(self.model, {})})
+        return found
+
+
+DESIGNS: Mapping[str, Design] = {
+    "table2": Design("paper-table2", ONE_CELL, model="ridge"),
+    "table4": Design("paper-table4", model="ridge"),
+    "films": Design("honest", FILMS),
+    "groups": Design("honest", (*FILMS, "splits.kind=group_kfold", "splits.folds=4")),
+    "clips": Design("honest", (*FILMS, "splits.kind=kfold", "splits.folds=10")),
+    "concepts": Design("honest", BANK),
+}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How often one quantity rejected at the nominal level."""
+
+    design: str
+    metric: str
+    signal: float
+    quantity: str
+    rejected: int
+    n: int
+
+    @property
+    def rate(self) -> float:
+        """The share of worlds that were rejected."""
+        return self.rejected / self.n
+
+    @property
+    def error(self) -> float:
+        """The standard error of the rate, were each of its n worlds independent."""
+        return float((self.rate * (1 - self.rate) / self.n) ** 0.5)
+
+
+def simulate(
+    design: str,
+    manifest: Manifest,
+    *,
+    metric: str = "ap",
+    signal: float = 0.0,
+    look: float = 0.3,
+    n_worlds: int = 200,
+    seed: int = 0,
+) -> list[Rate]:
+    """Run a design on worlds in which the null is true; count what rejects it."""
+    protocol = DESIGNS[design].load(metric)
+    if manifest.header.view != "raw":
+        protocol = replace(protocol, data=replace(protocol.data, view=manifest.header.view))
+    table = clip_table(manifest, protocol.data)
+    used = {name for pair in protocol.pairs for name in pair}
+    labels = {name: task_labels(name, protocol.tasks[name], table) for name in protocol.tasks}
+    labels = {name: own for name, own in labels.items() if name in used}
+    rng = np.random.default_rng(seed)
+    counts: dict[str, list[bool]] = {}
+    with TemporaryDirectory(prefix="obygaze-level-") as folder:
+        for _ in range(n_worlds):
+            stores = ["a"] if design == "concepts" else ["a", "b"]
+            features = [
+                Features(
+                    name,
+                    _world(table, rng, signal, look, runs_on=design == "concepts"),
+                    np.arange(len(table)),
+                    {},
+                    {"sha256": name},
+                )
+                for name in stores
+            ]
+            inputs = Inputs(protocol, manifest, "", table, labels, features)
+            run = run_protocol(inputs, Path(folder) / "run", force=True, n_jobs=1)
+            for quantity, is_rejected in _decisions(run):
+                counts.setdefault(quantity, []).append(is_rejected)
+    return [
+        Rate(design, metric, signal, quantity, sum(found), len(found))
+        for quantity, found in counts.items()
+    ]
+
+
+def _world(
+    table: ClipTable, rng: np.random.Generator, signal: float, look: float, *, runs_on: bool
+) -> NDArray[np.float32]:
+    """The features of all clips: noise, a look of each film, and sure clips that stand out."""
+    movies, codes = np.unique(table.movies, return_inverse=True)
+    X = rng.normal(size=(len(table), WIDTH))
+    if runs_on:
+        for row in range(1, len(X)):
+            if codes[row] == codes[row - 1]:
+                X[row] = AUTOCORRELATION * X[row - 1] + (1 - AUTOCORRELATION**2) ** 0.5 * X[row]
+    X += look * rng.normal(size=(len(movies), WIDTH))[codes]
+    sure = np.array([level == "S" for level in table.levels])
+    X[:, :N_SIGNAL] += signal * sure[:, None]
+    # A film's sure clips also lean where those of other films do not.
+    X += (signal > 0) * look * (rng.normal(size=(len(movies), WIDTH))[codes] * sure[:, None])
+    return np.asarray(X, dtype=np.float32)
+
+
+def _decisions(run: Run) -> Iterator[tuple[str, bool]]:
+    """What a run says of a null that is true: every p that it gives, and its intervals."""
+    for record in run.of("comparison"):
+        for name in ("p_sign_flip", "p_corrected_t"):
+            if record[name] is not None:
+                yield name, record[name] <= NOMINAL
+        low, high = record["ci"]
+        if low is not None:
+            yield "0 outside the interval", not low <= 0 <= high
+    for record in run.of("anatomy"):
+        for concept in record.get("concepts", []) if record["part"] == "concepts" else []:
+            yield "p of a concept", concept["p"] <= NOMINAL
+            low, high = concept["auc"]["ci"]
+            yield ".5 outside the interval of AUC", not low <= 0.5 <= high
+
+
+def as_text(rates: Sequence[Rate]) -> str:
+    """A line for each rate; a star where it is not within the range."""
+    headers = ("design", "metric", "signal", "quantity", "rejected", "of", "rate", "")
+    rows = [
+        (
+            *(one.design, one.metric, one.signal, one.quantity, one.rejected, one.n),
+            f"{one.rate:.3f} +- {one.error:.3f}",
+            "" if RANGE[0] <= one.rate <= RANGE[1] else "*",
+        )
+        for one in rates
+    ]
+    return table(headers, rows) + f"\n* not within {RANGE[0]} to {RANGE[1]}"
+
+
+@click.command(epilog=f"DESIGNS: {', '.join(DESIGNS)}.")
+@click.argument("designs", nargs=-1, type=click.Choice(list(DESIGNS)))
+@click.option("--metric", "metrics", multiple=True, default=("ap",), help="Primary metric.")
+@click.option("--signal", "signals", multiple=True, type=float, default=(0.0, 0.6))
+@click.option("--look", default=0.3, show_default=True, help="Spread between films.")
+@click.option("--worlds", "n_worlds", type=click.IntRange(1), default=200, show_default=True)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--manifest", type=click.Path(path_type=Path), help="Real clips instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def main(
+    designs: tuple[str, ...],
+    metrics: tuple[str, ...],
+    signals: tuple[float, ...],
+    look: float,
+    n_worlds: int,
+    seed: int,
+    manifest: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure how often runs of DESIGNS (default: all) reject a true null hypothesis at .05."""
+    console = Console()
+    clips = read_manifest(manifest) if manifest else published_sizes()
+    rates = []
+    for design in designs or DESIGNS:
+        for metric in metrics:
+            for signal in signals if design != "concepts" else (0.0,):
+                console.note(f"{design}, {metric}, signal {signal:g} ...")
+                rates += simulate(
+                    design,
+                    clips,
+                    metric=metric,
+                    signal=signal,
+                    look=look,
+                    n_worlds=n_worlds,
+                    seed=seed,
+                )
+    if as_json:
+        console.json([asdict(one) for one in rates])
+    else:
+        console.result(as_text(rates))
+
+
+def published_sizes() -> Manifest:
+    """Made-up clips as many as were published, in twelve films."""
+    with TemporaryDirectory(prefix="obygaze-level-") as folder:
+        write_workspace(Path(folder))
+        return read_manifest(Path(folder) / "manifests" / f"{NAME}.toml")
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m benchmarks.type_one_error")

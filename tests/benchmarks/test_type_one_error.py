@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from support.cells import with_folds
+from support.experiments import films
+
+from benchmarks import type_one_error
+from benchmarks.type_one_error import DESIGNS, Rate, as_text, main, simulate
+
+WORLDS = with_folds(films(5, 60, seed=2))
+
+
+@pytest.mark.parametrize("design", sorted(set(DESIGNS) - {"table4"}))
+def test_every_design_counts_what_its_runs_print(design: str) -> None:
+    rates = simulate(design, WORLDS, n_worlds=2)
+    found = {rate.quantity: rate.n for rate in rates}
+    if design == "concepts":
+        assert found == {"p of a concept": 16, ".5 outside the interval of AUC": 16}
+    else:
+        p = "p_sign_flip" if design == "table2" else "p_corrected_t"
+        assert found == {p: 2, "0 outside the interval": 2}
+
+
+def test_what_differs_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check of the check: one store with a strong signal beside one without."""
+    own, signals = type_one_error._world, [3.0, 0.0]
+
+    def world(table, rng, signal, look, *, runs_on):
+        signals.append(signals.pop(0))
+        return own(table, rng, signals[-1], look, runs_on=runs_on)
+
+    monkeypatch.setattr(type_one_error, "_world", world)
+    rates = simulate("films", WORLDS, n_worlds=2)
+    assert {rate.quantity: rate.rejected for rate in rates} == {
+        "p_corrected_t": 2,
+        "0 outside the interval": 2,
+    }
+
+
+def test_a_star_marks_what_is_out_of_range() -> None:
+    rates = [Rate("films", "ap", 0.0, "p", rejected, 100) for rejected in (2, 3, 7, 8)]
+    assert rates[1].error == pytest.approx((0.03 * 0.97 / 100) ** 0.5)
+    lines = as_text(rates).splitlines()[1:5]
+    assert [line.endswith("*") for line in lines] == [True, False, False, True]
+
+
+def test_the_command() -> None:
+    done = CliRunner().invoke(main, ["table2", "--signal", "0", "--worlds", "1", "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert [one["quantity"] for one in found] == ["p_sign_flip", "0 outside the interval"]
+    assert {one["n"] for one in found} == {1}

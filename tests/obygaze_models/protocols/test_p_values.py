@@ -1,0 +1,127 @@
+"""Which p-values a comparison has, and how often they reject where nothing differs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_1samp
+from support.cells import with_folds
+from support.experiments import films, planted, quick, run_on, store_of
+
+from obygaze_features.manifest.model import Manifest
+from obygaze_models.evaluation.compare import nadeau_bengio
+from obygaze_models.protocols.clips import clip_table
+from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.runner.records import Run
+from obygaze_models.protocols.runner.run import Inputs, run_protocol
+from obygaze_models.protocols.schema import Protocol
+from obygaze_models.protocols.tasks import task_labels
+
+ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "grid.baselines=[]")
+
+
+@pytest.fixture(scope="module")
+def manifest() -> Manifest:
+    return with_folds(films(6, 60, seed=2))
+
+
+def protocol_of(*changes: str) -> Protocol:
+    """One cell with a cheap model, in the splits of a shipped protocol."""
+    return quick("honest", 'grid.models=["ridge"]', *ONE_CELL, "report.concepts=false", *changes)
+
+
+TABLE_2 = (
+    "data.view=raw",
+    "splits.kind=published",
+    "splits.quirk=authors",
+    "tasks.EN_S.folds=02_EN_S",
+    "tasks.HN_S.folds=02_HN_S",
+    "tasks.ENHN_S.folds=02_ENHN_S",
+)
+TABLE_4 = ("splits.kind=leave_one_group_out", "splits.validation=each")
+
+
+def compared(tmp_path: Path, manifest: Manifest, *changes: str) -> tuple[Run, dict[str, Any]]:
+    """Two stores of noise under one protocol, and the comparison of both."""
+    stores = {
+        name: store_of(tmp_path / name, manifest, planted(manifest, width=14, seed=seed))
+        for seed, name in enumerate("ab")
+    }
+    run = run_on(tmp_path, protocol_of(*changes), manifest, stores)
+    (found,) = run.of("comparison")
+    return run, found
+
+
+def test_runs_that_share_a_test_fold_have_no_p_over_folds(
+    manifest: Manifest, tmp_path: Path
+) -> None:
+    run, found = compared(tmp_path, manifest, *TABLE_2)
+    assert all(cell["repeated"] and cell["n_runs"] == 8 for cell in run.cells)
+    assert found["n_test_sets"] == 1
+    assert found["p_corrected_t"] is None
+    assert 0 < found["p_sign_flip"] <= 1
+
+
+def test_runs_that_test_one_film_are_averaged_first(manifest: Manifest, tmp_path: Path) -> None:
+    run, found = compared(tmp_path, manifest, *TABLE_4)
+    first, second = run.cells
+    assert len(first["folds"]) == 6 * 5
+    by_film: dict[str, list[float]] = defaultdict(list)
+    for one, other in zip(first["folds"], second["folds"], strict=True):
+        by_film[one["fold"].split(",")[0]].append(one["ap"] - other["ap"])
+    differences = [np.mean(values) for values in by_film.values()]
+    train = np.mean([fold["n_train"] + fold["n_validation"] for fold in first["folds"]])
+    test = np.mean([fold["n_test"] for fold in first["folds"]])
+    expected = nadeau_bengio(differences, n_train=train, n_test=test)
+    assert found["n_test_sets"] == len(differences) == 6
+    assert found["p_corrected_t"] == pytest.approx(expected.p)
+    assert found["p_corrected_t"] > ttest_1samp(differences, 0).pvalue
+    assert found["p_sign_flip"] is None
+
+
+def test_films_that_train_each_other_are_not_flipped(manifest: Manifest, tmp_path: Path) -> None:
+    _, found = compared(tmp_path, manifest)
+    assert found["p_sign_flip"] is None and not found["exact"]
+    assert 0 < found["p_corrected_t"] <= 1
+
+
+@pytest.mark.parametrize("changes", [TABLE_2, TABLE_4, ()])
+def test_metrics_of_decisions_have_no_p(
+    manifest: Manifest, tmp_path: Path, changes: tuple[str, ...]
+) -> None:
+    _, found = compared(tmp_path, manifest, *changes, "report.primary=f1_weighted")
+    assert found["p_sign_flip"] is None
+    assert found["p_corrected_t"] is None
+    assert found["difference"] is not None
+
+
+def test_the_t_over_runs_rejected_what_is_true(manifest: Manifest, tmp_path: Path) -> None:
+    """Two stores of one distribution: the test that was printed rejects most of the time."""
+    protocol = protocol_of(*TABLE_2, "report.replicates=2")
+    table = clip_table(manifest, protocol.data)
+    labels = {"EN_S": task_labels("EN_S", protocol.tasks["EN_S"], table)}
+    sure = np.array([level == "S" for level in table.levels])
+    rng, over_runs, by_film = np.random.default_rng(0), [], []
+    for _ in range(30):
+        features = [
+            Features(name, X, np.arange(len(table)), {}, {"sha256": name})
+            for name, X in (
+                (name, (rng.normal(size=(len(table), 8)) + 0.4 * sure[:, None]).astype(np.float32))
+                for name in "ab"
+            )
+        ]
+        inputs = Inputs(protocol, manifest, "", table, labels, features)
+        run = run_protocol(inputs, tmp_path / "run", force=True, n_jobs=1)
+        first, second = ([fold["ap"] for fold in cell["folds"]] for cell in run.cells)
+        sizes = {
+            "n_train": np.mean([fold["n_train"] for fold in run.cells[0]["folds"]]),
+            "n_test": run.cells[0]["n_test"],
+        }
+        over_runs.append(nadeau_bengio(np.subtract(first, second), **sizes).p)
+        by_film.append(run.of("comparison")[0]["p_sign_flip"])
+    assert np.mean(np.array(over_runs) <= 0.05) > 0.25
+    assert np.mean(np.array(by_film) <= 0.05) < 0.2
