@@ -1,4 +1,4 @@
-"""`obygaze video`: what a file holds, and the pictures a model would see of it."""
+"""`obygaze video`: describe a video file, and save the pictures a model sees of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from obygaze_features.core.commands import (
     json_option,
     pass_session,
 )
-from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.video.decode import MAX_SUBSTITUTED, View, decode_clip
 from obygaze_features.video.probe import probe
@@ -23,8 +22,8 @@ from obygaze_features.video.sampling import Sampling
 from obygaze_features.video.saving import save_clip
 
 COMMANDS = {
-    "probe": (f"{__name__}:probe_", "Count the pictures of a file and find what is wrong with it."),
-    "frames": (f"{__name__}:frames", "Write the pictures a model would see of a file."),
+    "probe": (f"{__name__}:probe_", "Count the pictures of a file and find damage."),
+    "frames": (f"{__name__}:frames", "Save the pictures a model sees of a file."),
 }
 
 
@@ -43,11 +42,13 @@ def video() -> None:
     """,
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--quick", is_flag=True, help="Read the packets only: damage inside is not seen.")
+@click.option(
+    "--quick", is_flag=True, help="Read packets only; damage inside pictures is not found."
+)
 @json_option
 @pass_session
 def probe_(session: Session, file: Path, quick: bool, as_json: bool) -> None:
-    """Count the pictures of a file and find what is wrong with it.
+    """Count the pictures of a file and find damage.
 
     Every picture is decoded once, on all cores, so that the count is exact and damage is found.
     """
@@ -67,11 +68,12 @@ def probe_(session: Session, file: Path, quick: bool, as_json: bool) -> None:
     """,
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--count", type=click.IntRange(1), default=32, show_default=True, help="How many.")
-@click.option("--start", "start_s", type=float, help="Begin at this second.")
-@click.option("--end", "end_s", type=float, help="End before this second.")
-@click.option("--size", type=click.IntRange(1), help="The shorter edge, in pixels.")
-@click.option("--squash", is_flag=True, help="Both edges as long as --size says.")
+@click.option(
+    "--count", type=click.IntRange(1), default=32, show_default=True, help="Number of pictures."
+)
+@click.option("--start", "start_s", type=float, help="Where the part begins, in seconds.")
+@click.option("--end", "end_s", type=float, help="Where the part ends, in seconds.")
+@click.option("--size", type=click.IntRange(1), help="Length of the shorter edge, in pixels.")
 @click.option(
     "--sampling",
     type=click.Choice(get_args(Sampling)),
@@ -84,7 +86,7 @@ def probe_(session: Session, file: Path, quick: bool, as_json: bool) -> None:
     type=click.FloatRange(0, 1),
     default=MAX_SUBSTITUTED,
     show_default=True,
-    help="The share of pictures that may be damaged.",
+    help="Largest share of pictures that may be damaged.",
 )
 @click.option(
     "-o",
@@ -103,23 +105,18 @@ def frames(
     start_s: float | None,
     end_s: float | None,
     size: int | None,
-    squash: bool,
     sampling: Sampling,
     max_substituted: float,
     output: Path,
     force: bool,
     as_json: bool,
 ) -> None:
-    """Write the pictures a model would see of a file.
-
-    Or of the part of it from --start to --end.
+    """Save the pictures a model sees of a file, or of the part from --start to --end.
 
     The arrays are frames (uint8, T x h x w x 3), index (the number of each picture in the file),
-    time_s, asked_s, substituted (touched by damage) and mask.
+    time_s, asked_s, substituted (affected by damage) and mask.
     """
-    if squash and size is None:
-        raise FixUsage("--squash needs a --size")
-    view = View(count, sampling, size, "squash" if squash else "shortest")
+    view = View(count, sampling, size)
     clip = decode_clip(file, view, start_s=start_s, end_s=end_s, max_substituted=max_substituted)
     save_clip(clip, output, force=force)
     if as_json:

@@ -201,7 +201,7 @@ class _ClipDecoder:
         return self._finish(canvas)
 
     def _by_counting(self, index: FrameIndex) -> dict[View, DecodedClip]:
-        """Decode everything in order; once, if as many pictures come out as the index has."""
+        """Decode everything in order; once if as many pictures come out as the index has."""
         canvas, decoder, out = self._canvas(index), self.decoder, list[int]()
         last = max(canvas.rows)
         ends_early = canvas.span[1] < index.frames
@@ -219,18 +219,14 @@ class _ClipDecoder:
         if ends_early:
             out.clear()
             decoder.run(decoder.whole, lambda position, _: out.append(position))
-        return self._count_again(corrected(index, out, decoder.damage), set(out))
-
-    def _count_again(self, exact: FrameIndex, came_out: set[int]) -> dict[View, DecodedClip]:
-        """Decode everything a second time, now that it is known which pictures come out."""
-        canvas = self._canvas(exact)
-        ranks = iter([r for r, p in enumerate(exact.order.tolist()) if p in came_out])
-        self.decoder.run(
-            self.decoder.whole,
-            lambda _, frame: canvas.offer(next(ranks, -1), frame, nearest=True),
+        # A second time, now that it is known which pictures come out.
+        exact = corrected(index, out, decoder.damage)
+        again, ranks = self._canvas(exact), iter(np.flatnonzero(np.isin(exact.order, out)).tolist())
+        decoder.run(
+            decoder.whole, lambda _, frame: again.offer(next(ranks, -1), frame, nearest=True)
         )
-        canvas.substitute()
-        return self._finish(canvas)
+        again.substitute()
+        return self._finish(again)
 
     def _canvas(self, index: FrameIndex) -> _Canvas:
         span = span_of(index.times_s, *self.part_s, index.last_s)

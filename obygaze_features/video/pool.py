@@ -16,10 +16,10 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.video.container import BadVideo
@@ -56,7 +56,7 @@ class DecodeResult:
     seconds: float
 
 
-class DecodePool:
+class DecodePool(AbstractContextManager["DecodePool"]):
     """Worker processes that decode one clip at a time, each within a time limit.
 
     A worker that ends or exceeds the limit is replaced, and its clip has an error. Workers end
@@ -130,10 +130,6 @@ class DecodePool:
             self._jobs.put(None)
         for thread in self._threads:
             thread.join()
-
-    def __enter__(self) -> Self:
-        """Return the pool itself."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close the pool."""

@@ -264,6 +264,12 @@ def test_a_part_after_the_end(clean: Path) -> None:
     assert caught.value.reason == "outside"
 
 
+def test_a_part_before_the_beginning(clean: Path) -> None:
+    with pytest.raises(BadVideo, match="before the video begins") as caught:
+        decode_clip(clean, View(8), end_s=0.0)
+    assert caught.value.reason == "outside"
+
+
 def test_memory_is_not_taken_for_nonsense(clean: Path) -> None:
     with pytest.raises(BadVideo, match="memory") as caught:
         decode_clip(clean, View(1_000_000))

@@ -25,7 +25,7 @@ from support.damage import (
 from support.video_kinds import KINDS
 from support.videos import write_video
 
-from obygaze_features.video import container, losses, source
+from obygaze_features.video import losses, source
 from obygaze_features.video.decode import DecodedClip, View, decode_views
 from obygaze_features.video.probe import VideoInfo, probe
 
@@ -303,24 +303,6 @@ def test_no_clean_file_is_accused(name: str, tmp_path: Path) -> None:
             assert sum(map(len, groups)) == len(coded) and headless == []
             assert losses.mpeg_losses(opened.index, coded) == []
         assert not any(losses.has_unwritten_zeros(codec, data, size) for _, data in coded)
-
-
-def test_a_stream_that_appears_on_the_way_is_passed_over() -> None:
-    class Packet:
-        size = 7
-
-    class Container:
-        """PyAV raises at a packet of a stream it did not know when it began to read."""
-
-        turns = iter([2, 3])
-
-        def demux(self, _: object) -> Any:
-            turn = next(self.turns)
-            yield from [Packet()] * turn
-            if turn == 2:
-                raise IndexError("list index out of range")
-
-    assert len(list(container.demux(Container(), None))) == 5
 
 
 def test_parameters_of_h264_are_read_by_the_book() -> None:

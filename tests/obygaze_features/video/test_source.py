@@ -85,10 +85,3 @@ def test_packets_carry_their_position(tmp_path: Path) -> None:
     with open_source(path) as source:
         found = [(position, packet.pts) for position, packet in source.packets(5, 9)]
     assert found == [(n, n) for n in range(5, 10)]
-
-
-def test_logging_is_as_it_was(tmp_path: Path) -> None:
-    path = write_video(tmp_path / "film.mkv", numbers=range(3))
-    before = av.logging.get_level()
-    probe(path)
-    assert av.logging.get_level() == before
