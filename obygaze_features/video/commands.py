@@ -23,7 +23,10 @@ from obygaze_features.video.saving import save_clip
 
 COMMANDS = {
     "probe": (f"{__name__}:probe_", "Count the pictures of a file and find damage."),
-    "frames": (f"{__name__}:frames", "Save the pictures a model sees of a file."),
+    "frames": (
+        f"{__name__}:frames",
+        "Save the pictures a model sees of a file or of a part of it.",
+    ),
 }
 
 
@@ -111,7 +114,7 @@ def frames(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Save the pictures a model sees of a file, or of the part from --start to --end.
+    """Save the pictures a model sees of a file or of a part of it.
 
     The arrays are frames (uint8, T x h x w x 3), index (the number of each picture in the file),
     time_s, asked_s, substituted (affected by damage) and mask.
