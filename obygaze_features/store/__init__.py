@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from obygaze_features.store.format.schema import ArraySpec as ArraySpec
     from obygaze_features.store.format.schema import RowSource as RowSource
     from obygaze_features.store.format.schema import RowStatus as RowStatus
+    from obygaze_features.store.interchange import open_features as open_features
     from obygaze_features.store.interchange.export import export_store as export_store
-    from obygaze_features.store.interchange.importing import Told as Told
+    from obygaze_features.store.interchange.importing import ImportSettings as ImportSettings
     from obygaze_features.store.interchange.importing import import_store as import_store
     from obygaze_features.store.read.diff import Diff as Diff
     from obygaze_features.store.read.diff import diff_stores as diff_stores

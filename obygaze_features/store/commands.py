@@ -26,7 +26,7 @@ COMMANDS = {
         "Make a store from features in another format.",
     ),
     "export": (
-        f"{_HERE}.commands_export:export",
+        f"{_HERE}.commands_interchange:export",
         "Write the features of a store in another format.",
     ),
     "card": (f"{_HERE}.commands_look:card", "Print the card of a store, as the hub shows it."),

@@ -13,7 +13,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import clips_sha256, sort_key
 from obygaze_features.store.commands_look import open_named
-from obygaze_features.store.write.edit import Copied, Roster, merge, subset
+from obygaze_features.store.write.edit import Copied, ManifestClips, merge, subset
 
 _OUTPUT = click.option("-o", "output", required=True, help="The new store: a name or a folder.")
 
@@ -93,11 +93,11 @@ def merge_(
     stay pending for `obygaze extract run`.
     """
     sources = [open_named(session, name) for name in names]
-    roster = _roster(session, manifest) if manifest is not None else None
-    total = len(roster.clip_ids) if roster else sum(source.n_clips for source in sources)
+    clips = _clips_of_manifest(session, manifest) if manifest is not None else None
+    total = len(clips.clip_ids) if clips else sum(source.n_clips for source in sources)
     with session.console.progress("copy", total) as progress:
         target = session.workspace.new_store(output)
-        copied = merge(sources, target, manifest=roster, seal=seal, progress=progress)
+        copied = merge(sources, target, manifest=clips, seal=seal, progress=progress)
     _tell(session, copied, as_json)
 
 
@@ -109,12 +109,12 @@ def _ids(path: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _roster(session: Session, name: str) -> Roster:
+def _clips_of_manifest(session: Session, name: str) -> ManifestClips:
     found = read_manifest(session.workspace.existing_manifest(name))
     # As an extraction plans it, so that a run can fill the blocks that stay pending.
     rows = [(clip.clip_id, clip.movie_id) for clip in sorted(found, key=sort_key)]
     clips, movies = ([row[i] for row in rows] for i in (0, 1))
-    return Roster(found.name, clips_sha256(rows), clips, movies)
+    return ManifestClips(found.name, clips_sha256(rows), clips, movies)
 
 
 def _tell(session: Session, copied: Copied, as_json: bool) -> None:

@@ -1,246 +1,183 @@
-"""`obygaze store import`: features in the formats other people use."""
+"""`obygaze store import` and `export`: features in the formats other people use."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from obygaze_features.core.commands import (
     ExampleCommand,
-    LazyGroup,
     Session,
+    force_option,
     json_option,
+    option_group,
     pass_session,
 )
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
-from obygaze_features.store.interchange.importing import Imported, Told, import_store
-from obygaze_features.store.interchange.source import Source
-from obygaze_features.store.write.edit import Roster
-
-F = TypeVar("F", bound=Callable[..., Any])
-_HERE = "obygaze_features.store.commands_interchange"
-SOURCES = {
-    "pth": (f"{_HERE}:pth", "A folder FEATURES/<movie>/<video>.pth, as the released code has it."),
-    "hdf5": (f"{_HERE}:hdf5", "An HDF5 file: a dataset a clip, or one array and ids."),
-    "npz": (f"{_HERE}:npz", "An npz file: ids, and arrays with a row for each."),
-    "npy": (f"{_HERE}:npy", "A folder of npy files: one a clip, or one a level and the ids."),
-}
-SHOWN = 20
-PATHS = click.argument(
-    "sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store.commands_look import open_named
+from obygaze_features.store.interchange import FORMATS, open_features
+from obygaze_features.store.interchange.export import export_store
+from obygaze_features.store.interchange.importing import (
+    ImportedStore,
+    ImportSettings,
+    Pool,
+    import_store,
 )
+from obygaze_features.store.write.edit import ManifestClips
 
-
-@click.group("import", cls=LazyGroup, table=SOURCES)
-def import_() -> None:
-    """Make a store from features in another format.
-
-    How they were made cannot be known: the store's recipe is marked unknown, with what you tell.
-    Several files or folders of one format become one store.
-    """
-
-
-def _import_options(function: F) -> F:
-    """What all imports share."""
-    for option in reversed(
-        (
-            click.option("-o", "output", required=True, help="The new store: a name or a folder."),
-            click.option(
-                "--level",
-                "levels",
-                multiple=True,
-                metavar="NAME=KEY",
-                help="Store what lies under KEY as the level NAME; repeatable.",
-            ),
-            click.option("--manifest", help="A row for each clip of this manifest."),
-            click.option("--backbone", default="", help="The model that made them, as you know."),
-            click.option(
-                "--told",
-                multiple=True,
-                metavar="KEY=VALUE",
-                help="A fact to keep with the features; repeatable.",
-            ),
-            click.option("--licence", default="", help="The licence of the features."),
-            click.option("--citation", default="", help="What to cite for them."),
-            click.option(
-                "--pool",
-                type=click.Choice(["none", "also", "only"]),
-                help="Keep the maximum over all vectors of a clip: as a further level 'pooled', "
-                "or in place of them. [default: also, for tokens; else none]",
-            ),
-            click.option(
-                "--dtype",
-                type=click.Choice(["float16", "float32", "float64"]),
-                help="Store numbers so. [default: float32; several float16 vectors stay float16]",
-            ),
-            json_option,
-            pass_session,
-        )
-    ):
-        function = option(function)
-    return PATHS(function)
+EXPORT_FORMATS = ("hdf5", "npz", "npy", "csv", "pth")
+SHOWN = 20
 
 
 @click.command(
+    "import",
     cls=ExampleCommand,
     examples="""
     obygaze store import npz train.npz val.npz test.npz -o imported
     obygaze store import npz xclip.npz --id-key names --level clip=X --backbone x-clip -o xclip
-    """,
-)
-@click.option("--id-key", help="The array of clip ids. [default: clip_id]")
-@click.option("--movie-key", help="The array of movie ids. [default: movie_id, if there]")
-@_import_options
-def npz(session: Session, **words: Any) -> None:
-    """An npz file: ids, and arrays with a row for each."""
-    from obygaze_features.store.interchange.npz import open_npz
-
-    _import(session, partial(open_npz, **_own(words, "id_key", "movie_key")), **words)
-
-
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze store import pth FEATURES -o released
-    obygaze store import pth FEATURES --manifest obygaze12 --pool also --backbone x-clip -o xclip
-    """,
-)
-@click.option("--as", "level", help="The level's name. [default: clip or tokens, by the shape]")
-@_import_options
-def pth(session: Session, **words: Any) -> None:
-    """A folder FEATURES/<movie>/<video>.pth, as the released code has it.
-
-    A tensor is [1, D], or [1, tokens, D]. With --level NAME=KEY the files are dictionaries of
-    tensors. Files that would run code are refused.
-    """
-    from obygaze_features.store.interchange.pth import open_pth
-
-    _import(session, partial(open_pth, **_own(words, "level")), **words)
-
-
-@click.command(
-    cls=ExampleCommand,
-    examples="""
+    obygaze store import pth FEATURES --manifest obygaze12 --pool also -o xclip
     obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only -o mad
     obygaze store import hdf5 sub_activitynet.hdf5 --level c3d='v_{id}/c3d_features' -o c3d
-    obygaze store import hdf5 tvsum.h5 --level frames='{id}/features' --pool only -o tvsum
     obygaze store import hdf5 all.h5 --id-key names --level clip=features -o all
-    """,
-)
-@click.option("--id-key", help="Where the ids lie, if there is one array of all clips.")
-@click.option("--movie-key", help="Where the movies of those ids lie.")
-@_import_options
-def hdf5(session: Session, **words: Any) -> None:
-    """An HDF5 file: a dataset a clip, or one array and ids.
-
-    In --level NAME=PATH the path tells the layout: '{id}' or '{id}/features' for a dataset a
-    clip, 'features' with --id-key for one array of all. A folder holds a file a clip.
-    """
-    from obygaze_features.store.interchange.hdf5 import open_hdf5
-
-    _import(session, partial(open_hdf5, **_own(words, "id_key", "movie_key")), **words)
-
-
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze store import npy features/ -o imported
     obygaze store import npy features/ --level clip=xclip --level frames=xclip_frames -o imported
     """,
 )
-@_import_options
-def npy(session: Session, **words: Any) -> None:
-    """A folder of npy files: one a clip, or one a level and the ids.
-
-    With clip_id.npy in it, each file is a level with a row for each id. Otherwise each file is a
-    clip, in one folder, in one for each movie, or in one for each --level NAME=FOLDER.
-    """
-    from obygaze_features.store.interchange.npy import open_npy
-
-    _import(session, open_npy, **words)
-
-
-def _own(words: dict[str, Any], *names: str) -> dict[str, Any]:
-    """The options that only one format has, taken from all that were given."""
-    return {name: words.pop(name) for name in names}
-
-
-def _import(
+@click.argument("format", type=click.Choice(list(FORMATS)))
+@click.argument("sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option("-o", "output", required=True, help="The new store: a name or a folder.")
+@option_group(
+    "What is in the files",
+    click.option(
+        "--level",
+        "levels",
+        multiple=True,
+        metavar="NAME=KEY",
+        help="Store the array, dataset path or folder KEY as the level NAME; repeatable.",
+    ),
+    click.option("--id-key", help="npz, hdf5: the array of clip ids. [default: clip_id]"),
+    click.option("--movie-key", help="npz, hdf5: the array of movie ids. [default: movie_id]"),
+    click.option("--as", "level", help="pth: the level's name. [default: clip or tokens]"),
+    click.option("--manifest", help="A row for each clip of this manifest."),
+)
+@option_group(
+    "How they are stored",
+    click.option(
+        "--pool",
+        type=click.Choice(["none", "also", "only"]),
+        help="Keep the maximum over all vectors of a clip: as a further level 'pooled', "
+        "or in place of them. [default: also, for tokens; else none]",
+    ),
+    click.option(
+        "--dtype",
+        type=click.Choice(["float16", "float32", "float64"]),
+        help="The type of numbers. [default: float32; several float16 vectors stay float16]",
+    ),
+)
+@option_group(
+    "What is known of them",
+    click.option("--backbone", default="", help="The model that made them."),
+    click.option(
+        "--told",
+        "facts",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A fact to keep with the features; repeatable.",
+    ),
+    click.option("--licence", default="", help="The licence of the features."),
+    click.option("--citation", default="", help="What to cite for them."),
+)
+@json_option
+@pass_session
+def import_(
     session: Session,
-    open_source: Callable[[Sequence[Path], dict[str, str]], Source],
-    *,
+    format: str,
     sources: Sequence[Path],
-    levels: Sequence[str],
     output: str,
+    levels: Sequence[str],
+    id_key: str | None,
+    movie_key: str | None,
+    level: str | None,
     manifest: str | None,
-    told: Sequence[str],
-    pool: str | None,
+    pool: Pool | None,
+    dtype: str | None,
+    backbone: str,
+    facts: Sequence[str],
+    licence: str,
+    citation: str,
     as_json: bool,
-    **known: Any,
 ) -> None:
+    """Make a store from features in another format.
+
+    How they were made cannot be known: the store's recipe is marked unknown, with the facts that
+    you add. Several files or folders of one format become one store.
+
+    pth: a folder FEATURES/<movie>/<video>.pth, as the released code has it. A tensor is [1, D], or
+    [1, tokens, D]. With --level NAME=KEY the files are dictionaries of tensors. Files that would
+    run code are refused.
+
+    hdf5: a file with a dataset a clip, or with one array and ids; or a folder with a file a clip.
+    The path in --level NAME=PATH gives the layout: '{id}' or '{id}/features' for a dataset a
+    clip, 'features' with --id-key for one array of all.
+
+    npz: a file with ids, and arrays with a row for each.
+
+    npy: a folder. With clip_id.npy in it, each file is a level with a row for each id. Otherwise
+    each file is a clip, in one folder, in one for each movie, or in one for each --level
+    NAME=FOLDER.
+    """
     target = session.workspace.new_store(output)
-    source = open_source(sources, _pairs(levels))
-    default = "also" if list(source.levels) == ["tokens"] else "none"
-    facts = Told(facts=_pairs(told), pool=pool or default, **known)  # type: ignore[arg-type]
-    roster, aliases = _roster(session, manifest) if manifest is not None else (None, {})
-    total = len(roster.clip_ids) if roster else len(source.clip_ids)
+    source = open_features(
+        format, sources, _pairs(levels), id_key=id_key, movie_key=movie_key, level=level
+    )
+    default: Pool = "also" if list(source.levels) == ["tokens"] else "none"
+    settings = ImportSettings(backbone, _pairs(facts), licence, citation, pool or default, dtype)
+    found = None
+    if manifest is not None:
+        found = read_manifest(session.workspace.existing_manifest(manifest))
+    total = len(source.clip_ids) if found is None else len(found)
     try:
         with session.console.progress("import", total) as progress:
             done = import_store(
                 source,
                 target,
-                roster=roster,
-                aliases=aliases,
-                told=facts,
+                manifest=None if found is None else _clips_of(found),
+                aliases={} if found is None else _aliases(found),
+                settings=settings,
                 progress=progress,
             )
     finally:
         source.close()
-    _tell(session, done, as_json)
+    _report_import(session, done, as_json)
     if done.failed:
         click.get_current_context().exit(EXIT_SOME_FAILED)
 
 
-def _tell(session: Session, done: Imported, as_json: bool) -> None:
-    console = session.console
-    for warning in done.warnings:
-        console.warn(warning)
-    if as_json:
-        console.json({**asdict(done), "path": str(done.path)})
-        return
-    for clip, reason in list(done.failed.items())[:SHOWN]:
-        console.note(f"{clip}: {reason}")
-    if done.not_in_manifest:
-        console.note(f"{len(done.not_in_manifest)} clips of the files are not in the manifest")
-    shapes = ", ".join(f"{name} {list(shape)}" for name, shape in done.levels.items())
-    console.result(f"{done.path}: {done.n_ok} of {done.n_clips} clips, {shapes}, sealed")
+def _clips_of(manifest: Manifest) -> ManifestClips:
+    movies = [clip.movie_id for clip in manifest]
+    sha256 = manifest_sha256(manifest)
+    return ManifestClips(manifest.name, sha256, list(manifest.clip_ids), movies)
 
 
-def _roster(session: Session, name: str) -> tuple[Roster, dict[str, str]]:
-    """The clips of a manifest, and what their videos are called."""
-    found = read_manifest(session.workspace.existing_manifest(name))
-    movies = [clip.movie_id for clip in found]
-    videos = Counter(Path(clip.video).stem for clip in found if clip.video)
-    aliases = {
-        Path(clip.video).stem: clip.clip_id
-        for clip in found
-        if clip.video and videos[Path(clip.video).stem] == 1
-    }
-    return Roster(found.name, manifest_sha256(found), list(found.clip_ids), movies), {
-        video: clip for video, clip in aliases.items() if video not in found.by_id
+def _aliases(manifest: Manifest) -> dict[str, str]:
+    """Return clip ids by the names of their videos, where that name is of one clip only."""
+    stems = {clip.clip_id: Path(clip.video).stem for clip in manifest if clip.video}
+    counts = Counter(stems.values())
+    return {
+        stem: clip
+        for clip, stem in stems.items()
+        if counts[stem] == 1 and stem not in manifest.by_id
     }
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
-    """NAME=KEY words as a mapping."""
-    pairs = {}
+    """Return NAME=KEY words as a mapping."""
+    pairs: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not (name and equals and value):
@@ -249,3 +186,76 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
             raise FixUsage(f"{name!r} is given twice")
         pairs[name] = value
     return pairs
+
+
+def _report_import(session: Session, done: ImportedStore, as_json: bool) -> None:
+    console = session.console
+    for warning in done.warnings:
+        console.warn(warning)
+    if as_json:
+        console.json({**asdict(done), "path": str(done.path)})
+        return
+    _note_reasons(session, done.failed)
+    if done.not_in_manifest:
+        console.note(f"{len(done.not_in_manifest)} clips of the files are not in the manifest")
+    shapes = ", ".join(f"{name} {list(shape)}" for name, shape in done.levels.items())
+    console.result(f"{done.path}: {done.n_ok} of {done.n_clips} clips, {shapes}, sealed")
+
+
+def _note_reasons(session: Session, reasons: Mapping[str, str]) -> None:
+    for clip, reason in list(reasons.items())[:SHOWN]:
+        session.console.note(f"{clip}: {reason}")
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze store export hdf5 obygaze12-xclip xclip.h5 --compress
+    obygaze store export csv obygaze12-xclip pooled.csv --level pooled
+    obygaze store export pth obygaze12-xclip FEATURES --level tokens
+    """,
+)
+@click.argument("format", type=click.Choice(EXPORT_FORMATS))
+@click.argument("name")
+@click.argument("output", type=click.Path(path_type=Path))
+@click.option(
+    "--level", "levels", multiple=True, help="Only this level; repeatable. [default: all]"
+)
+@click.option("--compress", is_flag=True, help="Compress (hdf5 and npz).")
+@force_option
+@json_option
+@pass_session
+def export(
+    session: Session,
+    format: str,
+    name: str,
+    output: Path,
+    levels: tuple[str, ...],
+    compress: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write the features of a store in another format.
+
+    Clips that failed or are missing are left out and listed. csv and pth hold one level: by
+    default the last with one vector a clip, and the one with most tokens.
+    """
+    store = open_named(session, name)
+    n_levels = len(levels) or (1 if format in ("csv", "pth") else len(store.levels))
+    with session.console.progress("export", n_levels * store.n_clips) as progress:
+        done = export_store(
+            store,
+            session.workspace.checked(output),
+            format,
+            levels=levels or None,
+            compress=compress,
+            force=force,
+            progress=progress,
+        )
+    _note_reasons(session, done.left_out)
+    if as_json:
+        session.console.json({**asdict(done), "path": str(done.path)})
+    else:
+        session.console.result(f"{done.path}: {done.n_clips} clips, {', '.join(done.levels)}")
+    if done.left_out:
+        click.get_current_context().exit(EXIT_SOME_FAILED)

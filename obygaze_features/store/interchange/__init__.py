@@ -1,1 +1,60 @@
 """Features in the formats other people use: imported into stores, exported from stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.store.interchange.source import FeatureSource, JoinedSource
+
+_HERE = "obygaze_features.store.interchange"
+# For each format that can be imported: the function that opens one path, and its own options.
+FORMATS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "pth": (f"{_HERE}.pth:open_one", ("level",)),
+    "hdf5": (f"{_HERE}.hdf5:open_one", ("id_key", "movie_key")),
+    "npz": (f"{_HERE}.numpy_files:open_npz", ("id_key", "movie_key")),
+    "npy": (f"{_HERE}.numpy_files:open_npy", ()),
+}
+
+
+def open_features(
+    format: str,
+    paths: Sequence[Path | str],
+    levels: Mapping[str, str] | None = None,
+    *,
+    id_key: str | None = None,
+    movie_key: str | None = None,
+    level: str | None = None,
+) -> FeatureSource:
+    """Open features that another program wrote, for `import_store`; close them afterwards.
+
+    Args:
+        format: pth, hdf5, npz or npy.
+        paths: files or folders; several become one source.
+        levels: for each level its array, dataset path or folder; by default what is found.
+        id_key: for hdf5 and npz, the array of clip ids.
+        movie_key: for hdf5 and npz, the array of movie ids.
+        level: for pth, the name of the one level.
+    """
+    if format not in FORMATS:
+        raise FixUsage(f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}")
+    function, own = FORMATS[format]
+    options: dict[str, Any] = {"id_key": id_key, "movie_key": movie_key, "level": level}
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given.keys() - own:
+        option = "--as" if name == "level" else f"--{name.replace('_', '-')}"
+        raise FixUsage(f"{option} does not apply to {format}")
+    module, _, attribute = function.partition(":")
+    open_one = getattr(import_module(module), attribute)
+    sources: list[FeatureSource] = []
+    try:
+        for path in paths:
+            sources.append(open_one(Path(path), dict(levels or {}), **given))
+        return sources[0] if len(sources) == 1 else JoinedSource(sources)
+    except BaseException:
+        for source in sources:
+            source.close()
+        raise

@@ -1,4 +1,4 @@
-"""Writes the features of a store in the formats other people read; failed clips are left out."""
+"""Write the features of a store in the formats other people read; failed clips are left out."""
 
 from __future__ import annotations
 
@@ -7,35 +7,27 @@ import errno
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.drafts import (
-    OwnFolder,
-    check_file,
-    check_folder,
-    made_by_obygaze,
-    new_file,
-    new_folder,
-)
+from obygaze_features.core.drafts import OwnFolder, made_by_obygaze, new_file, new_folder
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import pretty_json, sha256_bytes
 from obygaze_features.store.format.limits import check_disk, disk_errors
-from obygaze_features.store.format.schema import NOT_FETCHED, ArraySpec, RowStatus
-from obygaze_features.store.interchange.hdf5_layouts import LEVELS_ATTRIBUTE
-from obygaze_features.store.interchange.npy import LEVELS_FILE
+from obygaze_features.store.format.schema import ArraySpec
+from obygaze_features.store.interchange.source import HDF5_LEVELS, NPY_LEVELS
 from obygaze_features.store.read.reader import Store
 
 DATE = (1980, 1, 1, 0, 0, 0)
-CSV_BYTES = 12  # a float32 takes about so many characters
+EXPORT_FILE = ".obygaze-export.json"
 
 
 @dataclass(frozen=True)
@@ -58,20 +50,16 @@ class _Job:
     compress: bool
 
     def blocks(self, spec: ArraySpec) -> Iterator[Any]:
-        """The rows of a level, block by block in the store's order."""
+        """Yield the rows of a level, block by block in the store's order."""
         for matrix in self.store.stream(spec.name, mask=self.rows):
             yield matrix
             self.progress.advance(len(matrix.values))
 
     def clips(self, spec: ArraySpec) -> Iterator[tuple[str, str, Any]]:
-        """Clip, movie and values of each row."""
+        """Yield clip, movie and values of each row."""
         for matrix in self.blocks(spec):
             movies = self.store.movie_ids[matrix.rows].tolist()
             yield from zip(matrix.clip_ids.tolist(), movies, matrix.values, strict=True)
-
-    def ids(self) -> tuple[list[str], list[str]]:
-        """All clips that are written, and their movies."""
-        return self.store.clip_ids[self.rows].tolist(), self.store.movie_ids[self.rows].tolist()
 
 
 def export_store(
@@ -86,42 +74,41 @@ def export_store(
 ) -> Exported:
     """Write the clips that are ok; the result appears whole or not at all.
 
-    `progress` counts clips, once for each level.
+    Args:
+        store: the store to export.
+        path: the new file; for npy and pth the new folder.
+        format: hdf5, npz, npy, csv or pth.
+        levels: what to export, by default all; csv and pth hold one level.
+        compress: whether to compress (hdf5 and npz).
+        force: whether to replace an earlier export.
+        progress: counts clips, once for each level.
     """
     path = Path(path)
-    if format not in WRITERS:
-        raise FixUsage(f"unknown format {format!r}", hint=f"one of {', '.join(WRITERS)}")
-    in_folder = format in FOLDERS
-    if in_folder:
-        check_folder(path, EXPORT, force=force)
-    else:
-        check_file(path, force=force)
+    if format not in FORMATS:
+        raise FixUsage(f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}")
     specs = _specs(store, format, levels)
-    present = np.ones(store.n_clips, dtype=bool)
-    reasons: dict[str, str] = {}
+    present, left_out = np.ones(store.n_clips, dtype=bool), dict[str, str]()
     for spec in specs:
-        for row, status in _absent(store, spec.name).items():
+        for row, status in store.commits.not_ok(spec.name).items():
             present[row] = False
-            reasons[str(store.clip_ids[row])] = str(status)
+            left_out[str(store.clip_ids[row])] = str(status)
     if not present.any():
-        raise FixInput("no clip of this store is there", where=store.location)
-    check_disk(int(present.sum()) * sum(spec.row_bytes for spec in specs), path.absolute().parent)
-    _check_names(store.clip_ids.tolist() + store.movie_ids.tolist(), format, store.location)
+        raise FixInput("no clip has features; nothing to export", where=store.location)
+    if FORMATS[format].ids_are_names:
+        _check_names(store.clip_ids.tolist() + store.movie_ids.tolist(), store.location)
     job = _Job(store, specs, present, progress or Quiet(), compress)
     names = [spec.name for spec in specs]
-    with disk_errors(path):
-        if in_folder:
-            with new_folder(path, EXPORT, force=force) as draft:
-                WRITERS[format](job, draft)
-                _mark(draft, format, names)
-        else:
-            with new_file(path, force=force) as draft:
-                WRITERS[format](job, draft)
-    return Exported(path, format, int(present.sum()), names, reasons)
+    new = new_folder(path, EXPORT, force=force) if FORMATS[format].in_folder else None
+    with disk_errors(path), new or new_file(path, force=force) as draft:
+        check_disk(int(present.sum()) * sum(spec.row_bytes for spec in specs), draft.parent)
+        FORMATS[format].write(job, draft)
+        if new is not None:
+            _mark(draft, format, names)
+    return Exported(path, format, int(present.sum()), names, left_out)
 
 
 def _mark(folder: Path, format: str, levels: Sequence[str]) -> None:
-    """Write the file by which a later export knows what it may replace."""
+    """Write the file by which a later export recognises what it may replace."""
     document = {
         "created_by": f"obygaze {__version__}",
         "format": format,
@@ -140,34 +127,17 @@ def _not_an_export(folder: Path) -> str:
 
 
 def _names_sha256(folder: Path) -> str:
-    found = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if not _is_dir(path))
-    return sha256_bytes("\n".join(sorted(name for name in found if name != EXPORT_FILE)).encode())
-
-
-def _is_dir(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
-
-
-def _absent(store: Store, level: str) -> dict[int, RowStatus]:
-    """The rows of a level that hold no features, and why."""
-    absent: dict[int, RowStatus] = {}
-    for block in range(store.plan.n_blocks):
-        if not store.commits.holds(level, block):
-            absent.update(dict.fromkeys(range(*store.plan.block_range(block)), NOT_FETCHED))
-        noted = store.commits.noted(block)
-        absent.update((row, status) for row, status in noted.items() if not status.is_ok)
-    return absent
+    files = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    names = (path.relative_to(folder).as_posix() for path in files)
+    return sha256_bytes("\n".join(sorted(name for name in names if name != EXPORT_FILE)).encode())
 
 
 def _specs(store: Store, format: str, levels: Sequence[str] | None) -> list[ArraySpec]:
-    if levels:
-        specs = [store.plan.array(name) for name in levels]
-    elif format == "csv":
-        specs = [spec for spec in _level_specs(store) if len(spec.tail_shape) == 1][-1:]
-    elif format == "pth":
-        specs = sorted(_level_specs(store), key=lambda spec: -len(spec.tail_shape))[:1]
-    else:
-        specs = _level_specs(store)
+    specs = [store.plan.array(name) for name in levels or store.levels]
+    if format == "csv" and not levels:
+        specs = [spec for spec in specs if len(spec.tail_shape) == 1][-1:]
+    elif format == "pth" and not levels:
+        specs = sorted(specs, key=lambda spec: -len(spec.tail_shape))[:1]
     if not specs or (format in ("csv", "pth") and len(specs) > 1):
         raise FixUsage(f"{format} holds one level of vectors", hint="--level NAME")
     if format == "csv" and len(specs[0].tail_shape) != 1:
@@ -175,17 +145,11 @@ def _specs(store: Store, format: str, levels: Sequence[str] | None) -> list[Arra
     return specs
 
 
-def _level_specs(store: Store) -> list[ArraySpec]:
-    return [store.plan.array(name) for name in store.levels]
-
-
-def _check_names(names: Sequence[str], format: str, where: str) -> None:
-    """Ids become names of files and keys: none may lead anywhere else."""
-    if format in ("npz", "csv"):
-        return
+def _check_names(names: Sequence[str], where: str) -> None:
+    """Refuse ids that, as names of files or keys, would lead anywhere else."""
     for name in names:
-        odd = "/" in name or "\\" in name or "\0" in name or name.startswith(".")
-        if odd or len(name.encode()) > 200:
+        leads_out = "/" in name or "\\" in name or "\0" in name or name.startswith(".")
+        if leads_out or len(name.encode()) > 200:
             shown = name if len(name) <= 60 else f"{name[:60]}..."
             raise FixInput(
                 f"{shown!r} cannot be the name of a file or key",
@@ -198,8 +162,8 @@ def _npz(job: _Job, path: Path) -> None:
     """clip_id, movie_id, and an array a level; written in pieces, so that any size fits."""
     method = zipfile.ZIP_DEFLATED if job.compress else zipfile.ZIP_STORED
     with zipfile.ZipFile(path, "w", method) as out:
-        for name, ids in zip(("clip_id", "movie_id"), job.ids(), strict=True):
-            array = np.array(ids, dtype=np.str_)
+        for name, ids in (("clip_id", job.store.clip_ids), ("movie_id", job.store.movie_ids)):
+            array = np.array(ids[job.rows].tolist(), dtype=np.str_)
             _member(out, name, method, array.shape, array.dtype, [array])
         for spec in job.specs:
             shape = (int(job.rows.sum()), *spec.tail_shape)
@@ -213,7 +177,7 @@ def _member(
     method: int,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
-    pieces: Any,
+    pieces: Iterable[Any],
 ) -> None:
     entry = zipfile.ZipInfo(f"{name}.npy", DATE)
     entry.compress_type = method
@@ -227,7 +191,7 @@ def _member(
 def _npy(job: _Job, path: Path) -> None:
     """LEVEL/MOVIE/CLIP.npy."""
     names = [spec.name for spec in job.specs]
-    (path / LEVELS_FILE).write_text("\n".join(names) + "\n", encoding="utf-8")
+    (path / NPY_LEVELS).write_text("\n".join(names) + "\n", encoding="utf-8")
     for spec in job.specs:
         for clip, movie, values in job.clips(spec):
             folder = path / spec.name / movie
@@ -243,7 +207,7 @@ def _hdf5(job: _Job, path: Path) -> None:
         with h5py.File(path, "w") as out:
             _fill_hdf5(job, out)
     except (RuntimeError, OSError) as error:
-        # HDF5 tells of full disks in all kinds of errors, but always in these words.
+        # HDF5 reports full disks in various errors, but always in these words.
         if os.strerror(errno.ENOSPC) in str(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         raise
@@ -251,7 +215,7 @@ def _hdf5(job: _Job, path: Path) -> None:
 
 def _fill_hdf5(job: _Job, out: Any) -> None:
     options = {"compression": "gzip", "shuffle": True} if job.compress else {}
-    out.attrs[LEVELS_ATTRIBUTE] = [spec.name for spec in job.specs]
+    out.attrs[HDF5_LEVELS] = [spec.name for spec in job.specs]
     for spec in job.specs:
         for clip, movie, values in job.clips(spec):
             if len(job.specs) == 1:
@@ -285,13 +249,17 @@ def _pth(job: _Job, path: Path) -> None:
         torch.save(torch.from_numpy(vectors[None].copy()), folder / f"{clip}.pth")
 
 
-WRITERS: dict[str, Callable[[_Job, Path], None]] = {
-    "hdf5": _hdf5,
-    "npz": _npz,
-    "npy": _npy,
-    "csv": _csv,
-    "pth": _pth,
+class _Format(NamedTuple):
+    write: Callable[[_Job, Path], None]
+    in_folder: bool = False
+    ids_are_names: bool = True
+
+
+FORMATS = {
+    "hdf5": _Format(_hdf5),
+    "npz": _Format(_npz, ids_are_names=False),
+    "npy": _Format(_npy, in_folder=True),
+    "csv": _Format(_csv, ids_are_names=False),
+    "pth": _Format(_pth, in_folder=True),
 }
-FOLDERS = ("npy", "pth")
-EXPORT_FILE = ".obygaze-export.json"
 EXPORT = OwnFolder("export", _not_an_export)

@@ -1,8 +1,7 @@
-"""Makes a sealed store from a source: what the importer was told, and not a number more."""
+"""Import features from a source into a new, sealed store."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,23 +19,28 @@ from obygaze_features.store.format.schema import OK, ArraySpec, RowStatus
 from obygaze_features.store.interchange.source import (
     Array,
     BadRow,
+    FeatureSource,
     Shape,
-    Source,
     checked_shape,
+    movie_of,
     name_of,
 )
 from obygaze_features.store.write.create import create_store
-from obygaze_features.store.write.edit import Roster
+from obygaze_features.store.write.edit import ManifestClips, natural_order
 from obygaze_features.store.write.writer import StoreWriter
 
 Pool = Literal["none", "also", "only"]
 POOLED = "pooled"
-NO_FEATURES = RowStatus.failed("import", "NotFound", "the files that were imported lack it")
+NO_FEATURES = RowStatus.failed("import", "NotFound", "missing in the files that were imported")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What only the person who imports can know."""
+class ImportSettings:
+    """What the person who imports adds to the features, and how they are stored.
+
+    `backbone` and `facts` are kept in the recipe. `pool` keeps the maximum over all vectors of a
+    clip: "also" as a further level, "only" in place of them.
+    """
 
     backbone: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +51,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedStore:
     """What an import put into a new store."""
 
     path: Path
@@ -60,21 +64,27 @@ class Imported:
 
 
 def import_store(
-    source: Source,
+    source: FeatureSource,
     path: Path | str,
     *,
-    roster: Roster | None = None,
+    manifest: ManifestClips | None = None,
     aliases: Mapping[str, str] | None = None,
-    told: Told | None = None,
+    settings: ImportSettings | None = None,
     progress: Progress | None = None,
-) -> Imported:
+) -> ImportedStore:
     """Write a source into a new store and seal it; the same call again goes on where it stopped.
 
-    With a roster the store has a row for each of its clips; those the source lacks are failed
-    rows. `aliases` are other names the source may call them by. Without a roster the store has
-    the clips of the source, movies taken from it or from the ids.
+    Args:
+        source: what `open_features` returns.
+        path: the new store.
+        manifest: the clips of a manifest; the store has a row for each, and clips that are not in
+            the source are failed rows. Without it the store has the clips of the source, in the
+            order of movies and scenes; a movie is the part of the id before the last hyphen.
+        aliases: for other names in the source, the ids of their clips.
+        settings: facts to keep, licence, citation, pooling and data type.
+        progress: counts clips.
     """
-    told, progress = told or Told(), progress or Quiet()
+    settings, progress = settings or ImportSettings(), progress or Quiet()
     ids = [(aliases or {}).get(clip, clip) for clip in source.clip_ids]
     index_of = {clip: index for index, clip in enumerate(ids)}
     if len(index_of) < len(ids):
@@ -82,26 +92,26 @@ def import_store(
         raise FixInput(f"{len(repeated)} ids are there more than once", details=repeated[:20])
     if not ids:
         raise FixInput("there are no clips in these files", where=name_of(source))
-    rows = roster or roster_of(source)
+    rows = manifest or clips_of(source)
     indices = [index_of.get(clip) for clip in rows.clip_ids]
     if not any(index is not None for index in indices):
         raise FixInput("none of the clips of the manifest is in these files", where=rows.name)
-    job = _Job(source, told, indices)
+    job = _Job(source, settings, indices)
     check_disk(sum(spec.row_bytes for spec in job.specs) * len(indices), Path(path))
     create_store(
         path,
-        recipe=_recipe(source, told),
+        recipe=_recipe(source, settings),
         manifest_name=rows.name,
         manifest_sha256=rows.sha256,
         clip_ids=rows.clip_ids,
         movie_ids=rows.movie_ids,
         arrays=job.specs,
-        licence=told.licence,
-        citation=told.citation,
+        licence=settings.licence,
+        citation=settings.citation,
     )
     failed = job.fill(StoreWriter(path), progress)
     wanted = set(rows.clip_ids)
-    return Imported(
+    return ImportedStore(
         path=Path(path),
         n_clips=len(indices),
         n_ok=len(indices) - len(failed),
@@ -112,32 +122,22 @@ def import_store(
     )
 
 
-def roster_of(source: Source) -> Roster:
-    """The clips of a source in the order of rows, by movie and then by scene."""
+def clips_of(source: FeatureSource) -> ManifestClips:
+    """Return the clips of a source in the order of rows, by movie and then by scene."""
     movies = source.movie_ids or [movie_of(clip) for clip in source.clip_ids]
     pairs = sorted(
-        zip(movies, source.clip_ids, strict=True), key=lambda pair: [*map(_natural, pair), pair]
+        zip(movies, source.clip_ids, strict=True),
+        key=lambda pair: [*map(natural_order, pair), pair],
     )
     clips, movies = [clip for _, clip in pairs], [movie for movie, _ in pairs]
-    return Roster("imported", sha256_bytes(canonical_json([clips, movies])), clips, movies)
+    return ManifestClips("imported", sha256_bytes(canonical_json([clips, movies])), clips, movies)
 
 
-def movie_of(clip_id: str) -> str:
-    """The movie of a clip by its id: what comes before the last hyphen, or the whole id."""
-    head, hyphen, _ = clip_id.rpartition("-")
-    return head if hyphen and head else clip_id
-
-
-def _natural(name: str) -> list[tuple[int, int | str]]:
-    words = re.split(r"(\d+)", name)
-    return [(0, int(word)) if word.isdecimal() else (1, word) for word in words if word]
-
-
-def _recipe(source: Source, told: Told) -> Recipe:
-    facts: dict[str, Any] = {"origin": dict(source.origin), **told.facts}
-    if told.backbone:
-        facts["backbone"] = told.backbone
-    if told.pool != "none":
+def _recipe(source: FeatureSource, settings: ImportSettings) -> Recipe:
+    facts: dict[str, Any] = {"origin": dict(source.origin), **settings.facts}
+    if settings.backbone:
+        facts["backbone"] = settings.backbone
+    if settings.pool != "none":
         facts["pooling"] = "maximum over all tokens, by the importer"
     return Recipe.unknown(str(source.origin["format"]), facts)
 
@@ -145,12 +145,14 @@ def _recipe(source: Source, told: Told) -> Recipe:
 class _Job:
     """The arrays of the new store, and how each row of them comes out of the source."""
 
-    def __init__(self, source: Source, told: Told, indices: Sequence[int | None]) -> None:
-        self.source, self.told, self.indices = source, told, indices
+    def __init__(
+        self, source: FeatureSource, settings: ImportSettings, indices: Sequence[int | None]
+    ) -> None:
+        self.source, self.settings, self.indices = source, settings, indices
         self.shapes = {level: self._usual_shape(level) for level in source.levels}
         self.specs = [self._spec(level, shape) for level, shape in self.shapes.items()]
         several = [level for level, shape in self.shapes.items() if len(shape.sizes) > 1]
-        self.pooled_from = several[0] if told.pool == "also" and several else None
+        self.pooled_from = several[0] if settings.pool == "also" and several else None
         if self.pooled_from is not None:
             if POOLED in self.shapes:
                 raise FixInput(f"there is a level {POOLED!r} already", hint="--pool none")
@@ -166,7 +168,7 @@ class _Job:
             if index is not None:
                 try:
                     found[self._stored_shape(self.source.shape(level, index), level)] += 1
-                except BadRow as error:  # told again when the row is read
+                except BadRow as error:  # reported again when the row is read
                     why = why or f"; the first: {error}"
         if not found:
             raise FixInput(f"no clip has a usable {level}{why}", where=name_of(self.source))
@@ -182,17 +184,17 @@ class _Job:
 
     def _stored_shape(self, shape: Shape, level: str) -> Shape:
         sizes, dtype = checked_shape(shape, level)
-        if self.told.pool == "only":
+        if self.settings.pool == "only":
             sizes = sizes[-1:]
         # One vector a clip is kept in float32 whatever it came in, as all stores have it.
         small = dtype == "float16" and len(sizes) > 1
-        return Shape(sizes, self.told.dtype or ("float16" if small else "float32"))
+        return Shape(sizes, self.settings.dtype or ("float16" if small else "float32"))
 
     def _spec(self, level: str, shape: Shape) -> ArraySpec:
         return ArraySpec(level, shape.sizes, dtype=shape.dtype)
 
     def fill(self, writer: StoreWriter, progress: Progress) -> dict[int, RowStatus]:
-        """Commit all blocks that are pending, and seal; the rows that failed."""
+        """Commit all blocks that are pending, and seal; return the rows that failed."""
         writer.clean_litter()
         pending = set(writer.pending_blocks())
         for block in range(writer.plan.n_blocks):
@@ -231,11 +233,11 @@ class _Job:
     def _values(self, level: str, index: int) -> Array:
         values, shape = self.source.row(level, index), self.shapes[level]
         checked_shape(Shape(values.shape, str(values.dtype)), level)
-        if self.told.pool == "only":
+        if self.settings.pool == "only":
             values = values.reshape(-1, values.shape[-1]).max(axis=0)
         if values.shape != shape.sizes:
             raise BadRow(f"{level} has the shape {values.shape}, most clips have {shape.sizes}")
-        with np.errstate(over="ignore"):  # what overflows is told in the next line
+        with np.errstate(over="ignore"):  # overflow is found in the next line
             stored = values.astype(shape.dtype)
         if not np.isfinite(stored).all():
             raise BadRow(f"{level} holds NaN or infinity as {shape.dtype}")

@@ -1,20 +1,18 @@
-"""The layout the released code reads: FEATURES/<movie>/<video>.pth, one tensor a clip.
+"""Folders of tensor files as the released code keeps them: FEATURES/<movie>/<video>.pth.
 
-A tensor is [1, D], one vector, or [1, tokens, D]. Files are loaded as data only: a pickle that
-would run code stops the import.
+Only plain tensors are loaded (PyTorch's restricted unpickler); a file that would run code stops
+the import.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import pickle
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.extras import need
@@ -23,112 +21,86 @@ from obygaze_features.store.interchange.source import (
     DAMAGE,
     Array,
     BadRow,
-    Shape,
-    Source,
+    ClipSource,
+    by_clip,
+    folder_origin,
+    movie_of,
+    name_of,
     one_folder,
-    opened,
     plain_files,
 )
 
-PURPOSE = "reading and writing .pth files"
 SUFFIXES = (".pth", ".pt")
-CLIP, TOKENS = "clip", "tokens"
 
 
-def open_pth(
-    paths: Sequence[Path], levels: Mapping[str, str] | None = None, *, level: str | None = None
-) -> Source:
-    """Folders of tensor files, as one source."""
-    return opened(paths, lambda path: PthFolder(path, levels, level=level))
-
-
-class PthFolder:
-    """One tensor file a clip, stored as `level`.
+def open_one(path: Path, levels: Mapping[str, str], *, level: str | None = None) -> ClipSource:
+    """Open a folder with one tensor file a clip, stored as `level`.
 
     `levels` name keys, where the files hold dictionaries of tensors.
     """
+    loader, root = _Loader(), one_folder(path)
+    files = plain_files(root, SUFFIXES)
+    if not files:
+        raise FixInput("no .pth file in this folder", where=str(root))
+    ids = [file.stem for file in files]
+    if len(set(ids)) < len(ids):  # two movies have videos of one name
+        ids = [f"{file.parent.name}-{file.stem}" for file in files]
+    clips = by_clip(files, ids)
+    keys = {
+        name: {clip: (file, key) for clip, file in clips.items()}
+        for name, key in (levels or {level or "": ""}).items()
+    }
+    movies = [movie_of(file.stem) if file.parent == root else file.parent.name for file in files]
+    origin = folder_origin("pth", root, files)
+    if levels:
+        origin["levels"] = dict(levels)
+    source = ClipSource(origin, keys, loader.open_array, movie_ids=movies)
+    n_others = sum(one.is_file() for one in root.rglob("*")) - len(files)
+    if n_others > 0:
+        source.warnings.append(f"{n_others} files were left out: not .pth")
+    if not levels and level is None:
+        source.rename_level("", _level_of(source))
+    return source
 
-    movie_ids: Sequence[str] | None
 
-    def __init__(
-        self,
-        path: Path,
-        levels: Mapping[str, str] | None = None,
-        *,
-        level: str | None = None,
-    ) -> None:
-        self.torch = need("torch", "mlp", PURPOSE)
-        self.root = one_folder(path)
-        self.warnings: list[str] = []
-        self.files = self._files()
-        self.clip_ids: Sequence[str] = self._ids()
-        self.movie_ids = [self._movie(file) for file in self.files]
-        self.keys = dict(levels or {})
-        self._shapes, digest = self._scan()
-        self.levels: Sequence[str] = list(self.keys) or [level or self._only_level()]
-        self.origin: Mapping[str, Any] = {
-            "format": "pth",
-            "folder": self.root.name,
-            "files": len(self.files),
-            "sha256": digest,
-            **({"levels": self.keys} if self.keys else {}),
-        }
+def _level_of(source: ClipSource) -> str:
+    """Return `tokens` if most clips have several vectors, else `clip`."""
+    several = []
+    for index in range(len(source.clip_ids)):
+        with suppress(BadRow):
+            several.append(len(source.shape("", index).sizes) > 1)
+    if not several:
+        raise FixInput("no file holds a usable tensor", where=name_of(source))
+    return "tokens" if 2 * sum(several) > len(several) else "clip"
 
-    def _files(self) -> list[Path]:
-        every = [path for path in self.root.rglob("*") if path.is_file()]
-        files = plain_files(self.root, SUFFIXES)
-        if not files:
-            raise FixInput("no .pth file in this folder", where=str(self.root))
-        if len(every) > len(files):
-            self.warnings.append(f"{len(every) - len(files)} files that are no .pth were left out")
-        return files
 
-    def _ids(self) -> list[str]:
-        """The names of the files, with the movie before them where two movies share one."""
-        ids = [file.stem for file in self.files]
-        if len(set(ids)) < len(ids):
-            ids = [f"{file.parent.name}-{file.stem}" for file in self.files]
-        seen: dict[str, Path] = {}
-        for clip, file in zip(ids, self.files, strict=True):
-            if seen.setdefault(clip, file) != file:
-                raise FixInput(
-                    f"two files are of the clip {clip!r}", where=f"{seen[clip]} and {file}"
-                )
-        return ids
+class _Loader:
+    """Loads tensors as arrays, without running code."""
 
-    def _movie(self, file: Path) -> str:
-        from obygaze_features.store.interchange.importing import movie_of
+    def __init__(self) -> None:
+        self.torch = need("torch", "mlp", "reading .pth files")
 
-        return movie_of(file.stem) if file.parent == self.root else file.parent.name
+    def open_array(self, key: tuple[Path, str]) -> AbstractContextManager[Array]:
+        """Return the tensor of a file, of one of its keys if not "", without the leading 1."""
+        file, name = key
+        check_memory(file.stat().st_size, "one file", str(file))
+        value = self._load(file)
+        if name:
+            if not isinstance(value, dict):
+                raise BadRow(f"{file.name} is not a dictionary of tensors")
+            value = value.get(name)
+        self._check(value, file, name or "a tensor")
+        tensor = value.detach()
+        if tensor.dtype == self.torch.bfloat16:  # NumPy has no such type; this is exact
+            tensor = tensor.float()
+        return nullcontext(tensor.numpy()[0])
 
-    def _scan(self) -> tuple[list[dict[str, Shape] | BadRow], str]:
-        """Every file once: its shapes, and one digest over names and contents."""
-        digest, found = hashlib.sha256(), list[dict[str, Shape] | BadRow]()
-        for file in self.files:
-            check_memory(file.stat().st_size, "one file", str(file))
-            data = file.read_bytes()
-            name = file.relative_to(self.root).as_posix()
-            digest.update(f"{name}\0{hashlib.sha256(data).hexdigest()}\n".encode())
-            try:
-                tensors = self._load(file, data)
-                found.append({key: self._shape(tensor, file) for key, tensor in tensors.items()})
-            except BadRow as error:
-                found.append(error)
-        return found, digest.hexdigest()
-
-    def _only_level(self) -> str:
-        usable = [shapes[""] for shapes in self._shapes if isinstance(shapes, dict)]
-        if not usable:
-            raise FixInput("no file holds a usable tensor", where=str(self.root))
-        several = sum(len(shape.sizes) > 1 for shape in usable)
-        return TOKENS if 2 * several > len(usable) else CLIP
-
-    def _load(self, file: Path, data: bytes) -> dict[str, Any]:
-        """The tensors of a file by key; "" where it is one tensor."""
+    def _load(self, file: Path) -> Any:
         try:
-            with warnings.catch_warnings():  # what is odd about a file is told below, once
+            with warnings.catch_warnings():  # what is wrong with a file is reported below, once
                 warnings.simplefilter("ignore")
-                value = self.torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+                data = io.BytesIO(file.read_bytes())
+                return self.torch.load(data, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             raise FixInput(
                 "this file is not plain tensors: loading it could run code",
@@ -137,44 +109,15 @@ class PthFolder:
             ) from error
         except DAMAGE as error:
             raise BadRow(f"{file.name} cannot be read: {str(error)[:120]}") from error
-        if not self.keys:
-            return {"": self._tensor(value, file, "a tensor")}
-        if not isinstance(value, dict):
-            raise BadRow(f"{file.name} is no dictionary of tensors")
-        return {key: self._tensor(value.get(key), file, key) for key in self.keys.values()}
 
-    def _tensor(self, value: Any, file: Path, what: str) -> Any:
+    def _check(self, value: Any, file: Path, what: str) -> None:
         if not isinstance(value, self.torch.Tensor):
             raise BadRow(f"{file.name} holds {type(value).__name__}, not {what}")
         if value.layout != self.torch.strided or value.is_quantized or value.is_complex():
-            raise BadRow(f"{file.name} holds an odd kind of tensor")
+            raise BadRow(f"{file.name} holds an unsupported kind of tensor")
         # A few bytes can be seen as a huge tensor, by strides of zero.
         if value.numel() * value.element_size() > value.untyped_storage().nbytes():
             raise BadRow(f"{file.name} holds less than its shape {tuple(value.shape)}")
-        return value
-
-    def _shape(self, tensor: Any, file: Path) -> Shape:
-        sizes = tuple(tensor.shape)
-        if len(sizes) not in (2, 3) or sizes[0] != 1:
-            raise BadRow(f"{file.name} has the shape {sizes}; [1, D] or [1, tokens, D] is wanted")
-        dtype = str(tensor.dtype).removeprefix("torch.")
-        return Shape(sizes[1:], "float32" if dtype == "bfloat16" else dtype)
-
-    def shape(self, level: str, index: int) -> Shape:
-        """The shape without the leading 1."""
-        shapes = self._shapes[index]
-        if isinstance(shapes, BadRow):
-            raise shapes
-        return shapes[self.keys.get(level, "")]
-
-    def row(self, level: str, index: int) -> Array:
-        """One clip's tensor as an array."""
-        self.shape(level, index)  # what was found bad is not looked at again
-        file = self.files[index]
-        tensor = self._load(file, file.read_bytes())[self.keys.get(level, "")].detach()
-        if tensor.dtype == self.torch.bfloat16:  # NumPy has no such type; this is exact
-            tensor = tensor.float()
-        return np.asarray(tensor.numpy()[0])
-
-    def close(self) -> None:
-        """No file stays open."""
+        if value.ndim not in (2, 3) or value.shape[0] != 1:
+            shape = tuple(value.shape)
+            raise BadRow(f"{file.name} has the shape {shape}, expected [1, D] or [1, tokens, D]")

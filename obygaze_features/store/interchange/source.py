@@ -1,4 +1,4 @@
-"""What an importer reads from: clips with arrays, whatever file they lie in."""
+"""Features that another program wrote, as clips with arrays; what all formats share."""
 
 from __future__ import annotations
 
@@ -10,21 +10,26 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_file
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.schema import RowStatus
 
+T = TypeVar("T")
 Array = npt.NDArray[Any]
-MOST_DIMENSIONS = 3
-# What NumPy, h5py and torch are seen to raise over bytes that are not what they should be.
+MAX_DIMENSIONS = 3
+# By these marks `export` lists the levels that it wrote, and an import finds them again.
+HDF5_LEVELS, NPY_LEVELS = "obygaze_levels", "levels.txt"
+# What NumPy, h5py and torch raise over damaged bytes.
 DAMAGE = (
     *(OSError, EOFError, ValueError, TypeError, RuntimeError, LookupError, ArithmeticError),
     *(AssertionError, AttributeError, SyntaxError, struct.error, tokenize.TokenError),
@@ -45,14 +50,14 @@ class Shape(NamedTuple):
 
 
 class BadRow(Exception):
-    """One clip's array is of no use; the import goes on and the clip becomes a failed row."""
+    """One clip's array cannot be used; the import goes on and the clip becomes a failed row."""
 
     def status(self) -> RowStatus:
-        """The row's status in the store."""
+        """Return the row's status in the store."""
         return RowStatus.failed("import", type(self.__cause__ or self).__name__, str(self))
 
 
-class Source(Protocol):
+class FeatureSource(Protocol):
     """Clips that can be imported. To read another format, write these members."""
 
     origin: Mapping[str, Any]
@@ -62,17 +67,17 @@ class Source(Protocol):
     warnings: list[str]
 
     def shape(self, level: str, index: int) -> Shape:
-        """The shape of one clip's array, or BadRow; cheap where the format allows it."""
+        """Return the shape of one clip's array, or raise BadRow; cheap where possible."""
 
     def row(self, level: str, index: int) -> Array:
-        """One clip's array, or BadRow."""
+        """Return one clip's array, or raise BadRow."""
 
     def close(self) -> None:
-        """Let go of open files."""
+        """Close open files."""
 
 
 @dataclass
-class Columns:
+class ColumnSource:
     """Whole arrays of all clips beside a list of ids: npz, npy, one big HDF5 array."""
 
     origin: Mapping[str, Any]
@@ -96,45 +101,99 @@ class Columns:
             raise FixInput(f"{len(self.movie_ids)} movies for {n_clips} clips")
 
     def shape(self, level: str, index: int) -> Shape:
-        """The same for every clip."""
+        """Return the shape, which is the same for every clip."""
         array = self.arrays[level]
         return Shape(tuple(array.shape[1:]), str(array.dtype))
 
     def row(self, level: str, index: int) -> Array:
-        """One row of an array."""
+        """Return one row of an array."""
         try:
             return np.asarray(self.arrays[level][index])
         except DAMAGE as error:
             raise BadRow(f"{level} cannot be read: {error}") from error
 
     def close(self) -> None:
-        """Close the file the arrays are read from."""
+        """Close the file that the arrays are read from."""
         if self.handle is not None:
             self.handle.close()
 
 
-class Joined:
+class ClipSource:
+    """An array of its own for each clip and level: a file, or a dataset in a file.
+
+    `keys` has, for each level, the key of each clip's array; `open_array` opens one by its key.
+    """
+
+    def __init__(
+        self,
+        origin: Mapping[str, Any],
+        keys: Mapping[str, Mapping[str, Any]],
+        open_array: Callable[[Any], AbstractContextManager[Any]],
+        *,
+        movie_ids: Sequence[str] | None = None,
+        handle: Any = None,
+    ) -> None:
+        self.origin, self.keys, self.open_array = origin, keys, open_array
+        self.levels: Sequence[str] = list(keys)
+        self.clip_ids: Sequence[str] = list(dict.fromkeys(chain(*keys.values())))
+        self.movie_ids, self.handle = movie_ids, handle
+        self.warnings: list[str] = []
+        self._shapes: dict[Any, Shape] = {}
+
+    def shape(self, level: str, index: int) -> Shape:
+        """Return the shape of one clip's array; its file is opened once for that."""
+        key = self.keys[level].get(self.clip_ids[index])
+        if key not in self._shapes:
+            self._shapes[key] = self._read(
+                level, key, lambda array: Shape(tuple(array.shape), str(array.dtype))
+            )
+        return self._shapes[key]
+
+    def row(self, level: str, index: int) -> Array:
+        """Return one clip's array."""
+        key = self.keys[level].get(self.clip_ids[index])
+        return self._read(level, key, lambda array: np.asarray(array[()]))
+
+    def rename_level(self, old: str, new: str) -> None:
+        """Give a level another name."""
+        self.keys = {new if level == old else level: keys for level, keys in self.keys.items()}
+        self.levels = list(self.keys)
+
+    def _read(self, level: str, key: Any, use: Callable[[Any], T]) -> T:
+        if key is None:
+            raise BadRow(f"no file for {level}")
+        try:
+            with self.open_array(key) as array:
+                return use(array)
+        except Corrupt as error:
+            raise BadRow(error.what) from error
+        except DAMAGE as error:
+            raise BadRow(f"{level} cannot be read: {error}") from error
+
+    def close(self) -> None:
+        """Close the file that the arrays are read from."""
+        if self.handle is not None:
+            self.handle.close()
+
+
+class JoinedSource:
     """Several sources of the same levels, one after the other."""
 
-    movie_ids: Sequence[str] | None
-
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[FeatureSource]) -> None:
         self.sources = sources
         self.levels: Sequence[str] = sources[0].levels
         for source in sources:
             if set(source.levels) != set(self.levels):
                 here, there = ", ".join(self.levels), ", ".join(source.levels)
-                raise FixInput(
-                    f"{here} in one of them, {there} in another",
-                    where=name_of(source),
-                )
+                raise FixInput(f"{here} in one of them, {there} in another", where=name_of(source))
         self.places = [
             (source, index) for source in sources for index in range(len(source.clip_ids))
         ]
         self.clip_ids: Sequence[str] = [clip for one in sources for clip in one.clip_ids]
         movies = [one.movie_ids for one in sources if one.movie_ids is not None]
-        whole = len(movies) == len(sources)
-        self.movie_ids = [movie for some in movies for movie in some] if whole else None
+        self.movie_ids: Sequence[str] | None = (
+            list(chain(*movies)) if len(movies) == len(sources) else None
+        )
         self.warnings = [warning for one in sources for warning in one.warnings]
         self.origin: Mapping[str, Any] = {
             "format": sources[0].origin["format"],
@@ -142,49 +201,36 @@ class Joined:
         }
 
     def shape(self, level: str, index: int) -> Shape:
-        """From the source it is in."""
+        """Return the shape of one clip's array."""
         source, place = self.places[index]
         return source.shape(level, place)
 
     def row(self, level: str, index: int) -> Array:
-        """From the source it is in."""
+        """Return one clip's array."""
         source, place = self.places[index]
         return source.row(level, place)
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all sources."""
         for source in self.sources:
             source.close()
 
 
-def opened(paths: Sequence[Path], open_one: Callable[[Path], Source]) -> Source:
-    """The source of one path, or of several as one."""
-    sources: list[Source] = []
-    try:
-        for path in paths:
-            sources.append(open_one(path))
-        return sources[0] if len(sources) == 1 else Joined(sources)
-    except BaseException:
-        for source in sources:
-            source.close()
-        raise
-
-
 def checked_shape(shape: Shape, where: str) -> Shape:
-    """The shape of something that can be a row of features; else BadRow."""
+    """Return the shape if it can be that of a row of features; raise BadRow if not."""
     if np.dtype(shape.dtype).kind not in "fiu":
         raise BadRow(f"{where} holds {shape.dtype}, which are not numbers")
-    if not 1 <= len(shape.sizes) <= MOST_DIMENSIONS or not math.prod(shape.sizes):
+    if not 1 <= len(shape.sizes) <= MAX_DIMENSIONS or not math.prod(shape.sizes):
         raise BadRow(f"{where} has the shape {shape.sizes}")
     check_memory(shape.n_bytes, "the array of one clip", where)
     return shape
 
 
 def texts(values: Any, what: str, where: str) -> list[str]:
-    """Ids as Python strings, from the string types of NumPy and HDF5."""
+    """Return ids as Python strings, from the string types of NumPy and HDF5."""
     array = np.asarray(values)
     if array.ndim != 1:
-        raise FixInput(f"{what} has the shape {array.shape}; a list of ids is wanted", where=where)
+        raise FixInput(f"{what} has the shape {array.shape}, expected a list of ids", where=where)
     if array.dtype.kind in "iu":
         return [str(value) for value in array.tolist()]
     if array.dtype.kind not in "USOT":
@@ -195,33 +241,34 @@ def texts(values: Any, what: str, where: str) -> list[str]:
         raise FixInput(f"{what} is not UTF-8: {error}", where=where) from error
 
 
-def name_of(source: Source) -> str:
-    """What a source was read from, in a word."""
+def name_of(source: FeatureSource) -> str:
+    """Return the name of the file or folder that a source was read from."""
     origin = source.origin
     return str(origin.get("file", origin.get("folder", origin["format"])))
 
 
 def one_file(path: Path) -> Path:
-    """A path that must be a file."""
+    """Return a path that must be a file."""
     if not path.is_file():
-        raise FixInput("a file is wanted here", where=str(path))
+        raise FixInput("expected a file", where=str(path))
     return path
 
 
 def one_folder(path: Path) -> Path:
-    """A path that must be a folder."""
+    """Return a path that must be a folder."""
     if not path.is_dir():
-        raise FixInput("a folder is wanted here", where=str(path))
+        raise FixInput("expected a folder", where=str(path))
     return path
 
 
-def file_origin(kind: str, path: Path) -> dict[str, Any]:
-    """What is recorded of a single file: its name and what is in it."""
-    return {"format": kind, "file": path.name, "sha256": sha256_file(path)}
+def file_origin(kind: str, path: Path, levels: Mapping[str, str]) -> dict[str, Any]:
+    """Return what is recorded of a single file: its name, its sha256, its levels."""
+    origin = {"format": kind, "file": path.name, "sha256": sha256_file(path)}
+    return {**origin, "levels": dict(levels)}
 
 
 def folder_origin(kind: str, root: Path, files: Sequence[Path]) -> dict[str, Any]:
-    """What is recorded of many files: how many, and one digest over their names and contents."""
+    """Return what is recorded of many files: how many, and one digest of names and contents."""
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(f"{file.relative_to(root).as_posix()}\0{sha256_file(file)}\n".encode())
@@ -229,7 +276,7 @@ def folder_origin(kind: str, root: Path, files: Sequence[Path]) -> dict[str, Any
 
 
 def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
-    """All files of some suffixes below a folder, sorted; links that lead out are refused."""
+    """Return all files of some suffixes below a folder, sorted; refuse links that lead out."""
     base = root.resolve()
     found = sorted(path for path in root.rglob("*") if path.suffix.lower() in suffixes)
     for path in found:
@@ -238,8 +285,28 @@ def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
     return [path for path in found if path.is_file()]
 
 
+def by_clip(files: Sequence[Path], ids: Sequence[str] | None = None) -> dict[str, Path]:
+    """Return files by the ids of their clips, by default their names without the suffix."""
+    found: dict[str, Path] = {}
+    for clip, file in zip(ids or [file.stem for file in files], files, strict=True):
+        if found.setdefault(clip, file) != file:
+            raise FixInput(f"two files are of the clip {clip!r}", where=f"{found[clip]}, {file}")
+    return found
+
+
 def level_name(name: str) -> str:
-    """A name for a level from a key: `features.s3d` is s3d, `c3d_features` is c3d."""
+    """Return the name of a level from a key: `features.s3d` is s3d, `c3d_features` is c3d."""
     short = name.removeprefix("features.").removesuffix("_features").lower()
     cleaned = re.sub(r"[^a-z0-9_]+", "_", short).strip("_")
     return cleaned if re.match(r"[a-z]", cleaned) else f"x{cleaned}"
+
+
+def is_level(array: Any, n_clips: int) -> bool:
+    """Return whether an array can be a level: floating point, with a row for each clip."""
+    return array.dtype.kind == "f" and 2 <= array.ndim <= 4 and len(array) == n_clips
+
+
+def movie_of(clip_id: str) -> str:
+    """Return the movie of a clip by its id: the part before the last hyphen, or the whole id."""
+    head, hyphen, _ = clip_id.rpartition("-")
+    return head if hyphen and head else clip_id

@@ -21,7 +21,13 @@ from obygaze_features.store.format.records import (
     TextMarker,
     marker_key,
 )
-from obygaze_features.store.format.schema import MISSING, FileMark, RowSource, RowStatus
+from obygaze_features.store.format.schema import (
+    MISSING,
+    NOT_FETCHED,
+    FileMark,
+    RowSource,
+    RowStatus,
+)
 from obygaze_features.store.remote.files import Files, read_or_none
 
 
@@ -141,6 +147,16 @@ class Commits:
             for row, source in Sources.from_bytes(data, where).of_rows.items():
                 by_block[row // self.plan.block_rows][row] = source
         return dict(by_block)
+
+    def not_ok(self, array: str, blocks: Iterable[int] | None = None) -> dict[int, RowStatus]:
+        """Return the rows of some blocks, by default all, that have no features in an array."""
+        rows: dict[int, RowStatus] = {}
+        for block in range(self.plan.n_blocks) if blocks is None else blocks:
+            if not self.holds(array, block):
+                rows.update(dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED))
+            noted = self.noted(block)
+            rows.update((row, status) for row, status in noted.items() if not status.is_ok)
+        return rows
 
     def holds(self, array: str, block: int) -> bool:
         """Whether a committed block of an array is here, in what may be a partial copy."""

@@ -354,12 +354,8 @@ class Store:
         self, spec: ArraySpec, selection: Selection
     ) -> tuple[npt.NDArray[np.bool_], dict[str, RowStatus]]:
         rows = selection.rows
-        bad = {-1: NOT_IN_STORE}
-        for block in np.unique(rows[rows >= 0] // self.plan.block_rows).tolist():
-            noted = self.commits.noted(block)
-            if not self.commits.holds(spec.name, block):
-                bad.update(dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED))
-            bad.update((row, status) for row, status in noted.items() if not status.is_ok)
+        blocks = np.unique(rows[rows >= 0] // self.plan.block_rows).tolist()
+        bad = {-1: NOT_IN_STORE, **self.commits.not_ok(spec.name, blocks)}
         present = np.isin(rows, list(bad), invert=True)
         absent = selection[~present]
         if not len(absent.rows):

@@ -38,8 +38,8 @@ class Copied:
 
 
 @dataclass(frozen=True)
-class Roster:
-    """The manifest a new store is of, and its clips in the order of the rows."""
+class ManifestClips:
+    """The manifest of a new store, and its clips in the order of the rows."""
 
     name: str
     sha256: str
@@ -73,7 +73,7 @@ def subset(
     if not len(rows):
         raise FixInput("no clip of the store is in this subset", where=source.location)
     plan = source.plan
-    manifest = Roster(
+    manifest = ManifestClips(
         plan.manifest_name,
         plan.manifest_sha256,
         source.clip_ids[rows].tolist(),
@@ -88,7 +88,7 @@ def merge(
     sources: Sequence[Store],
     path: Path | str,
     *,
-    manifest: Roster | None = None,
+    manifest: ManifestClips | None = None,
     seal: bool = True,
     progress: Progress | None = None,
 ) -> Copied:
@@ -116,23 +116,23 @@ def merge(
     return _copy(sources, Path(path), manifest, first.plan.arrays, progress, seal=seal)
 
 
-def _union(sources: Sequence[Store]) -> Roster:
+def _union(sources: Sequence[Store]) -> ManifestClips:
     movie_of: dict[str, str] = {}
     for store in sources:
         pairs = zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
         for clip, movie in pairs:
             if movie_of.setdefault(clip, movie) != movie:
                 raise Mismatch(f"the clip {clip} is of two movies", where=store.location)
-    clips = sorted(movie_of, key=lambda clip: (_natural(movie_of[clip]), _natural(clip)))
+    clips = sorted(movie_of, key=lambda clip: (natural_order(movie_of[clip]), natural_order(clip)))
     plans = {store.plan.manifest_sha256: store.plan.manifest_name for store in sources}
     name, sha256 = " + ".join(plans.values()), next(iter(plans))
     if len(plans) > 1:
         sha256 = sha256_bytes(canonical_json(sorted(plans)))
-    return Roster(name, sha256, clips, [movie_of[clip] for clip in clips])
+    return ManifestClips(name, sha256, clips, [movie_of[clip] for clip in clips])
 
 
-def _natural(name: str) -> list[tuple[int, int | str]]:
-    """A key by which scene 10 comes after scene 9."""
+def natural_order(name: str) -> list[tuple[int, int | str]]:
+    """Return a sort key by which scene 10 comes after scene 9."""
     words = re.split(r"(\d+)", name)
     return [(0, int(word)) if word.isdecimal() else (1, word) for word in words if word]
 
@@ -140,7 +140,7 @@ def _natural(name: str) -> list[tuple[int, int | str]]:
 def _copy(
     sources: Sequence[Store],
     path: Path,
-    manifest: Roster,
+    manifest: ManifestClips,
     arrays: Sequence[ArraySpec],
     progress: Progress | None,
     *,

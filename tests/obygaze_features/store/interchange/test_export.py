@@ -19,17 +19,15 @@ from support.stores import copy_of_sealed, fill_store, plan_store, sealed_store,
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.store import ArraySpec, RowStatus, Store, open_store
+from obygaze_features.store.interchange import open_features
 from obygaze_features.store.interchange.export import export_store
-from obygaze_features.store.interchange.hdf5 import open_hdf5
 from obygaze_features.store.interchange.importing import import_store
-from obygaze_features.store.interchange.npy import open_npy
-from obygaze_features.store.interchange.npz import open_npz
 from obygaze_features.store.remote.fetch import pull
 
 BACK: dict[str, Callable[[Path], Any]] = {
-    "hdf5": lambda path: open_hdf5([path]),
-    "npz": lambda path: open_npz([path], {}),
-    "npy": lambda path: open_npy([path]),
+    "hdf5": lambda path: open_features("hdf5", [path]),
+    "npz": lambda path: open_features("npz", [path], {}),
+    "npy": lambda path: open_features("npy", [path]),
 }
 
 
@@ -95,7 +93,6 @@ def test_the_released_layout_there_and_back(
     tmp_path: Path, sealed: Path, level: str, as_level: str | None
 ) -> None:
     torch = pytest.importorskip("torch")
-    from obygaze_features.store.interchange.pth import PthFolder
 
     store = open_store(sealed)
     export_store(store, tmp_path / "FEATURES", "pth", levels=[level])
@@ -104,7 +101,7 @@ def test_the_released_layout_there_and_back(
     expected = store.matrix(level, clips=["tt0000102-003"]).values
     assert tuple(tensor.shape) == expected.shape
     np.testing.assert_array_equal(tensor.numpy(), expected)
-    import_store(PthFolder(tmp_path / "FEATURES", level=as_level), tmp_path / "again")
+    import_store(open_features("pth", [tmp_path / "FEATURES"], level=as_level), tmp_path / "again")
     same(store, open_store(tmp_path / "again"), (level,))
 
 

@@ -10,8 +10,8 @@ from support.cli import call_obygaze
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.store import Store, open_store
-from obygaze_features.store.interchange.hdf5 import open_hdf5
-from obygaze_features.store.interchange.importing import Told, import_store
+from obygaze_features.store.interchange import open_features
+from obygaze_features.store.interchange.importing import ImportSettings, import_store
 
 A = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=np.float32)
 
@@ -24,7 +24,7 @@ def written(path: Path, arrays: Mapping[str, object]) -> Path:
 
 
 def made(file: Path, to: Path, levels: Mapping[str, str] | None = None, **how: str) -> Store:
-    import_store(open_hdf5([file], levels, **how), to)
+    import_store(open_features("hdf5", [file], levels, **how), to)
     return open_store(to)
 
 
@@ -59,7 +59,7 @@ def test_features_among_other_things_as_tvsum_has_them(tmp_path: Path) -> None:
 def test_a_group_for_each_expert(tmp_path: Path) -> None:
     content = {"features.s3d/a": A, "features.s3d/b": A, "features.audio/a": A[0]}
     file = written(tmp_path / "f.h5", content)
-    done = import_store(open_hdf5([file]), tmp_path / "s")
+    done = import_store(open_features("hdf5", [file]), tmp_path / "s")
     assert done.levels == {"s3d": (3, 2), "audio": (2,)}
     assert list(done.failed) == ["b"]
     assert "nothing under 'features.audio/b'" in done.failed["b"]
@@ -70,14 +70,14 @@ def test_a_file_for_each_clip_with_experts_in_it(tmp_path: Path) -> None:
     for clip, add in (("m-1", 0), ("m-2", 5)):
         written(tmp_path / "f" / f"{clip}.h5", {"features.s3d": A + add, "features.rgb": A[0]})
     (tmp_path / "f" / "m-3.h5").write_bytes(b"not one")
-    source = open_hdf5([tmp_path / "f"], {"s3d": "features.s3d", "rgb": "features.rgb"})
+    source = open_features("hdf5", [tmp_path / "f"], {"s3d": "features.s3d", "rgb": "features.rgb"})
     done = import_store(source, tmp_path / "s")
     source.close()
     assert list(done.failed) == ["m-3"]
     store = open_store(tmp_path / "s")
     np.testing.assert_array_equal(store.matrix("s3d", clips=["m-2"]).values[0], A + 5)
     with pytest.raises(FixInput, match=r"features\.rgb, features\.s3d"):
-        open_hdf5([tmp_path / "f"])
+        open_features("hdf5", [tmp_path / "f"])
 
 
 def test_one_big_array_and_ids(tmp_path: Path) -> None:
@@ -138,14 +138,14 @@ def test_what_leads_out_of_the_file_is_refused(tmp_path: Path, kind: str) -> Non
             (tmp_path / "raw").write_bytes(A.tobytes())
             file.create_dataset("b", (3, 2), "f4", external=[(str(tmp_path / "raw"), 0, 24)])
     with pytest.raises(FixInput, match=r"link|other files"):
-        import_store(open_hdf5([tmp_path / "f.h5"], {"frames": "{id}"}), tmp_path / "s")
+        import_store(open_features("hdf5", [tmp_path / "f.h5"], {"frames": "{id}"}), tmp_path / "s")
 
 
 def test_a_dataset_that_only_says_it_is_huge_takes_no_memory(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         file.create_dataset("a", (10**9, 10**6), "f4", chunks=(1, 1000))
     with pytest.raises(FixInput, match="do not fit"):
-        import_store(open_hdf5([tmp_path / "f.h5"]), tmp_path / "s")
+        import_store(open_features("hdf5", [tmp_path / "f.h5"]), tmp_path / "s")
 
 
 @pytest.mark.parametrize(
@@ -154,19 +154,19 @@ def test_a_dataset_that_only_says_it_is_huge_takes_no_memory(tmp_path: Path) -> 
         ({"x": "nothing/{id}"}, "nothing under"),
         ({"x": "{id}/{id}"}, "once"),
         ({"x": "{id}/none"}, "no clip has a usable x|no dataset"),
-        ({"x": "a/deeper/{id}"}, "nothing under|no group"),
+        ({"x": "a/deeper/{id}"}, "nothing under|not a group"),
     ],
 )
 def test_paths_that_lead_nowhere(tmp_path: Path, levels: dict[str, str], words: str) -> None:
     file = written(tmp_path / "f.h5", {"a": A, "g/x": A})
     with pytest.raises(FixInput, match=words):
-        import_store(open_hdf5([file], levels), tmp_path / "s")
+        import_store(open_features("hdf5", [file], levels), tmp_path / "s")
 
 
 def test_groups_in_which_nothing_stands_out(tmp_path: Path) -> None:
     file = written(tmp_path / "f.h5", {"a/x": A, "a/y": A})
     with pytest.raises(FixInput, match="each clip has x, y") as error:
-        open_hdf5([file])
+        open_features("hdf5", [file])
     assert "{id}/KEY" in str(error.value)
 
 
@@ -174,7 +174,7 @@ def test_groups_in_which_nothing_stands_out(tmp_path: Path) -> None:
 def test_what_is_no_hdf5_is_said(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "f.h5").write_bytes(content)
     with pytest.raises(Corrupt, match="HDF5"):
-        open_hdf5([tmp_path / "f.h5"])
+        open_features("hdf5", [tmp_path / "f.h5"])
 
 
 def test_damage_within_a_file_is_told_as_such(tmp_path: Path) -> None:
@@ -183,13 +183,13 @@ def test_damage_within_a_file_is_told_as_such(tmp_path: Path) -> None:
     assert b"SNOD" in data  # where the group says what lies in it
     file.write_bytes(data.replace(b"SNOD", b"SNOB"))
     with pytest.raises(Corrupt, match="not a whole HDF5 file"):
-        open_hdf5([file])
+        open_features("hdf5", [file])
     with pytest.raises(Corrupt, match="not a whole HDF5 file"):
-        open_hdf5([file], {"clip": "clips"}, id_key="ids")
+        open_features("hdf5", [file], {"clip": "clips"}, id_key="ids")
     (tmp_path / "folder").mkdir()
     file.rename(tmp_path / "folder" / "f.h5")
     with pytest.raises(Corrupt, match="not a whole HDF5 file"):
-        open_hdf5([tmp_path / "folder"])
+        open_features("hdf5", [tmp_path / "folder"])
 
 
 @pytest.mark.parametrize("name", ["ids", "x", "movie_id"])
@@ -199,14 +199,14 @@ def test_a_link_to_what_is_no_hdf5_is_refused_or_left_alone(tmp_path: Path, name
     with h5py.File(file, "a") as handle:
         handle[name] = h5py.ExternalLink(str(tmp_path / "secret"), "/x")
     with pytest.raises(FixInput, match="is a link"):
-        import_store(open_hdf5([file]), tmp_path / "s")
+        import_store(open_features("hdf5", [file]), tmp_path / "s")
     with pytest.raises(FixInput, match="is a link"):
-        open_hdf5([file], id_key=name)
+        open_features("hdf5", [file], id_key=name)
 
 
 def test_pooling_numbers_by_hand(tmp_path: Path) -> None:
     file = written(tmp_path / "f.h5", {"a": A, "b": -A})
-    source = open_hdf5([file])
-    import_store(source, tmp_path / "s", told=Told(pool="also"))
+    source = open_features("hdf5", [file])
+    import_store(source, tmp_path / "s", settings=ImportSettings(pool="also"))
     store = open_store(tmp_path / "s")
     assert store.matrix("pooled", clips=["b", "a"]).values.tolist() == [[-1, -2], [5, 6]]

@@ -9,8 +9,8 @@ from support.cli import call_obygaze
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.store import open_store
+from obygaze_features.store.interchange import open_features
 from obygaze_features.store.interchange.importing import import_store
-from obygaze_features.store.interchange.npy import open_npy
 
 V = np.array([1.0, 2.0], dtype=np.float32)
 
@@ -32,7 +32,7 @@ def test_one_file_a_clip(tmp_path: Path) -> None:
 def test_a_folder_a_movie_tells_the_movie(tmp_path: Path) -> None:
     put(tmp_path / "f" / "alien" / "x-1.npy", np.stack([V, V]))
     put(tmp_path / "f" / "brazil" / "x-2.npy", np.stack([V, V]))
-    import_store(open_npy([tmp_path / "f"]), tmp_path / "s")
+    import_store(open_features("npy", [tmp_path / "f"]), tmp_path / "s")
     store = open_store(tmp_path / "s")
     assert store.movie_ids.tolist() == ["alien", "brazil"]
     assert store.levels == ("frames",)
@@ -42,7 +42,7 @@ def test_a_folder_a_level(tmp_path: Path) -> None:
     put(tmp_path / "f" / "a" / "m-1.npy", V)
     put(tmp_path / "f" / "b" / "m-1.npy", np.stack([V, V, V]))
     put(tmp_path / "f" / "b" / "m-2.npy", np.stack([V, V, V]))
-    source = open_npy([tmp_path / "f"], {"clip": "a", "frames": "b"})
+    source = open_features("npy", [tmp_path / "f"], {"clip": "a", "frames": "b"})
     done = import_store(source, tmp_path / "s")
     assert done.levels == {"clip": (2,), "frames": (3, 2)}
     assert done.failed == {"m-2": "failed: import BadRow: no file for clip"}
@@ -51,15 +51,15 @@ def test_a_folder_a_level(tmp_path: Path) -> None:
 def test_a_file_a_level_and_the_ids(tmp_path: Path) -> None:
     put(tmp_path / "f" / "clip_id.npy", np.array(["m-2", "m-1"]))
     put(tmp_path / "f" / "clip.npy", np.stack([V, V * 3]))
-    import_store(open_npy([tmp_path / "f"]), tmp_path / "s")
+    import_store(open_features("npy", [tmp_path / "f"]), tmp_path / "s")
     assert open_store(tmp_path / "s").matrix("clip", clips=["m-2", "m-1"]).values.tolist() == [
         [1, 2],
         [3, 6],
     ]
-    source = open_npy([tmp_path / "f"], {"x": "clip"})
+    source = open_features("npy", [tmp_path / "f"], {"x": "clip"})
     assert list(source.levels) == ["x"]
     with pytest.raises(FixInput, match=r"no none\.npy"):
-        open_npy([tmp_path / "f"], {"x": "none"})
+        open_features("npy", [tmp_path / "f"], {"x": "none"})
 
 
 def test_files_that_are_no_arrays_are_failed_rows(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_files_that_are_no_arrays_are_failed_rows(tmp_path: Path) -> None:
     (tmp_path / "f" / "m-9.npy").write_bytes(header.getvalue())
     cut = b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<f4', 'shape': (2,".ljust(117) + b"\n"
     (tmp_path / "f" / "m-6.npy").write_bytes(cut)
-    done = import_store(open_npy([tmp_path / "f"]), tmp_path / "s")
+    done = import_store(open_features("npy", [tmp_path / "f"]), tmp_path / "s")
     assert list(done.failed) == ["m-6", "m-7", "m-8", "m-9"]
     assert all("not a whole npy file" in reason for reason in done.failed.values())
 
@@ -82,7 +82,7 @@ def test_files_that_are_no_arrays_are_failed_rows(tmp_path: Path) -> None:
 def test_objects_are_refused(tmp_path: Path) -> None:
     put(tmp_path / "f" / "m-1.npy", np.array([{"a": 1}], dtype=object))
     with pytest.raises(FixInput, match="unpickled"):
-        import_store(open_npy([tmp_path / "f"]), tmp_path / "s")
+        import_store(open_features("npy", [tmp_path / "f"]), tmp_path / "s")
 
 
 @pytest.mark.parametrize("folder", ["../other", "/etc", "none"])
@@ -90,20 +90,20 @@ def test_folders_of_levels_stay_inside(tmp_path: Path, folder: str) -> None:
     put(tmp_path / "f" / "m-1.npy", V)
     put(tmp_path / "other" / "m-1.npy", V)
     with pytest.raises(FixInput, match="no folder"):
-        open_npy([tmp_path / "f"], {"clip": folder})
+        open_features("npy", [tmp_path / "f"], {"clip": folder})
 
 
 def test_what_is_wrong_with_the_folder_is_said(tmp_path: Path) -> None:
     (tmp_path / "f").mkdir()
     with pytest.raises(FixInput, match="no npy file"):
-        open_npy([tmp_path / "f"])
+        open_features("npy", [tmp_path / "f"])
     put(tmp_path / "f" / "a" / "1.npy", V)
     put(tmp_path / "f" / "b" / "1.npy", V)
     with pytest.raises(FixInput, match="two files"):
-        open_npy([tmp_path / "f"])
+        open_features("npy", [tmp_path / "f"])
     put(tmp_path / "g" / "clip_id.npy", np.array([1.5]))
     with pytest.raises(FixInput, match="not ids"):
-        open_npy([tmp_path / "g"])
+        open_features("npy", [tmp_path / "g"])
     (tmp_path / "g" / "clip_id.npy").write_bytes(b"")
     with pytest.raises(Corrupt):
-        open_npy([tmp_path / "g"])
+        open_features("npy", [tmp_path / "g"])

@@ -10,9 +10,10 @@ from support.cli import call_obygaze
 
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
 from obygaze_features.store import open_store
-from obygaze_features.store.interchange.importing import Told, import_store, movie_of
-from obygaze_features.store.interchange.npz import open_npz
-from obygaze_features.store.write.edit import Roster
+from obygaze_features.store.interchange import open_features
+from obygaze_features.store.interchange.importing import ImportSettings, import_store
+from obygaze_features.store.interchange.source import movie_of
+from obygaze_features.store.write.edit import ManifestClips
 
 IDS = ["tt02-010", "tt02-9", "tt01-001"]
 X = np.array([[1.5, 2, 3], [4, 5, 6], [7, 8, 9]], dtype=np.float32)
@@ -39,7 +40,7 @@ def test_an_array_becomes_a_level_and_clips_are_read_by_id(tmp_path: Path) -> No
 
 def test_rows_are_in_the_order_of_movie_and_scene(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    import_store(open_npz([file], {"clip": "X"}), tmp_path / "s")
+    import_store(open_features("npz", [file], {"clip": "X"}), tmp_path / "s")
     store = open_store(tmp_path / "s")
     assert store.clip_ids.tolist() == ["tt01-001", "tt02-9", "tt02-010"]
     assert store.movie_ids.tolist() == ["tt01", "tt02", "tt02"]
@@ -47,7 +48,7 @@ def test_rows_are_in_the_order_of_movie_and_scene(tmp_path: Path) -> None:
 
 def test_movies_come_from_the_file_where_it_has_them(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", names=IDS, film=[7, 7, 3], X=X)
-    source = open_npz([file], {"clip": "X"}, id_key="names", movie_key="film")
+    source = open_features("npz", [file], {"clip": "X"}, id_key="names", movie_key="film")
     import_store(source, tmp_path / "s")
     assert open_store(tmp_path / "s").movie_ids.tolist() == ["3", "7", "7"]
 
@@ -61,14 +62,16 @@ def test_a_movie_is_what_comes_before_the_last_hyphen(clip: str, movie: str) -> 
 
 def test_a_manifest_decides_the_rows_and_what_is_lacking_fails(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    roster = Roster("m", "12" * 32, ["tt02-010", "tt02-011"], ["tt02", "tt02"])
-    done = import_store(open_npz([file], {"clip": "X"}), tmp_path / "s", roster=roster)
+    roster = ManifestClips("m", "12" * 32, ["tt02-010", "tt02-011"], ["tt02", "tt02"])
+    done = import_store(
+        open_features("npz", [file], {"clip": "X"}), tmp_path / "s", manifest=roster
+    )
     assert done.n_ok == 1
     assert list(done.failed) == ["tt02-011"]
     assert done.not_in_manifest == ["tt02-9", "tt01-001"]
     matrix = open_store(tmp_path / "s").matrix("clip", missing="drop")
     assert matrix.clip_ids.tolist() == ["tt02-010"]
-    assert "lack it" in str(matrix.reasons["tt02-011"])
+    assert "missing in the files" in str(matrix.reasons["tt02-011"])
 
 
 def test_a_row_that_is_not_finite_is_a_failed_row(tmp_path: Path) -> None:
@@ -85,9 +88,9 @@ def test_a_row_that_is_not_finite_is_a_failed_row(tmp_path: Path) -> None:
 def test_without_levels_every_array_with_a_row_for_each_id_is_one(tmp_path: Path) -> None:
     frames = np.arange(3 * 2 * 4, dtype=np.float16).reshape(3, 2, 4)
     file = saved(tmp_path / "f.npz", clip_id=IDS, clip=X, frames=frames, mean=np.zeros(3))
-    source = open_npz([file], {})
+    source = open_features("npz", [file], {})
     assert source.levels == ("clip", "frames")
-    assert source.warnings == ["mean was left out: it is no array with a row for each id"]
+    assert source.warnings == ["mean was left out: not an array with a row for each id"]
     import_store(source, tmp_path / "s")
     store = open_store(tmp_path / "s")
     stored = store.matrix("frames", clips=IDS).values
@@ -98,21 +101,29 @@ def test_without_levels_every_array_with_a_row_for_each_id_is_one(tmp_path: Path
 def test_doubles_become_floats_unless_told_otherwise(tmp_path: Path) -> None:
     exact = np.full((3, 2), 1 + 2.0**-40)
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=exact)
-    import_store(open_npz([file], {"clip": "X"}), tmp_path / "a")
+    import_store(open_features("npz", [file], {"clip": "X"}), tmp_path / "a")
     assert open_store(tmp_path / "a").matrix("clip").values.tolist() == [[1.0, 1.0]] * 3
-    import_store(open_npz([file], {"clip": "X"}), tmp_path / "b", told=Told(dtype="float64"))
+    import_store(
+        open_features("npz", [file], {"clip": "X"}),
+        tmp_path / "b",
+        settings=ImportSettings(dtype="float64"),
+    )
     assert open_store(tmp_path / "b").matrix("clip").values.tolist() == exact.tolist()
 
 
 def test_pooling_keeps_the_maximum_over_all_vectors(tmp_path: Path) -> None:
     tokens = np.random.default_rng(0).standard_normal((3, 2, 5, 4)).astype(np.float32)
     file = saved(tmp_path / "f.npz", clip_id=IDS, tokens=tokens)
-    import_store(open_npz([file], {}), tmp_path / "a", told=Told(pool="also"))
+    import_store(
+        open_features("npz", [file], {}), tmp_path / "a", settings=ImportSettings(pool="also")
+    )
     store = open_store(tmp_path / "a")
     largest = [[max(v) for v in zip(*clip.reshape(10, 4), strict=True)] for clip in tokens]
     np.testing.assert_array_equal(store.matrix("pooled", clips=IDS).values, largest)
     assert list(store.levels) == ["tokens", "pooled"]
-    import_store(open_npz([file], {}), tmp_path / "b", told=Told(pool="only"))
+    import_store(
+        open_features("npz", [file], {}), tmp_path / "b", settings=ImportSettings(pool="only")
+    )
     np.testing.assert_array_equal(
         open_store(tmp_path / "b").matrix("tokens", clips=IDS).values, largest
     )
@@ -120,8 +131,8 @@ def test_pooling_keeps_the_maximum_over_all_vectors(tmp_path: Path) -> None:
 
 def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    told = Told(backbone="x-clip", facts={"frames": "8"}, licence="CC0-1.0")
-    import_store(open_npz([file], {"clip": "X"}), tmp_path / "s", told=told)
+    told = ImportSettings(backbone="x-clip", facts={"frames": "8"}, licence="CC0-1.0")
+    import_store(open_features("npz", [file], {"clip": "X"}), tmp_path / "s", settings=told)
     store = open_store(tmp_path / "s")
     assert store.recipe.is_unknown
     recipe = store.recipe.to_dict()["told"]
@@ -132,11 +143,11 @@ def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
 
 def test_the_same_again_is_no_change_and_other_features_are_refused(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
-    first = import_store(open_npz([file], {"clip": "X"}), tmp_path / "s")
-    assert import_store(open_npz([file], {"clip": "X"}), tmp_path / "s") == first
+    first = import_store(open_features("npz", [file], {"clip": "X"}), tmp_path / "s")
+    assert import_store(open_features("npz", [file], {"clip": "X"}), tmp_path / "s") == first
     other = saved(tmp_path / "other.npz", clip_id=IDS, X=X + 1)
     with pytest.raises(Mismatch, match="another recipe"):
-        import_store(open_npz([other], {"clip": "X"}), tmp_path / "s")
+        import_store(open_features("npz", [other], {"clip": "X"}), tmp_path / "s")
 
 
 @pytest.mark.parametrize(
@@ -144,7 +155,7 @@ def test_the_same_again_is_no_change_and_other_features_are_refused(tmp_path: Pa
     [
         ({"clip_id": IDS}, "no array has a row"),
         ({"clip_id": IDS, "X": X[:2]}, "does not begin with the number of ids, 3"),
-        ({"clip_id": [IDS], "X": X}, "a list of ids is wanted"),
+        ({"clip_id": [IDS], "X": X}, "expected a list of ids"),
         ({"clip_id": np.zeros(3), "X": X}, "not ids"),
         ({"ids": IDS, "X": X}, "no array 'clip_id'; the file has ids, X"),
         ({"clip_id": np.array(IDS, dtype=object), "X": X}, "unpickled"),
@@ -158,7 +169,7 @@ def test_bad_files_are_refused_in_words(
     file = saved(tmp_path / "f.npz", **arrays)
     levels = {"clip": "X"} if "X" in arrays else {}
     with pytest.raises(FixInput, match=words):
-        import_store(open_npz([file], levels), tmp_path / "s")
+        import_store(open_features("npz", [file], levels), tmp_path / "s")
     assert not (tmp_path / "s").exists()
 
 
@@ -172,14 +183,14 @@ def test_an_array_that_lies_about_its_size_takes_no_memory(tmp_path: Path) -> No
         packed.writestr("clip_id.npy", ids.getvalue())
         packed.writestr("X.npy", header.getvalue())
     with pytest.raises(Corrupt, match="shorter than its shape"):
-        open_npz([tmp_path / "f.npz"], {"clip": "X"})
+        open_features("npz", [tmp_path / "f.npz"], {"clip": "X"})
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not really", b"\x93NUMPY"])
 def test_what_is_no_npz_is_said_to_be_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "f.npz").write_bytes(content)
     with pytest.raises(Corrupt, match="npz"):
-        open_npz([tmp_path / "f.npz"], {})
+        open_features("npz", [tmp_path / "f.npz"], {})
 
 
 @pytest.mark.parametrize("word", ["clip", "=X", "clip=", "clip=X --level clip=Y"])
@@ -201,21 +212,21 @@ def test_several_files_become_one_store(tmp_path: Path) -> None:
     origin = store.recipe.to_dict()["told"]["origin"]
     assert [part["file"] for part in origin["parts"]] == ["a.npz", "b.npz"]
     with pytest.raises(FixInput, match="more than once"):
-        import_store(open_npz([first, first], {"clip": "X"}), tmp_path / "t")
+        import_store(open_features("npz", [first, first], {"clip": "X"}), tmp_path / "t")
     third = saved(tmp_path / "c.npz", clip_id=["m-9"], Y=X[2:])
     with pytest.raises(FixInput, match="x in one of them, y in another"):
-        open_npz([first, third], {})
+        open_features("npz", [first, third], {})
 
 
 def test_no_clips_at_all_is_said_of_the_file(tmp_path: Path) -> None:
     np.savez(tmp_path / "none.npz", clip_id=np.array([], dtype=str), x=np.zeros((0, 3), np.float32))
     with pytest.raises(FixInput, match="no clips") as error:
-        import_store(open_npz([tmp_path / "none.npz"], {"clip": "x"}), tmp_path / "s")
+        import_store(open_features("npz", [tmp_path / "none.npz"], {"clip": "x"}), tmp_path / "s")
     assert error.value.where == "none.npz"
 
 
 def test_why_no_clip_can_be_used_is_said(tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", clip_id=["a-1", "a-2"], x=np.zeros((2, 0), np.float32))
     with pytest.raises(FixInput, match=r"no clip has a usable clip; .*shape \(0,\)") as error:
-        import_store(open_npz([tmp_path / "f.npz"], {"clip": "x"}), tmp_path / "s")
+        import_store(open_features("npz", [tmp_path / "f.npz"], {"clip": "x"}), tmp_path / "s")
     assert error.value.where == "f.npz"

@@ -10,11 +10,11 @@ from support.cli import call_obygaze
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store import open_store
-from obygaze_features.store.interchange.importing import Told, import_store
-from obygaze_features.store.write.edit import Roster
+from obygaze_features.store.interchange import open_features
+from obygaze_features.store.interchange.importing import ImportSettings, import_store
+from obygaze_features.store.write.edit import ManifestClips
 
 torch = pytest.importorskip("torch")
-from obygaze_features.store.interchange.pth import PthFolder  # noqa: E402
 
 
 def put(root: Path, name: str, value: object) -> Path:
@@ -24,7 +24,7 @@ def put(root: Path, name: str, value: object) -> Path:
     return root / "FEATURES"
 
 
-def made(source: PthFolder, path: Path, **options: object):
+def made(source: object, path: Path, **options: object):
     import_store(source, path, **options)  # type: ignore[arg-type]
     return open_store(path)
 
@@ -32,7 +32,7 @@ def made(source: PthFolder, path: Path, **options: object):
 def test_one_vector_a_clip_becomes_the_level_clip(tmp_path: Path) -> None:
     root = put(tmp_path, "tt1/tt1-001.pth", torch.tensor([[1.0, 2.0]]))
     put(tmp_path, "tt2/tt2-001.pth", torch.tensor([[3.0, 4.0]]))
-    store = made(PthFolder(root), tmp_path / "s")
+    store = made(open_features("pth", [root]), tmp_path / "s")
     assert store.levels == ("clip",)
     assert store.movie_ids.tolist() == ["tt1", "tt2"]
     assert store.matrix("clip", clips=["tt2-001", "tt1-001"]).values.tolist() == [[3, 4], [1, 2]]
@@ -53,7 +53,7 @@ def test_halves_gradients_and_odd_types_keep_their_numbers(tmp_path: Path) -> No
     put(tmp_path, "m/m-3.pth", torch.nn.Parameter(torch.tensor(values)))
     put(tmp_path, "m/m-4.pth", torch.tensor(values, dtype=torch.bfloat16))
     root = put(tmp_path, "m/m-5.pth", torch.tensor(values * 2).T[:, :1].T)  # not contiguous
-    store = made(PthFolder(root), tmp_path / "s")
+    store = made(open_features("pth", [root]), tmp_path / "s")
     exact = np.array(values, dtype=np.float32)[0]
     got = store.matrix("clip").values
     np.testing.assert_array_equal(got[0], np.float16(values[0]).astype(np.float32))
@@ -65,7 +65,7 @@ def test_halves_gradients_and_odd_types_keep_their_numbers(tmp_path: Path) -> No
 def test_several_halves_a_clip_stay_halves(tmp_path: Path) -> None:
     tokens = torch.randn(1, 4, 3, generator=torch.Generator().manual_seed(0)).half()
     root = put(tmp_path, "m/m-1.pth", tokens)
-    stored = made(PthFolder(root), tmp_path / "s").matrix("tokens").values
+    stored = made(open_features("pth", [root]), tmp_path / "s").matrix("tokens").values
     assert stored.dtype == np.float16
     np.testing.assert_array_equal(stored, tokens.numpy())
 
@@ -84,23 +84,23 @@ def test_what_is_odd_or_missing_is_a_failed_row_with_its_reason(tmp_path: Path) 
     whole = (root / "m" / "m-0.pth").read_bytes()
     (root / "m" / "m-18.pth").write_bytes(whole[: len(whole) // 2])
     (root / "m" / "notes.txt").write_text("extra", encoding="utf-8")
-    source = PthFolder(root)
-    assert source.warnings == ["1 files that are no .pth were left out"]
+    source = open_features("pth", [root])
+    assert source.warnings == ["1 files were left out: not .pth"]
     clips = [*source.clip_ids, "m-99"]
-    roster = Roster("m", "12" * 32, clips, ["m"] * len(clips))
-    done = import_store(source, tmp_path / "s", roster=roster)
+    roster = ManifestClips("m", "12" * 32, clips, ["m"] * len(clips))
+    done = import_store(source, tmp_path / "s", manifest=roster)
     assert done.n_ok == 6
     words = {
         "m-10": "shape (4,), most clips have (3,)",
-        "m-11": "[1, D] or [1, tokens, D] is wanted",
+        "m-11": "expected [1, D] or [1, tokens, D]",
         "m-12": "NaN",
         "m-13": "holds dict, not a tensor",
         "m-14": "shape (0,)",
-        "m-15": "odd kind",
+        "m-15": "unsupported kind",
         "m-16": "less than its shape",
         "m-17": "cannot be read",
         "m-18": "cannot be read",
-        "m-99": "lack it",
+        "m-99": "missing in the files",
     }
     assert {clip: words[clip] in reason for clip, reason in done.failed.items()} == dict.fromkeys(
         words, True
@@ -128,7 +128,7 @@ def test_a_pickle_that_would_run_code_stops_the_import(tmp_path: Path, how: str)
     else:
         torch.save(value, evil, _use_new_zipfile_serialization=how == "torch")
     with pytest.raises(FixInput, match="could run code") as error:
-        import_store(PthFolder(root), tmp_path / "s")
+        import_store(open_features("pth", [root]), tmp_path / "s")
     assert "m-2.pth" in str(error.value)
     assert not (tmp_path / "harm").exists()
     assert not (tmp_path / "s").exists()
@@ -142,14 +142,14 @@ def test_a_file_that_is_cut_off_early_is_a_failed_row(tmp_path: Path) -> None:
     whole = (root / "m/m-4.pth").read_bytes()
     (root / "m/m-5.pth").write_bytes(whole[:-3])
     (root / "m/m-6.pth").write_bytes(b"junk")
-    done = import_store(PthFolder(root), tmp_path / "s")
+    done = import_store(open_features("pth", [root]), tmp_path / "s")
     assert list(done.failed) == ["m-5", "m-6"]
 
 
 def test_legacy_files_of_tensors_are_read(tmp_path: Path) -> None:
     root = put(tmp_path, "m/m-1.pth", torch.zeros(1, 3))
     torch.save(torch.ones(1, 3), root / "m/m-2.pth", _use_new_zipfile_serialization=False)
-    store = made(PthFolder(root), tmp_path / "s")
+    store = made(open_features("pth", [root]), tmp_path / "s")
     assert store.matrix("clip").values.tolist() == [[0, 0, 0], [1, 1, 1]]
 
 
@@ -157,7 +157,7 @@ def test_dictionaries_of_tensors_by_key(tmp_path: Path) -> None:
     root = put(
         tmp_path, "m/m-1.pth", {"a": torch.ones(1, 2), "b": torch.zeros(1, 3, 2), "epoch": 3}
     )
-    store = made(PthFolder(root, {"clip": "a", "frames": "b"}), tmp_path / "s")
+    store = made(open_features("pth", [root], {"clip": "a", "frames": "b"}), tmp_path / "s")
     assert store.matrix("clip").values.shape == (1, 2)
     assert store.matrix("frames").values.shape == (1, 3, 2)
 
@@ -165,7 +165,7 @@ def test_dictionaries_of_tensors_by_key(tmp_path: Path) -> None:
 def test_videos_of_one_name_in_two_movies_are_told_apart(tmp_path: Path) -> None:
     put(tmp_path, "a/001.pth", torch.zeros(1, 2))
     root = put(tmp_path, "b/001.pth", torch.ones(1, 2))
-    store = made(PthFolder(root), tmp_path / "s")
+    store = made(open_features("pth", [root]), tmp_path / "s")
     assert store.clip_ids.tolist() == ["a-001", "b-001"]
 
 
@@ -195,16 +195,20 @@ def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
     torch.save(torch.ones(1, 2), tmp_path / "secret.pth")
     (root / "m" / "m-2.pth").symlink_to(tmp_path / "secret.pth")
     with pytest.raises(FixInput, match="leads out"):
-        PthFolder(root)
+        open_features("pth", [root])
 
 
 def test_clips_of_all_lengths_are_pooled_if_asked(tmp_path: Path) -> None:
     for i in range(4):
         root = put(tmp_path, f"m/m-{i}.pth", torch.arange(2.0 * (i + 1)).reshape(1, i + 1, 2))
     with pytest.raises(FixInput, match="4 shapes") as error:
-        import_store(PthFolder(root), tmp_path / "s")
+        import_store(open_features("pth", [root]), tmp_path / "s")
     assert "--pool only" in str(error.value)
-    done = import_store(PthFolder(root, level="pooled"), tmp_path / "s", told=Told(pool="only"))
+    done = import_store(
+        open_features("pth", [root], level="pooled"),
+        tmp_path / "s",
+        settings=ImportSettings(pool="only"),
+    )
     assert done.levels == {"pooled": (2,)}
     assert open_store(tmp_path / "s").matrix("pooled").values.tolist() == [
         [2.0 * i, 2.0 * i + 1] for i in range(4)
@@ -213,6 +217,6 @@ def test_clips_of_all_lengths_are_pooled_if_asked(tmp_path: Path) -> None:
 
 def test_an_empty_folder_is_said(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match=r"no \.pth file"):
-        PthFolder(tmp_path)
-    with pytest.raises(FixInput, match="a folder is wanted"):
-        PthFolder(tmp_path / "nothing")
+        open_features("pth", [tmp_path])
+    with pytest.raises(FixInput, match="expected a folder"):
+        open_features("pth", [tmp_path / "nothing"])

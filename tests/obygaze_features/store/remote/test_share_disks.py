@@ -14,9 +14,9 @@ from support.stores import sealed_store
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store import ArraySpec, open_store
 from obygaze_features.store.format import limits as limits_module
+from obygaze_features.store.interchange import open_features
 from obygaze_features.store.interchange.export import export_store
 from obygaze_features.store.interchange.importing import import_store
-from obygaze_features.store.interchange.npz import open_npz
 from obygaze_features.store.remote.fetch import pull, unpack
 from obygaze_features.store.remote.send import pack
 
@@ -50,7 +50,7 @@ WAYS: dict[str, Callable[[Path, Path], object]] = {
     "pack": lambda store, to: pack(open_store(store), to),
     "unpack": lambda store, to: unpack(store.with_suffix(".zip"), to),
     "import": lambda store, to: import_store(
-        open_npz([store.with_suffix(".npz")], {"clip": "X"}), to
+        open_features("npz", [store.with_suffix(".npz")], {"clip": "X"}), to
     ),
     "npz": lambda store, to: export_store(open_store(store), to, "npz"),
     "npy": lambda store, to: export_store(open_store(store), to, "npy"),

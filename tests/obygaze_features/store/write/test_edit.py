@@ -19,7 +19,7 @@ from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.store import RowStatus, StoreWriter, open_store
 from obygaze_features.store.format.records import Partial
 from obygaze_features.store.read.verify import verify
-from obygaze_features.store.write.edit import Roster, merge, subset
+from obygaze_features.store.write.edit import ManifestClips, merge, subset
 
 BAD = RowStatus.failed("decode", "Error", "why")
 
@@ -133,7 +133,7 @@ def test_stores_of_other_recipes_or_arrays_are_not_merged(tmp_path: Path) -> Non
 def test_a_larger_manifest_takes_over_whole_blocks_and_leaves_the_rest(tmp_path: Path) -> None:
     values = sealed_store(tmp_path / "s")
     clips, movies = some_ids(23)
-    larger = Roster(
+    larger = ManifestClips(
         "larger",
         "56" * 32,
         [*clips[:9], "tt0000101-009", *clips[9:]],

@@ -1,0 +1,204 @@
+"""Features in npz and npy files; arrays of Python objects are refused, and nothing is unpickled."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from obygaze_features.core.errors import Corrupt, FixInput, NotFound
+from obygaze_features.store.format.limits import check_memory
+from obygaze_features.store.interchange.source import (
+    DAMAGE,
+    NPY_LEVELS,
+    Array,
+    ClipSource,
+    ColumnSource,
+    FeatureSource,
+    by_clip,
+    file_origin,
+    folder_origin,
+    is_level,
+    level_name,
+    one_file,
+    one_folder,
+    plain_files,
+    texts,
+)
+
+T = TypeVar("T")
+ID_KEY, MOVIE_KEY = "clip_id", "movie_id"
+SUFFIXES = (".npy",)
+MAGIC = b"\x93NUMPY"
+
+
+def open_npz(
+    path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY, movie_key: str | None = None
+) -> ColumnSource:
+    """Open the arrays of an npz file; without `levels`, each array that has a row for each id."""
+    return _with_members(
+        one_file(path), lambda members: _columns(members, levels, id_key, movie_key)
+    )
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """Read every array of an npz file by its name, as safely as `open_npz` reads them."""
+    if not path.is_file():
+        raise NotFound("no such file", where=str(path))
+    return _with_members(path, lambda members: {name: members.read(name) for name in members.names})
+
+
+def _with_members(path: Path, use: Callable[[_Members], T]) -> T:
+    if not zipfile.is_zipfile(path):
+        raise Corrupt("not an npz file", where=str(path))
+    try:
+        with np.load(path, allow_pickle=False) as packed:
+            return use(_Members(path, packed))
+    except DAMAGE as error:
+        raise Corrupt(f"not a whole npz file: {error}", where=str(path)) from error
+
+
+class _Members:
+    """The arrays of an npz file; the size of each is checked before it is read."""
+
+    def __init__(self, path: Path, packed: Any) -> None:
+        self.path, self.packed = path, packed
+        self.names: list[str] = list(getattr(packed, "files", ()))
+
+    def read(self, key: str) -> Array:
+        if key not in self.names:
+            there = ", ".join(self.names) or "nothing"
+            raise FixInput(f"no array {key!r}; the file has {there}", where=str(self.path))
+        self._check_size(key)
+        try:
+            return np.asarray(self.packed[key])
+        except ValueError as error:
+            _refuse_objects(error, repr(key), self.path)
+            raise Corrupt(f"{key!r} cannot be read: {error}", where=str(self.path)) from error
+
+    def texts(self, key: str) -> list[str]:
+        return texts(self.read(key), repr(key), str(self.path))
+
+    def _check_size(self, key: str) -> None:
+        member = key if key in self.packed.zip.namelist() else f"{key}.npy"
+        shape, dtype = self._header(member)
+        n_bytes = math.prod(shape) * dtype.itemsize
+        if not dtype.hasobject and n_bytes > self.packed.zip.getinfo(member).file_size:
+            raise Corrupt(f"{key!r} is shorter than its shape {shape}", where=str(self.path))
+        check_memory(n_bytes, key, str(self.path))
+
+    def _header(self, member: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        formats = np.lib.format
+        try:
+            with self.packed.zip.open(member) as stream:
+                old = formats.read_magic(stream) == (1, 0)
+                read = formats.read_array_header_1_0 if old else formats.read_array_header_2_0
+                shape, _, dtype = read(stream)
+        except DAMAGE as error:
+            raise Corrupt(f"{member!r} is not an array: {error}", where=str(self.path)) from error
+        return shape, dtype
+
+
+def _refuse_objects(error: Exception, what: str, path: Path) -> None:
+    if "allow_pickle" in str(error) or "Python objects" in str(error):
+        raise FixInput(
+            f"{what} holds Python objects, which would have to be unpickled",
+            where=str(path),
+            hint="np.array(values, dtype=...) when the file is made",
+        ) from error
+
+
+def _columns(
+    members: _Members, levels: Mapping[str, str], id_key: str, movie_key: str | None
+) -> ColumnSource:
+    path = members.path
+    ids = members.texts(id_key)
+    if movie_key is None and MOVIE_KEY in members.names:
+        movie_key = MOVIE_KEY
+    movies = members.texts(movie_key) if movie_key else None
+    if levels:
+        arrays = {level: members.read(key) for level, key in levels.items()}
+        return ColumnSource(file_origin("npz", path, levels), ids, movies, arrays)
+    others = {key: members.read(key) for key in members.names if key not in (id_key, movie_key)}
+    found = {level_name(key): key for key, one in others.items() if is_level(one, len(ids))}
+    left_out = sorted(set(others) - set(found.values()))
+    warnings = [f"{key} was left out: not an array with a row for each id" for key in left_out]
+    if not found:
+        raise FixInput("no array has a row for each id", where=str(path), hint="--level NAME=KEY")
+    arrays = {level: others[key] for level, key in found.items()}
+    return ColumnSource(file_origin("npz", path, found), ids, movies, arrays, warnings)
+
+
+def open_npy(path: Path, levels: Mapping[str, str]) -> FeatureSource:
+    """Open a folder: with clip_id.npy in it a file for each level, else a file for each clip.
+
+    `levels` name the files of levels, or the sub-folders that hold the clips' files.
+    """
+    root = one_folder(path)
+    if (root / f"{ID_KEY}.npy").is_file():
+        return _npy_columns(root, dict(levels))
+    folders = dict(levels) or _found_folders(root)
+    files = {level: _in_folder(root, root / name, level) for level, name in folders.items()}
+    every = [file for of_level in files.values() for file in of_level.values()]
+    origin = folder_origin("npy", root, every)
+    origin["levels"] = {level: folder or "." for level, folder in folders.items()}
+    source = ClipSource(origin, files, lambda file: nullcontext(_mapped(file)))
+    first: dict[str, Path] = {}
+    for of_level in files.values():
+        first = {**of_level, **first}
+    tops = {root, *(root / folder for folder in folders.values())}
+    if all(first[clip].parent not in tops for clip in source.clip_ids):
+        source.movie_ids = [first[clip].parent.name for clip in source.clip_ids]
+    return source
+
+
+def _mapped(path: Path) -> Array:
+    """Return an array that stays in its file; a file shorter than its array is refused."""
+    with path.open("rb") as stream:
+        if stream.read(len(MAGIC)) != MAGIC:  # NumPy would take it for a pickle
+            raise Corrupt("not a whole npy file", where=str(path))
+    try:
+        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except DAMAGE as error:
+        _refuse_objects(error, "this file", path)
+        raise Corrupt(f"not a whole npy file: {error}", where=str(path)) from error
+    return array
+
+
+def _npy_columns(root: Path, levels: dict[str, str]) -> ColumnSource:
+    def ids(name: str) -> list[str]:
+        return texts(_mapped(root / name), name, str(root))
+
+    movies = ids(f"{MOVIE_KEY}.npy") if (root / f"{MOVIE_KEY}.npy").is_file() else None
+    files = plain_files(root, SUFFIXES)
+    if not levels:
+        names = [file.stem for file in files if file.parent == root]
+        levels = {level_name(name): name for name in names if name not in (ID_KEY, MOVIE_KEY)}
+    arrays = {}
+    for level, name in levels.items():
+        path = root / f"{name.removesuffix('.npy')}.npy"
+        if path not in files:
+            raise FixInput(f"there is no {path.name}", where=str(root))
+        arrays[level] = _mapped(path)
+    origin = {**folder_origin("npy", root, files), "levels": levels}
+    return ColumnSource(origin, ids(f"{ID_KEY}.npy"), movies, arrays)
+
+
+def _found_folders(root: Path) -> dict[str, str]:
+    if (root / NPY_LEVELS).is_file():
+        return {name: name for name in (root / NPY_LEVELS).read_text(encoding="utf-8").split()}
+    first = next(iter(plain_files(root, SUFFIXES)), None)
+    if first is None:
+        raise FixInput("no npy file in this folder", where=str(root))
+    return {"frames" if _mapped(first).ndim > 1 else "clip": ""}
+
+
+def _in_folder(root: Path, folder: Path, level: str) -> dict[str, Path]:
+    if not folder.resolve().is_relative_to(root.resolve()) or not folder.is_dir():
+        raise FixInput(f"no folder for the level {level!r}", where=str(folder))
+    return by_clip(plain_files(folder, SUFFIXES))
