@@ -2,11 +2,11 @@
 
 Each is a scikit-learn estimator whose fitted state is plain arrays (`state`).
 
-probes       `mlp.MLPProbe`, `mlp_many.fit_many` for many at once; `linear`; `frames.FrameProbe`
-concepts     `concept_targets`, `concepts.ConceptBank`, `concept_report`
-bottlenecks  `bottleneck.Bottleneck` with a head: `heads`, `sparse_head`, `scorecard`, `ordinal`,
-             and `residual` beside it; `interventions`, `purity`
+probes       `mlp.MLPProbe`, `mlp.fit_many` for many at once; `linear`; `frames.FrameProbe`
+concepts     `concepts.ConceptBank`, `concepts.concept_targets`, `concept_report`
+bottlenecks  `bottleneck.Bottleneck` with a head of `heads` or `sparse_heads`; `interventions`
 baselines    `baselines`
+by name      `registry.build`, for the kinds that a protocol names
 """
 
 from __future__ import annotations
@@ -24,14 +24,19 @@ if TYPE_CHECKING:
     from obygaze_models.models.baselines import oracle as oracle
     from obygaze_models.models.baselines import places as places
     from obygaze_models.models.bottleneck import Bottleneck as Bottleneck
+    from obygaze_models.models.bottleneck import ResidualHead as ResidualHead
+    from obygaze_models.models.concept_report import concept_matrix as concept_matrix
     from obygaze_models.models.concept_report import concept_quality as concept_quality
+    from obygaze_models.models.concept_report import film_leak as film_leak
     from obygaze_models.models.concept_report import stability as stability
+    from obygaze_models.models.concept_report import task_gain as task_gain
     from obygaze_models.models.concepts import ConceptBank as ConceptBank
     from obygaze_models.models.concepts import cross_fitted_margins as cross_fitted_margins
     from obygaze_models.models.frames import FrameProbe as FrameProbe
     from obygaze_models.models.heads import Head as Head
     from obygaze_models.models.heads import LinearHead as LinearHead
     from obygaze_models.models.heads import LogisticHead as LogisticHead
+    from obygaze_models.models.heads import OrdinalHead as OrdinalHead
     from obygaze_models.models.heads import TreeHead as TreeHead
     from obygaze_models.models.interventions import TrueValues as TrueValues
     from obygaze_models.models.interventions import intervene as intervene
@@ -39,16 +44,11 @@ if TYPE_CHECKING:
     from obygaze_models.models.linear import LogisticProbe as LogisticProbe
     from obygaze_models.models.linear import RidgeProbe as RidgeProbe
     from obygaze_models.models.linear import SVMProbe as SVMProbe
+    from obygaze_models.models.mlp import Job as Job
     from obygaze_models.models.mlp import MLPProbe as MLPProbe
-    from obygaze_models.models.mlp_many import Job as Job
-    from obygaze_models.models.mlp_many import MLPSettings as MLPSettings
-    from obygaze_models.models.mlp_many import fit_many as fit_many
-    from obygaze_models.models.ordinal import OrdinalHead as OrdinalHead
-    from obygaze_models.models.purity import concept_matrix as concept_matrix
-    from obygaze_models.models.purity import film_leak as film_leak
-    from obygaze_models.models.purity import task_gain as task_gain
-    from obygaze_models.models.residual import ResidualHead as ResidualHead
-    from obygaze_models.models.scorecard import ScorecardHead as ScorecardHead
-    from obygaze_models.models.sparse_head import SparseHead as SparseHead
+    from obygaze_models.models.mlp import MLPSettings as MLPSettings
+    from obygaze_models.models.mlp import fit_many as fit_many
+    from obygaze_models.models.sparse_heads import ScorecardHead as ScorecardHead
+    from obygaze_models.models.sparse_heads import SparseHead as SparseHead
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

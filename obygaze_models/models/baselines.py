@@ -9,57 +9,17 @@ a bottleneck over those concepts can be.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.models.ground import FixTraining, encode_two_classes
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class ClosedForm:
-    """What a prediction that ignores the clip scores in the long run."""
-
-    prevalence: float
-    share: float
-    precision: float
-    recall: float
-    f1_binary: float
-    f1_negative: float
-    f1_weighted: float
-    f1_macro: float
-    accuracy: float
-
-
-def closed_form(prevalence: float, share: float) -> ClosedForm:
-    """Scores of calling a random `share` of clips positive: .5 is `random`, 1 `all_positive`."""
-    for name, value in (("prevalence", prevalence), ("share", share)):
-        if not 0 <= value <= 1:
-            raise FixInput(f"a {name} lies between 0 and 1, got {value}")
-    positive = _blind_f1(prevalence, share)
-    negative = _blind_f1(1 - prevalence, 1 - share)
-    return ClosedForm(
-        prevalence,
-        share,
-        precision=prevalence if share > 0 else 0.0,
-        recall=share if prevalence > 0 else 0.0,
-        f1_binary=positive,
-        f1_negative=negative,
-        f1_weighted=prevalence * positive + (1 - prevalence) * negative,
-        f1_macro=(positive + negative) / 2,
-        accuracy=prevalence * share + (1 - prevalence) * (1 - share),
-    )
+from obygaze_models.models.common import Bools, FixTraining, Floats, Ints
+from obygaze_models.models.estimator import Classifier
 
 
 def random_average_precision(n_positive: int, n: int) -> float:
@@ -88,47 +48,34 @@ def places(movies: ArrayLike, scenes: ArrayLike) -> Floats:
     return np.column_stack([codes.astype(np.float64), order])
 
 
-class _Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """What the baselines share: two classes, the second is "positive", and checked input."""
+class Baseline(Classifier):
+    """The base of the baselines: two classes, of which the second is "positive"."""
 
-    _least_features = 1
+    two_classes = True
+    fitted: ClassVar[tuple[str, ...]] = ("classes_", "prevalence_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
         tags.classifier_tags.poor_score = True
         return tags
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn what little there is to learn."""
-        X, y = validate_data(self, X, y, ensure_min_features=self._least_features)
-        check_classification_targets(y)
-        classes, codes = encode_two_classes(np.asarray(y), type(self).__name__)
-        self.classes_ = classes
+    def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         self.prevalence_ = float(codes.mean())
-        self._learn(np.asarray(X, dtype=np.float64), codes == 1)
-        return self
+        self._learn(X, codes == 1)
 
     def predict_proba(self, X: ArrayLike) -> Floats:
-        """Probability of both classes."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False)
-        positive = self._positive(np.asarray(X, dtype=np.float64))
+        """Return the probability of both classes for each row."""
+        positive = self._positive(self._check(X))
         return np.column_stack([1 - positive, positive])
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The positive class where its probability is above one half."""
-        positive = self.predict_proba(X)[:, 1] > 0.5
-        return np.asarray(self.classes_)[positive.astype(np.intp)]
-
-    def _learn(self, X: Floats, y: NDArray[np.bool_]) -> None:
-        """Nothing, unless a baseline says otherwise."""
+    def _learn(self, X: Floats, y: Bools) -> None:
+        """Fit what is more than the prevalence."""
 
     def _positive(self, X: Floats) -> Floats:
         raise NotImplementedError
 
 
-class RandomBaseline(_Baseline):
+class RandomBaseline(Baseline):
     """Calls a random share of clips positive; the order of its scores is random too."""
 
     def __init__(self, share: float = 0.5, random_state: Any = None) -> None:
@@ -140,7 +87,7 @@ class RandomBaseline(_Baseline):
         tags.non_deterministic = True
         return tags
 
-    def _learn(self, X: Floats, y: NDArray[np.bool_]) -> None:
+    def _learn(self, X: Floats, y: Bools) -> None:
         if not 0 < self.share < 1:
             raise FixTraining(f"the share must lie between 0 and 1, got {self.share}")
 
@@ -151,31 +98,33 @@ class RandomBaseline(_Baseline):
         return np.asarray(np.where(drawn < self.share, above, below))
 
 
-class AllPositive(_Baseline):
+class AllPositive(Baseline):
     """Calls every clip positive."""
 
     def _positive(self, X: Floats) -> Floats:
         return np.ones(len(X))
 
 
-class Prevalence(_Baseline):
+class Prevalence(Baseline):
     """Gives every clip the share of positives in training: the best blind probability."""
 
     def _positive(self, X: Floats) -> Floats:
         return np.full(len(X), self.prevalence_)
 
 
-class FilmPrior(_Baseline):
+class FilmPrior(Baseline):
     """Gives every clip the share of positives among the training clips of its film.
 
     The first column of X is the film. `strength` clips of the overall prevalence are added to each
     film, so that a film of one clip is not certain and a film never seen has the overall share.
     """
 
+    fitted: ClassVar[tuple[str, ...]] = (*Baseline.fitted, "films_", "share_")
+
     def __init__(self, strength: float = 1.0) -> None:
         self.strength = strength
 
-    def _learn(self, X: Floats, y: NDArray[np.bool_]) -> None:
+    def _learn(self, X: Floats, y: Bools) -> None:
         if not self.strength > 0:
             raise FixTraining(f"the strength of the prior must be above 0, got {self.strength}")
         self.films_, codes = np.unique(X[:, 0], return_inverse=True)
@@ -188,19 +137,20 @@ class FilmPrior(_Baseline):
         return np.asarray(np.where(self.films_[at] == X[:, 0], self.share_[at], self.prevalence_))
 
 
-class Neighbour(_Baseline):
+class Neighbour(Baseline):
     """Lets the training clips of the same film vote, the nearer the scene the louder.
 
     X is film and scene (`places`); a vote weighs exp(-|scene distance| / scale). A film without
     training clips gets the overall prevalence.
     """
 
-    _least_features = 2
+    min_features = 2
+    fitted: ClassVar[tuple[str, ...]] = (*Baseline.fitted, "places_", "labels_")
 
     def __init__(self, scale: float = 2.0) -> None:
         self.scale = scale
 
-    def _learn(self, X: Floats, y: NDArray[np.bool_]) -> None:
+    def _learn(self, X: Floats, y: Bools) -> None:
         if not self.scale > 0:
             raise FixTraining(f"the scale of the neighbourhood must be above 0, got {self.scale}")
         self.places_, self.labels_ = X[:, :2], y.astype(np.float64)
@@ -228,31 +178,7 @@ def oracle(strength: float = 1.0) -> LogisticRegression:
     return LogisticRegression(C=strength, class_weight="balanced", max_iter=1000)
 
 
-def leave_one_out_votes(
-    movies: ArrayLike, scenes: ArrayLike, y: ArrayLike, *, scale: float = 2.0
-) -> Floats:
-    """Vote of all the other clips of the film for each clip: how far annotation runs on.
-
-    A film of one clip gets the share of positives over all clips.
-    """
-    table, labels = places(movies, scenes), np.asarray(y, dtype=np.float64)
-    votes = np.full(labels.size, labels.mean())
-    for film in np.unique(table[:, 0]):
-        rows = np.flatnonzero(table[:, 0] == film)
-        if rows.size > 1:
-            apart = np.abs(table[rows, 1][:, None] - table[rows, 1][None, :])
-            np.fill_diagonal(apart, np.inf)
-            weights = np.exp(-(apart - apart.min(axis=1, keepdims=True)) / scale)
-            votes[rows] = weights @ labels[rows] / weights.sum(axis=1)
-    return votes
-
-
-def _blind_f1(prevalence: float, share: float) -> float:
-    total = prevalence + share
-    return 2 * prevalence * share / total if total > 0 else 0.0
-
-
-BASELINES: dict[str, type[_Baseline]] = {
+BASELINES: dict[str, type[Baseline]] = {
     "random": RandomBaseline,
     "all_positive": AllPositive,
     "prevalence": Prevalence,

@@ -2,24 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+from scipy.optimize import minimize
+from scipy.special import expit
+from sklearn.base import clone
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from obygaze_models.models.concepts import ConceptBank, cross_fitted_margins
-from obygaze_models.models.ground import FixTraining, Floats, Ints, encode_classes
-from obygaze_models.models.heads import LogisticHead
-from obygaze_models.models.ordinal import OrdinalHead
-from obygaze_models.models.residual import ResidualHead
-from obygaze_models.models.state import Savable
+from obygaze_models.models.common import FixTraining, Floats, Ints, encode_classes
+from obygaze_models.models.concepts import ConceptBank, cross_fit_folds, cross_fitted_margins
+from obygaze_models.models.estimator import Classifier
+from obygaze_models.models.heads import LogisticHead, OrdinalHead, two_probabilities
 
 
-class Bottleneck(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class ResidualHead(Classifier):
+    """Logistic regression on features with a given logit as its starting point (PCBM-h).
+
+    The concepts' logit stays as it is; the rest is convex, so it has one answer. `share_` is the
+    part of the spread of logits that the rest makes: var(rest) / (var(rest) + var(concepts)).
+    """
+
+    two_classes = True
+    fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "intercept_", "share_")
+
+    def __init__(self, C: float = 0.01) -> None:
+        self.C = C
+
+    def fit(self, X: Any, y: Any, offset: Any = None) -> Self:
+        """Fit what the features add to `offset`, one logit for each row (None: 0)."""
+        return super().fit(X, y, offset)
+
+    def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
+        base = _offset(groups, len(X))
+        self.coef_, self.intercept_ = _convex_rest(X, np.where(codes == 1, 1.0, -1.0), base, self.C)
+        rest = float((X @ self.coef_).var())
+        self.share_ = rest / (rest + float(base.var())) if rest > 0 else 0.0
+
+    def decision_function(self, X: Any, offset: Any = None) -> Floats:
+        """The logit of the second class for each row: concepts and rest."""
+        X = self._check(X)
+        logit: Floats = _offset(offset, len(X)) + X @ self.coef_ + self.intercept_
+        return logit
+
+    def predict_proba(self, X: Any, offset: Any = None) -> Floats:
+        """The probability of both classes for each row."""
+        return two_probabilities(self.decision_function(X, offset))
+
+    def predict(self, X: Any, offset: Any = None) -> NDArray[Any]:
+        """The more probable class of each row."""
+        codes = (self.decision_function(X, offset) > 0).astype(np.int64)
+        chosen: NDArray[Any] = self.classes_[codes]
+        return chosen
+
+
+class Bottleneck(Classifier):
     """Concept vectors and a head that only sees margins, optionally with a residual beside it.
 
     The head learns from cross-fitted margins: each row is projected by vectors found without its
@@ -53,7 +92,7 @@ class Bottleneck(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         defaults = {"bank": ConceptBank, "head": LogisticHead}
         return defaults[name]() if part is None and name in defaults else part
 
-    def fit(
+    def fit(  # type: ignore[override]
         self, X: Any, y: Any, concepts: Any = None, groups: Any = None, rows: Any = None
     ) -> Bottleneck:
         """Find the concepts on all rows, and the task on `rows` (a mask; all).
@@ -77,8 +116,8 @@ class Bottleneck(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def margins(self, X: Any) -> Floats:
         """The margin of each row to each concept."""
-        check_is_fitted(self)
-        margins: Floats = self.bank_.transform(validate_data(self, X, reset=False))
+        rows = self._check(X)
+        margins: Floats = self.bank_.transform(rows)
         return margins
 
     def predict_proba(self, X: Any) -> Floats:
@@ -90,12 +129,6 @@ class Bottleneck(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             probabilities = self.residual_.predict_proba(X, offset=self._logit(margins))
         return probabilities
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each row; a tie is the earlier class."""
-        best = self.predict_proba(X).argmax(axis=1)
-        chosen: NDArray[Any] = self.classes_[best]
-        return chosen
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
         """A base, and what each concept adds to it; with a residual, what that adds comes last."""
@@ -131,20 +164,37 @@ class Bottleneck(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def cross_fit_folds(y: NDArray[Any], groups: NDArray[Any] | None, n_folds: int) -> Ints | None:
-    """A fold number for each row, whole groups together; None where there are too few rows."""
-    parts = len(y) if groups is None else len(np.unique(groups))
-    n_folds = min(n_folds, parts, int(np.unique(y, return_counts=True)[1].min()))
-    if n_folds < 2:
-        return None
-    splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
-    folds = np.empty(len(y), dtype=np.int64)
-    for number, (_, rows) in enumerate(splitter(n_folds).split(y, y, groups)):
-        folds[rows] = number
-    return folds
-
-
 def _class_concepts(y: NDArray[Any], classes: NDArray[Any]) -> Ints:
     named = classes[1:] if len(classes) == 2 else classes
     targets: Ints = (y[:, None] == named).astype(np.int64)
     return targets
+
+
+def _offset(offset: Any, n_rows: int) -> Floats:
+    if offset is None:
+        return np.zeros(n_rows)
+    base = np.asarray(offset, dtype=np.float64)
+    if base.shape != (n_rows,):
+        raise FixTraining(f"{n_rows} rows of features, offsets of shape {base.shape}")
+    return base
+
+
+def _convex_rest(X: Floats, signs: Floats, base: Floats, C: float) -> tuple[Floats, float]:
+    mean = X.mean(axis=0)
+    Z = X - mean  # centred, so that the intercept does not fight the weights
+
+    def loss(free: Floats) -> tuple[float, Floats]:
+        coef, intercept = free[:-1], free[-1]
+        pull = signs * (base + Z @ coef + intercept)
+        slope = -signs * expit(-pull)
+        value = np.logaddexp(0, -pull).sum() + coef @ coef / (2 * C)
+        return float(value), np.append(Z.T @ slope + coef / C, slope.sum())
+
+    found = minimize(
+        loss,
+        np.zeros(X.shape[1] + 1),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 5000, "ftol": 1e-12, "gtol": 1e-6},
+    )
+    return found.x[:-1], float(found.x[-1] - mean @ found.x[:-1])

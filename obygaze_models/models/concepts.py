@@ -7,33 +7,38 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import TransformerMixin, clone
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import ClassifierTags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from obygaze_models.models.directions import WITHOUT_TOLERANCE, Task, find_plane
-from obygaze_models.models.gram import Gram
-from obygaze_models.models.ground import (
+from obygaze_models.models.common import (
     Bools,
     FixTraining,
     Floats,
     Ints,
     draw_seed,
     one_thread,
-    spread,
+    total_variance,
 )
-from obygaze_models.models.paper import tolerance_of
-from obygaze_models.models.state import Savable
+from obygaze_models.models.estimator import Savable
+from obygaze_models.models.linear_solvers import (
+    WITHOUT_TOLERANCE,
+    DirectionProblem,
+    Gram,
+    find_plane,
+    settled_bias,
+)
 
+Against = Literal["EN", "absent", "HN+S"]
 Tolerance = float | Mapping[str, float] | Literal["paper", "inner"]
 
-INNER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # times 1 / spread of the features
-OPEN = 0.01  # in units of the decision, of which the margin is 2 wide
+INNER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # times 1 / total variance of the features
+ANNOTATION_LEVELS = ("EN", "HN", "NS", "S")
 
 
-class ConceptBank(Savable, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     """One plane for each concept; `transform` gives each row's margin to each plane.
 
     Targets have a column for each concept: 1 has it, 0 lacks it, -1 leaves the row out (see
@@ -119,27 +124,27 @@ class ConceptBank(Savable, TransformerMixin, BaseEstimator):  # type: ignore[mis
         seed = [draw_seed(self.random_state), column]
         try:
             tolerance = self._tolerance(name, gram, rows, positive, groups, seed)
-            task = self._task(gram, rows, positive, tolerance, seed)
-            normal, bias = find_plane(self.method, task)
+            problem = self._problem(gram, rows, positive, tolerance, seed)
+            normal, bias = find_plane(self.method, problem)
         except FixTraining as error:
             raise FixTraining(error.what, where=f"concept {name}", hint=error.hint) from error
         if self.unit_norm and self.method == "svm":
-            bias = settled_bias(task.X @ normal, task.positive, task.weights, bias)
+            bias = settled_bias(problem.X @ normal, problem.positive, problem.weights, bias)
         length = float(np.linalg.norm(normal))
         unit = length if self.unit_norm else 1.0
         self.C_[column], self.length_[column] = tolerance, length
         self.coef_[column], self.intercept_[column] = normal / unit, bias / unit
 
-    def _task(
+    def _problem(
         self, gram: Gram, rows: Ints, positive: Bools, tolerance: float, seed: list[int]
-    ) -> Task:
+    ) -> DirectionProblem:
         if self.balance not in ("weights", "subsample", None):
             raise FixTraining(f"no balance is called {self.balance!r}", hint="weights or subsample")
         if self.balance == "subsample":
             kept = subsample(positive, seed)
             rows, positive = rows[kept], positive[kept]
         balanced = self.balance == "weights"
-        return Task(gram, rows, positive, tolerance, balanced, exact=self.unit_norm)
+        return DirectionProblem(gram, rows, positive, tolerance, balanced, exact=self.unit_norm)
 
     def _tolerance(
         self,
@@ -162,7 +167,7 @@ class ConceptBank(Savable, TransformerMixin, BaseEstimator):  # type: ignore[mis
             return float(self.C)
         offered = self.tolerances
         if offered is None:
-            scale = spread(gram.X[rows])
+            scale = total_variance(gram.X[rows])
             offered = [step / scale for step in INNER]
         folds = inner_folds(positive, None if groups is None else groups[rows], self.inner_folds)
         if not folds:  # too few rows or films for any validation: the middle of the road
@@ -182,39 +187,38 @@ class ConceptBank(Savable, TransformerMixin, BaseEstimator):  # type: ignore[mis
         tolerance: float,
         seed: list[int],
     ) -> float:
-        task = self._task(gram, rows[~fold], positive[~fold], tolerance, seed)
-        normal, bias = find_plane(self.method, task)
+        problem = self._problem(gram, rows[~fold], positive[~fold], tolerance, seed)
+        normal, bias = find_plane(self.method, problem)
         return float(average_precision_score(positive[fold], gram.X[rows[fold]] @ normal + bias))
 
 
-def settled_bias(along: Floats, positive: Bools, weights: Floats | None, bias: float) -> float:
-    """The bias of a machine, or of the biases it leaves open the one nearest to the middle.
+def concept_targets(levels: NDArray[Any], has: NDArray[Any], against: Against = "absent") -> Ints:
+    """Targets of a `ConceptBank`: 1 has the concept, 0 is what it is told apart from, -1 neither.
 
-    With a tolerance so small that all rows lie inside the margin (it is 2 wide in units of the
-    decision), many biases are as good as another, and rounding picks one. Divided by the length of
-    a vector that is then short, it would be hundreds of distances, others for each fold, and no
-    head could learn from that. The middle is that between the means of both sides.
+    Clips that have a concept are those of HN and S that carry it. They are told apart from EN
+    clips only ("EN"), from every other EN, HN and S clip ("absent", as in the paper), or from HN
+    and S clips that lack the concept ("HN+S"). Not-sure clips take no part.
     """
-    low, high = open_biases(along, positive, np.ones(len(along)) if weights is None else weights)
-    if high - low < OPEN:
-        return bias
-    middle = -float(along[positive].mean() + along[~positive].mean()) / 2
-    return min(max(middle, low), high)
-
-
-def open_biases(along: Floats, positive: Bools, weights: Floats) -> tuple[float, float]:
-    """The lowest and the highest bias for which the weighted loss of a machine is least.
-
-    The loss falls while more weight of rows with the concept than without lies inside the margin
-    or beyond it, so its slope changes only where a row crosses the margin.
-    """
-    at = np.where(positive, 1.0, -1.0) - along
-    order = np.argsort(at, kind="stable")
-    slope = np.cumsum(weights[order]) - weights[positive].sum()
-    level = 1e-9 * weights.sum()
-    first = int(np.argmax(slope >= -level))
-    flat = abs(slope[first]) <= level and first + 1 < len(order)
-    return float(at[order[first]]), float(at[order[first + int(flat)]])
+    levels, carries = np.asarray(levels, dtype=np.str_), np.asarray(has, dtype=bool)
+    unknown = sorted(set(levels.tolist()) - set(ANNOTATION_LEVELS))
+    if unknown:
+        raise FixTraining(
+            f"no level is called {unknown[0]!r}", hint=f"one of {', '.join(ANNOTATION_LEVELS)}"
+        )
+    if len(carries) != len(levels):
+        raise FixTraining(f"{len(levels)} levels, {len(carries)} rows of concepts")
+    easy = (levels == "EN")[:, None]
+    rated = np.isin(levels, ("HN", "S"))[:, None]
+    lacks = rated & ~carries
+    told_apart = {"EN": easy, "absent": easy | lacks, "HN+S": lacks}
+    if against not in told_apart:
+        raise FixTraining(
+            f"a concept cannot be told apart from {against!r}", hint=f"one of {list(told_apart)}"
+        )
+    targets = np.full(carries.shape, -1, dtype=np.int64)
+    targets[np.broadcast_to(told_apart[against], carries.shape)] = 0
+    targets[rated & carries] = 1
+    return targets
 
 
 def concept_columns(y: Any, n_rows: int) -> Ints:
@@ -260,6 +264,19 @@ def subsample(positive: Bools, seed: list[int]) -> Ints:
     return np.sort(np.concatenate([rng.permutation(side)[:n_kept] for side in sides]))
 
 
+def cross_fit_folds(y: NDArray[Any], groups: NDArray[Any] | None, n_folds: int) -> Ints | None:
+    """A fold number for each row, whole groups together; None where there are too few rows."""
+    parts = len(y) if groups is None else len(np.unique(groups))
+    n_folds = min(n_folds, parts, int(np.unique(y, return_counts=True)[1].min()))
+    if n_folds < 2:
+        return None
+    splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
+    folds = np.empty(len(y), dtype=np.int64)
+    for number, (_, rows) in enumerate(splitter(n_folds).split(y, y, groups)):
+        folds[rows] = number
+    return folds
+
+
 def cross_fitted_margins(
     bank: ConceptBank, X: Any, targets: Any, folds: Any, groups: Any = None
 ) -> Floats:
@@ -274,3 +291,8 @@ def cross_fitted_margins(
         part = clone(bank).fit_rows(gram, columns, np.flatnonzero(~inside), groups)
         margins[inside] = gram.X[inside] @ part.coef_.T + part.intercept_
     return margins
+
+
+def tolerance_of(concept: str) -> float:
+    """Return the tolerance that the released code has for the machine of a concept."""
+    return 0.05 if concept in ("Body", "Look", "Activities") else 0.01

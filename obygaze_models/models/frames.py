@@ -12,15 +12,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.utils import check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from obygaze_models.models.ground import FixTraining, Floats, Ints, encode_classes, one_thread
+from obygaze_models.models.common import FixTraining, Floats, Ints, encode_classes, one_thread
+from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.linear import LogisticProbe
-from obygaze_models.models.network import softmax
-from obygaze_models.models.state import Savable
+from obygaze_models.models.mlp_network import softmax
 
 Block = tuple[NDArray[Any], NDArray[Any]]
 BlockSource = Callable[[], Iterable[Block]]
@@ -29,7 +29,7 @@ Pooling = Literal["max", "mean", "attention"]
 CLIPS_A_BLOCK = 128
 
 
-class FrameProbe(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FrameProbe(Classifier):
     """A classifier of clips from their frames; a clip of one frame may come as a plain row.
 
     `max` (the paper) and `mean` pool the frames and train `probe` (a `LogisticProbe()`) on the
@@ -62,7 +62,7 @@ class FrameProbe(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         part = super().part(name)
         return LogisticProbe() if part is None and name == "probe" else part
 
-    def fit(self, X: Any, y: Any) -> FrameProbe:
+    def fit(self, X: Any, y: Any) -> FrameProbe:  # type: ignore[override]
         """Learn from an array [clips, frames, width] that is in memory or mapped from a file."""
         if getattr(X, "ndim", 2) != 3:
             X, y = validate_data(self, X, y, ensure_min_samples=2)
@@ -105,31 +105,25 @@ class FrameProbe(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The same for blocks of frames, one answer a block."""
         check_is_fitted(self)
         for block in blocks:
-            frames = self._check(block)
+            frames = self._check_block(block)
             if self.pooling == "attention":
                 z = (frames - self.mean_) / self.scale_
                 yield softmax(attend(z, self.query_)[1] @ self.coef_ + self.intercept_)
             else:
                 yield self.probe_.predict_proba(self._pool(frames))
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each clip."""
-        best = self.predict_proba(X).argmax(axis=1)
-        chosen: NDArray[Any] = self.classes_[best]
-        return chosen
-
     def attention(self, X: Any) -> Floats:
         """How much each frame of each clip counts; a clip's weights sum to 1."""
         check_is_fitted(self)
         if self.pooling != "attention":
             raise FixTraining(f"a probe with {self.pooling} pooling has no attention")
-        return attend((self._check(X) - self.mean_) / self.scale_, self.query_)[0]
+        return attend((self._check_block(X) - self.mean_) / self.scale_, self.query_)[0]
 
     def _pool(self, frames: Floats) -> Floats:
         pooled: Floats = frames.max(axis=1) if self.pooling == "max" else frames.mean(axis=1)
         return pooled
 
-    def _check(self, block: Any) -> Floats:
+    def _check_block(self, block: Any) -> Floats:
         """A block of frames whose numbers and width are in order."""
         if np.ndim(block) != 3:
             raise FixTraining(f"frames are [clips, frames, width], not {np.shape(block)}")
@@ -146,7 +140,7 @@ class FrameProbe(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             n_blocks += 1
             if len(frames) != len(labels):
                 raise FixTraining(f"a block has {len(frames)} clips and {len(labels)} labels")
-            yield self._check(frames), np.asarray(labels)
+            yield self._check_block(frames), np.asarray(labels)
         if not n_blocks:
             raise FixTraining(
                 "there are no blocks to learn from",

@@ -1,77 +1,42 @@
-"""Heads of a concept bottleneck: from concept margins to the task. The paper's two are here.
+"""Heads of a concept bottleneck, from concept margins to the task: logistic, tree, ordinal.
 
-Every head explains itself: `contributions` says what each concept adds to a row's answer, so that
-base + sum of contributions is the head's own number (a logit, for a tree a probability).
+Every head explains itself: `contributions` returns what each concept adds to a row's output, so
+that base + sum of contributions is that output (a logit, a severity, for a tree a probability).
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from obygaze_features.core.errors import Corrupt
-from obygaze_models.models.ground import (
-    Floats,
-    Ints,
-    draw_seed,
-    encode_two_classes,
-    one_thread,
-    spreads,
-)
-from obygaze_models.models.paper import SEED, Penalty
-from obygaze_models.models.state import Savable
+from obygaze_models.models.common import FixTraining, Floats, Ints, column_scales, draw_seed
+from obygaze_models.models.estimator import Classifier
+
+Penalty = Literal["l1", "l2"]
+PAPER_SEED = 42  # of the released code
 
 
-class Head(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A rule for two classes on concept margins: what all heads share."""
+class Head(Classifier):
+    """The base of the heads for two classes; `_fit` gets margins and the film of each row."""
 
-    classes_: NDArray[Any]
-
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Head:
-        """Learn from margins; `groups` (films) matter to a head that validates within."""
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        check_classification_targets(y)
-        self.classes_, codes = encode_two_classes(y, type(self).__name__)
-        with one_thread():
-            self._fit(X, codes, None if groups is None else np.asarray(groups))
-        return self
-
-    def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        raise NotImplementedError
+    two_classes = True
 
     def predict_proba(self, X: Any) -> Floats:
-        """The probability of both classes for each row."""
-        raise NotImplementedError
+        """Return the probability of both classes for each row."""
+        return two_probabilities(self.decision_function(X))
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
-        """A base, and what each concept adds to it for each row."""
+        """Return a base, and what each concept adds to it for each row."""
         raise NotImplementedError
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The more probable class of each row; a tie is the first class."""
-        p = self.predict_proba(X)
-        chosen: NDArray[Any] = self.classes_[(p[:, 1] > p[:, 0]).astype(np.int64)]
-        return chosen
-
-    def _check(self, X: Any) -> Floats:
-        check_is_fitted(self)
-        rows: Floats = validate_data(self, X, dtype=np.float64, reset=False)
-        return rows
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
 
 
 class LinearHead(Head):
@@ -87,11 +52,6 @@ class LinearHead(Head):
         """The logit of the second class for each row."""
         logit: Floats = self._check(X) @ self.coef_ + self.intercept_
         return logit
-
-    def predict_proba(self, X: Any) -> Floats:
-        """The probability of both classes for each row."""
-        logit = self.decision_function(X)
-        return np.stack([expit(-logit), expit(logit)], axis=1)
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
         """The logit at the training mean, and what each margin's distance from it adds."""
@@ -112,7 +72,7 @@ class LogisticHead(LinearHead):
         self.scaled = scaled
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        scale = spreads(X) if self.scaled else np.ones(X.shape[1])
+        scale = column_scales(X) if self.scaled else np.ones(X.shape[1])
         model = liblinear_logistic(self.C, self.penalty).fit(X / scale, codes)
         self.coef_, self.intercept_ = model.coef_[0] / scale, float(model.intercept_[0])
         self.mean_ = X.mean(axis=0)
@@ -198,6 +158,69 @@ class TreeHead(Head):
         raise ValueError("the tree goes in a circle")
 
 
+class OrdinalHead(Classifier):
+    """Proportional odds: P(level at most k) = sigmoid(threshold k - severity).
+
+    The severity is a weighted sum of margins, with an L2 penalty of inverse strength C. `order`
+    names the levels from low to high; without it they are taken in sorted order. With `scaled` it
+    learns from margins in units of their spread, whatever the length of the features.
+    """
+
+    fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "thresholds_", "mean_", "rank_")
+
+    def __init__(
+        self, C: float = 1.0, *, order: Sequence[Any] | None = None, scaled: bool = False
+    ) -> None:
+        self.C = C
+        self.order = order
+        self.scaled = scaled
+
+    def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
+        self.rank_ = self._ranks()
+        self.mean_ = X.mean(axis=0)
+        scale = column_scales(X) if self.scaled else np.ones(X.shape[1])
+        coef, self.thresholds_ = proportional_odds(
+            (X - self.mean_) / scale, self.rank_[codes], len(self.classes_), self.C
+        )
+        self.coef_ = coef / scale
+
+    def severity(self, X: Any) -> Floats:
+        """How high each row stands, in logits; the training mean is 0."""
+        severity: Floats = (self._check(X) - self.mean_) @ self.coef_
+        return severity
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of each level, in the order of `classes_`."""
+        severity = self.severity(X)
+        at_most = expit(self.thresholds_ - severity[:, None])
+        edges = np.pad(at_most, ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
+        by_rank: Floats = np.diff(edges, axis=1)
+        return by_rank[:, self.rank_]
+
+    def contributions(self, X: Any) -> tuple[float, Floats]:
+        """0, and what each margin's distance from the training mean adds to the severity."""
+        return 0.0, (self._check(X) - self.mean_) * self.coef_
+
+    def _ranks(self) -> Ints:
+        if self.order is None:
+            return np.arange(len(self.classes_))
+        places = {name: i for i, name in enumerate(self.order)}
+        unplaced = [name for name in self.classes_.tolist() if name not in places]
+        if unplaced:
+            raise FixTraining(f"the order of levels does not place {unplaced[0]!r}")
+        return np.argsort(np.argsort([places[name] for name in self.classes_.tolist()]))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # classes without an order are not what it is for
+        return tags
+
+
+def two_probabilities(logit: Floats) -> Floats:
+    """Return the probability of both classes from the logit of the second."""
+    return np.stack([expit(-logit), expit(logit)], axis=1)
+
+
 def liblinear_logistic(C: float, penalty: Penalty) -> LogisticRegression:
     """liblinear's logistic regression in the words of the scikit-learn at hand."""
     known = inspect.signature(LogisticRegression).parameters
@@ -209,6 +232,46 @@ def liblinear_logistic(C: float, penalty: Penalty) -> LogisticRegression:
         C=C,
         solver="liblinear",
         max_iter=1000,
-        random_state=SEED,
+        random_state=PAPER_SEED,
         **words,
     )
+
+
+def proportional_odds(Z: Floats, ranks: Ints, n_levels: int, C: float) -> tuple[Floats, Floats]:
+    """Coefficients and thresholds of the penalised likelihood, which has one maximum."""
+    width = Z.shape[1]
+    shares = np.cumsum(np.bincount(ranks, minlength=n_levels))[:-1] / len(ranks)
+    logits = np.log(shares / (1 - shares))
+    start = np.concatenate([np.zeros(width), logits[:1], np.log(np.diff(logits))])
+
+    def loss(free: Floats) -> tuple[float, Floats]:
+        coef, thresholds = free[:width], _thresholds(free[width:])
+        edges = np.concatenate([[-np.inf], thresholds, [np.inf]])
+        severity = Z @ coef
+        high, low = expit(edges[ranks + 1] - severity), expit(edges[ranks] - severity)
+        p = np.maximum(high - low, 1e-300)
+        to_high, to_low = high * (1 - high) / p, low * (1 - low) / p
+        by_threshold = np.zeros(n_levels - 1)
+        upper, lower = ranks < n_levels - 1, ranks > 0
+        np.add.at(by_threshold, ranks[upper], -to_high[upper])
+        np.add.at(by_threshold, ranks[lower] - 1, to_low[lower])
+        slope = np.concatenate(
+            [Z.T @ (to_high - to_low) + coef / C, _back(by_threshold, free[width:])]
+        )
+        return float(-np.log(p).sum() + coef @ coef / (2 * C)), slope
+
+    found = minimize(
+        loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 1e-13}
+    )
+    return found.x[:width], _thresholds(found.x[width:])
+
+
+def _thresholds(free: Floats) -> Floats:
+    """Thresholds that rise, from a first one and the logarithms of their steps."""
+    return np.cumsum(np.concatenate([free[:1], np.exp(free[1:])]))
+
+
+def _back(by_threshold: Floats, free: Floats) -> Floats:
+    """The slope in those free numbers from the slope in the thresholds."""
+    tails = np.cumsum(by_threshold[::-1])[::-1]
+    return np.concatenate([tails[:1], tails[1:] * np.exp(free[1:])])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.evaluation.ranking import average_precision
-from obygaze_models.models.ground import Bools, FixTraining, Floats, Ints
+from obygaze_models.models.common import Bools, FixTraining, Floats, Ints
 
 Order = Literal["random", "uncertainty", "greedy"]
 

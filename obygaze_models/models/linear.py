@@ -7,48 +7,29 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from obygaze_models.models.gram import Gram
-from obygaze_models.models.ground import (
+from obygaze_models.models.common import (
     FixTraining,
     Floats,
     Ints,
     balanced_weights,
-    encode_classes,
-    one_thread,
-    spread,
+    total_variance,
 )
-from obygaze_models.models.network import softmax
-from obygaze_models.models.solved import logistic
-from obygaze_models.models.state import Savable
+from obygaze_models.models.estimator import Classifier
+from obygaze_models.models.linear_solvers import Gram, logistic
+from obygaze_models.models.mlp_network import softmax
 
 ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
-ALPHAS = tuple(float(alpha) for alpha in np.logspace(-5, 5, 21))  # times spread of the features
+ALPHAS = tuple(float(alpha) for alpha in np.logspace(-5, 5, 21))  # times the total variance
 
 
-class LinearProbe(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A hyperplane for two classes, one a class for more: what all linear probes share."""
+class LinearProbe(Classifier):
+    """The base of the linear probes: one hyperplane for two classes, else one for each class."""
 
     fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "intercept_")
 
-    classes_: NDArray[Any]
     coef_: Floats
     intercept_: Floats
-
-    def fit(self, X: Any, y: Any, groups: Any = None) -> LinearProbe:
-        """Learn from the rows of X; `groups` are films, for a probe that leaves out."""
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        check_classification_targets(y)
-        self.classes_, codes = encode_classes(y)
-        with one_thread():
-            self._fit(X, codes, None if groups is None else np.asarray(groups))
-        return self
-
-    def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        raise NotImplementedError
 
     def _weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:
         """A weight for each row, from the weight of its class."""
@@ -60,9 +41,7 @@ class LinearProbe(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def decision_function(self, X: Any) -> Floats:
         """Signed scores: one a row for two classes, else one for each class."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores: Floats = X @ self.coef_.T + self.intercept_
+        scores: Floats = self._check(X) @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -113,7 +92,7 @@ class RidgeProbe(LinearProbe):
         path = RidgePath(X, targets)
         alphas = self.alphas
         if alphas is None:
-            alphas = [step * spread(X) for step in ALPHAS]
+            alphas = [step * total_variance(X) for step in ALPHAS]
         self.errors_ = np.array([path.left_out_error(alpha, groups) for alpha in alphas])
         self.alpha_ = float(alphas[int(self.errors_.argmin())])
         self.coef_, self.intercept_ = path.plane(self.alpha_)

@@ -1,24 +1,133 @@
-"""The paper's probe, a small perceptron on clip features, as a scikit-learn classifier."""
+"""Many perceptrons on one feature matrix: every fold, task and seed of a protocol in one call.
+
+Jobs that share training rows, labels and seed differ only in what stops them, so they are one
+trajectory watched by several validation sets (in the film-by-film protocol, half of all fits).
+Trajectories are independent: a job's result does not depend on what else is in the call.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
 
-from obygaze_models.models.ground import FixTraining, Floats, Ints, draw_seed, encode_classes
-from obygaze_models.models.mlp_many import Job, MLPFit, MLPSettings, fit_many
-from obygaze_models.models.state import Savable
+from obygaze_features.core.console import Progress, Quiet
+from obygaze_models.models.common import (
+    FixTraining,
+    Floats,
+    Ints,
+    balanced_weights,
+    draw_seed,
+    encode_classes,
+    one_thread,
+)
+from obygaze_models.models.estimator import Classifier
+from obygaze_models.models.mlp_network import Loss, Matrix, Network, logits, softmax, with_ones
 
 
-class MLPProbe(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(frozen=True)
+class MLPSettings:
+    """How a perceptron is trained; the values given are the paper's.
+
+    `keep` says which weights survive: those of the best validation loss, or the last, as in the
+    released code. `double_softmax` applies softmax before a cross-entropy that applies it again.
+    """
+
+    hidden: tuple[int, ...] = (128,)
+    min_epochs: int = 5
+    max_epochs: int = 100
+    patience: int = 5
+    batch_size: int = 16
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    dropout: float = 0.0
+    class_weight: Literal["balanced"] | tuple[float, ...] | None = None
+    keep: Literal["best", "last"] = "best"
+    double_softmax: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained."""
+        counts = (*self.hidden, self.max_epochs, self.patience, self.batch_size)
+        checks = {
+            "hidden, max_epochs, patience and batch_size are at least 1": min(counts) >= 1,
+            "min_epochs is at most max_epochs": self.min_epochs <= self.max_epochs,
+            "learning_rate is above 0": self.learning_rate > 0,
+            "weight_decay is at least 0": self.weight_decay >= 0,
+            "dropout is in [0, 1)": 0 <= self.dropout < 1,
+            "class_weight is None, 'balanced' or a weight above 0 for each class": (
+                self.class_weight in (None, "balanced")
+                or (isinstance(self.class_weight, tuple) and min(self.class_weight) > 0)
+            ),
+            "keep is 'best' or 'last'": self.keep in ("best", "last"),
+        }
+        wrong = [rule for rule, holds in checks.items() if not holds]
+        if wrong:
+            raise FixTraining(f"a perceptron cannot be trained so: {'; '.join(wrong)}")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One fit: row numbers to learn from and to stop on, a class number for each row, a seed.
+
+    Labels of rows that are in neither list are never read. Without validation rows the fit runs
+    through all epochs and keeps the last.
+    """
+
+    train: Ints
+    labels: Ints
+    validation: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class MLPFit:
+    """A trained perceptron: layers with their bias as last row, and how it got there."""
+
+    layers: tuple[Matrix, ...]
+    train_loss: Floats
+    validation_loss: Floats
+    kept_epoch: int
+
+    @property
+    def n_epochs(self) -> int:
+        """Epochs trained, the kept one and those after it."""
+        return len(self.train_loss)
+
+    def probabilities(self, X: NDArray[Any]) -> Floats:
+        """The probability of each class for each row, in float64 so that no batch size shows."""
+        return _probabilities(self.layers, X)
+
+
+def fit_many(
+    X: NDArray[Any],
+    jobs: Sequence[Job],
+    settings: MLPSettings | None = None,
+    *,
+    progress: Progress | None = None,
+) -> list[MLPFit]:
+    """Train every job on rows of X, one result for each in the order given."""
+    settings, progress = settings or MLPSettings(), progress or Quiet()
+    for number, job in enumerate(jobs):
+        _check(job, number, len(X))
+    _check_numbers(X, jobs)
+    rows = with_ones(X)
+    fits: dict[int, MLPFit] = {}
+    for group in _groups(jobs):
+        done = train_together(rows, [jobs[i] for i in group], settings)
+        fits.update(zip(group, done, strict=True))
+        progress.advance(len(group))
+    return [fits[i] for i in range(len(jobs))]
+
+
+class MLPProbe(Classifier):
     """A perceptron that stops early on validation rows: those given to `fit`, or some held out.
 
-    Where many fits share features, `mlp_many.fit_many` trains them in one call, to the same bits.
+    Where many fits share features, `fit_many` trains them in one call, to the same bits.
     """
 
     fitted: ClassVar[tuple[str, ...]] = (
@@ -72,7 +181,8 @@ class MLPProbe(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn from the rows of X; `validation` is a pair (X, y) to stop on."""
         X, y = validate_data(self, X, y, ensure_min_samples=2)
         seed = draw_seed(self.random_state)
-        self.classes_, codes = _classes(y)
+        check_classification_targets(y)
+        self.classes_, codes = encode_classes(y)
         if validation is None:
             held = hold_out(codes, self.validation_fraction, seed)
             job = Job(np.flatnonzero(~held), codes, np.flatnonzero(held), seed)
@@ -83,17 +193,9 @@ class MLPProbe(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._adopt(fit)
 
     def predict_proba(self, X: Any) -> Floats:
-        """The probability of each class for each row."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False)
-        fit = MLPFit(tuple(self.layers_), self.train_loss_, self.validation_loss_, self.kept_epoch_)
-        return fit.probabilities(X)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each row."""
-        probabilities = self.predict_proba(X)
-        chosen: NDArray[Any] = self.classes_[probabilities.argmax(axis=1)]
-        return chosen
+        """Return the probability of each class for each row."""
+        rows = self._check(X)
+        return _probabilities(self.layers_, rows)
 
     def adopt(self, fit: MLPFit, classes: Sequence[Any]) -> MLPProbe:
         """Take over a fit that `fit_many` made, whose class numbers stand for `classes`."""
@@ -128,8 +230,147 @@ def hold_out(codes: Ints, fraction: float, seed: int) -> NDArray[np.bool_]:
     return held
 
 
-def _classes(y: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
-    from sklearn.utils.multiclass import check_classification_targets
+def _probabilities(layers: Sequence[Matrix], X: NDArray[Any]) -> Floats:
+    """Probabilities in float64, so that they do not depend on the size of a batch."""
+    exact = [weights.astype(np.float64) for weights in layers]
+    return softmax(logits(exact, np.asarray(X, dtype=np.float64)))
 
-    check_classification_targets(y)
-    return encode_classes(y)
+
+def _groups(jobs: Sequence[Job]) -> list[list[int]]:
+    groups: dict[tuple[int, bytes, bytes], list[int]] = {}
+    for i, job in enumerate(jobs):
+        key = (job.seed, job.train.tobytes(), job.labels[job.train].tobytes())
+        groups.setdefault(key, []).append(i)
+    return list(groups.values())
+
+
+def _check(job: Job, number: int, n_rows: int) -> None:
+    where = f"job {number}"
+    if any(numbers.dtype.kind not in "iu" for numbers in (job.train, job.validation, job.labels)):
+        raise FixTraining("rows and labels are numbers, not a mask", where=where)
+    rows = np.concatenate([job.train, job.validation])
+    if len(job.labels) != n_rows or (len(rows) and not 0 <= rows.min() <= rows.max() < n_rows):
+        raise FixTraining(f"labels and row numbers do not fit {n_rows} rows", where=where)
+    seen = np.unique(job.labels[job.train])
+    if len(seen) < 2 or not np.array_equal(seen, np.arange(len(seen))):
+        raise FixTraining(
+            f"the training rows must hold classes 0, 1, ...; they hold {seen.tolist()}",
+            where=where,
+            hint="a split that gives each class some training rows",
+        )
+    if len(rows) and not np.isin(job.labels[job.validation], seen).all():
+        raise FixTraining("validation rows hold a class that no training row has", where=where)
+
+
+def _check_numbers(X: NDArray[Any], jobs: Sequence[Job]) -> None:
+    """Rows without features may be in X, but no job may use them."""
+    broken = ~np.isfinite(X).all(axis=1)
+    used = np.zeros(len(X), dtype=bool)
+    for job in jobs:
+        used[job.train] = used[job.validation] = True
+    rows = np.flatnonzero(broken & used)
+    if len(rows):
+        raise FixTraining(
+            f"{len(rows)} rows in use hold values that are no finite numbers",
+            where=f"row {rows[0]}" if len(rows) == 1 else f"rows {rows[0]}, {rows[1]}, ...",
+            hint="train without the clips that have no features",
+        )
+
+
+class _Watch:
+    """One validation set beside a trajectory: its curve, when it stops it, what it keeps."""
+
+    def __init__(self, job: Job, rows: Matrix, weights: Floats, settings: MLPSettings) -> None:
+        self.settings = settings
+        self.loss = Loss(settings.double_softmax)
+        codes = job.labels[job.validation]
+        self.rows, self.target = rows[job.validation], _one_hot(codes, len(weights))
+        self.weights = weights[codes].astype(np.float32)
+        self.curve: list[float] = []
+        self.train_curve: list[float] = []
+        self.best = np.inf
+        self.waited = self.kept_epoch = 0
+        self.layers: list[Matrix] = []
+        self.running = True
+
+    def see(self, network: Network, train_loss: float) -> None:
+        """Look at the network after an epoch."""
+        self.train_curve.append(train_loss)
+        epoch, settings = len(self.train_curve), self.settings
+        if len(self.rows):
+            self.curve.append(
+                self.loss.mean(network.forward(self.rows)[-1], self.target, self.weights)
+            )
+            better = self.curve[-1] < self.best
+            self.best = min(self.curve[-1], self.best)
+            self.waited = 0 if better else self.waited + 1
+        else:
+            better = True
+        stop = self.waited >= settings.patience and epoch >= settings.min_epochs
+        self.running = not stop and epoch < settings.max_epochs
+        if better if settings.keep == "best" else not self.running:
+            self.layers, self.kept_epoch = network.copy_of_layers(), epoch
+
+    def result(self) -> MLPFit:
+        """The fit, once it no longer runs."""
+        if not self.layers or not all(np.isfinite(layer).all() for layer in self.layers):
+            raise FixTraining(
+                "the loss of a perceptron is not a number",
+                hint="features of a smaller scale (a StandardScaler) or a smaller learning_rate",
+            )
+        curves = np.asarray(self.train_curve), np.asarray(self.curve)
+        return MLPFit(tuple(self.layers), *curves, self.kept_epoch)
+
+
+def train_together(rows: Matrix, jobs: Sequence[Job], settings: MLPSettings) -> list[MLPFit]:
+    """One trajectory for jobs that share training rows, labels and seed, until all have stopped."""
+    first = jobs[0]
+    codes = first.labels[first.train]
+    weights = _class_weights(settings, codes)
+    n_classes = len(weights)
+    rng = np.random.default_rng(first.seed)
+    network = Network((rows.shape[1] - 1, *settings.hidden, n_classes), rng)
+    target, weight = _one_hot(codes, n_classes), weights[codes].astype(np.float32)
+    watches = [_Watch(job, rows, weights, settings) for job in jobs]
+    with one_thread():
+        while any(watch.running for watch in watches):
+            order = rng.permutation(len(codes))
+            data = rows[first.train[order]], target[order], weight[order]
+            train_loss = _epoch(network, data, settings, rng)
+            for watch in watches:
+                if watch.running:
+                    watch.see(network, train_loss)
+    return [watch.result() for watch in watches]
+
+
+def _epoch(
+    network: Network,
+    data: tuple[Matrix, Matrix, Matrix],
+    settings: MLPSettings,
+    rng: np.random.Generator,
+) -> float:
+    """One pass over the training rows in the order given; the loss as it was on the way."""
+    rows, target, weight = data
+    loss, hits = Loss(settings.double_softmax), np.empty(len(rows), dtype=np.float32)
+    for start in range(0, len(rows), settings.batch_size):
+        batch = slice(start, start + settings.batch_size)
+        inputs = network.forward(rows[batch], settings.dropout, rng)
+        hits[batch], slope = loss.slope(inputs[-1], target[batch], weight[batch])
+        network.backward(inputs, slope, settings.dropout)
+        network.adam(settings.learning_rate, settings.weight_decay)
+    return float(weight @ -np.log(np.maximum(hits, 1e-45)) / weight.sum())
+
+
+def _class_weights(settings: MLPSettings, codes: Ints) -> Floats:
+    n_classes = int(codes.max()) + 1
+    if isinstance(settings.class_weight, tuple):
+        if len(settings.class_weight) != n_classes:
+            raise FixTraining(f"{n_classes} classes, {len(settings.class_weight)} class weights")
+        return np.asarray(settings.class_weight, dtype=np.float64)
+    if settings.class_weight == "balanced":
+        return balanced_weights(codes, n_classes)
+    return np.ones(n_classes)
+
+
+def _one_hot(codes: Ints, n_classes: int) -> Matrix:
+    return np.eye(n_classes, dtype=np.float32)[codes]

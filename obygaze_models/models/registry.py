@@ -48,11 +48,16 @@ CLASSES = {
     "ConceptBank": "concepts",
     "LogisticHead": "heads",
     "TreeHead": "heads",
-    "SparseHead": "sparse_head",
-    "ScorecardHead": "scorecard",
-    "OrdinalHead": "ordinal",
-    "ResidualHead": "residual",
+    "SparseHead": "sparse_heads",
+    "ScorecardHead": "sparse_heads",
+    "OrdinalHead": "heads",
+    "ResidualHead": "bottleneck",
     "Bottleneck": "bottleneck",
+    "RandomBaseline": "baselines",
+    "AllPositive": "baselines",
+    "Prevalence": "baselines",
+    "FilmPrior": "baselines",
+    "Neighbour": "baselines",
 }
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
 # and scene.
@@ -88,6 +93,11 @@ class ModelKind:
         """All settings; for a bottleneck those of its concept vectors come first."""
         return {**BANK, **self.own} if self.head else self.own
 
+
+# What the released code has for the task that a head learns: depth and clips in a leaf of a tree,
+# penalty and inverse strength of a logistic regression.
+PAPER_TREE = {"EN_S": (8, 6), "ENHN_S": (4, 6), "HN_S": (10, 10)}
+PAPER_LOGISTIC = {"EN_S": ("l2", 0.1), "ENHN_S": ("l1", 0.01), "HN_S": ("l2", 0.1)}
 
 _POSITIVE = number(0, above=True)
 _OR_PAPER = choice(("paper",))  # the value of the released code, which depends on the task
@@ -270,7 +280,7 @@ def build_residual(kind: str, settings: Mapping[str, Any]) -> Any | None:
 
 def mlp_settings(settings: Mapping[str, Any]) -> Any:
     """Return the `MLPSettings` for `fit_many` of the settings of the kind "mlp"."""
-    from obygaze_models.models.mlp_many import MLPSettings
+    from obygaze_models.models.mlp import MLPSettings
 
     return MLPSettings(**_parameters(KINDS["mlp"], settings))
 

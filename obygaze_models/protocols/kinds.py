@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from obygaze_models.models import paper
+from obygaze_models.models.registry import PAPER_LOGISTIC, PAPER_TREE
 from obygaze_models.protocols.rules import Rule, boolean, choice, either, mapping, number, several
 from obygaze_models.protocols.rules import whole as _whole
 
@@ -128,11 +128,13 @@ def candidates(settings: Mapping[str, Any]) -> list[Settings]:
 def for_task(kind: str, settings: Mapping[str, Any], task: str) -> Settings:
     """Settings with the word "paper" replaced by what the released code has for this task."""
     own = dict(settings)
-    depth, leaf = paper.TREE.get(task, paper.TREE["ENHN_S"])
-    penalty, strength = paper.LOGISTIC.get(task, paper.LOGISTIC["ENHN_S"])
+    depth, leaf = PAPER_TREE.get(task, PAPER_TREE["ENHN_S"])
+    penalty, strength = PAPER_LOGISTIC.get(task, PAPER_LOGISTIC["ENHN_S"])
     own_words: Settings = {"max_depth": depth, "min_samples_leaf": leaf, "penalty": penalty}
     if kind == "svm":
-        own_words["C"] = paper.tolerance_of(task)  # the task is then a concept's name
+        from obygaze_models.models.concepts import tolerance_of  # late: it loads scikit-learn
+
+        own_words["C"] = tolerance_of(task)  # the task is then a concept's name
     elif kind == "pcbm-lr":
         own_words["C"] = strength
     for name, value in own_words.items():

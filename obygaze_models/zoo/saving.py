@@ -24,7 +24,8 @@ from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote import open_files, open_target
 from obygaze_features.store.remote.files import Files, read_or_none
-from obygaze_models.models.state import Savable, load_state, save_state
+from obygaze_models.models.estimator import Savable
+from obygaze_models.models.state import load_state, save_state
 from obygaze_models.zoo.info import SCHEMA, ModelDocument, ModelInfo, card_text, parse_document
 from obygaze_models.zoo.training_clips import TrainingClips, read_training_clips
 

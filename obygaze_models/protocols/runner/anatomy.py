@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.files import canonical_json
-from obygaze_models.models.ground import FixTraining
+from obygaze_models.models.common import FixTraining
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.runner.anatomy_heads import head_record
@@ -101,7 +101,7 @@ def open_bank(
     features: Features, table: ClipTable, settings: Mapping[str, Any], seed: int
 ) -> Opened:
     """Find the vectors on all clips, and again without each part."""
-    from obygaze_models.models.gram import Gram
+    from obygaze_models.models.linear_solvers import Gram
 
     films = table.movies[features.present]
     parts, part_names = _parts(films)
@@ -172,8 +172,7 @@ def _cosine_rows(first: Floats, second: Floats) -> Floats:
 
 
 def _concepts(opened: Opened, n_replicates: int) -> Record:
-    from obygaze_models.models.concept_report import cosines
-    from obygaze_models.models.purity import co_occurrence, concept_matrix
+    from obygaze_models.models.concept_report import co_occurrence, concept_matrix, cosines
 
     return {
         "part": "concepts",
@@ -241,7 +240,7 @@ def _auc(opened: Opened, column: int, against: str) -> float | None:
 
 
 def _film_leak(opened: Opened) -> Record | None:
-    from obygaze_models.models.purity import film_leak
+    from obygaze_models.models.concept_report import film_leak
 
     try:
         # One set of vectors for all films: those found without a film would name that film.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.models.ground import FixTraining
+from obygaze_models.models.common import FixTraining
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.runner.banks import build_head
 from obygaze_models.protocols.runner.records import Record
@@ -92,7 +92,7 @@ def _task_gain(
     y: NDArray[np.int64],
     rows: NDArray[np.intp],
 ) -> Record | None:
-    from obygaze_models.models.purity import task_gain
+    from obygaze_models.models.concept_report import task_gain
 
     head, folds = build_head(model.kind, settings), _folds(opened, rows)
     try:

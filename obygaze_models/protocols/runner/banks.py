@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.files import canonical_json
-from obygaze_models.models.ground import FixTraining
+from obygaze_models.models.common import FixTraining
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.splits import far_from
 
 if TYPE_CHECKING:
     from obygaze_models.models.concepts import ConceptBank
-    from obygaze_models.models.gram import Gram
+    from obygaze_models.models.linear_solvers import Gram
     from obygaze_models.protocols.runner.models import Case
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ class Banks:
     @cached_property
     def gram(self) -> Gram:
         """The products of all rows, for every machine of every fold."""
-        from obygaze_models.models.gram import Gram
+        from obygaze_models.models.linear_solvers import Gram
 
         return Gram(self.features.X)
 
@@ -136,7 +136,7 @@ class Banks:
 
 def targets_of(features: Features, table: ClipTable, against: Any) -> NDArray[np.int64]:
     """1 has the concept, 0 is told apart from it, -1 takes no part: a row of X, a concept."""
-    from obygaze_models.models.concept_targets import concept_targets
+    from obygaze_models.models.concepts import concept_targets
 
     levels = np.array(table.levels)[features.present]
     # A clip without a level takes no part, as a clip nobody is sure of takes none.
@@ -174,10 +174,8 @@ def build_bank(
 
 def build_head(kind: str, settings: Mapping[str, Any]) -> Any:
     """The head of a bottleneck, as the kind and its settings say."""
-    from obygaze_models.models.heads import LogisticHead, TreeHead
-    from obygaze_models.models.ordinal import OrdinalHead
-    from obygaze_models.models.scorecard import ScorecardHead
-    from obygaze_models.models.sparse_head import SparseHead
+    from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
+    from obygaze_models.models.sparse_heads import ScorecardHead, SparseHead
 
     if kind == "pcbm-dt":
         depth, leaf = settings["max_depth"], settings["min_samples_leaf"]
@@ -194,6 +192,6 @@ def build_head(kind: str, settings: Mapping[str, Any]) -> Any:
 
 def build_residual(settings: Mapping[str, Any]) -> Any:
     """The rest of a hybrid bottleneck."""
-    from obygaze_models.models.residual import ResidualHead
+    from obygaze_models.models.bottleneck import ResidualHead
 
     return ResidualHead(settings["residual_C"])

@@ -19,8 +19,8 @@ from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import Leak, check_leaks
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.models.ground import FixTraining
-from obygaze_models.models.mlp_many import Job, MLPFit, MLPSettings
+from obygaze_models.models.common import FixTraining
+from obygaze_models.models.mlp import Job, MLPFit, MLPSettings
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.runner.banks import Banks

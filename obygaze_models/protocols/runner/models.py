@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_models.models.baselines import BASELINES, oracle, places
-from obygaze_models.models.ground import FixTraining
+from obygaze_models.models.common import FixTraining
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.runner.banks import Banks
@@ -128,8 +128,8 @@ def _train(
         return _train_bottleneck(kind, settings, case, banks)
     X, rows = features.X, features.row_of
     if kind == "svm":
-        from obygaze_models.models.concepts import settled_bias
-        from obygaze_models.models.ground import balanced_weights
+        from obygaze_models.models.common import balanced_weights
+        from obygaze_models.models.linear_solvers import settled_bias
 
         codes = case.y
         weight = (

@@ -1,6 +1,6 @@
 """Trains every perceptron of a protocol on one store in one go: folds, tasks, seeds, settings.
 
-Jobs that share training rows and seed are one trajectory (`mlp_many`), and trajectories do not
+Jobs that share training rows and seed are one trajectory (`mlp.fit_many`), and trajectories do not
 depend on each other, so two processes that share them give the same bits as one.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.models.mlp_many import Job, MLPFit, MLPSettings, fit_many
+from obygaze_models.models.mlp import Job, MLPFit, MLPSettings, fit_many
 from obygaze_models.protocols.runner.processes import map_parts, workers_for
 
 MIN_FITS = 8  # below this, starting a process costs more than it saves

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.machine import usable_cores
-from obygaze_models.models.ground import one_thread
+from obygaze_models.models.common import one_thread
 
 T = TypeVar("T")
 Work = Callable[[int, Progress], T]

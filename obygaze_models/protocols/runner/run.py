@@ -21,7 +21,7 @@ from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
-from obygaze_models.models.ground import one_thread
+from obygaze_models.models.common import one_thread
 from obygaze_models.protocols.clips import ClipTable, clip_table
 from obygaze_models.protocols.runner.anatomy import anatomies
 from obygaze_models.protocols.runner.execute import (

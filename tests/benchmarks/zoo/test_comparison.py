@@ -12,7 +12,7 @@ from benchmarks.zoo import plain_loop
 from benchmarks.zoo.comparison import plain_loops
 from benchmarks.zoo.workspace import write_workspace
 from obygaze_features.manifest.io import read_manifest
-from obygaze_models.models.mlp_many import MLPSettings, fit_many
+from obygaze_models.models.mlp import MLPSettings, fit_many
 
 
 @pytest.fixture(scope="module")

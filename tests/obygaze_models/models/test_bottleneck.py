@@ -13,13 +13,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
-from obygaze_models.models.bottleneck import Bottleneck, cross_fit_folds
+from obygaze_models.models.bottleneck import Bottleneck, ResidualHead, cross_fit_folds
+from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank, cross_fitted_margins
-from obygaze_models.models.ground import FixTraining
-from obygaze_models.models.heads import LogisticHead, TreeHead
-from obygaze_models.models.ordinal import OrdinalHead
-from obygaze_models.models.residual import ResidualHead
-from obygaze_models.models.sparse_head import SparseHead
+from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
+from obygaze_models.models.sparse_heads import SparseHead
 from obygaze_models.models.state import load_state, save_state
 
 

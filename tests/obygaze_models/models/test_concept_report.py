@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
+from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concept_report import (
     concept_quality,
     cosines,
@@ -17,7 +18,6 @@ from obygaze_models.models.concept_report import (
     stability,
 )
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.models.ground import FixTraining
 
 
 def test_metrics_are_those_of_sklearn_on_known_clips() -> None:

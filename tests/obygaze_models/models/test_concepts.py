@@ -15,15 +15,14 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.svm import SVC, LinearSVC
 
-from obygaze_models.models.concept_targets import concept_targets
+from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import (
     ConceptBank,
+    concept_targets,
     cross_fitted_margins,
-    open_biases,
     subsample,
 )
-from obygaze_models.models.directions import METHODS
-from obygaze_models.models.ground import FixTraining
+from obygaze_models.models.linear_solvers import METHODS, open_biases
 
 NAMES = ("Body", "Look", "Clothing")
 
@@ -179,7 +178,7 @@ def test_a_concept_that_everyone_has_is_named() -> None:
     X, Y, _ = clips()
     Y = Y.copy()
     Y[:, 2] = 1
-    with pytest.raises(FixTraining, match="both needed") as refusal:
+    with pytest.raises(FixTraining, match="both required") as refusal:
         ConceptBank(NAMES, C=0.1).fit(X, Y)
     assert refusal.value.where == "concept Clothing"
 
@@ -187,7 +186,7 @@ def test_a_concept_that_everyone_has_is_named() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"method": "magic"}, "no way to find"),
+        ({"method": "magic"}, "unknown method"),
         ({"balance": "coin"}, "no balance"),
         ({"concepts": ["Body"]}, "1 concepts, 3 columns"),
     ],

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.optimize import approx_fprime
 from sklearn.metrics import roc_auc_score
 
+from obygaze_models.models.common import FixTraining
 from obygaze_models.models.frames import FrameProbe, attend, store_blocks
-from obygaze_models.models.ground import FixTraining
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe
 from obygaze_models.models.state import load_state, save_state
 

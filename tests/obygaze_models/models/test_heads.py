@@ -17,13 +17,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from obygaze_models.models.ground import FixTraining
-from obygaze_models.models.heads import LogisticHead, TreeHead
-from obygaze_models.models.ordinal import OrdinalHead
-from obygaze_models.models.paper import LOGISTIC, TREE
-from obygaze_models.models.residual import ResidualHead
-from obygaze_models.models.scorecard import ScorecardHead, best_cut
-from obygaze_models.models.sparse_head import SparseHead
+from obygaze_models.models.bottleneck import ResidualHead
+from obygaze_models.models.common import FixTraining
+from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
+from obygaze_models.models.registry import PAPER_LOGISTIC, PAPER_TREE
+from obygaze_models.models.sparse_heads import ScorecardHead, SparseHead, best_cut
 
 
 def margins(n: int = 400) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -34,10 +32,10 @@ def margins(n: int = 400) -> tuple[NDArray[Any], NDArray[Any]]:
     return M, np.where(rng.random(n) < expit(z), "S", "HN")
 
 
-@pytest.mark.parametrize("task", TREE)
+@pytest.mark.parametrize("task", PAPER_TREE)
 def test_the_tree_kept_as_arrays_is_the_tree_of_sklearn(task: str) -> None:
     M, y = margins()
-    depth, leaf = TREE[task]
+    depth, leaf = PAPER_TREE[task]
     ours = TreeHead(depth, min_samples_leaf=leaf, random_state=42).fit(M[:300], y[:300])
     theirs = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=leaf, random_state=42)
     theirs.fit(M[:300], y[:300])
@@ -47,14 +45,14 @@ def test_the_tree_kept_as_arrays_is_the_tree_of_sklearn(task: str) -> None:
 
 
 def test_the_hyperparameters_are_those_of_the_released_code() -> None:
-    assert TREE == {"EN_S": (8, 6), "ENHN_S": (4, 6), "HN_S": (10, 10)}
-    assert LOGISTIC == {"EN_S": ("l2", 0.1), "ENHN_S": ("l1", 0.01), "HN_S": ("l2", 0.1)}
+    assert PAPER_TREE == {"EN_S": (8, 6), "ENHN_S": (4, 6), "HN_S": (10, 10)}
+    assert PAPER_LOGISTIC == {"EN_S": ("l2", 0.1), "ENHN_S": ("l1", 0.01), "HN_S": ("l2", 0.1)}
 
 
-@pytest.mark.parametrize("task", LOGISTIC)
+@pytest.mark.parametrize("task", PAPER_LOGISTIC)
 def test_the_logistic_head_is_liblinear(task: str) -> None:
     M, y = margins()
-    penalty, C = LOGISTIC[task]
+    penalty, C = PAPER_LOGISTIC[task]
     ours = LogisticHead(C, penalty=penalty).fit(M, y)
     ratio = {"l1": 1.0, "l2": 0.0}[penalty]
     theirs = LogisticRegression(l1_ratio=ratio, C=C, solver="liblinear", random_state=42)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, f1_score
 
-from obygaze_models.models.ground import FixTraining
+from obygaze_models.models.common import FixTraining
 from obygaze_models.models.heads import LogisticHead
 from obygaze_models.models.interventions import TrueValues, intervene
 

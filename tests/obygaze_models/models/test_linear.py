@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC
 
-from obygaze_models.models.gram import Gram
-from obygaze_models.models.ground import FixTraining
+from obygaze_models.models.common import FixTraining
 from obygaze_models.models.linear import LogisticProbe, RidgePath, RidgeProbe, SVMProbe
+from obygaze_models.models.linear_solvers import Gram
 
 
 def clips(n: int = 240, width: int = 40, classes: int = 2) -> tuple[NDArray[Any], NDArray[Any]]:

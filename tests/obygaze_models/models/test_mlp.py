@@ -8,9 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from obygaze_models.models.ground import FixTraining
-from obygaze_models.models.mlp import MLPProbe, hold_out
-from obygaze_models.models.mlp_many import Job, MLPSettings, fit_many
+from obygaze_models.models.common import FixTraining
+from obygaze_models.models.mlp import Job, MLPProbe, MLPSettings, fit_many, hold_out
 
 
 def clips(n: int = 120) -> tuple[np.ndarray, np.ndarray]:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from obygaze_models.models.ground import FixTraining
-from obygaze_models.models.mlp_many import Job, MLPFit, MLPSettings, fit_many
-from obygaze_models.models.network import Network, with_ones
+from obygaze_models.models.common import FixTraining
+from obygaze_models.models.mlp import Job, MLPFit, MLPSettings, fit_many
+from obygaze_models.models.mlp_network import Network, with_ones
 
 torch = pytest.importorskip("torch")
 
@@ -156,7 +156,7 @@ def test_fits_made_together_are_the_fits_made_alone() -> None:
 
 
 def test_jobs_with_one_training_set_are_one_trajectory(monkeypatch: pytest.MonkeyPatch) -> None:
-    from obygaze_models.models import mlp_many
+    from obygaze_models.models import mlp
 
     X, labels = planted(n=200)
     labels[150:] = 1 - labels[150:]  # nothing to learn for the second film: it stops at once
@@ -166,8 +166,8 @@ def test_jobs_with_one_training_set_are_one_trajectory(monkeypatch: pytest.Monke
     alone = [one(X, job, settings) for job in pair]
     assert alone[0].n_epochs != alone[1].n_epochs  # they stop at different times
     epochs = []
-    real = mlp_many._epoch
-    monkeypatch.setattr(mlp_many, "_epoch", lambda *a: epochs.append(1) or real(*a))
+    real = mlp._epoch
+    monkeypatch.setattr(mlp, "_epoch", lambda *a: epochs.append(1) or real(*a))
     both = fit_many(X, pair, settings)
     assert len(epochs) == max(fit.n_epochs for fit in alone)
     for ours, single in zip(both, alone, strict=True):

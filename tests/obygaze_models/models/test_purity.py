@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from obygaze_models.models.ground import FixTraining
+from obygaze_models.models.common import FixTraining
+from obygaze_models.models.concept_report import co_occurrence, concept_matrix, film_leak, task_gain
 from obygaze_models.models.heads import LogisticHead
-from obygaze_models.models.purity import co_occurrence, concept_matrix, film_leak, task_gain
 
 rng = np.random.default_rng(0)
 HAS = rng.random((600, 3)) < 0.4

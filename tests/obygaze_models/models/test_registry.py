@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models import registry
-from obygaze_models.models.directions import METHODS
-from obygaze_models.models.mlp_many import MLPSettings
+from obygaze_models.models.linear_solvers import METHODS
+from obygaze_models.models.mlp import MLPSettings
 from obygaze_models.models.registry import (
     BANK,
     CLASSES,

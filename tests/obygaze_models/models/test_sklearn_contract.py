@@ -9,16 +9,13 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from obygaze_models.models.bottleneck import Bottleneck
+from obygaze_models.models.bottleneck import Bottleneck, ResidualHead
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.frames import FrameProbe
-from obygaze_models.models.heads import LogisticHead, TreeHead
+from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
 from obygaze_models.models.mlp import MLPProbe
-from obygaze_models.models.ordinal import OrdinalHead
-from obygaze_models.models.residual import ResidualHead
-from obygaze_models.models.scorecard import ScorecardHead
-from obygaze_models.models.sparse_head import SparseHead
+from obygaze_models.models.sparse_heads import ScorecardHead, SparseHead
 from obygaze_models.models.state import load_state, save_state
 
 ESTIMATORS: list[Any] = [

@@ -14,7 +14,7 @@ from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.registry import CLASSES
-from obygaze_models.models.state import build, load_state, save_state
+from obygaze_models.models.state import build_estimator, load_state, save_state
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 4))
@@ -23,7 +23,7 @@ Y = np.where(X[:, 0] > 0, "S", "EN")
 
 def test_every_kind_of_the_table_exists_and_is_savable() -> None:
     for kind in CLASSES:
-        assert type(build({"kind": kind, "params": {}})).__name__ == kind
+        assert type(build_estimator({"kind": kind, "params": {}})).__name__ == kind
 
 
 def test_the_description_is_plain_and_nests() -> None:
@@ -50,9 +50,9 @@ def test_words_of_any_script_survive() -> None:
 def test_a_kind_from_elsewhere_is_never_built() -> None:
     for kind in ("os.system", "SVC", None):
         with pytest.raises(Corrupt, match="unknown estimator"):
-            build({"kind": kind, "params": {}})
-    with pytest.raises(Corrupt, match="not its own"):
-        build({"kind": "LogisticHead", "params": {"command": "rm"}})
+            build_estimator({"kind": kind, "params": {}})
+    with pytest.raises(Corrupt, match="invalid params"):
+        build_estimator({"kind": "LogisticHead", "params": {"command": "rm"}})
 
 
 def test_a_setting_that_is_no_plain_data_is_refused() -> None:
@@ -105,7 +105,7 @@ def test_a_tree_that_goes_in_a_circle_comes_to_an_end() -> None:
 def test_a_list_with_a_gap_is_corrupt() -> None:
     description, arrays = save_state(MLPProbe((2,), max_epochs=5).fit(X, Y))
     arrays["layers_/3"] = arrays.pop("layers_/1")
-    with pytest.raises(Corrupt, match="lacks its item"):
+    with pytest.raises(Corrupt, match="has no item"):
         load_state(description, arrays)
 
 

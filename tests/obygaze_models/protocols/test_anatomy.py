@@ -12,7 +12,7 @@ from sklearn.svm import SVC
 from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.models.ground import FixTraining
+from obygaze_models.models.common import FixTraining
 from obygaze_models.protocols.reading import load_protocol, shipped
 from obygaze_models.protocols.runner.anatomy import anatomies, open_bank
 from obygaze_models.protocols.runner.run import Inputs, gather

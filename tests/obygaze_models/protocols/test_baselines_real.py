@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.closed_form import closed_form
 from support.data import real_data
 from support.experiments import cell_of, quick, store_of, without_models
 from support.published import split_file
 
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.models.baselines import closed_form
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.run import gather, run_protocol
 

@@ -1,4 +1,4 @@
-"""What every estimator stands on: one kind of error, one thread, one way to draw a seed."""
+"""What all estimators share: their error, one thread of linear algebra, seeds, class numbers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Bools = NDArray[np.bool_]
 
 
 class FixTraining(FixInput, ValueError):
-    """The rows, labels or settings given to an estimator cannot teach it anything.
+    """An estimator cannot be fitted on the given rows, labels or settings.
 
-    It is a ValueError too, because that is what scikit-learn's tools expect and catch.
+    It is a ValueError too, because scikit-learn's tools expect and catch that.
     """
 
 
@@ -32,29 +32,29 @@ def _pools() -> ThreadpoolController:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread for linear algebra: the same bits anywhere, and small products are faster."""
+    """Use one thread for linear algebra, for the same bits on every machine."""
     with _pools().limit(limits=1, user_api="blas"):
         yield
 
 
-def spread(X: Floats) -> float:
-    """The mean squared distance of rows from their mean; 1 where all rows are alike.
+def total_variance(X: Floats) -> float:
+    """Return the mean squared distance of rows from their mean; 1 where all rows are equal.
 
-    Strengths of penalties that are searched go with it, so that features ten times as long, or of
-    ten times as many numbers, are searched as well.
+    Penalty strengths that are searched are in units of it, so that the search does not depend on
+    the scale or the number of the features.
     """
     found = float(((X - X.mean(axis=0)) ** 2).sum(axis=1).mean())
     return found if found > 0 else 1.0
 
 
-def spreads(X: Floats) -> Floats:
-    """The standard deviation of each column; 1 for one that never varies."""
+def column_scales(X: Floats) -> Floats:
+    """Return the standard deviation of each column; 1 for a constant one."""
     found: Floats = X.std(axis=0)
     return np.where(found > 0, found, 1.0)
 
 
 def draw_seed(random_state: Any) -> int:
-    """A seed from what scikit-learn calls a random state; a whole number is its own seed."""
+    """Return a seed from a scikit-learn random state; an integer is its own seed."""
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     from sklearn.utils import check_random_state  # late: it costs more than a small fit
@@ -63,29 +63,28 @@ def draw_seed(random_state: Any) -> int:
 
 
 def encode_classes(y: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
-    """The classes in order and each row's class number; at least two classes are needed."""
+    """Return the sorted classes and the class number of each row; two classes are required."""
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         raise FixTraining(
-            f"the training rows hold one class only: {classes[0]}",
+            f"the training rows have one class only: {classes[0]}",
             hint="a split that gives each class some training rows",
         )
     return classes, codes.astype(np.int64)
 
 
 def encode_two_classes(y: NDArray[Any], name: str) -> tuple[NDArray[Any], Ints]:
-    """The same for an estimator that separates exactly two classes."""
+    """Return the same for the estimator `name`, which separates exactly two classes."""
     classes, codes = encode_classes(y)
     if len(classes) > 2:
         raise FixTraining(
-            f"Only binary classification is supported by {name}; "
-            f"the labels hold {len(classes)} classes"
+            f"Only binary classification is supported by {name}, got {len(classes)} classes"
         )
     return classes, codes
 
 
 def balanced_weights(codes: Ints, n_classes: int) -> Floats:
-    """One weight a class, so that all classes weigh the same: n / (classes x rows of the class)."""
+    """Return the weight of each class that balances them: n / (n_classes x rows of the class)."""
     counts = np.bincount(codes, minlength=n_classes)
     weights: Floats = len(codes) / (n_classes * np.maximum(counts, 1).astype(np.float64))
     return weights

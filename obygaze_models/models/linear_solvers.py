@@ -1,0 +1,226 @@
+"""Solvers for separating planes: libsvm on one Gram matrix, exact logistic, and four more methods.
+
+`svm` is the paper's method. `liblinear` solves another problem (its intercept is penalised), so it
+has a name of its own and never replaces the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.svm import SVC, LinearSVC
+
+from obygaze_models.models.common import (
+    Bools,
+    FixTraining,
+    Floats,
+    Ints,
+    balanced_weights,
+    one_thread,
+    total_variance,
+)
+
+Plane = tuple[Floats, float]
+
+TOLERANCE = 1e-3  # libsvm's own: how far decisions may be from where the optimum has them
+LOGISTIC_TOLERANCE = 1e-8
+AT_BOUND = 1e-6
+MAX_FITS = 4
+MIN_OPEN = 0.01  # in units of the decision, of which the margin is 2 wide
+
+
+class Gram:
+    """Rows with their products; support vector machines are fitted on any subset of the rows.
+
+    libsvm spends its time on products of rows. Computed once, they turn the paper's machines, the
+    same to rounding, from seconds into milliseconds.
+    """
+
+    def __init__(self, X: NDArray[Any]) -> None:
+        self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
+
+    @cached_property
+    def products(self) -> Floats:
+        """The product of each row with each other, computed at first use."""
+        with one_thread():
+            products: Floats = self.X @ self.X.T
+        return products
+
+    def machine(
+        self,
+        rows: Ints,
+        positive: Bools,
+        C: float,
+        weight: Floats | None = None,
+        *,
+        exact: bool = False,
+    ) -> Plane:
+        """Return the normal vector and the bias of the soft-margin machine on some rows.
+
+        `weight` multiplies the tolerance C of each row. Where all decisions lie closer together
+        than the margin is wide, as on features of small length, libsvm stops before it separates
+        them; `exact` repeats the fit there with a smaller stopping tolerance.
+        """
+        products = self.products[np.ix_(rows, rows)]
+        most = C * (np.ones(len(rows)) if weight is None else weight)
+        tolerance = TOLERANCE
+        for _ in range(MAX_FITS):
+            svm = SVC(kernel="precomputed", C=C, tol=tolerance)
+            svm.fit(products, positive.astype(np.int64), sample_weight=weight)
+            dual = svm.dual_coef_[0]
+            needed = TOLERANCE * min(1.0, float(np.ptp(products[:, svm.support_] @ dual)) / 2)
+            bound = np.abs(dual) >= (1 - AT_BOUND) * most[svm.support_]
+            # Where every row has the largest weight allowed, no other solution is left.
+            if not exact or bound.sum() >= len(rows) - 1 or not 0 < needed < tolerance / 2:
+                break
+            tolerance = needed
+        normal = dual @ self.X[rows[svm.support_]]
+        if not np.isfinite(normal).all():
+            raise FixTraining("the support vector machine has a vector that is not finite")
+        return normal, float(svm.intercept_[0])
+
+
+def settled_bias(along: Floats, positive: Bools, weights: Floats | None, bias: float) -> float:
+    """Return the bias of a machine; where many are optimal, the one nearest to the middle.
+
+    With a tolerance so small that all rows lie inside the margin (it is 2 wide in units of the
+    decision), many biases have the same loss, and rounding picks one. Divided by the length of
+    a vector that is then short, it would be hundreds of distances, others for each fold, and no
+    head could learn from that. The middle is that between the means of both sides.
+    """
+    low, high = open_biases(along, positive, np.ones(len(along)) if weights is None else weights)
+    if high - low < MIN_OPEN:
+        return bias
+    middle = -float(along[positive].mean() + along[~positive].mean()) / 2
+    return min(max(middle, low), high)
+
+
+def open_biases(along: Floats, positive: Bools, weights: Floats) -> tuple[float, float]:
+    """Return the lowest and the highest bias for which the weighted loss of a machine is least.
+
+    The loss falls while more weight of rows with the concept than without lies inside the margin
+    or beyond it, so its slope changes only where a row crosses the margin.
+    """
+    at = np.where(positive, 1.0, -1.0) - along
+    order = np.argsort(at, kind="stable")
+    slope = np.cumsum(weights[order]) - weights[positive].sum()
+    level = 1e-9 * weights.sum()
+    first = int(np.argmax(slope >= -level))
+    flat = abs(slope[first]) <= level and first + 1 < len(order)
+    return float(at[order[first]]), float(at[order[first + int(flat)]])
+
+
+def logistic(
+    X: Floats, codes: Ints, C: float, weights: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Return coefficients (one row, or one for each of three or more classes) and intercepts.
+
+    scikit-learn stops where slopes fall below a fixed number. On short features all slopes are
+    below it from the start, and on long ones intercept and weights converge slowly; so it gets rows
+    around 0 with a mean squared length of 1, and C to match: the same problem, solved exactly.
+    """
+    mean, scale = X.mean(axis=0), float(np.sqrt(total_variance(X)))
+    model = LogisticRegression(C=C * scale**2, tol=LOGISTIC_TOLERANCE, max_iter=10_000)
+    model.fit((X - mean) / scale, codes, sample_weight=weights)
+    coef: Floats = model.coef_ / scale
+    return coef, model.intercept_ - coef @ mean
+
+
+@dataclass(frozen=True)
+class DirectionProblem:
+    """Rows with and without a concept (`positive`, one value for each of `rows`) to separate.
+
+    `C` is the margin tolerance of a machine and the inverse strength of logistic and ridge (with
+    alpha = 1 / 2C); mean difference and LDA have none. `balanced` gives both sides the same weight.
+    `exact` is that of `Gram.machine`.
+    """
+
+    gram: Gram
+    rows: Ints
+    positive: Bools
+    C: float
+    balanced: bool
+    exact: bool = False
+
+    @property
+    def X(self) -> Floats:
+        """The features of the rows."""
+        return self.gram.X[self.rows]
+
+    @property
+    def weights(self) -> Floats | None:
+        """A weight for each row, or None."""
+        if not self.balanced:
+            return None
+        return balanced_weights(self.positive.astype(np.int64), 2)[self.positive.astype(np.int64)]
+
+
+def _svm(problem: DirectionProblem) -> Plane:
+    rows, positive, weights = problem.rows, problem.positive, problem.weights
+    return problem.gram.machine(rows, positive, problem.C, weights, exact=problem.exact)
+
+
+def _liblinear(problem: DirectionProblem) -> Plane:
+    model = LinearSVC(C=problem.C, loss="hinge", max_iter=20000, random_state=0)
+    return _plane(model.fit(problem.X, problem.positive, sample_weight=problem.weights))
+
+
+def _logistic(problem: DirectionProblem) -> Plane:
+    codes = problem.positive.astype(np.int64)
+    coef, intercept = logistic(problem.X, codes, problem.C, problem.weights)
+    return coef[0], float(intercept[0])
+
+
+def _ridge(problem: DirectionProblem) -> Plane:
+    signs = np.where(problem.positive, 1.0, -1.0)
+    model = Ridge(alpha=1 / (2 * problem.C))
+    model.fit(problem.X, signs, sample_weight=problem.weights)
+    return model.coef_, float(model.intercept_)
+
+
+def _mean_difference(problem: DirectionProblem) -> Plane:
+    X = problem.X
+    present, absent = X[problem.positive].mean(axis=0), X[~problem.positive].mean(axis=0)
+    normal: Floats = present - absent
+    return normal, float(-normal @ (present + absent) / 2)
+
+
+def _lda(problem: DirectionProblem) -> Plane:
+    priors = [0.5, 0.5] if problem.balanced else None
+    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto", priors=priors)
+    return _plane(model.fit(problem.X, problem.positive))
+
+
+def _plane(model: Any) -> Plane:
+    coef: Floats = np.asarray(model.coef_, dtype=np.float64)
+    return coef[0], float(model.intercept_[0])
+
+
+METHODS: dict[str, Callable[[DirectionProblem], Plane]] = {
+    "svm": _svm,
+    "liblinear": _liblinear,
+    "logistic": _logistic,
+    "ridge": _ridge,
+    "mean-difference": _mean_difference,
+    "lda": _lda,
+}
+WITHOUT_TOLERANCE = ("mean-difference", "lda")
+
+
+def find_plane(method: str, problem: DirectionProblem) -> Plane:
+    """Return the normal vector towards the concept and the bias, by one of METHODS."""
+    if method not in METHODS:
+        raise FixTraining(f"unknown method {method!r}", hint=f"one of {', '.join(METHODS)}")
+    if problem.positive.all() or not problem.positive.any():
+        raise FixTraining("rows with the concept and rows without it are both required")
+    normal, bias = METHODS[method](problem)
+    if not np.linalg.norm(normal) > 0:
+        raise FixTraining(f"{method} found no direction: rows with and without it are equal")
+    return normal, bias

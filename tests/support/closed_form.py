@@ -1,0 +1,42 @@
+"""Scores of predictions that ignore the clip, in closed form: expected values for tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """What a prediction that ignores the clip scores in the long run."""
+
+    prevalence: float
+    share: float
+    precision: float
+    recall: float
+    f1_binary: float
+    f1_negative: float
+    f1_weighted: float
+    f1_macro: float
+    accuracy: float
+
+
+def closed_form(prevalence: float, share: float) -> ClosedForm:
+    """Scores of calling a random `share` of clips positive: .5 is `random`, 1 `all_positive`."""
+    positive = _blind_f1(prevalence, share)
+    negative = _blind_f1(1 - prevalence, 1 - share)
+    return ClosedForm(
+        prevalence,
+        share,
+        precision=prevalence if share > 0 else 0.0,
+        recall=share if prevalence > 0 else 0.0,
+        f1_binary=positive,
+        f1_negative=negative,
+        f1_weighted=prevalence * positive + (1 - prevalence) * negative,
+        f1_macro=(positive + negative) / 2,
+        accuracy=prevalence * share + (1 - prevalence) * (1 - share),
+    )
+
+
+def _blind_f1(prevalence: float, share: float) -> float:
+    total = prevalence + share
+    return 2 * prevalence * share / total if total > 0 else 0.0
