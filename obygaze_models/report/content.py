@@ -104,7 +104,7 @@ def comparison_tables(run: Run) -> Iterable[Table]:
             "each other's models; by sign flips of whole films where all runs share one test set "
             "(with n films not below 2 / 2^n). It is not corrected for the number of pairs. There "
             "is none where simulations did not find its level near .05: for metrics of decisions, "
-            "and where each film is tested by several runs."
+            "where each film is tested by several runs, and where folds share films."
         )
         if len(found) > len(rows):
             note += f" {len(found) - len(rows)} further differences are in results.json."

@@ -19,6 +19,8 @@ def test_every_design_counts_what_its_runs_print(design: str) -> None:
     found = {rate.quantity: rate.n for rate in rates}
     if design == "concepts":
         assert found == {"p of a concept": 16, ".5 outside the interval of AUC": 16}
+    elif design == "clips":
+        assert found == {"0 outside the interval": 2}
     else:
         p = "p_sign_flip" if design == "table2" else "p_corrected_t"
         assert found == {p: 2, "0 outside the interval": 2}

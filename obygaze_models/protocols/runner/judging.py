@@ -123,10 +123,11 @@ class Judge:
         return record | self._p_values(first, second, metric)
 
     def _p_values(self, first: Cell, second: Cell, metric: str) -> Record:
-        """By film where one set of clips is tested, else by test set.
+        """By film where one set of clips is tested, else over test sets of whole films.
 
         Flipping the signs of films would take them for independent, but each film also trains the
         models that are tested on the others. Runs that share their test clips are averaged first.
+        Test sets that share films are not independent either, and have no p.
         """
         both = [cell.by_group(self.groups, [metric])[1][metric] for cell in (first, second)]
         by_movie = both[0] - both[1]
@@ -142,11 +143,17 @@ class Judge:
         if first.n_test_sets == 1 and len(by_movie):
             flip = sign_flip(by_movie)
             found |= {"p_sign_flip": flip.p, "exact": flip.exact}
-        elif len(by_set) > 1:
+        elif len(by_set) > 1 and self._are_apart(first):
             train = float(np.mean([t.n_train + t.n_validation for t in first.tested]))
             test = float(np.mean([len(t.rows) for t in first.tested]))
             found["p_corrected_t"] = nadeau_bengio(by_set, n_train=train, n_test=test).p
         return found
+
+    def _are_apart(self, cell: Cell) -> bool:
+        """Whether no film is in two sets of test clips."""
+        sets = {t.rows.tobytes(): t.rows for t in cell.tested}.values()
+        films = [film for rows in sets for film in np.unique(self.groups[rows])]
+        return len(films) == len(set(films))
 
     def _difference_interval(self, first: Cell, second: Cell, metric: str) -> list[float]:
         films = self.groups[first.universe]

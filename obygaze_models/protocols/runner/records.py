@@ -41,8 +41,9 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
     {"kind", "task", "train", "test", "metric", "first": {"model", "feature"}, "second": {...},
      "difference", "ci": by films, "p_sign_flip": by films, null unless all runs test the same
      clips, "n_movies", "exact": all flips were counted, "p_corrected_t": Nadeau-Bengio over sets of
-     test clips (runs that share one are averaged first), null if there is one, "n_test_sets",
-     "repeated": clips were tested by several runs; both p are null for metrics of decisions}
+     test clips (runs that share one are averaged first), null if there is one or if they share
+     films, "n_test_sets", "repeated": clips were tested by several runs; both p are null for
+     metrics of decisions}
   "coverage"   one for each store
     {"kind", "feature", "n_clips", "n_present", "n_missing", "n_missing_in_tasks",
      "n_unused": with a vector, but without a video in the manifest, which the released code drops,

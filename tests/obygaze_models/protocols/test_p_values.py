@@ -89,6 +89,13 @@ def test_films_that_train_each_other_are_not_flipped(manifest: Manifest, tmp_pat
     assert 0 < found["p_corrected_t"] <= 1
 
 
+def test_folds_that_share_films_have_no_p(manifest: Manifest, tmp_path: Path) -> None:
+    changes = ("splits.kind=kfold", "splits.folds=5")
+    _, found = compared(tmp_path, manifest, *changes)
+    assert found["n_test_sets"] == 5
+    assert found["p_sign_flip"] is None and found["p_corrected_t"] is None
+
+
 @pytest.mark.parametrize("changes", [TABLE_2, TABLE_4, ()])
 def test_metrics_of_decisions_have_no_p(
     manifest: Manifest, tmp_path: Path, changes: tuple[str, ...]
