@@ -1,10 +1,9 @@
-"""What a model must beat: predictions that never look at the video.
+"""Baselines: predictions that do not use the video.
 
-`random`, `all_positive` and `prevalence` know nothing of the clip; their scores are known in closed
-form. `film_prior` knows which film it is, `neighbour` knows where in the film the clip lies: since
-annotation runs on from scene to scene, it does as well as the published models on any split that
-is not grouped by movie. `oracle` is the other end: it is given the true concepts, and is as good as
-a bottleneck over those concepts can be.
+`random`, `all_positive` and `prevalence` use nothing of the clip. `film_prior` uses the film,
+`neighbour` also the scene: since annotations of neighbouring scenes are alike, it scores as high as
+the published models on any split that is not grouped by movie. `oracle` uses the true concepts: it
+is the upper bound of a bottleneck over those concepts.
 """
 
 from __future__ import annotations
@@ -23,28 +22,30 @@ from obygaze_models.models.estimator import Classifier
 
 
 def random_average_precision(n_positive: int, n: int) -> float:
-    """Mean AP of a random order without ties, which lies a little above the prevalence."""
+    """Return the mean AP of a random order without ties, a little above the prevalence."""
     if not 0 < n_positive <= n:
-        raise FixInput(f"{n_positive} positives among {n} clips have no average precision")
+        raise FixInput(f"n_positive must be from 1 to n ({n}), got {n_positive}")
     return float(random_ap(np.array(n_positive / n), np.array(float(n))))
 
 
 def random_ap(prevalence: Floats, n: Floats) -> Floats:
-    """The same of many tests at once, each of `n` clips; NaN where there is no positive one."""
+    """Return the same for many tests, each of `n` clips; NaN where none is positive."""
     first = (digamma(n + 1) + np.euler_gamma) / n  # the mean of 1 / rank
     others = np.clip((prevalence * n - 1) / np.maximum(n - 1, 1), 0, 1)
     return np.where(prevalence > 0, first + others * (1 - first), np.nan)
 
 
 def places(movies: ArrayLike, scenes: ArrayLike) -> Floats:
-    """Film and scene of each clip as the two columns that the place baselines take.
+    """Return the film and scene of each clip as the two columns that the place baselines take.
 
     Films are numbered over the whole table: make it once and then take the rows of a split.
     """
     names, codes = np.unique(np.asarray(movies), return_inverse=True)
     order = np.asarray(scenes, dtype=np.float64)
     if order.shape != codes.shape or names.size == 0:
-        raise FixInput(f"{codes.shape} films but {order.shape} scenes: one each a clip is needed")
+        raise FixInput(
+            f"expected one film and one scene per clip, got {codes.shape} and {order.shape}"
+        )
     return np.column_stack([codes.astype(np.float64), order])
 
 
@@ -89,7 +90,7 @@ class RandomBaseline(Baseline):
 
     def _learn(self, X: Floats, y: Bools) -> None:
         if not 0 < self.share < 1:
-            raise FixTraining(f"the share must lie between 0 and 1, got {self.share}")
+            raise FixTraining(f"share must be between 0 and 1, got {self.share}")
 
     def _positive(self, X: Floats) -> Floats:
         drawn = check_random_state(self.random_state).uniform(size=len(X))
@@ -126,7 +127,7 @@ class FilmPrior(Baseline):
 
     def _learn(self, X: Floats, y: Bools) -> None:
         if not self.strength > 0:
-            raise FixTraining(f"the strength of the prior must be above 0, got {self.strength}")
+            raise FixTraining(f"strength must be above 0, got {self.strength}")
         self.films_, codes = np.unique(X[:, 0], return_inverse=True)
         n = np.bincount(codes)
         added = self.strength * self.prevalence_
@@ -138,9 +139,9 @@ class FilmPrior(Baseline):
 
 
 class Neighbour(Baseline):
-    """Lets the training clips of the same film vote, the nearer the scene the louder.
+    """Averages the labels of the training clips of the same film, weighted by nearness of scene.
 
-    X is film and scene (`places`); a vote weighs exp(-|scene distance| / scale). A film without
+    X is film and scene (`places`); a weight is exp(-|scene distance| / scale). A film without
     training clips gets the overall prevalence.
     """
 
@@ -152,7 +153,7 @@ class Neighbour(Baseline):
 
     def _learn(self, X: Floats, y: Bools) -> None:
         if not self.scale > 0:
-            raise FixTraining(f"the scale of the neighbourhood must be above 0, got {self.scale}")
+            raise FixTraining(f"scale must be above 0, got {self.scale}")
         self.places_, self.labels_ = X[:, :2], y.astype(np.float64)
 
     def _positive(self, X: Floats) -> Floats:

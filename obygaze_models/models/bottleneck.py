@@ -1,4 +1,4 @@
-"""A concept bottleneck: features to concept margins, margins to the task, and nothing beside."""
+"""Concept bottlenecks: features to concept margins, margins to the task, and a residual."""
 
 from __future__ import annotations
 
@@ -42,28 +42,28 @@ class ResidualHead(Classifier):
         self.share_ = rest / (rest + float(base.var())) if rest > 0 else 0.0
 
     def decision_function(self, X: Any, offset: Any = None) -> Floats:
-        """The logit of the second class for each row: concepts and rest."""
+        """Return the logit of the second class for each row: concepts and rest."""
         X = self._check(X)
         logit: Floats = _offset(offset, len(X)) + X @ self.coef_ + self.intercept_
         return logit
 
     def predict_proba(self, X: Any, offset: Any = None) -> Floats:
-        """The probability of both classes for each row."""
+        """Return the probability of both classes for each row."""
         return two_probabilities(self.decision_function(X, offset))
 
     def predict(self, X: Any, offset: Any = None) -> NDArray[Any]:
-        """The more probable class of each row."""
+        """Return the more probable class of each row."""
         codes = (self.decision_function(X, offset) > 0).astype(np.int64)
         chosen: NDArray[Any] = self.classes_[codes]
         return chosen
 
 
 class Bottleneck(Classifier):
-    """Concept vectors and a head that only sees margins, optionally with a residual beside it.
+    """Concept vectors and a head that only gets margins, optionally with a residual.
 
     The head learns from cross-fitted margins: each row is projected by vectors found without its
     fold (whole films where groups are given), because margins of rows that made the vectors are
-    better than those it will meet. `cross_fit=0` projects in sample, as the released code does.
+    better than those of new rows. `cross_fit=0` projects in sample, as the released code does.
     Without a bank or a head of its own it takes a `ConceptBank()` and a `LogisticHead()`.
     """
 
@@ -87,7 +87,7 @@ class Bottleneck(Classifier):
         return ("classes_", "bank_", "head_", *rest)
 
     def part(self, name: str) -> Any:
-        """The unfitted estimator of a part."""
+        """Return the unfitted estimator of a part."""
         part = super().part(name)
         defaults = {"bank": ConceptBank, "head": LogisticHead}
         return defaults[name]() if part is None and name in defaults else part
@@ -115,13 +115,13 @@ class Bottleneck(Classifier):
         return self
 
     def margins(self, X: Any) -> Floats:
-        """The margin of each row to each concept."""
+        """Return the margin of each row to each concept."""
         rows = self._check(X)
         margins: Floats = self.bank_.transform(rows)
         return margins
 
     def predict_proba(self, X: Any) -> Floats:
-        """The probability of each class for each row."""
+        """Return the probability of each class for each row."""
         margins = self.margins(X)
         probabilities: Floats
         if self.residual is None:
@@ -131,7 +131,7 @@ class Bottleneck(Classifier):
         return probabilities
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
-        """A base, and what each concept adds to it; with a residual, what that adds comes last."""
+        """Return a base, and what each concept (and, as last column, the residual) adds to it."""
         margins = self.margins(X)
         base, parts = self.head_.contributions(margins)
         if self.residual is not None:
@@ -151,7 +151,7 @@ class Bottleneck(Classifier):
     def _logit(self, margins: Floats) -> Floats:
         if not hasattr(self.head_, "decision_function"):
             raise FixTraining(
-                f"a residual adds to a logit, and {type(self.head_).__name__} has none",
+                f"a residual requires a head with a logit, got {type(self.head_).__name__}",
                 hint="LogisticHead, SparseHead or ScorecardHead",
             )
         logit: Floats = self.head_.decision_function(margins)
@@ -175,7 +175,9 @@ def _offset(offset: Any, n_rows: int) -> Floats:
         return np.zeros(n_rows)
     base = np.asarray(offset, dtype=np.float64)
     if base.shape != (n_rows,):
-        raise FixTraining(f"{n_rows} rows of features, offsets of shape {base.shape}")
+        raise FixTraining(
+            f"offset must have one logit for each of {n_rows} rows, got shape {base.shape}"
+        )
     return base
 
 

@@ -47,7 +47,7 @@ class ConceptQuality:
 
     @property
     def prevalence(self) -> float:
-        """The average precision of a ranking that knows nothing."""
+        """The average precision of a random ranking."""
         return self.n_positive / self.n
 
 
@@ -62,7 +62,7 @@ def concept_quality(
     seed: int = 0,
     n_folds: int | None = None,
 ) -> list[ConceptQuality]:
-    """Judge margins, concept by concept; a margin above 0 says that the concept is there.
+    """Evaluate the margins of each concept; a margin above 0 means that it is present.
 
     Rows are in the order of the film: permutations shift each film's labels in a circle, so that
     neighbours that share a label stay neighbours, and chance is not taken for less than it is.
@@ -76,7 +76,9 @@ def concept_quality(
     for i, name in enumerate(names):
         rows = known[:, i]
         if len(np.unique(columns[rows, i])) < 2:
-            raise FixTraining("clips with the concept and without are both needed", where=name)
+            raise FixTraining(
+                "clips with the concept and clips without it are both required", where=name
+            )
         rng = np.random.default_rng([seed, i])
         positive = columns[rows, i] == 1
         scores, own = margins[rows, i], films[rows]
@@ -112,7 +114,7 @@ def shift_test(
     rng: np.random.Generator,
     n_permutations: int,
 ) -> float:
-    """How often labels that are shifted in a circle within each film get ranks as high.
+    """Return how often labels that are shifted in a circle within each film get ranks as high.
 
     This holds for scores that did not learn from these labels. Where the scores of each film are by
     vectors found on the other films, it rejects a true null in .12 of cases at .05.
@@ -128,7 +130,7 @@ def shift_test(
 def cross_fitted_shift_test(
     scores: Floats, positive: Bools, films: NDArray[Any], n_folds: int
 ) -> float:
-    """The shift test for scores of each fold by vectors that were found on the other folds.
+    """Return the shift test for scores of each fold by vectors that were found on the other folds.
 
     The mean and the variance over all shifts are exact. The variance is widened for clips that
     both test and train (`reuse_inflation`), and the tail is that of a Gaussian.
@@ -149,7 +151,7 @@ def _sums_by_shift(ranks: Floats, positive: Bools, films: NDArray[Any]) -> Itera
 
 
 def cosines(coef: Any) -> Floats:
-    """How much each concept's direction is that of each other one."""
+    """Return how much each concept's direction is that of each other one."""
     vectors = np.asarray(coef, dtype=np.float64)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     likeness: Floats = unit @ unit.T
@@ -221,7 +223,7 @@ class TaskGain:
 
     @property
     def gain(self) -> float:
-        """What margins know about the task beyond the true concepts."""
+        """What margins add about the task to the true concepts."""
         return self.from_margins - self.from_truth
 
 
@@ -234,7 +236,7 @@ def task_gain(head: Any, margins: Any, has: Any, y: Any, folds: Any) -> TaskGain
     truth = np.asarray(has, dtype=np.float64)
     classes = np.unique(labels)
     if len(classes) != 2:
-        raise FixTraining(f"the task needs two classes; the labels hold {len(classes)}")
+        raise FixTraining(f"y must have two classes, got {len(classes)}")
     positive = labels == classes[1]
     both = [
         average_precision_score(positive, _out_of_fold(head, inputs, labels, folds))
@@ -261,14 +263,14 @@ def concept_matrix(margins: Any, targets: Any) -> Floats:
 
 
 def co_occurrence(targets: Any) -> Floats:
-    """The same matrix for the true concepts: the impurity that the clips themselves have."""
+    """Return the same matrix for the true concepts: the impurity that the clips themselves have."""
     columns = np.asarray(targets, dtype=np.int64)
     return concept_matrix(np.where(columns < 0, 0, columns), columns)
 
 
 @dataclass(frozen=True)
 class FilmLeak:
-    """How well the film can be told from margins, out of fold, against guessing."""
+    """How well the film can be predicted from margins, out of fold, against chance."""
 
     balanced_accuracy: float
     chance: float
@@ -276,17 +278,17 @@ class FilmLeak:
 
     @property
     def excess(self) -> float:
-        """0 for margins that say nothing about the film, 1 for margins that name it."""
+        """0 for margins without information about the film, 1 for margins that identify it."""
         return (self.balanced_accuracy - self.chance) / (1 - self.chance)
 
 
 def film_leak(margins: Any, films: Any, *, n_folds: int = 5, seed: int = 0) -> FilmLeak:
-    """Tell the film from the margins by logistic regression across random folds."""
+    """Predict the film from the margins by logistic regression across random folds."""
     films, rows = np.asarray(films), np.asarray(margins, dtype=np.float64)
     names, counts = np.unique(films, return_counts=True)
     if len(names) < 2 or counts.min() < n_folds:
         raise FixTraining(
-            f"to tell films apart there must be at least two, with {n_folds} clips each",
+            f"film_leak requires at least two films with {n_folds} clips each",
             hint="fewer folds, or without the films that have too few clips",
         )
     model = make_pipeline(

@@ -41,7 +41,7 @@ ANNOTATION_LEVELS = ("EN", "HN", "NS", "S")
 class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     """One plane for each concept; `transform` gives each row's margin to each plane.
 
-    Targets have a column for each concept: 1 has it, 0 lacks it, -1 leaves the row out (see
+    Targets have a column for each concept: 1 present, 0 absent, -1 not used (see
     `concept_targets`). `C` is one tolerance, one by name, the released code's ("paper"), or the
     best average precision over inner folds ("inner", over whole groups where groups are given) of
     `tolerances`, which by default go with the spread of the features. `balance` is "weights" as in
@@ -79,7 +79,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         return self.fit_rows(Gram(X), concept_columns(y, len(X)), np.arange(len(X)), groups)
 
     def fit_rows(self, gram: Gram, targets: Ints, rows: Ints, groups: Any = None) -> ConceptBank:
-        """The same on some rows of a Gram matrix that other fits share."""
+        """Return the same on some rows of a Gram matrix that other fits share."""
         self.n_features_in_ = gram.X.shape[1]
         self.concepts_ = np.asarray(self._names(targets.shape[1]), dtype=np.str_)
         groups = None if groups is None else np.asarray(groups)
@@ -93,14 +93,14 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> Floats:
-        """The margin of each row to each concept's plane."""
+        """Return the margin of each row to each concept's plane."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         margins: Floats = X @ self.coef_.T + self.intercept_
         return margins
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """The names of the concepts."""
+        """Return the names of the concepts."""
         check_is_fitted(self)
         names: NDArray[Any] = self.concepts_.astype(object)
         return names
@@ -115,7 +115,9 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         if self.concepts is None:
             return [f"concept{i}" for i in range(n_concepts)]
         if len(self.concepts) != n_concepts:
-            raise FixTraining(f"{len(self.concepts)} concepts, {n_concepts} columns of targets")
+            raise FixTraining(
+                f"{n_concepts} columns of targets, but {len(self.concepts)} names in `concepts`"
+            )
         return list(self.concepts)
 
     def _fit_one(
@@ -139,7 +141,9 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         self, gram: Gram, rows: Ints, positive: Bools, tolerance: float, seed: list[int]
     ) -> DirectionProblem:
         if self.balance not in ("weights", "subsample", None):
-            raise FixTraining(f"no balance is called {self.balance!r}", hint="weights or subsample")
+            raise FixTraining(
+                f"unknown balance {self.balance!r}", hint="weights, subsample or None"
+            )
         if self.balance == "subsample":
             kept = subsample(positive, seed)
             rows, positive = rows[kept], positive[kept]
@@ -161,7 +165,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
             return tolerance_of(name)
         if isinstance(self.C, Mapping):
             if name not in self.C:
-                raise FixTraining("no tolerance C is given for it")
+                raise FixTraining("C has no tolerance for this concept")
             return float(self.C[name])
         if self.C != "inner":
             return float(self.C)
@@ -193,56 +197,56 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
 
 
 def concept_targets(levels: NDArray[Any], has: NDArray[Any], against: Against = "absent") -> Ints:
-    """Targets of a `ConceptBank`: 1 has the concept, 0 is what it is told apart from, -1 neither.
+    """Return targets of a `ConceptBank`: 1 positive, 0 negative, -1 not used.
 
-    Clips that have a concept are those of HN and S that carry it. They are told apart from EN
-    clips only ("EN"), from every other EN, HN and S clip ("absent", as in the paper), or from HN
-    and S clips that lack the concept ("HN+S"). Not-sure clips take no part.
+    Positive clips are those of HN and S with the concept. Negative clips are EN clips only
+    ("EN"), all other EN, HN and S clips ("absent", as in the paper), or HN and S clips without
+    the concept ("HN+S"). Not-sure clips are not used.
     """
     levels, carries = np.asarray(levels, dtype=np.str_), np.asarray(has, dtype=bool)
     unknown = sorted(set(levels.tolist()) - set(ANNOTATION_LEVELS))
     if unknown:
         raise FixTraining(
-            f"no level is called {unknown[0]!r}", hint=f"one of {', '.join(ANNOTATION_LEVELS)}"
+            f"unknown level {unknown[0]!r}", hint=f"one of {', '.join(ANNOTATION_LEVELS)}"
         )
     if len(carries) != len(levels):
-        raise FixTraining(f"{len(levels)} levels, {len(carries)} rows of concepts")
+        raise FixTraining(
+            f"levels and has must be equally long, got {len(levels)} and {len(carries)}"
+        )
     easy = (levels == "EN")[:, None]
     rated = np.isin(levels, ("HN", "S"))[:, None]
     lacks = rated & ~carries
-    told_apart = {"EN": easy, "absent": easy | lacks, "HN+S": lacks}
-    if against not in told_apart:
-        raise FixTraining(
-            f"a concept cannot be told apart from {against!r}", hint=f"one of {list(told_apart)}"
-        )
+    negatives = {"EN": easy, "absent": easy | lacks, "HN+S": lacks}
+    if against not in negatives:
+        raise FixTraining(f"unknown against={against!r}", hint=f"one of {list(negatives)}")
     targets = np.full(carries.shape, -1, dtype=np.int64)
-    targets[np.broadcast_to(told_apart[against], carries.shape)] = 0
+    targets[np.broadcast_to(negatives[against], carries.shape)] = 0
     targets[rated & carries] = 1
     return targets
 
 
 def concept_columns(y: Any, n_rows: int) -> Ints:
-    """Targets as a column for each concept; one column may come flat."""
+    """Return the targets as a column for each concept; one column may come flat."""
     if y is None:
         raise FixTraining("requires y to be passed, but the target y is None")
     targets = check_array(y, ensure_2d=False, dtype=None, input_name="y")
     targets = targets.reshape(len(targets), -1)
     if len(targets) != n_rows:
-        raise FixTraining(f"{n_rows} rows of features, {len(targets)} rows of targets")
+        raise FixTraining(f"expected {n_rows} rows of targets, got {len(targets)}")
     left_out = targets == -1
     values = np.unique(targets[~left_out])
     if len(values) > 2:
         raise FixTraining(
-            "concept targets are 1 (has it), 0 (lacks it) or -1 (left out); "
-            f"they hold {', '.join(str(value) for value in values[:5])}"
+            "concept targets must be 1 (present), 0 (absent) or -1 (not used); "
+            f"got {', '.join(str(value) for value in values[:5])}"
         )
-    # Any two numbers will do, as for every classifier; the larger one means "has it".
+    # Any two numbers are allowed, as for every classifier; the larger one means present.
     has_it = targets == (values[-1] if len(values) == 2 else 1)
     return np.where(left_out, -1, has_it.astype(np.int64))
 
 
 def inner_folds(positive: Bools, groups: NDArray[Any] | None, n_folds: int) -> list[Bools]:
-    """Validation rows of each inner fold; a fold that leaves a part with one side falls out."""
+    """Return the validation rows of each inner fold, without folds that have one class only."""
     parts = len(positive) if groups is None else len(np.unique(groups))
     if parts < n_folds or min(positive.sum(), (~positive).sum()) < n_folds:
         return []
@@ -257,7 +261,7 @@ def inner_folds(positive: Bools, groups: NDArray[Any] | None, n_folds: int) -> l
 
 
 def subsample(positive: Bools, seed: list[int]) -> Ints:
-    """Rows of a balanced draw: all of the smaller side, as many of the other."""
+    """Return rows of a balanced draw: all of the smaller side, as many of the other."""
     rng = np.random.default_rng(seed)
     sides = [np.flatnonzero(positive), np.flatnonzero(~positive)]
     n_kept = min(len(side) for side in sides)
@@ -265,7 +269,7 @@ def subsample(positive: Bools, seed: list[int]) -> Ints:
 
 
 def cross_fit_folds(y: NDArray[Any], groups: NDArray[Any] | None, n_folds: int) -> Ints | None:
-    """A fold number for each row, whole groups together; None where there are too few rows."""
+    """Return a fold number for each row, whole groups together; None with too few rows."""
     parts = len(y) if groups is None else len(np.unique(groups))
     n_folds = min(n_folds, parts, int(np.unique(y, return_counts=True)[1].min()))
     if n_folds < 2:
@@ -280,11 +284,11 @@ def cross_fit_folds(y: NDArray[Any], groups: NDArray[Any] | None, n_folds: int) 
 def cross_fitted_margins(
     bank: ConceptBank, X: Any, targets: Any, folds: Any, groups: Any = None
 ) -> Floats:
-    """Margins of each row to planes found without its fold: what a head may learn from."""
+    """Return margins of each row to planes found without its fold: what a head may learn from."""
     gram, folds = Gram(X), np.asarray(folds)
     columns = concept_columns(targets, len(gram.X))
     if len(np.unique(folds)) < 2:
-        raise FixTraining("to fit across folds, there must be at least two")
+        raise FixTraining("cross-fitting requires at least two folds")
     margins = np.empty(columns.shape)
     for fold in np.unique(folds):
         inside = folds == fold

@@ -1,7 +1,7 @@
 """Probes on one vector a frame: pooled by maximum or mean, or with attention that is learned.
 
 Frames come as blocks [clips, frames, width], each with its labels, and one block at a time is all
-that is ever held. What is summed over blocks does not depend on where they are cut.
+that is in memory. What is summed over blocks does not depend on where they are cut.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FrameProbe(Classifier):
         return ("classes_", "mean_", "scale_", "query_", "coef_", "intercept_")
 
     def part(self, name: str) -> Any:
-        """The unfitted probe on pooled frames."""
+        """Return the unfitted probe on pooled frames."""
         part = super().part(name)
         return LogisticProbe() if part is None and name == "probe" else part
 
@@ -77,7 +77,7 @@ class FrameProbe(Classifier):
         Pooling takes one pass; attention takes as many as its optimiser asks for.
         """
         if self.pooling not in ("max", "mean", "attention"):
-            raise FixTraining(f"no pooling is called {self.pooling!r}", hint="max, mean, attention")
+            raise FixTraining(f"unknown pooling {self.pooling!r}", hint="max, mean or attention")
         if hasattr(self, "n_features_in_"):
             del self.n_features_in_
         if self.pooling == "attention":
@@ -92,7 +92,7 @@ class FrameProbe(Classifier):
         return self
 
     def predict_proba(self, X: Any) -> Floats:
-        """The probability of each class for each clip of an array."""
+        """Return the probability of each class for each clip of an array."""
         check_is_fitted(self)
         if getattr(X, "ndim", 2) != 3:
             X = validate_data(self, X, reset=False)[:, None]
@@ -102,7 +102,7 @@ class FrameProbe(Classifier):
         )
 
     def stream_proba(self, blocks: Iterable[NDArray[Any]]) -> Iterator[Floats]:
-        """The same for blocks of frames, one answer a block."""
+        """Return the same for blocks of frames, one answer a block."""
         check_is_fitted(self)
         for block in blocks:
             frames = self._check_block(block)
@@ -113,7 +113,7 @@ class FrameProbe(Classifier):
                 yield self.probe_.predict_proba(self._pool(frames))
 
     def attention(self, X: Any) -> Floats:
-        """How much each frame of each clip counts; a clip's weights sum to 1."""
+        """Return how much each frame of each clip counts; a clip's weights sum to 1."""
         check_is_fitted(self)
         if self.pooling != "attention":
             raise FixTraining(f"a probe with {self.pooling} pooling has no attention")
@@ -126,7 +126,7 @@ class FrameProbe(Classifier):
     def _check_block(self, block: Any) -> Floats:
         """A block of frames whose numbers and width are in order."""
         if np.ndim(block) != 3:
-            raise FixTraining(f"frames are [clips, frames, width], not {np.shape(block)}")
+            raise FixTraining(f"frames must be [clips, frames, width], got shape {np.shape(block)}")
         n_clips, n_frames, width = np.shape(block)
         flat = np.asarray(block).reshape(n_clips * n_frames, width)
         first = not hasattr(self, "n_features_in_")
@@ -143,7 +143,7 @@ class FrameProbe(Classifier):
             yield self._check_block(frames), np.asarray(labels)
         if not n_blocks:
             raise FixTraining(
-                "there are no blocks to learn from",
+                "the source has no blocks to fit on",
                 hint="a function that starts a new pass each time, not an iterator that is used up",
             )
 
@@ -204,7 +204,7 @@ def store_blocks(store: Any, level: str, labels: Mapping[str, Any]) -> BlockSour
 
 
 def attend(z: Floats, query: Floats) -> tuple[Floats, Floats]:
-    """Each frame's weight, and each clip's weighted mean of frames."""
+    """Return each frame's weight, and each clip's weighted mean of frames."""
     weights = softmax(z @ query / np.sqrt(len(query)))
     return weights, np.einsum("nt,ntd->nd", weights, z)
 

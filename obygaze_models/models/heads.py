@@ -49,12 +49,12 @@ class LinearHead(Head):
     mean_: Floats
 
     def decision_function(self, X: Any) -> Floats:
-        """The logit of the second class for each row."""
+        """Return the logit of the second class for each row."""
         logit: Floats = self._check(X) @ self.coef_ + self.intercept_
         return logit
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
-        """The logit at the training mean, and what each margin's distance from it adds."""
+        """Return the logit at the training mean, and what each margin's distance from it adds."""
         parts: Floats = (self._check(X) - self.mean_) * self.coef_
         return float(self.mean_ @ self.coef_ + self.intercept_), parts
 
@@ -125,20 +125,20 @@ class TreeHead(Head):
             and np.isfinite(self.threshold_).all()
             and ((self.share_ >= 0) & (self.share_ <= 1)).all()
         ):
-            raise Corrupt("the arrays of a saved tree are not those of a tree")
+            raise Corrupt("the arrays of the saved TreeHead are not a valid tree")
 
     def predict_proba(self, X: Any) -> Floats:
-        """The share of both classes in each row's leaf."""
+        """Return the share of both classes in each row's leaf."""
         leaves = self.apply(X)
         share = self.share_[leaves]
         return np.stack([1 - share, share], axis=1)
 
     def apply(self, X: Any) -> Ints:
-        """The leaf of each row."""
+        """Return the leaf of each row."""
         return self._walk(X)[0]
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
-        """The share at the root, and what each concept's questions on the way change of it."""
+        """Return the share at the root, and what the splits on each concept change of it."""
         return float(self.share_[0]), self._walk(X)[1]
 
     def _walk(self, X: Any) -> tuple[Ints, Floats]:
@@ -155,7 +155,7 @@ class TreeHead(Head):
             nodes[inner] = np.where(goes_left, self.left_[at], self.right_[at])
             parts[inner, asked] += self.share_[nodes[inner]] - self.share_[at]
             inner = inner[self.left_[nodes[inner]] >= 0]
-        raise ValueError("the tree goes in a circle")
+        raise ValueError("the tree has a cycle")
 
 
 class OrdinalHead(Classifier):
@@ -185,12 +185,12 @@ class OrdinalHead(Classifier):
         self.coef_ = coef / scale
 
     def severity(self, X: Any) -> Floats:
-        """How high each row stands, in logits; the training mean is 0."""
+        """Return how high each row stands, in logits; the training mean is 0."""
         severity: Floats = (self._check(X) - self.mean_) @ self.coef_
         return severity
 
     def predict_proba(self, X: Any) -> Floats:
-        """The probability of each level, in the order of `classes_`."""
+        """Return the probability of each level, in the order of `classes_`."""
         severity = self.severity(X)
         at_most = expit(self.thresholds_ - severity[:, None])
         edges = np.pad(at_most, ((0, 0), (1, 1)), constant_values=((0, 0), (0.0, 1.0)))
@@ -207,7 +207,7 @@ class OrdinalHead(Classifier):
         places = {name: i for i, name in enumerate(self.order)}
         unplaced = [name for name in self.classes_.tolist() if name not in places]
         if unplaced:
-            raise FixTraining(f"the order of levels does not place {unplaced[0]!r}")
+            raise FixTraining(f"order has no place for level {unplaced[0]!r}")
         return np.argsort(np.argsort([places[name] for name in self.classes_.tolist()]))
 
     def __sklearn_tags__(self) -> Any:
@@ -238,7 +238,7 @@ def liblinear_logistic(C: float, penalty: Penalty) -> LogisticRegression:
 
 
 def proportional_odds(Z: Floats, ranks: Ints, n_levels: int, C: float) -> tuple[Floats, Floats]:
-    """Coefficients and thresholds of the penalised likelihood, which has one maximum."""
+    """Return coefficients and thresholds of the penalised likelihood, which has one maximum."""
     width = Z.shape[1]
     shares = np.cumsum(np.bincount(ranks, minlength=n_levels))[:-1] / len(ranks)
     logits = np.log(shares / (1 - shares))

@@ -18,24 +18,24 @@ Order = Literal["random", "uncertainty", "greedy"]
 
 @dataclass(frozen=True)
 class TrueValues:
-    """The margin that stands for "has it" and for "lacks it", one of each for every concept."""
+    """The margins that replace a corrected one: present and absent, one of each per concept."""
 
     present: Floats
     absent: Floats
 
     @classmethod
     def from_training(cls, margins: Any, has: Any, quantile: float = 0.5) -> TrueValues:
-        """Quantiles of the training margins of clips that have the concept, and that lack it.
+        """Return quantiles of the training margins of clips with and without each concept.
 
         `quantile` counts towards the outside: .5 is a typical clip, .95 a very clear one.
         """
         rows, truth = np.asarray(margins, dtype=np.float64), np.asarray(has, dtype=bool)
         if not 0 <= quantile <= 1:
-            raise FixTraining("a quantile lies between 0 and 1")
+            raise FixTraining(f"quantile must be between 0 and 1, got {quantile}")
         empty = np.flatnonzero(truth.all(axis=0) | ~truth.any(axis=0))
         if len(empty):
             raise FixTraining(
-                f"concept {empty[0]} has no training rows with it, or none without",
+                f"concept {empty[0]} is in all training rows or in none",
                 hint="leave that concept out",
             )
         columns = list(zip(rows.T, truth.T, strict=True))
@@ -44,7 +44,7 @@ class TrueValues:
         return cls(np.array(present), np.array(absent))
 
     def of(self, has: Bools) -> Floats:
-        """The margins of clips whose every concept is corrected."""
+        """Return the margins of clips whose every concept is corrected."""
         return np.where(has, self.present, self.absent)
 
 
@@ -92,7 +92,7 @@ def intervene(
     if order == "greedy":
         if fitting is None:
             raise FixTraining(
-                "a greedy order is chosen on training rows, and none are given",
+                "order 'greedy' requires training rows (fitting)",
                 hint="fitting=(margins, has, y) of the training rows",
             )
         sequence = _greedy(_Case.of(head, *fitting, values))
@@ -102,7 +102,7 @@ def intervene(
         places = np.argsort(np.argsort(case.certainty(), axis=1, kind="stable"), axis=1)
         return _curve(order, [case.scores(places)])
     if order != "random":
-        raise FixTraining(f"no order is called {order!r}", hint="random, uncertainty or greedy")
+        raise FixTraining(f"unknown order {order!r}", hint="random, uncertainty or greedy")
     rng = np.random.default_rng(seed)
     draws = [
         rng.permuted(np.tile(np.arange(n_concepts), (n_rows, 1)), axis=1) for _ in range(n_draws)
@@ -122,13 +122,13 @@ class _Case:
     def of(cls, head: Any, margins: Any, has: Any, y: Any, values: TrueValues) -> _Case:
         rows, truth = np.asarray(margins, dtype=np.float64), np.asarray(has, dtype=bool)
         if rows.shape != truth.shape or len(rows) != len(np.asarray(y)):
-            raise FixTraining("margins, true concepts and labels are not of the same rows")
+            raise FixTraining("margins, has and y must have the same rows")
         if len(head.classes_) != 2:
-            raise FixTraining(f"interventions need two classes, the head has {len(head.classes_)}")
+            raise FixTraining(f"the head must have two classes, got {len(head.classes_)}")
         return cls(head, rows, values.of(truth), np.asarray(y) == head.classes_[1], values)
 
     def certainty(self) -> Floats:
-        """How far each margin is from the middle of the true values, in units of their distance."""
+        """Return the distance of each margin from the middle, relative to the true values."""
         present, absent = self.values.present, self.values.absent
         distance = np.maximum(np.abs(present - absent), 1e-12)
         return np.abs(self.margins - (present + absent) / 2) / distance
@@ -137,8 +137,8 @@ class _Case:
         """Binary F1 and average precision with some margins corrected."""
         mixed = np.where(corrected, self.true, self.margins)
         p = self.head.predict_proba(mixed)
-        said = p[:, 1] > p[:, 0]
-        f1 = 2 * (said & self.positive).sum() / max(said.sum() + self.positive.sum(), 1)
+        predicted = p[:, 1] > p[:, 0]
+        f1 = 2 * (predicted & self.positive).sum() / max(predicted.sum() + self.positive.sum(), 1)
         # A curve asks for hundreds of scores, so the ones that check nothing are taken.
         ranked = Predictions.of(self.positive, p[:, 1])
         ap = average_precision(ranked, np.ones((1, len(p))))[0]

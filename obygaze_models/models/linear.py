@@ -40,12 +40,12 @@ class LinearProbe(Classifier):
         return balanced_weights(codes, len(self.classes_))[codes]
 
     def decision_function(self, X: Any) -> Floats:
-        """Signed scores: one a row for two classes, else one for each class."""
+        """Return signed scores: one a row for two classes, else one for each class."""
         scores: Floats = self._check(X) @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The class on whose side each row lies."""
+        """Return the class on whose side each row lies."""
         scores = self.decision_function(X)
         codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
         chosen: NDArray[Any] = self.classes_[codes]
@@ -64,7 +64,7 @@ class LogisticProbe(LinearProbe):
         self.coef_, self.intercept_ = logistic(X, codes, self.C, weights)
 
     def predict_proba(self, X: Any) -> Floats:
-        """The probability of each class for each row."""
+        """Return the probability of each class for each row."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
             scores = np.stack([np.zeros_like(scores), scores], axis=1)
@@ -107,13 +107,13 @@ class RidgePath:
         self.U, self.s, self.V = np.linalg.svd(X - self.x_mean, full_matrices=False)
 
     def plane(self, alpha: float) -> tuple[Floats, Floats]:
-        """Coefficients and intercepts at one strength; the intercept is not penalised."""
+        """Return coefficients and intercepts at one strength; the intercept is not penalised."""
         shrunk = self.s / (self.s**2 + alpha)
         coef: Floats = (self.targets.T @ self.U * shrunk) @ self.V
         return coef, self.t_mean - coef @ self.x_mean
 
     def left_out_error(self, alpha: float, groups: NDArray[Any] | None) -> float:
-        """Mean squared error of each group predicted from the others, without refitting."""
+        """Return mean squared error of each group predicted from the others, without refitting."""
         n = len(self.U)
         keep = self.s**2 / (self.s**2 + alpha)
         residual = self.targets - (self.U * keep) @ (self.U.T @ self.targets)
@@ -121,7 +121,7 @@ class RidgePath:
             free = 1 - 1 / n - (self.U**2) @ keep
             return float(((residual / np.maximum(free, 1e-12)[:, None]) ** 2).mean())
         if len(np.unique(groups)) < 2:
-            raise FixTraining("to leave out a group, there must be at least two")
+            raise FixTraining("leaving out groups requires at least two groups")
         total = 0.0
         for group in np.unique(groups):
             rows = np.flatnonzero(groups == group)

@@ -34,8 +34,9 @@ from obygaze_models.models.mlp_network import Loss, Matrix, Network, logits, sof
 class MLPSettings:
     """How a perceptron is trained; the values given are the paper's.
 
-    `keep` says which weights survive: those of the best validation loss, or the last, as in the
-    released code. `double_softmax` applies softmax before a cross-entropy that applies it again.
+    `keep` selects the weights that are returned: those of the best validation loss, or the last,
+    as in the released code. `double_softmax` applies softmax before a cross-entropy that applies
+    it again.
     """
 
     hidden: tuple[int, ...] = (128,)
@@ -51,23 +52,23 @@ class MLPSettings:
     double_softmax: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained."""
+        """Check every setting."""
         counts = (*self.hidden, self.max_epochs, self.patience, self.batch_size)
         checks = {
-            "hidden, max_epochs, patience and batch_size are at least 1": min(counts) >= 1,
-            "min_epochs is at most max_epochs": self.min_epochs <= self.max_epochs,
-            "learning_rate is above 0": self.learning_rate > 0,
-            "weight_decay is at least 0": self.weight_decay >= 0,
-            "dropout is in [0, 1)": 0 <= self.dropout < 1,
-            "class_weight is None, 'balanced' or a weight above 0 for each class": (
+            "hidden, max_epochs, patience and batch_size must be at least 1": min(counts) >= 1,
+            "min_epochs must be at most max_epochs": self.min_epochs <= self.max_epochs,
+            "learning_rate must be above 0": self.learning_rate > 0,
+            "weight_decay must be at least 0": self.weight_decay >= 0,
+            "dropout must be in [0, 1)": 0 <= self.dropout < 1,
+            "class_weight must be None, 'balanced' or a weight above 0 for each class": (
                 self.class_weight in (None, "balanced")
                 or (isinstance(self.class_weight, tuple) and min(self.class_weight) > 0)
             ),
-            "keep is 'best' or 'last'": self.keep in ("best", "last"),
+            "keep must be 'best' or 'last'": self.keep in ("best", "last"),
         }
         wrong = [rule for rule, holds in checks.items() if not holds]
         if wrong:
-            raise FixTraining(f"a perceptron cannot be trained so: {'; '.join(wrong)}")
+            raise FixTraining(f"invalid settings of a perceptron: {'; '.join(wrong)}")
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class MLPFit:
         return len(self.train_loss)
 
     def probabilities(self, X: NDArray[Any]) -> Floats:
-        """The probability of each class for each row, in float64 so that no batch size shows."""
+        """Return the probability of each class for each row, in float64."""
         return _probabilities(self.layers, X)
 
 
@@ -166,7 +167,7 @@ class MLPProbe(Classifier):
         self.random_state = random_state
 
     def settings(self) -> MLPSettings:
-        """The settings of the training, checked."""
+        """Return the settings of the training, checked."""
         own = {
             name: getattr(self, name)
             for name in MLPSettings.__dataclass_fields__
@@ -215,13 +216,13 @@ class MLPProbe(Classifier):
         X_other, y_other = validate_data(self, X_other, y_other, reset=False)
         unknown = ~np.isin(y_other, self.classes_)
         if unknown.any():
-            raise FixTraining(f"validation rows hold the unknown class '{y_other[unknown][0]}'")
+            raise FixTraining(f"validation rows have unknown class '{y_other[unknown][0]}'")
         more = np.searchsorted(self.classes_, y_other)
         return np.concatenate([X, X_other]), np.concatenate([codes, more])
 
 
 def hold_out(codes: Ints, fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Rows to stop on: of each class the same share, and never all rows of a class."""
+    """Return rows to stop on: of each class the same share, and never all rows of a class."""
     rng = np.random.default_rng([seed, 1])
     held = np.zeros(len(codes), dtype=bool)
     for code in np.unique(codes):
@@ -247,19 +248,19 @@ def _groups(jobs: Sequence[Job]) -> list[list[int]]:
 def _check(job: Job, number: int, n_rows: int) -> None:
     where = f"job {number}"
     if any(numbers.dtype.kind not in "iu" for numbers in (job.train, job.validation, job.labels)):
-        raise FixTraining("rows and labels are numbers, not a mask", where=where)
+        raise FixTraining("rows and labels must be integers, not a mask", where=where)
     rows = np.concatenate([job.train, job.validation])
     if len(job.labels) != n_rows or (len(rows) and not 0 <= rows.min() <= rows.max() < n_rows):
-        raise FixTraining(f"labels and row numbers do not fit {n_rows} rows", where=where)
+        raise FixTraining(f"labels or row numbers do not match the {n_rows} rows of X", where=where)
     seen = np.unique(job.labels[job.train])
     if len(seen) < 2 or not np.array_equal(seen, np.arange(len(seen))):
         raise FixTraining(
-            f"the training rows must hold classes 0, 1, ...; they hold {seen.tolist()}",
+            f"the training rows must hold classes 0, 1, ...; got {seen.tolist()}",
             where=where,
             hint="a split that gives each class some training rows",
         )
     if len(rows) and not np.isin(job.labels[job.validation], seen).all():
-        raise FixTraining("validation rows hold a class that no training row has", where=where)
+        raise FixTraining("validation rows have a class that no training row has", where=where)
 
 
 def _check_numbers(X: NDArray[Any], jobs: Sequence[Job]) -> None:
@@ -271,14 +272,14 @@ def _check_numbers(X: NDArray[Any], jobs: Sequence[Job]) -> None:
     rows = np.flatnonzero(broken & used)
     if len(rows):
         raise FixTraining(
-            f"{len(rows)} rows in use hold values that are no finite numbers",
+            f"{len(rows)} rows in use have values that are not finite",
             where=f"row {rows[0]}" if len(rows) == 1 else f"rows {rows[0]}, {rows[1]}, ...",
             hint="train without the clips that have no features",
         )
 
 
-class _Watch:
-    """One validation set beside a trajectory: its curve, when it stops it, what it keeps."""
+class _EarlyStop:
+    """The early stopping of one job: its loss curves, when it stops, which weights it keeps."""
 
     def __init__(self, job: Job, rows: Matrix, weights: Floats, settings: MLPSettings) -> None:
         self.settings = settings
@@ -293,8 +294,8 @@ class _Watch:
         self.layers: list[Matrix] = []
         self.running = True
 
-    def see(self, network: Network, train_loss: float) -> None:
-        """Look at the network after an epoch."""
+    def update(self, network: Network, train_loss: float) -> None:
+        """Evaluate the network after an epoch."""
         self.train_curve.append(train_loss)
         epoch, settings = len(self.train_curve), self.settings
         if len(self.rows):
@@ -312,10 +313,10 @@ class _Watch:
             self.layers, self.kept_epoch = network.copy_of_layers(), epoch
 
     def result(self) -> MLPFit:
-        """The fit, once it no longer runs."""
+        """Return the fit, once it no longer runs."""
         if not self.layers or not all(np.isfinite(layer).all() for layer in self.layers):
             raise FixTraining(
-                "the loss of a perceptron is not a number",
+                "training diverged: the weights are not finite",
                 hint="features of a smaller scale (a StandardScaler) or a smaller learning_rate",
             )
         curves = np.asarray(self.train_curve), np.asarray(self.curve)
@@ -331,7 +332,7 @@ def train_together(rows: Matrix, jobs: Sequence[Job], settings: MLPSettings) -> 
     rng = np.random.default_rng(first.seed)
     network = Network((rows.shape[1] - 1, *settings.hidden, n_classes), rng)
     target, weight = _one_hot(codes, n_classes), weights[codes].astype(np.float32)
-    watches = [_Watch(job, rows, weights, settings) for job in jobs]
+    watches = [_EarlyStop(job, rows, weights, settings) for job in jobs]
     with one_thread():
         while any(watch.running for watch in watches):
             order = rng.permutation(len(codes))
@@ -339,7 +340,7 @@ def train_together(rows: Matrix, jobs: Sequence[Job], settings: MLPSettings) -> 
             train_loss = _epoch(network, data, settings, rng)
             for watch in watches:
                 if watch.running:
-                    watch.see(network, train_loss)
+                    watch.update(network, train_loss)
     return [watch.result() for watch in watches]
 
 
@@ -365,7 +366,9 @@ def _class_weights(settings: MLPSettings, codes: Ints) -> Floats:
     n_classes = int(codes.max()) + 1
     if isinstance(settings.class_weight, tuple):
         if len(settings.class_weight) != n_classes:
-            raise FixTraining(f"{n_classes} classes, {len(settings.class_weight)} class weights")
+            raise FixTraining(
+                f"class_weight must have {n_classes} weights, got {len(settings.class_weight)}"
+            )
         return np.asarray(settings.class_weight, dtype=np.float64)
     if settings.class_weight == "balanced":
         return balanced_weights(codes, n_classes)

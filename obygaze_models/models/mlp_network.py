@@ -19,14 +19,14 @@ Matrix = NDArray[np.float32]
 
 
 def with_ones(X: NDArray[Any]) -> Matrix:
-    """The rows in float32 with a trailing one, so that a layer's bias is its last row."""
+    """Return the rows in float32 with a trailing one, so that a layer's bias is its last row."""
     rows: Matrix = np.ones((X.shape[0], X.shape[1] + 1), dtype=np.float32)
     rows[:, :-1] = X
     return rows
 
 
 def softmax(z: NDArray[Any]) -> NDArray[Any]:
-    """Probabilities of each row of logits."""
+    """Return probabilities of each row of logits."""
     # Ufuncs by their own names: at 16 rows, the wrappers around them cost more than they do.
     p: NDArray[Any] = z - np.maximum.reduce(z, axis=1, keepdims=True)
     np.exp(p, out=p)
@@ -35,7 +35,7 @@ def softmax(z: NDArray[Any]) -> NDArray[Any]:
 
 
 def logits(layers: Sequence[NDArray[Any]], rows: NDArray[Any]) -> NDArray[Any]:
-    """The output of a perceptron whose layers carry their bias as last row."""
+    """Return the output of a perceptron whose layers carry their bias as last row."""
     for weights in layers[:-1]:
         rows = np.maximum(rows @ weights[:-1] + weights[-1], 0)
     last: NDArray[Any] = rows @ layers[-1][:-1] + layers[-1][-1]
@@ -53,7 +53,7 @@ class Loss:
         self.twice = twice
 
     def slope(self, z: Matrix, target: Matrix, weight: Matrix) -> tuple[Matrix, Matrix]:
-        """The probability of each row's class, and the gradient of the batch's mean loss."""
+        """Return the probability of each row's class, and the gradient of the batch's mean loss."""
         p = softmax(z)
         q = softmax(p) if self.twice else p
         hit = np.add.reduce(q * target, axis=1)
@@ -65,7 +65,7 @@ class Loss:
         return hit, d
 
     def mean(self, z: NDArray[Any], target: Matrix, weight: Matrix) -> float:
-        """The weighted mean loss of many rows."""
+        """Return the weighted mean loss of many rows."""
         p = softmax(softmax(z) if self.twice else z)
         hit = np.add.reduce(p * target, axis=1, dtype=np.float64)
         return float(weight @ -np.log(np.maximum(hit, 1e-45)) / weight.sum())
@@ -90,13 +90,13 @@ class Network:
         return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def copy_of_layers(self) -> list[Matrix]:
-        """The weights as they are now, for keeping."""
+        """Return the weights as they are now, for keeping."""
         return [weights.copy() for weights in self.layers]
 
     def forward(
         self, rows: Matrix, dropout: float = 0.0, rng: np.random.Generator | None = None
     ) -> list[Matrix]:
-        """The input of each layer, its trailing one included, and the logits last."""
+        """Return the input of each layer, its trailing one included, and the logits last."""
         inputs = [rows]
         for weights in self.layers[:-1]:
             hidden = np.empty((len(rows), weights.shape[1] + 1), dtype=np.float32)

@@ -117,7 +117,7 @@ BANK = {
     "cross_fit": Setting(whole(0), 5),
 }
 _MLP = {
-    "hidden": Setting(list_of(whole(1), least=1), [128]),
+    "hidden": Setting(list_of(whole(1), least=1, unique=False), [128]),
     "min_epochs": Setting(whole(0), 5),
     "max_epochs": Setting(whole(1), 100),
     "patience": Setting(whole(1), 5),

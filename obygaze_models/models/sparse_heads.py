@@ -41,7 +41,7 @@ class SparseHead(LinearHead):
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         if self.max_concepts is not None and self.max_concepts < 0:
-            raise FixTraining("max_concepts is at least 0")
+            raise FixTraining(f"max_concepts must be at least 0, got {self.max_concepts}")
         self.mean_, scale = X.mean(axis=0), column_scales(X)
         Z = (X - self.mean_) / scale
         self.path_C_ = _strengths(Z, codes, self.n_strengths)
@@ -93,7 +93,7 @@ class ScorecardHead(Head):
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         if self.max_points < 1:
-            raise FixTraining("max_points is at least 1")
+            raise FixTraining(f"max_points must be at least 1, got {self.max_points}")
         self.cuts_ = np.array([best_cut(column, codes) for column in X.T])
         there = (self.cuts_ < X).astype(np.float64)
         self.rates_ = there.mean(axis=0)
@@ -102,23 +102,23 @@ class ScorecardHead(Head):
         _, self.points_, self.slope_, self.offset_ = min(cards, key=lambda card: card[0])
 
     def total(self, X: Any) -> Ints:
-        """The sum of points of each row."""
+        """Return the sum of points of each row."""
         points: Ints = (self._check(X) > self.cuts_).astype(np.int64) @ self.points_
         return points
 
     def decision_function(self, X: Any) -> Floats:
-        """The logit of the second class for each row."""
+        """Return the logit of the second class for each row."""
         total = self.total(X)
         return self.slope_ * total.astype(np.float64) + self.offset_
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
-        """The logit at the training rates of concepts, and what having or lacking each adds."""
+        """Return the logit at the training rates of concepts, and what each concept adds to it."""
         each = self.slope_ * self.points_
         there = (self._check(X) > self.cuts_).astype(np.float64)
         return float(self.rates_ @ each + self.offset_), (there - self.rates_) * each
 
     def card(self) -> list[tuple[int, float]]:
-        """Every sum that can come out, and its probability of the second class."""
+        """Return every sum that can come out, and its probability of the second class."""
         sums = np.arange(
             self.points_[self.points_ < 0].sum(), self.points_[self.points_ > 0].sum() + 1
         )
@@ -129,7 +129,7 @@ def _strengths(Z: Floats, codes: Ints, n_strengths: int) -> Floats:
     """From a penalty with no concept in use, closely spaced at first, to 10,000 times less."""
     slope = np.abs(Z.T @ (codes - codes.mean())).max()
     if slope == 0:
-        raise FixTraining("no margin differs between the classes")
+        raise FixTraining("no margin differs between the classes; nothing to fit")
     path: Floats = np.append(0.99, 1 + np.logspace(-2, 4, n_strengths - 1)) / slope
     return path
 
@@ -160,7 +160,7 @@ def _loss(free: Floats, Z: Floats, signs: Floats, C: float) -> tuple[float, Floa
 
 
 def best_cut(margins: Floats, codes: Ints) -> float:
-    """The middle between two margins where the shares of the two classes above it differ most."""
+    """Return the cut where the shares of the two classes above it differ most."""
     order = np.argsort(margins, kind="stable")
     values, positive = margins[order], codes[order] == 1
     below = np.cumsum(positive) / positive.sum() - np.cumsum(~positive) / (~positive).sum()

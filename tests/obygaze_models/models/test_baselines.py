@@ -216,7 +216,7 @@ class TestNeighbour:
 
 def test_places() -> None:
     assert places(["b", "a"], [3, 4]).tolist() == [[1, 3], [0, 4]]
-    with pytest.raises(FixInput, match="one each a clip"):
+    with pytest.raises(FixInput, match="one film and one scene per clip"):
         places(["a", "b"], [1])
 
 

@@ -100,7 +100,7 @@ def test_a_residual_finds_what_no_concept_names() -> None:
 
 def test_a_residual_needs_a_logit_to_add_to() -> None:
     X, y, has, _ = clips()
-    with pytest.raises(FixTraining, match="TreeHead has none"):
+    with pytest.raises(FixTraining, match="got TreeHead"):
         Bottleneck(BANK, TreeHead(), residual=ResidualHead()).fit(X, y, concepts=has)
 
 

@@ -130,6 +130,6 @@ def test_a_concept_of_one_film_has_no_direction_without_it() -> None:
 
 
 def test_a_concept_without_a_clip_is_named() -> None:
-    with pytest.raises(FixTraining, match="both needed") as refusal:
+    with pytest.raises(FixTraining, match="both required") as refusal:
         concept_quality(np.zeros((4, 1)), np.zeros((4, 1)), np.zeros(4), ["Voice"])
     assert refusal.value.where == "Voice"

@@ -187,8 +187,8 @@ def test_a_concept_that_everyone_has_is_named() -> None:
     ("wrong", "message"),
     [
         ({"method": "magic"}, "unknown method"),
-        ({"balance": "coin"}, "no balance"),
-        ({"concepts": ["Body"]}, "1 concepts, 3 columns"),
+        ({"balance": "coin"}, "unknown balance"),
+        ({"concepts": ["Body"]}, "3 columns of targets, but 1 names"),
     ],
 )
 def test_settings_that_do_not_exist_are_refused(wrong: dict[str, Any], message: str) -> None:
@@ -199,7 +199,7 @@ def test_settings_that_do_not_exist_are_refused(wrong: dict[str, Any], message: 
 
 def test_targets_hold_no_other_number() -> None:
     X, Y, _ = clips()
-    with pytest.raises(FixTraining, match="they hold 0, 1, 2"):
+    with pytest.raises(FixTraining, match="got 0, 1, 2"):
         ConceptBank(C=0.1).fit(X, Y + (Y > 0) * (np.arange(240) % 2)[:, None])
 
 
@@ -219,7 +219,7 @@ def test_an_unknown_level_or_contrast_is_refused() -> None:
     has = np.zeros((1, 1), dtype=bool)
     with pytest.raises(FixTraining, match="'Sure'"):
         concept_targets(np.array(["Sure"]), has)
-    with pytest.raises(FixTraining, match="told apart from"):
+    with pytest.raises(FixTraining, match="unknown against='NS'"):
         concept_targets(np.array(["S"]), has, "NS")  # type: ignore[arg-type]
 
 

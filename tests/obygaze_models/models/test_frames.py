@@ -150,7 +150,7 @@ def test_bad_blocks_are_refused_in_words() -> None:
         FrameProbe().fit(np.where(X > 3, np.nan, X), y)
     with pytest.raises(ValueError, match="10 features"):
         FrameProbe().fit(X, y).predict(X[:, :, :9])
-    with pytest.raises(FixTraining, match="no pooling"):
+    with pytest.raises(FixTraining, match="unknown pooling"):
         FrameProbe("sum").fit(X, y)  # type: ignore[arg-type]
     with pytest.raises(FixTraining, match="no attention"):
         FrameProbe().fit(X, y).attention(X)

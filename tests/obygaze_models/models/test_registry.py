@@ -142,6 +142,15 @@ def test_a_setting_that_cannot_be_is_an_error(kind: str, settings: Any, message:
         build(kind, settings)
 
 
+def test_a_repr_is_one_short_line() -> None:
+    assert repr(build("pcbm-sparse", {"max_concepts": 3}).head) == "SparseHead(max_concepts=3)"
+    many = build("mlp", {"hidden": [3] * 40, "max_epochs": 9, "patience": 3, "dropout": 0.25})
+    for model in (many, build("pcbm-h", {"residual_C": 3.0, "tolerance": 0.25})):
+        assert len(repr(model)) <= 120
+        assert "\n" not in repr(model)
+        assert repr(model).startswith(f"{type(model).__name__}(")
+
+
 def test_names_of_the_registry_are_those_of_the_modules() -> None:
     from obygaze_models.models.baselines import BASELINES
 

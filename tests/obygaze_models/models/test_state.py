@@ -98,7 +98,7 @@ def test_arrays_that_do_not_fit_together_are_corrupt(name: str, wrong: Any) -> N
 def test_a_tree_that_goes_in_a_circle_comes_to_an_end() -> None:
     description, arrays = save_state(TreeHead(3).fit(X, Y))
     circle = {**arrays, "left_": np.zeros_like(arrays["left_"]), "right_": arrays["left_"] * 0}
-    with pytest.raises(Corrupt, match="not those of a tree"):
+    with pytest.raises(Corrupt, match="not a valid tree"):
         load_state(description, circle)
 
 

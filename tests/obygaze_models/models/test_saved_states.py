@@ -1,0 +1,36 @@
+"""States that an earlier version saved load to estimators with the same arrays and outputs.
+
+`tests/data/saved-estimators.npz` has, for each name, the arrays (`name|array`), the outputs on the
+rows `X` (`name||method`) and the description in JSON, as the version of the first round wrote them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from obygaze_models.models.state import load_state, save_state
+
+SAVED = np.load(Path(__file__).parents[2] / "data" / "saved-estimators.npz")
+DESCRIPTIONS: dict[str, Any] = json.loads(SAVED["descriptions"].tobytes())
+
+
+@pytest.mark.parametrize("name", DESCRIPTIONS)
+def test_a_state_of_the_first_version_has_the_same_outputs(name: str) -> None:
+    start = f"{name}|"
+    own = {key.removeprefix(start): SAVED[key] for key in SAVED.files if key.startswith(start)}
+    (method,) = (key[1:] for key in own if key.startswith("|"))
+    arrays = {key: value for key, value in own.items() if not key.startswith("|")}
+    model: Any = load_state(DESCRIPTIONS[name], arrays)
+    # The order of sums depends on the number of rows, so the last bit may differ.
+    outputs = getattr(model, method)(SAVED["X"])
+    np.testing.assert_allclose(outputs, own[f"|{method}"], rtol=1e-12)
+    description, again = save_state(model)
+    assert description == DESCRIPTIONS[name]
+    assert {key: value.tobytes() for key, value in again.items()} == {
+        key: value.tobytes() for key, value in arrays.items()
+    }
