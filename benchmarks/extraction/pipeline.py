@@ -14,7 +14,8 @@ import numpy as np
 
 from benchmarks.timing import Comparison, Contestant, NotMeasured, Settings, compare
 from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.random_weights import save_random
+from obygaze_features.backbones.families import PRETRAINED
+from obygaze_features.backbones.pretrained import save_random
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import write_atomic
 from obygaze_features.extraction.backends import stack, to_numpy
@@ -79,7 +80,7 @@ class RandomModel:
     def save(self, folder: Path, *, real_size: bool) -> Path:
         """Write its checkpoint."""
         sizes = {**self.extra, **self.real} if real_size else {**SMALL, **self.extra}
-        return save_random(self.family, sizes, folder)
+        return save_random(PRETRAINED[self.family], sizes, folder)
 
 
 MODELS = (

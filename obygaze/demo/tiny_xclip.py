@@ -62,10 +62,11 @@ def save_tiny_xclip(workspace: Path) -> tuple[Path | None, str]:
             f"{' and '.join(missing)} not installed: features are simple statistics only. To add a"
             " tiny X-CLIP: pip install 'obygaze[extract]'"
         )
-    from obygaze_features.backbones.random_weights import save_random
+    from obygaze_features.backbones.families import PRETRAINED
+    from obygaze_features.backbones.pretrained import save_random
 
     try:
-        save_random("xclip", SIZES, folder)
+        save_random(PRETRAINED["xclip"], SIZES, folder)
         write_atomic(workspace / "backbones" / f"{CARD}.toml", CARD_TEXT.encode("utf-8"))
     except (ImportError, OSError, ObygazeError) as error:
         # A broken installation of torch does not stop the demo.

@@ -1,41 +1,243 @@
-"""The one face of every backbone: pixels in, named levels out, a recipe of what decides them."""
+"""What cards, families and backbones are: the types that the rest of this package shares."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Annotated, Any, Protocol
 
-import numpy as np
-
-from obygaze_features.backbones.cards import Card
-from obygaze_features.backbones.geometry import (
-    Geometry,
-    Level,
-    activation_bytes_of,
-    flops_of,
-    levels_of,
-)
-from obygaze_features.backbones.pixels import Pixels, as_frames, as_tensor
-from obygaze_features.backbones.weights import WeightHashes
-from obygaze_features.core.errors import FixInput
+from obygaze_features.backbones.geometry import Geometry, Level
+from obygaze_features.backbones.weights import WeightFiles
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.notebook import html_summary, short_repr
+from obygaze_features.core.schema_rules import choice, list_of, matching, number, whole
 from obygaze_features.store.format.recipe import UNVERIFIED
 
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
+DEFAULT_PRESET = "default"
+_COUNT = whole(0, 10**9 - 1)
+_THREE = {"least": 3, "most": 3, "unique": False}
 
 
-class Backbone(Protocol):
-    """What the extraction knows of a backbone."""
+@dataclass(frozen=True)
+class Preset:
+    """How uint8 frames become a model's pixels, and how frames are chosen.
 
-    card: Card
+    `squash_first` squashes every frame to that square as OpenCV does before anything else (the
+    released extractor did). `edge` is the shortest edge before the crop, 0 for the model's own
+    size; with `edge_from_checkpoint` a preprocessor_config.json beside the weights decides. The
+    rescaling "1/127.5-1" is ViViT's own: values in -1..1 before mean and deviation. Sampling "even"
+    takes frame int(i * total / T), "fps" one a second, at most T of them, the rest masked.
+    `reproduces` names whose pixels these are. It decides no number, so it is in no hash.
+    """
+
+    mean: Annotated[tuple[float, ...], list_of(number(), **_THREE)] = (0.5, 0.5, 0.5)
+    std: Annotated[tuple[float, ...], list_of(number(0, above=True), **_THREE)] = (0.5, 0.5, 0.5)
+    resize: Annotated[str, choice(("shortest-edge", "squash"))] = "shortest-edge"
+    filter: Annotated[str, choice(("bilinear", "bicubic"))] = "bilinear"
+    edge: Annotated[int, _COUNT] = 0
+    edge_from_checkpoint: bool = False
+    crop_offset: Annotated[str, choice(("floor", "round"))] = "floor"
+    rescale: Annotated[str, choice(("1/255", "1/127.5-1"))] = "1/255"
+    squash_first: Annotated[int, _COUNT] = 0
+    sampling: Annotated[str, choice(("even", "fps"))] = "even"
+    attention: Annotated[str, choice(("sdpa", "eager"))] = "sdpa"
+    reproduces: Annotated[
+        str, matching("(hub|paper|training|own)?", "one of hub, paper, training, own")
+    ] = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what decides the pixels and frames, as plain values, for recipes."""
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in asdict(self).items()
+            if key != "reproduces"
+        }
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where, and in which precision, a model computes."""
+
+    device: str = "cpu"
+    dtype: str = "float32"
+    attention: str = "sdpa"
+    tf32: bool = False
+    compiled: bool = False
+
+    def recipe(self) -> dict[str, Any]:
+        """Return what decides the numbers; the device does not."""
+        settings = {"dtype": self.dtype, "attention": self.attention, "tf32": self.tf32}
+        # Compiled kernels round in another order; without them recipes stay as they were.
+        return {**settings, "compiled": True} if self.compiled else settings
+
+
+@dataclass(frozen=True)
+class Family:
+    """An architecture: how its checkpoints are loaded, and what they return. Subclasses load.
+
+    Args:
+        name: The name that cards use.
+        class_name: The class that is loaded, for lists.
+        outputs: The tensors that a level can be, each with its dimensions: words of
+            `Geometry.dimensions`, as in {"tokens": "step token width", "cls": "width"}.
+        needs_weights: Whether there are weights at all.
+        takes_mask: Whether a mask can mark the padding of short clips.
+        attention: What tokens attend to: "joint" (all of a frame or clip), "divided" (time, then
+            space) or "messages" (all of a frame, and one message of every other frame).
+        live: How many tensors of the size of all tokens exist at once while it computes.
+        pixel_range: The range of random pixels that `backbones check` uses.
+    """
+
+    name: str
+    class_name: str
+    _: KW_ONLY
+    outputs: Mapping[str, str]
+    needs_weights: bool = True
+    takes_mask: bool = False
+    attention: str = "joint"
+    live: float = 15.0
+    pixel_range: tuple[float, float] = (-2.0, 2.0)
+
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
+        """Return the backbone of a card; raise an error unless the weights are what it declares."""
+        raise NotImplementedError
+
+    def inspect(self, card: Card, files: WeightFiles) -> Card:
+        """Return a card with the depth and levels of its weights, without loading the model."""
+        raise NotImplementedError
+
+    def levels(self, sources: Mapping[str, str], geometry: Geometry) -> dict[str, Level]:
+        """Return the levels that come from some outputs, with the lengths of their dimensions."""
+        known, levels = geometry.dimensions, {}
+        for name, source in sources.items():
+            names, lengths = zip(
+                *(known[word] for word in self.outputs[source].split()), strict=True
+            )
+            levels[name] = Level(name, source, names, lengths)
+        return levels
+
+    def flops(self, g: Geometry) -> int:
+        """Return the floating point operations of one clip, 0 where the depth is not known.
+
+        A multiplication and an addition are two.
+        """
+        if g.depth is None:
+            return 0
+        d, width = g.depth, g.width
+        embed = 2 * g.steps * g.patches * 3 * d.patch**2 * d.tubelet * width
+        dense = 2 * (4 * width**2 + 2 * width * d.hidden)
+        n = g.patches + g.prefix if g.unit == "frame" else g.steps * g.patches + g.prefix
+        times = g.frames if g.unit == "frame" else 1
+        layer = times * (n * dense + 4 * n**2 * width)
+        if self.attention == "messages":
+            # A message token joins the attention of each frame, after attention among messages.
+            messages = times * 2 * 9 * width**2 + 4 * times**2 * width
+            layer = times * (n * dense + 4 * (n + 1) ** 2 * width) + messages
+        elif self.attention == "divided":
+            # Over time, then over space, each with its projections, and one more dense layer.
+            n = g.steps * g.patches
+            time = n * 2 * 5 * width**2 + 4 * n * g.steps * width
+            layer = n * dense + time + 4 * g.steps * (g.patches + 1) ** 2 * width
+        return embed + d.layers * layer
+
+    def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
+        """Return the device memory that one clip needs beside the weights, within a fifth or so."""
+        itemsize = 4 if dtype == "float32" else 2
+        tokens = g.steps * g.patches + g.prefix * (g.frames if g.unit == "frame" else 1)
+        scores = 0
+        if attention == "eager" and g.depth is not None:
+            in_frames = g.unit == "frame" or self.attention == "divided"
+            pairs = g.frames * (g.patches + g.prefix) ** 2 if in_frames else tokens**2
+            scores = 2 * g.depth.heads * pairs * max(itemsize, 4)
+        pixels = g.frames * 3 * g.size**2 * itemsize
+        return int(tokens * g.width * itemsize * self.live + scores + pixels)
+
+
+@dataclass(frozen=True, repr=False)
+class Card:
+    """One checkpoint as data: what it is, how it is fed, and where each level comes from.
+
+    `depth` (layers, hidden, heads) and `weights_sha256` (of its files, or of its tensors) are what
+    weights must have to be this checkpoint. They decide no number, so they are in no hash.
+    """
+
+    name: str
+    family: Family
+    title: str
+    checkpoint: str
+    revision: str
+    licence: str
+    citation: str
+    gflop: float
     geometry: Geometry
-    takes_mask: bool
+    sources: Mapping[str, str]
+    presets: Mapping[str, Preset]
+    preset: str = DEFAULT_PRESET
+    origin: str = ""
+    depth: Mapping[str, int] = field(default_factory=dict)
+    weights_sha256: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return short_repr("Card", repr(self.label), self.title, f"levels {', '.join(self.sources)}")
+
+    def _repr_html_(self) -> str:
+        levels = {name: " x ".join(map(str, lv.shape)) for name, lv in self.levels.items()}
+        return html_summary(f"Card {self.label}: {self.title}", levels)
+
+    @property
+    def label(self) -> str:
+        """The name a person types: the card, and the preset where it is not the default."""
+        return self.name if self.preset == DEFAULT_PRESET else f"{self.name}@{self.preset}"
+
+    @property
+    def input(self) -> Preset:
+        """The chosen preset."""
+        return self.presets[self.preset]
 
     @property
     def levels(self) -> dict[str, Level]:
-        """Every level it can give, with its shape."""
+        """The levels of a clip as this card declares them."""
+        return self.family.levels(self.sources, self.geometry)
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of what the card declares, whatever file it is in."""
+        return sha256_bytes(canonical_json(self.as_dict()))
+
+    def with_preset(self, preset: str) -> Card:
+        """Return the same card with another preset."""
+        if preset not in self.presets:
+            raise FixUsage(
+                f"the card {self.name} has no preset {preset!r}",
+                where=self.origin,
+                hint=f"one of {', '.join(sorted(self.presets))}",
+            )
+        return replace(self, preset=preset)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything the card declares as plain values, without the chosen preset."""
+        return {
+            "name": self.name,
+            "family": self.family.name,
+            **{key: getattr(self, key) for key in ("title", "checkpoint", "revision")},
+            **{key: getattr(self, key) for key in ("licence", "citation", "gflop")},
+            "geometry": self.geometry.declared(),
+            "levels": dict(self.sources),
+            "presets": {name: preset.as_dict() for name, preset in self.presets.items()},
+        }
+
+
+class Backbone(Protocol):
+    """A model that makes features: frames to pixels, pixels to levels, and the recipe of both."""
+
+    card: Card
+    geometry: Geometry
+
+    @property
+    def levels(self) -> dict[str, Level]:
+        """Every level it can return, with its shape."""
 
     @property
     def flops(self) -> int:
@@ -45,52 +247,28 @@ class Backbone(Protocol):
     def activation_bytes(self) -> int:
         """Device memory one clip needs while it is computed."""
 
+    @property
+    def takes_mask(self) -> bool:
+        """Whether a mask can mark the padding of short clips."""
+
     def preprocess(self, frames: Any) -> Any:
-        """Frames [t, H, W, 3] uint8 as pixels [t, 3, S, S]."""
+        """Return frames [t, H, W, 3] uint8 as pixels [t, 3, S, S]."""
 
     def forward(
         self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
     ) -> dict[str, Any]:
-        """Pixels [B, T, 3, S, S] as levels, each [B, ...]."""
+        """Return the levels of pixels [B, T, 3, S, S], each [B, ...]; `only` some of them."""
 
     def recipe(self) -> dict[str, Any]:
-        """What decides the numbers, as plain values."""
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where and how exactly a model computes."""
-
-    device: str = "cpu"
-    dtype: str = "float32"
-    attention: str = "sdpa"
-    tf32: bool = False
-    compiled: bool = False
-
-    def recipe(self) -> dict[str, Any]:
-        """What of it decides the numbers; the device does not."""
-        told = {"dtype": self.dtype, "attention": self.attention, "tf32": self.tf32}
-        # Compiled kernels round in another order; where there are none, recipes stay as they were.
-        return {**told, "compiled": True} if self.compiled else told
-
-
-def compile_layers(module: torch.nn.Module, backend: str = "inductor") -> int:
-    """Compile each transformer layer by itself; how many there are.
-
-    Families call their sub-modules one by one, so compiling the whole would compile nothing.
-    """
-    layers = [part for part in module.modules() if type(part).__name__.endswith("Layer")]
-    for layer in layers:
-        layer.compile(backend=backend)
-    return len(layers)
+        """Return what decides the numbers, as plain values."""
 
 
 def card_recipe(
     card: Card, geometry: Geometry, levels: Mapping[str, Level], verified: bool = True
 ) -> dict[str, Any]:
-    """The sections of a recipe that say which backbone it was and what its levels are.
+    """Return the sections of a recipe that name the backbone and its levels.
 
-    Weights that are not known to be the card's checkpoint are not named as it.
+    Weights that are not known to be the card's checkpoint are recorded as unverified.
     """
     claim = {"checkpoint": card.checkpoint, "revision": card.revision}
     if not verified:
@@ -99,7 +277,7 @@ def card_recipe(
         "name": card.name,
         "card_sha256": card.sha256,
         "preset": card.preset,
-        "family": card.family,
+        "family": card.family.name,
         **claim,
         "geometry": geometry.declared(),
         "levels": {name: level.source for name, level in levels.items()},
@@ -107,126 +285,30 @@ def card_recipe(
     return {"backbone": backbone, "levels": sorted(levels)}
 
 
+def backbone_repr(backbone: Backbone, *facts: str) -> str:
+    """Return a backbone's repr: its card, its input and its levels."""
+    g, levels = backbone.geometry, ", ".join(backbone.levels)
+    size = f"{g.frames} frames of {g.size} x {g.size}" if g.size else f"{g.frames} frames"
+    label = repr(backbone.card.label)
+    return short_repr(type(backbone).__name__, label, size, *facts, f"levels {levels}")
+
+
 def check_pixels(pixels: Any, geometry: Geometry, label: str) -> None:
-    """Refuse pixels of the wrong shape before a model quietly mixes clips or drops frames."""
+    """Raise an error for pixels of another shape: some models mix clips or drop frames silently."""
     shape, g = tuple(getattr(pixels, "shape", ())), geometry
     size = g.size or (shape[-1] if shape else 0)
-    want = (g.frames, 3, size, size)
-    if len(shape) != 5 or shape[1:] != want or not shape[0]:
+    expected = (g.frames, 3, size, size)
+    if len(shape) != 5 or shape[1:] != expected or not shape[0]:
         raise FixInput(
-            f"{label} takes pixels [B, {', '.join(map(str, want))}], not {list(shape)}",
+            f"{label} takes pixels [B, {', '.join(map(str, expected))}], got {list(shape)}",
             hint=f"{g.frames} frames a clip, in 3 channels of {size} x {size}",
         )
 
 
-class TorchBackbone:
-    """A backbone made of torch modules; families say how their taps come about."""
-
-    takes_mask = False
-
-    def __init__(
-        self,
-        card: Card,
-        geometry: Geometry,
-        module: torch.nn.Module,
-        hashes: WeightHashes,
-        placement: Placement,
-        pixels: Pixels,
-        checkpoint_edge: int | None = None,
-        verified: bool = True,
-    ) -> None:
-        import torch
-
-        self.card, self.geometry, self.checkpoint_edge = card, geometry, checkpoint_edge
-        self.hashes, self.placement, self.pixels = hashes, placement, pixels
-        self.verified = verified
-        self.dtype: torch.dtype = getattr(torch, placement.dtype)
-        self.module = module.to(device=placement.device, dtype=self.dtype).eval()
-        self.module.requires_grad_(False)
-        if placement.compiled:
-            compile_layers(self.module)
-
-    @property
-    def sources(self) -> Mapping[str, str]:
-        """The tap behind each level."""
-        return self.card.sources
-
-    @property
-    def levels(self) -> dict[str, Level]:
-        """Every level it can give, with the shape the loaded weights give it."""
-        return levels_of(self.sources, self.geometry)
-
-    @property
-    def flops(self) -> int:
-        """Floating point operations of one clip."""
-        return flops_of(self.card.family, self.geometry)
-
-    @property
-    def activation_bytes(self) -> int:
-        """Device memory one clip needs while it is computed, within a fifth or so."""
-        itemsize = 4 if self.placement.dtype == "float32" else 2
-        return activation_bytes_of(
-            self.card.family, self.geometry, itemsize, self.placement.attention
-        )
-
-    def preprocess(self, frames: Any) -> Tensor:
-        """Frames [t, H, W, 3] uint8 as pixels [t, 3, S, S] float32 on the device."""
-        return self.pixels(as_frames(frames, self.placement.device))
-
-    def forward(
-        self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
-    ) -> dict[str, Tensor]:
-        """Pixels [B, T, 3, S, S], already normalised, as levels; `only` some where they are named.
-
-        A mask [B, T] of 1 and 0 tells real frames from padding, where the backbone knows one.
-        """
-        import torch
-
-        check_pixels(pixels, self.geometry, self.card.label)
-        x = as_tensor(pixels) if isinstance(pixels, np.ndarray) else pixels
-        levels = {
-            name: level for name, level in self.levels.items() if only is None or name in only
-        }
-        with torch.inference_mode():
-            x = x.to(self.placement.device, dtype=self.dtype, non_blocking=True)
-            taps = self.taps(x, self._mask(mask, len(x)))
-            return {name: _checked(taps, level, len(x)) for name, level in levels.items()}
-
-    def taps(self, pixels: Tensor, mask: Tensor) -> dict[str, Tensor]:
-        """Every tensor a level of this family can come from."""
-        raise NotImplementedError
-
-    def _mask(self, mask: Any, n_clips: int) -> Tensor:
-        import torch
-
-        shape = (n_clips, self.geometry.frames)
-        if mask is None:
-            return torch.ones(shape, device=self.placement.device)
-        given = torch.as_tensor(mask).to(self.placement.device, dtype=torch.float32)
-        if tuple(given.shape) != shape:
-            raise FixInput(f"the mask must be {list(shape)}, not {list(given.shape)}")
-        if not self.takes_mask and not bool((given == 1).all()):
-            raise FixInput(f"{self.card.label} knows no mask: every clip needs all its frames")
-        if not bool(((given == 0) | (given == 1)).all()) or not bool(given.any(dim=1).all()):
-            raise FixInput("the mask must be 1 for real frames and 0 for padding, with some 1")
-        return given
-
-    def recipe(self) -> dict[str, Any]:
-        """What decides the numbers: card, weights, preprocessing, precision, attention."""
-        return {
-            **card_recipe(self.card, self.geometry, self.levels, self.verified),
-            "weights": self.hashes.recipe(),
-            "preprocessing": self.pixels.recipe(),
-            "compute": self.placement.recipe(),
-        }
-
-
-def _checked(taps: Mapping[str, Tensor], level: Level, n_clips: int) -> Tensor:
-    """A level's tensor, or an error where a library's classes changed under us."""
-    tensor = taps[level.source]
-    if tuple(tensor.shape) != (n_clips, *level.shape):
-        raise FixInput(
-            f"the model gave {list(tensor.shape)} for {level.name}, not {[n_clips, *level.shape]}",
-            hint="check the card's [tokens] against the checkpoint: obygaze backbones check",
-        )
-    return tensor
+def check_frames(frames: Any) -> Any:
+    """Return frames, or raise an error unless they are an array or tensor uint8 [T, H, W, 3]."""
+    dtype = str(getattr(frames, "dtype", type(frames).__name__)).removeprefix("torch.")
+    shape = list(getattr(frames, "shape", ()))
+    if dtype != "uint8" or len(shape) != 4 or shape[-1] != 3 or 0 in shape:
+        raise FixInput(f"frames must be uint8 [T, H, W, 3], got {dtype} {shape}")
+    return frames

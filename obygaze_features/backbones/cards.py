@@ -1,310 +1,223 @@
-"""A checkpoint as data: what a card says, read strictly from TOML."""
+"""Card files: found in the package, the workspace and installed packages, read and checked."""
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
+import difflib
+import fnmatch
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
-from obygaze_features.backbones.geometry import SOURCES, Geometry, Level, levels_of
-from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Family, Preset
+from obygaze_features.backbones.geometry import Geometry
+from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
+from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
+from obygaze_features.core.schema_rules import choice, list_of, matching, number, text, whole
+from obygaze_features.core.workspace import Workspace
 
 SCHEMA = "obygaze-backbone/1"
-DEFAULT_PRESET = "default"
+ENTRY_POINTS = "obygaze.backbones"
+SHIPPED = Path(__file__).with_name("cards")
+_NOT_INHERITED = ("name", "title", "checkpoint", "revision", "gflop", "depth", "weights_sha256")
+"""What would be wrong for another checkpoint."""
 
-
-@dataclass(frozen=True)
-class Preset:
-    """How uint8 frames become a model's pixels, and how frames are to be chosen.
-
-    `squash_first` squashes every frame to that square as OpenCV does before anything else (the
-    released extractor did). `edge` is the shortest edge before the crop, 0 for the model's own
-    size; with `edge_from_checkpoint` a preprocessor_config.json beside the weights has the say.
-    `reproduces` says whose pixels these are to be. It decides no number, so it is in no hash.
-    """
-
-    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
-    std: tuple[float, ...] = (0.5, 0.5, 0.5)
-    resize: str = "shortest-edge"
-    filter: str = "bilinear"
-    edge: int = 0
-    edge_from_checkpoint: bool = False
-    crop_offset: str = "floor"
-    rescale: str = "1/255"
-    squash_first: int = 0
-    sampling: str = "even"
-    attention: str = "sdpa"
-    reproduces: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """What decides the pixels and frames, as plain values, for recipes."""
-        return {
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in asdict(self).items()
-            if key != "reproduces"
-        }
-
-
-CHOICES = {
-    "resize": ("shortest-edge", "squash"),
-    "filter": ("bilinear", "bicubic"),
-    "crop_offset": ("floor", "round"),
-    # 1/127.5-1 is ViViT's own processor: levels become -1..1 before mean and deviation.
-    "rescale": ("1/255", "1/127.5-1"),
-    # even: frame int(i * total / T); fps: one a second, at most T of them, the rest masked.
-    "sampling": ("even", "fps"),
-    "attention": ("sdpa", "eager"),
-    "reproduces": ("", "hub", "paper", "training", "own"),
-    "unit": ("frame", "clip"),
-    "order": ("thw", "hwt", "hw"),
+_COUNT = whole(0, 10**9 - 1)
+_TOKENS = {
+    "unit": choice(("frame", "clip")),
+    "prefix": _COUNT,
+    "order": choice(("thw", "hwt", "hw")),
+    "grid": list_of(_COUNT, least=3, most=3, unique=False),
+    "width": _COUNT,
+    "out": _COUNT,
 }
+_OPTIONAL = {"checkpoint": "", "revision": "main", "citation": "", "gflop": 0}
+_PLAIN = ("name", "title", "checkpoint", "revision", "licence", "citation")
 
 
-@dataclass(frozen=True)
-class Card:
-    """One checkpoint: what it is, what it is fed, and where each level comes from.
-
-    `depth` (layers, hidden, heads) and `weights_sha256` (of its files, or of its tensors) are what
-    weights must have to be this checkpoint. They decide no number, so they are in no hash.
-    """
-
-    name: str
-    family: str
-    title: str
-    checkpoint: str
-    revision: str
-    licence: str
-    citation: str
-    gflop: float
-    geometry: Geometry
-    sources: Mapping[str, str]
-    presets: Mapping[str, Preset]
-    preset: str = DEFAULT_PRESET
-    origin: str = ""
-    depth: Mapping[str, int] = field(default_factory=dict)
-    weights_sha256: tuple[str, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """The name a person types: the card, and the preset where it is not the default."""
-        return self.name if self.preset == DEFAULT_PRESET else f"{self.name}@{self.preset}"
-
-    @property
-    def input(self) -> Preset:
-        """The chosen preset."""
-        return self.presets[self.preset]
-
-    @property
-    def levels(self) -> dict[str, Level]:
-        """The levels of a clip as this card declares them."""
-        return levels_of(self.sources, self.geometry)
-
-    @cached_property
-    def sha256(self) -> str:
-        """The hash of what the card says, wherever it is written down."""
-        return sha256_bytes(canonical_json(self.as_dict()))
-
-    def with_preset(self, preset: str) -> Card:
-        """The same card, fed in another way."""
-        if preset not in self.presets:
-            raise FixUsage(
-                f"the card {self.name} has no preset {preset!r}",
-                where=self.origin,
-                hint=f"one of {', '.join(sorted(self.presets))}",
-            )
-        return replace(self, preset=preset)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything the card says, as plain values; the choice of a preset is not part of it."""
-        plain = {key: getattr(self, key) for key in _TEXTS}
-        return {
-            **plain,
-            "gflop": self.gflop,
-            "geometry": self.geometry.declared(),
-            "levels": dict(self.sources),
-            "presets": {name: preset.as_dict() for name, preset in self.presets.items()},
-        }
+def _schema(families: Mapping[str, Family], family: Family | None) -> Table:
+    output = choice(family.outputs) if family else text
+    needed = ("clip", "pooled", "frames")
+    presets = Table(table_of(Preset).keys)
+    return Table(
+        {
+            **dict.fromkeys(("like", "name", "title", "checkpoint", "revision"), text),
+            **dict.fromkeys(("licence", "citation"), text),
+            **dict.fromkeys(("frames", "size"), _COUNT),
+            "family": choice(families),
+            "gflop": number(0, 1e9),
+            "tokens": Table(_TOKENS),
+            "depth": Table(dict.fromkeys(("layers", "hidden", "heads"), _COUNT)),
+            "levels": Table(dict.fromkeys(needed, output), needed, others=output),
+            "preset": Table({DEFAULT_PRESET: presets}, (DEFAULT_PRESET,), others=presets),
+            "weights_sha256": list_of(matching("[0-9a-f]{64}", "64 hexadecimal digits")),
+        },
+        ("name", "family", "title", "licence", "frames", "size", "tokens", "levels", "preset"),
+    )
 
 
-_TEXTS = {
-    **dict.fromkeys(("name", "family", "title", "checkpoint"), ""),
-    "revision": "main",
-    **dict.fromkeys(("licence", "citation"), ""),
-}
-_NUMBERS = {"frames": int, "size": int, "gflop": float}
-_TOKENS = {"unit": str, "prefix": int, "order": str, "grid": list, "width": int, "out": int}
-_DEPTH = ("layers", "hidden", "heads")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_TABLES = ("tokens", "depth", "levels", "preset")
-_TOP = ("schema", "like", *_TEXTS, *_NUMBERS, *_TABLES, "weights_sha256")
-_NEEDED = ("name", "family", "title", "licence", "frames", "size", "tokens", "levels", "preset")
+def card_from(document: Document) -> Card:
+    """Return the card of a document, or raise one error that lists every violation."""
+    # Families need numpy, which the completion of names can do without.
+    from obygaze_features.backbones.families import FAMILIES
 
-
-def read_toml(text: str, origin: str) -> dict[str, Any]:
-    """A card's TOML as a tree, before its words are understood."""
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise FixInput(f"not valid TOML: {error}", where=origin) from None
-
-
-def inherit(tree: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """A tree on top of the one it is `like`: tables are merged, other values replaced."""
-    merged = dict(base)
-    for key, value in tree.items():
-        below = merged.get(key)
-        if isinstance(value, dict) and isinstance(below, dict) and key != "levels":
-            value = inherit(value, below)
-        merged[key] = value
-    return merged
-
-
-def card_from(tree: Mapping[str, Any], origin: str) -> Card:
-    """A checked card, or an error that lists everything wrong with it."""
-    problems = [f"unknown key {key!r}" for key in tree if key not in _TOP]
-    problems += [f"missing key {key!r}" for key in _NEEDED if key not in tree]
-    if tree.get("schema") != SCHEMA:
-        problems.append(f"schema must be {SCHEMA!r}, not {tree.get('schema')!r}")
-    texts = {key: _typed(tree.get(key, _TEXTS[key]), str, key, problems, "") for key in _TEXTS}
-    numbers = {
-        key: _typed(tree.get(key, 0), kind, key, problems, 0) for key, kind in _NUMBERS.items()
-    }
-    geometry = _geometry(tree, numbers, problems)
-    sources = _sources(tree, texts["family"], problems)
-    presets = _presets(tree, problems)
-    depth, hashes = _depth(tree, problems), _hashes(tree, problems)
-    if problems:
-        details = [f"{origin}: {problem}" for problem in problems]
-        raise FixInput("this card cannot be used", where=origin, details=details)
+    document.require_schema(SCHEMA, "backbone card")
+    name = document.tree.get("family")
+    family = FAMILIES.get(name) if isinstance(name, str) else None
+    values = document.check(_schema(FAMILIES, family))
+    document.raise_if_any("this card is not valid")
+    values = {**_OPTIONAL, **values}
+    tokens, presets, sources = (values.pop(key) for key in ("tokens", "preset", "levels"))
+    geometry = Geometry(
+        frames=values["frames"],
+        size=values["size"],
+        unit=tokens.get("unit", "frame"),
+        prefix=tokens.get("prefix", 0),
+        order=tokens.get("order", "hw"),
+        grid=tokens.get("grid", (0, 0, 0)),
+        width=tokens.get("width", 0),
+        out=tokens.get("out", tokens.get("width", 0)),
+    )
     return Card(
-        **texts,
-        gflop=float(numbers["gflop"]),
+        **{key: values[key] for key in _PLAIN},
+        family=FAMILIES[values["family"]],
+        gflop=float(values["gflop"]),
+        depth=values.get("depth", {}),
+        weights_sha256=values.get("weights_sha256", ()),
         geometry=geometry,
         sources=sources,
-        presets=presets,
-        origin=origin,
-        depth=depth,
-        weights_sha256=hashes,
+        presets={name: _preset(own, presets[DEFAULT_PRESET]) for name, own in presets.items()},
+        origin=document.where,
     )
 
 
-def _typed(
-    value: Any, kind: type, key: str, problems: list[str], instead: Any, table: str = ""
-) -> Any:
-    accepted = (int, float) if kind is float else kind
-    where = f"{table}{key}"
-    if isinstance(value, bool) is not (kind is bool) or not isinstance(value, accepted):
-        problems.append(f"{where} must be {kind.__name__}, not {value!r}")
-        return instead
-    if isinstance(value, int | float) and not 0 <= value < 1e9:
-        problems.append(f"{where} is out of range: {value!r}")
-        return instead
-    if key in CHOICES and value not in CHOICES[key]:
-        problems.append(
-            f"{where} must be one of {', '.join(filter(None, CHOICES[key]))}, not {value!r}"
-        )
-    return value
-
-
-def _table(tree: Mapping[str, Any], key: str, problems: list[str]) -> dict[str, Any]:
-    value = tree.get(key, {})
-    if not isinstance(value, dict):
-        problems.append(f"{key} must be a table, not {value!r}")
-        return {}
-    return value
-
-
-def _geometry(tree: Mapping[str, Any], numbers: Mapping[str, Any], problems: list[str]) -> Geometry:
-    table = _table(tree, "tokens", problems)
-    problems += [f"unknown key tokens.{key}" for key in table if key not in _TOKENS]
-    defaults = {"unit": "frame", "prefix": 0, "order": "hw", "grid": [0, 0, 0], "width": 0}
-    got = {
-        key: _typed(table.get(key, default), _TOKENS[key], key, problems, default, "tokens.")
-        for key, default in defaults.items()
-    }
-    out = _typed(table.get("out", got["width"]), int, "out", problems, 0, "tokens.")
-    grid = got["grid"]
-    if len(grid) != 3 or not all(isinstance(n, int) and n >= 0 for n in grid):
-        problems.append(f"tokens.grid must be three counts (t, h, w), not {grid!r}")
-        grid = [0, 0, 0]
-    return Geometry(
-        frames=numbers["frames"],
-        size=numbers["size"],
-        unit=got["unit"],
-        prefix=got["prefix"],
-        order=got["order"],
-        grid=(grid[0], grid[1], grid[2]),
-        width=got["width"],
-        out=out,
-    )
-
-
-def _depth(tree: Mapping[str, Any], problems: list[str]) -> dict[str, int]:
-    table = _table(tree, "depth", problems)
-    problems += [f"unknown key depth.{key}" for key in table if key not in _DEPTH]
-    return {
-        key: _typed(table[key], int, key, problems, 0, "depth.") for key in _DEPTH if key in table
-    }
-
-
-def _hashes(tree: Mapping[str, Any], problems: list[str]) -> tuple[str, ...]:
-    value = tree.get("weights_sha256", [])
-    if not isinstance(value, list) or not all(_SHA256.fullmatch(str(one)) for one in value):
-        problems.append(f"weights_sha256 must be a list of 64 hex digits each, not {value!r}")
-        return ()
-    return tuple(value)
-
-
-def _sources(tree: Mapping[str, Any], family: str, problems: list[str]) -> dict[str, str]:
-    table = _table(tree, "levels", problems)
-    if family not in SOURCES:
-        problems.append(f"family must be one of {', '.join(SOURCES)}, not {family!r}")
-        return {}
-    for needed in ("clip", "pooled", "frames"):
-        if "levels" in tree and needed not in table:
-            problems.append(f"missing key levels.{needed}")
-    for level, source in table.items():
-        if source not in SOURCES[family]:
-            known = ", ".join(SOURCES[family])
-            problems.append(f"levels.{level} must be one of {known}, not {source!r}")
-    return table
-
-
-def _presets(tree: Mapping[str, Any], problems: list[str]) -> dict[str, Preset]:
-    tables = _table(tree, "preset", problems)
-    if "preset" in tree and DEFAULT_PRESET not in tables:
-        problems.append(f"missing table preset.{DEFAULT_PRESET}")
-    base = _table(tables, DEFAULT_PRESET, problems)
-    return {name: _preset(name, _table(tables, name, problems), base, problems) for name in tables}
-
-
-def _preset(
-    name: str, table: Mapping[str, Any], base: Mapping[str, Any], problems: list[str]
-) -> Preset:
-    known = {field.name: field.default for field in fields(Preset)}
-    problems += [f"unknown key preset.{name}.{key}" for key in table if key not in known]
-    values: dict[str, Any] = {}
-    for key, default in known.items():
-        # What the default reproduces, a preset that changes it does not.
-        inherited = default if key == "reproduces" else base.get(key, default)
-        value = table.get(key, inherited)
-        if key in ("mean", "std"):
-            value = _three(value, f"preset.{name}.{key}", problems)
-        else:
-            value = _typed(value, type(default), key, problems, default, f"preset.{name}.")
-        values[key] = value
+def _preset(own: Mapping[str, Any], default: Mapping[str, Any]) -> Preset:
+    """Return a preset on top of the default one; what that reproduces, this may not."""
+    values: dict[str, Any] = {**default, "reproduces": "", **own}
+    values.update({k: tuple(map(float, values[k])) for k in ("mean", "std") if k in values})
     return Preset(**values)
 
 
-def _three(value: Any, key: str, problems: list[str]) -> tuple[float, ...]:
-    numbers = isinstance(value, list | tuple) and len(value) == 3
-    if not numbers or not all(isinstance(n, int | float) for n in value):
-        problems.append(f"{key} must be three numbers, not {value!r}")
-        return (0.5, 0.5, 0.5)
-    if key.endswith("std") and not all(n > 0 for n in value):
-        problems.append(f"{key} must be positive, not {value!r}")
-    return tuple(float(n) for n in value)
+@dataclass(frozen=True)
+class FoundCards:
+    """The cards that could be read, and what is wrong with the files that could not."""
+
+    cards: tuple[Card, ...]
+    problems: tuple[ObygazeError, ...]
+
+
+def find_card(name: str, workspace: Workspace | None = None) -> Card:
+    """Return the card called `name`, `name@preset` or by the path of its file.
+
+    Args:
+        name: A name that `obygaze backbones ls` lists, or a path that ends in .toml.
+        workspace: The workspace whose own cards are found too.
+    """
+    plain, _, preset = name.partition("@")
+    paths = _paths(workspace)
+    path = Path(plain) if plain.endswith(".toml") else paths.get(plain)
+    if path is None:
+        near = difflib.get_close_matches(plain, paths, n=3, cutoff=0.5)
+        hint = f"one of {', '.join(near)}" if near else "obygaze backbones ls"
+        raise NotFound(f"no backbone called {plain!r}", hint=hint)
+    return _read(path, paths).with_preset(preset or DEFAULT_PRESET)
+
+
+def find_cards(pattern: str = "*", workspace: Workspace | None = None) -> FoundCards:
+    """Return the cards whose names match a wildcard, and the errors of those that are not valid.
+
+    Args:
+        pattern: A name with * and ?, as in xclip-*.
+        workspace: The workspace whose own cards are found too.
+    """
+    paths = _paths(workspace)
+    cards: list[Card] = []
+    problems: list[ObygazeError] = []
+    for name in sorted(fnmatch.filter(paths, pattern)):
+        try:
+            cards.append(_read(paths[name], paths))
+        except ObygazeError as error:
+            problems.append(error)
+    return FoundCards(tuple(cards), tuple(problems))
+
+
+def card_names(workspace: Workspace | None = None) -> list[str]:
+    """Return the names of all cards, those that are not valid included."""
+    return sorted(_paths(workspace))
+
+
+def _paths(workspace: Workspace | None) -> dict[str, Path]:
+    """Return the file of each name; a name that two files have is an error."""
+    paths: dict[str, Path] = {}
+    for path in _files(workspace):
+        other = paths.setdefault(path.stem, path)
+        if other.resolve() != path.resolve():
+            raise FixInput(
+                f"two cards are called {path.stem!r}",
+                where=f"{path} and {other}",
+                hint="rename the one that is yours",
+            )
+    return paths
+
+
+def _files(workspace: Workspace | None) -> Iterator[Path]:
+    yield from sorted(SHIPPED.glob("*.toml"))
+    if workspace is not None:
+        yield from sorted(workspace.folder("backbones").glob("*.toml"))
+    for point in entry_points(group=ENTRY_POINTS):
+        place = _place(point)
+        yield from sorted(place.glob("*.toml")) if place.is_dir() else [place]
+
+
+def _place(point: EntryPoint) -> Path:
+    """Return the file or folder of an entry point: the value it loads, or the result of a call."""
+    loaded = point.load()
+    place = loaded() if callable(loaded) else loaded
+    if not isinstance(place, str | Path):
+        raise FixInput(
+            f"the entry point {point.name!r} must name a file or a folder of cards",
+            where=f"{ENTRY_POINTS}: {point.value}",
+        )
+    return Path(place)
+
+
+def _read(path: Path, paths: Mapping[str, Path]) -> Card:
+    card = card_from(_document(path, paths, ()))
+    if card.name != path.stem:
+        raise FixInput(
+            f"the card in {path.name} is called {card.name!r}",
+            where=str(path),
+            hint=f"name = {path.stem!r}, or rename the file to {card.name}.toml",
+        )
+    return card
+
+
+def _document(path: Path, paths: Mapping[str, Path], seen: tuple[Path, ...]) -> Document:
+    """Return the document of a file, on top of the card that it is `like`."""
+    if not path.is_file():
+        raise NotFound("no such card", where=str(path), hint="obygaze backbones ls")
+    document = read_toml(path.read_bytes(), str(path))
+    like = document.tree.get("like")
+    if like is None:
+        return document
+    if not isinstance(like, str) or like not in paths:
+        raise FixInput(
+            f"like = {like!r}: unknown card", where=str(path), hint="obygaze backbones ls"
+        )
+    seen = (*seen, path)
+    if paths[like] in seen:
+        circle = " -> ".join(each.stem for each in (*seen, paths[like]))
+        raise FixInput(f"circular `like`: {circle}", where=str(path))
+    base = _document(paths[like], paths, seen).tree
+    document.tree = _merged(document.tree, {k: base[k] for k in base if k not in _NOT_INHERITED})
+    return document
+
+
+def _merged(tree: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tree on top of another: tables are merged, `levels` and other values replaced."""
+    merged = {**base, **tree}
+    for key, value in tree.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict) and key != "levels":
+            merged[key] = _merged(value, base[key])
+    return merged

@@ -1,4 +1,4 @@
-"""`obygaze backbones`: what there is, whether it is whole, and what it answers to given pixels."""
+"""`obygaze backbones`: list, show, check and run the video and image models."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 import click
 import numpy as np
 
-from obygaze_features.backbones.cards import Card
-from obygaze_features.backbones.families import FAMILIES
+from obygaze_features.backbones.base import Card
+from obygaze_features.backbones.cards import card_names, find_card, find_cards
 from obygaze_features.backbones.hub import is_cached
-from obygaze_features.backbones.presets import preset_note
-from obygaze_features.backbones.registry import card_names, find_card, find_cards
+from obygaze_features.backbones.hub_processor import preset_note
 from obygaze_features.core.commands import (
     ExampleCommand,
     LazyGroup,
     Session,
     force_option,
     json_option,
+    option_group,
     pass_session,
 )
 from obygaze_features.core.completion import completing
@@ -36,24 +36,31 @@ COMMANDS = {
     "check": (f"{_HERE}:check", "Check what can be checked: weights, shapes, isolation."),
     "forward": (f"{_HERE}:forward", "Run prepared pixels through a backbone."),
 }
+_SHOWN_STATE = {"failed": "FAILED", "skipped": "-"}
 
-device_option = click.option(
-    "--device", default="cpu", show_default=True, help="cpu, cuda, or cuda:1."
-)
-dtype_option = click.option(
-    "--dtype",
-    type=click.Choice(["float32", "bfloat16", "float16"]),
-    default="float32",
-    show_default=True,
-    help="Compute in this precision.",
-)
-attention_option = click.option(
-    "--attention", type=click.Choice(["sdpa", "eager"]), help="Instead of the preset's own."
-)
-weights_option = click.option(
-    "--weights",
-    type=click.Path(path_type=Path),
-    help="A file or folder of weights, instead of the card's own checkpoint.",
+name_argument = click.argument("name", shell_complete=completing(card_names))
+path_type = click.Path(path_type=Path)
+placement_options = option_group(
+    "Computation",
+    click.option(
+        "--weights",
+        type=path_type,
+        help="A file or folder of weights, instead of the card's own checkpoint.",
+    ),
+    click.option("--device", default="cpu", show_default=True, help="cpu, cuda, or cuda:1."),
+    click.option(
+        "--dtype",
+        type=click.Choice(["float32", "bfloat16", "float16"]),
+        default="float32",
+        show_default=True,
+        help="Compute in this precision.",
+    ),
+    click.option(
+        "--attention",
+        "attn_implementation",
+        type=click.Choice(["sdpa", "eager"]),
+        help="Instead of the preset's own.",
+    ),
 )
 
 
@@ -91,7 +98,7 @@ def ls(session: Session, pattern: str, as_json: bool) -> None:
 
 
 def _weights_state(card: Card) -> str:
-    if card.family == "descriptors":
+    if not card.family.needs_weights:
         return "none needed"
     if not card.checkpoint:
         return "local file"
@@ -101,19 +108,13 @@ def _weights_state(card: Card) -> str:
         return "incomplete"
 
 
-def _class(card: Card) -> str:
-    """The class that is loaded; LSMDC's checkpoints are mapped onto one of CLIP's."""
-    own = {"lsmdc": "CLIPVisionModelWithProjection", "descriptors": "NumPy"}
-    return own.get(card.family) or FAMILIES[card.family].model
-
-
 def _row(card: Card) -> list[Any]:
-    g, shapes = card.geometry, card.levels
-    levels = " ".join(f"{n}[{'x'.join(map(str, lv.shape))}]" for n, lv in shapes.items())
+    g = card.geometry
+    levels = " ".join(f"{n}[{'x'.join(map(str, lv.shape))}]" for n, lv in card.levels.items())
     cost = f"{card.gflop:.0f}" if card.gflop else "-"
-    licence = card.licence.split(" (")[0]
-    size, weights = g.size or "any", _weights_state(card)
-    return [card.name, _class(card), g.frames, size, cost, licence, weights, levels]
+    licence, weights = card.licence.split(" (")[0], _weights_state(card)
+    loaded = card.family.class_name
+    return [card.name, loaded, g.frames, g.size or "any", cost, licence, weights, levels]
 
 
 def _summary(card: Card) -> dict[str, Any]:
@@ -125,7 +126,7 @@ def _summary(card: Card) -> dict[str, Any]:
         **card.as_dict(),
         "levels": levels,
         "sources": dict(card.sources),
-        "class": _class(card),
+        "class": card.family.class_name,
         "card_sha256": card.sha256,
         "card_file": card.origin,
         "weights": _weights_state(card),
@@ -139,7 +140,7 @@ def _summary(card: Card) -> dict[str, Any]:
     obygaze backbones show xclip-b16-k600-zs@paper-2024 --json
     """,
 )
-@click.argument("name", shell_complete=completing(card_names))
+@name_argument
 @json_option
 @pass_session
 def show(session: Session, name: str, as_json: bool) -> None:
@@ -155,8 +156,8 @@ def show(session: Session, name: str, as_json: bool) -> None:
     g, console = card.geometry, session.console
     console.result(f"{card.label}: {card.title}")
     facts = {
-        "family": card.family,
-        "class": _class(card),
+        "family": card.family.name,
+        "class": card.family.class_name,
         "checkpoint": f"{card.checkpoint}@{card.revision}" if card.checkpoint else "a local file",
         "weights": _weights_state(card),
         "licence": card.licence,
@@ -172,9 +173,9 @@ def show(session: Session, name: str, as_json: bool) -> None:
     ]
     console.result(table(["level", "shape", "kept as", "bytes a clip", "from"], rows))
     for preset_name, preset in card.presets.items():
-        told = ", ".join(f"{key} {value}" for key, value in preset.as_dict().items() if value)
+        settings = ", ".join(f"{key} {value}" for key, value in preset.as_dict().items() if value)
         mark = "*" if preset_name == card.preset else " "
-        console.result(f"{mark} preset {preset_name}: {told}")
+        console.result(f"{mark} preset {preset_name}: {settings}")
     if preset_note(card):
         console.result(preset_note(card))
 
@@ -187,21 +188,12 @@ def show(session: Session, name: str, as_json: bool) -> None:
     obygaze backbones check vivit-b16x2-k400 --json
     """,
 )
-@click.argument("name", shell_complete=completing(card_names))
-@weights_option
-@device_option
-@dtype_option
-@attention_option
+@name_argument
+@placement_options
 @json_option
 @pass_session
 def check(
-    session: Session,
-    name: str,
-    weights: Path | None,
-    device: str,
-    dtype: str,
-    attention: str | None,
-    as_json: bool,
+    session: Session, /, name: str, weights: Path | None, as_json: bool, **placement: Any
 ) -> None:
     """Check what can be checked: weights, shapes, isolation.
 
@@ -214,13 +206,11 @@ def check(
     from obygaze_features.backbones.check import check_backbone
 
     card = find_card(name, session.workspace)
-    report = check_backbone(
-        card, weights, device=device, dtype=dtype, attn_implementation=attention
-    )
+    report = check_backbone(card, weights, **placement)
     if as_json:
         session.console.json(report.as_dict())
     else:
-        rows = [[line.state, line.name, line.told] for line in report.lines]
+        rows = [[_SHOWN_STATE.get(x.state, x.state), x.name, x.found] for x in report.lines]
         session.console.result(table(["", "check", "found"], rows))
     if report.no_weights is not None:
         raise report.no_weights
@@ -236,65 +226,41 @@ def check(
         --pixels pixels.npy --mask mask.npy -o levels.npz
     """,
 )
-@click.argument("name", shell_complete=completing(card_names))
-@weights_option
+@name_argument
 @click.option(
-    "--pixels",
-    "pixels_file",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="A .npy of normalised pixels [B, T, 3, S, S].",
+    "--pixels", type=path_type, required=True, help="A .npy of normalised pixels [B, T, 3, S, S]."
 )
-@click.option(
-    "--mask", "mask_file", type=click.Path(path_type=Path), help="A .npy [B, T]: 1 real, 0 padding."
-)
-@click.option(
-    "-o", "out", type=click.Path(path_type=Path), required=True, help="The .npz to write."
-)
-@click.option(
-    "--batch",
-    type=click.IntRange(min=1),
-    default=4,
-    show_default=True,
-    help="Clips computed at once.",
-)
-@device_option
-@dtype_option
-@attention_option
+@click.option("--mask", type=path_type, help="A .npy [B, T]: 1 real, 0 padding.")
+@click.option("-o", "out", type=path_type, required=True, help="The .npz to write.")
+@placement_options
 @force_option
 @json_option
 @pass_session
 def forward(
     session: Session,
+    /,
     name: str,
     weights: Path | None,
-    pixels_file: Path,
-    mask_file: Path | None,
+    pixels: Path,
+    mask: Path | None,
     out: Path,
-    batch: int,
-    device: str,
-    dtype: str,
-    attention: str | None,
     force: bool,
     as_json: bool,
+    **placement: Any,
 ) -> None:
     """Run prepared pixels through a backbone.
 
     Every level of the backbone NAME is written, as float32.
     """
-    from obygaze_features.backbones.load import load_backbone
-    from obygaze_features.backbones.run import forward_in_batches
+    from obygaze_features.backbones.load import forward_in_batches, load_backbone
 
-    pixels = _array(pixels_file, "f")
-    mask = _array(mask_file, "fiub") if mask_file else None
-    card = find_card(name, session.workspace)
-    backbone = load_backbone(
-        card, weights, device=device, dtype=dtype, attn_implementation=attention
-    )
-    levels = forward_in_batches(backbone, pixels, mask, batch)
+    clips = _array(pixels, "f")
+    real = _array(mask, "fiub") if mask else None
+    backbone = load_backbone(find_card(name, session.workspace), weights, **placement)
+    levels = forward_in_batches(backbone, clips, real)
     buffer = io.BytesIO()
     np.savez(buffer, **levels)  # type: ignore[arg-type]
-    # A file that holds nothing is a name that was kept free, not something to lose.
+    # An empty file is a name that was reserved; nothing is lost by replacing it.
     empty = out.is_file() and not out.stat().st_size
     write_new(out, buffer.getvalue(), force=force or empty)
     shapes = {level: list(values.shape) for level, values in levels.items()}
@@ -309,6 +275,7 @@ def forward(
 
 
 def _array(path: Path, kinds: str) -> Any:
+    """Return the array of a .npy file; `kinds` are the allowed kinds of its dtype."""
     if not path.is_file():
         raise NotFound("no such file", where=str(path), hint="a .npy written by numpy.save")
     try:
@@ -318,6 +285,6 @@ def _array(path: Path, kinds: str) -> Any:
         raise FixInput(f"not a .npy of numbers: {error}", where=str(path)) from None
     if not isinstance(found, np.ndarray) or found.dtype.kind not in kinds:
         kind = getattr(found, "dtype", type(found).__name__)
-        wanted = "floating point numbers, already normalised" if kinds == "f" else "numbers"
-        raise FixInput(f"not a .npy of {wanted}, but of {kind}", where=str(path))
+        expected = "floating point numbers, already normalised" if kinds == "f" else "numbers"
+        raise FixInput(f"expected a .npy of {expected}, got {kind}", where=str(path))
     return found

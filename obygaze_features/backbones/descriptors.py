@@ -1,4 +1,4 @@
-"""Low-level statistics of each frame, without weights and without torch: a baseline of its own.
+"""Low-level statistics of each frame, without weights and without torch: a baseline.
 
 The 64 numbers of a frame, in this order (all from a 64 x 64 reduction, values 0..1):
 
@@ -30,24 +30,40 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.base import card_recipe, check_pixels
-from obygaze_features.backbones.cards import Card
-from obygaze_features.backbones.geometry import Geometry, Level, levels_of
+from obygaze_features.backbones.base import (
+    Card,
+    Family,
+    Placement,
+    backbone_repr,
+    card_recipe,
+    check_frames,
+    check_pixels,
+)
+from obygaze_features.backbones.geometry import Geometry, Level
+from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.core.errors import FixInput
 
 Array = npt.NDArray[np.float64]
 
 N_COLUMNS = 64
 SIDE = 64
-# A frame is looked at on at most this many rows and columns: four for each of the reduction.
+# Rows and columns of a frame that are read, for each row and column of the reduction.
 _LOOKS = 4
 _CHANGED = 0.1
 _STRONG = 0.15
 _VERSION = 1
 
 
+class DescriptorsFamily(Family):
+    """The family of one card, which has no weights."""
+
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Descriptors:
+        """Return the backbone, which computes on the CPU in double precision."""
+        return Descriptors(card)
+
+
 class Descriptors:
-    """The backbone that needs nothing: colour, edges and motion in NumPy."""
+    """The backbone without weights: colour, edges and motion in NumPy."""
 
     takes_mask = False
 
@@ -55,10 +71,13 @@ class Descriptors:
         self.card = card
         self.geometry: Geometry = card.geometry
 
+    def __repr__(self) -> str:
+        return backbone_repr(self)
+
     @property
     def levels(self) -> dict[str, Level]:
         """One vector a frame; their mean and deviation; their maximum."""
-        return levels_of(self.card.sources, self.geometry)
+        return self.card.levels
 
     @property
     def flops(self) -> int:
@@ -71,12 +90,8 @@ class Descriptors:
         return self.geometry.frames * SIDE * SIDE * 8 * 12
 
     def preprocess(self, frames: Any) -> npt.NDArray[np.float32]:
-        """Frames [t, H, W, 3] uint8 as pixels [t, 3, 64, 64] from 0 to 1."""
-        frames = np.asarray(frames)
-        if frames.dtype != np.uint8 or frames.ndim != 4 or frames.shape[-1] != 3 or not frames.size:
-            raise FixInput(
-                f"frames must be uint8 [T, H, W, 3], not {frames.dtype} {list(frames.shape)}"
-            )
+        """Return frames [t, H, W, 3] uint8 as pixels [t, 3, 64, 64] from 0 to 1."""
+        frames = check_frames(np.asarray(frames))
         looks = np.arange(SIDE * _LOOKS) + 0.5
         rows = (looks * frames.shape[1] / (SIDE * _LOOKS)).astype(np.int64)
         columns = (looks * frames.shape[2] / (SIDE * _LOOKS)).astype(np.int64)
@@ -89,25 +104,25 @@ class Descriptors:
     def forward(
         self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
     ) -> dict[str, npt.NDArray[np.float32]]:
-        """Pixels [B, T, 3, S, S] from 0 to 1 as levels."""
+        """Return the levels of pixels [B, T, 3, S, S] from 0 to 1."""
         check_pixels(pixels, self.geometry, self.card.label)
         if mask is not None and not np.asarray(mask == 1).all():
-            raise FixInput(f"{self.card.label} knows no mask: every clip needs all its frames")
+            raise FixInput(f"{self.card.label} takes no mask: every clip needs all its frames")
         clips = np.asarray(pixels, dtype=np.float64)
         if clips.shape[-1] < 8:
             raise FixInput(f"{self.card.label} needs pixels of at least 8 x 8")
         frames = np.stack([describe(clip) for clip in clips])
         mean_sd = np.concatenate([frames.mean(axis=1), frames.std(axis=1)], axis=1)
-        taps = {
+        outputs = {
             "descriptors": frames,
             "descriptors-mean-sd": mean_sd,
             "descriptors-max": frames.max(axis=1),
         }
         wanted = {n: lv for n, lv in self.levels.items() if only is None or n in only}
-        return {name: taps[level.source].astype(np.float32) for name, level in wanted.items()}
+        return {name: outputs[level.source].astype(np.float32) for name, level in wanted.items()}
 
     def recipe(self) -> dict[str, Any]:
-        """What decides the numbers."""
+        """Return what decides the numbers."""
         return {
             **card_recipe(self.card, self.geometry, self.levels),
             "weights": {},
@@ -117,7 +132,7 @@ class Descriptors:
 
 
 def describe(clip: Array) -> Array:
-    """The vectors [T, 64] of one clip [T, 3, S, S]."""
+    """Return the vectors [T, 64] of one clip [T, 3, S, S]."""
     luma = 0.299 * clip[:, 0] + 0.587 * clip[:, 1] + 0.114 * clip[:, 2]
     shares = _shares(luma, np.ones_like(luma), 8)
     columns = [_colour(clip, shares), _layout(luma, shares), _edges(luma), _balance(luma)]
@@ -125,7 +140,7 @@ def describe(clip: Array) -> Array:
 
 
 def _shares(values: Array, weights: Array, n: int) -> Array:
-    """The weighted shares [T, n] of values 0..1 in n equal steps; zeros where nothing weighs."""
+    """Return the weighted shares [T, n] of values 0..1 in n equal bins; 0 if all weights are 0."""
     steps = np.clip((values * n).astype(np.int64), 0, n - 1)
     n_frames = len(values)
     places = (steps + n * np.arange(n_frames)[:, None, None]).ravel()
@@ -164,13 +179,10 @@ def _colour(clip: Array, shares: Array) -> Array:
 
 
 def _grid(values: Array) -> Array:
-    """The means [T, 9] of a 3 x 3 grid."""
-    parts = [part for band in np.array_split(values, 3, axis=1) for part in _thirds(band)]
-    return np.stack([part.mean(axis=(1, 2)) for part in parts], axis=1)
-
-
-def _thirds(band: Array) -> list[Array]:
-    return np.array_split(band, 3, axis=2)
+    """Return the means [T, 9] of a 3 x 3 grid."""
+    bands = np.array_split(values, 3, axis=1)
+    cells = [cell for band in bands for cell in np.array_split(band, 3, axis=2)]
+    return np.stack([cell.mean(axis=(1, 2)) for cell in cells], axis=1)
 
 
 def _layout(luma: Array, shares: Array) -> Array:

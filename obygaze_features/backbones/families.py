@@ -1,112 +1,84 @@
-"""One small adapter per family: its class, its geometry, and the tensors behind its levels."""
+"""What each family is: its class, its geometry, and the tensors behind its levels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from obygaze_features.backbones.cards import Card
+from obygaze_features.backbones.base import Family
+from obygaze_features.backbones.descriptors import DescriptorsFamily
 from obygaze_features.backbones.geometry import Depth, Geometry
+from obygaze_features.backbones.lsmdc import LsmdcFamily
+from obygaze_features.backbones.pretrained import PretrainedFamily, Text
 from obygaze_features.core.errors import FixInput
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-Taps = dict[str, "Tensor"]
-
-
-def _whole(model: torch.nn.Module) -> torch.nn.Module:
-    return model
-
-
-@dataclass(frozen=True)
-class Family:
-    """What all checkpoints of one architecture share.
-
-    `ignored` matches tensors that a checkpoint rightly holds and the class leaves out (text
-    towers, heads); any other tensor that is left over is an error.
-    """
-
-    module: str
-    model: str
-    model_types: tuple[str, ...]
-    geometry: Callable[[Any, Card], Geometry]
-    taps: Callable[[Any, Any, Geometry], Taps]
-    ignored: str = r"position_ids$"
-    keep: Callable[[Any], Any] = _whole
-    options: Mapping[str, Any] = field(default_factory=dict)
+# `tokens` holds every token of a frame (with its prefix) where the model sees frames, and the
+# patches alone where it sees clips.
+_OF_FRAMES = {"tokens": "step token width", "token-max": "width", "frame-cls": "step width"}
+_VECTORS = {"frame-vector": "step out"}
+_IMAGE = {**_OF_FRAMES, **_VECTORS, "frame-mean": "out"}
+_VIDEO = {
+    "tokens": "step token width",
+    "token-max": "width",
+    "token-mean": "width",
+    "space-mean": "step width",
+    "cls": "width",
+    "prefix": "prefix width",
+}
 
 
 def _one(value: Any) -> int:
-    """A size that a configuration may give once or once for each side."""
+    """Return a size that a configuration may give once, or once for each side."""
     if isinstance(value, int):
         return value
     if len(set(value)) != 1:
-        raise FixInput(f"only square frames and patches are supported, not {list(value)}")
+        raise FixInput(f"only square frames and patches are supported, got {list(value)}")
     return int(value[0])
 
 
-def _frame_geometry(config: Any, card: Card, size: int, prefix: int, out: int) -> Geometry:
+def _depth(config: Any, patch: int, tubelet: int = 1) -> Depth:
+    hidden = getattr(config, "intermediate_size", None)
+    hidden = hidden or int(config.hidden_size * config.mlp_ratio)
+    return Depth(config.num_hidden_layers, hidden, config.num_attention_heads, patch, tubelet)
+
+
+def _image_geometry(config: Any, frames: int, size: int, prefix: int, out: int) -> Geometry:
     patch = _one(config.patch_size)
-    side = size // patch
-    hidden = getattr(config, "intermediate_size", None) or int(
-        config.hidden_size * config.mlp_ratio
-    )
-    return Geometry(
-        frames=card.geometry.frames,
-        size=size,
-        unit="frame",
-        prefix=prefix,
-        order="hw",
-        grid=(card.geometry.frames, side, side),
-        width=config.hidden_size,
-        out=out,
-        depth=Depth(config.num_hidden_layers, hidden, config.num_attention_heads, patch),
-    )
+    grid = (frames, size // patch, size // patch)
+    depth = _depth(config, patch)
+    return Geometry(frames, size, "frame", prefix, "hw", grid, config.hidden_size, out, depth)
 
 
-def _clip_geometry(
-    config: Any, frames: int, size: int, tubelet: int, patch: int, prefix: int, order: str
+def _video_geometry(
+    config: Any, frames: int, size: int, tubelet: int, patch: int, prefix: int, order: str = "thw"
 ) -> Geometry:
-    side, width = size // patch, config.hidden_size
-    hidden = getattr(config, "intermediate_size", None) or int(width * config.mlp_ratio)
-    depth = Depth(config.num_hidden_layers, hidden, config.num_attention_heads, patch, tubelet)
-    grid = (frames // tubelet, side, side)
+    grid, width = (frames // tubelet, size // patch, size // patch), config.hidden_size
+    depth = _depth(config, patch, tubelet)
     return Geometry(frames, size, "clip", prefix, order, grid, width, width, depth)
 
 
 # --- X-CLIP: images through a tower whose layers look across the frames of a clip
 
 
-def _xclip_geometry(config: Any, card: Card) -> Geometry:
+def _xclip_geometry(config: Any, card: Geometry) -> Geometry:
     vision = config.vision_config
-    frames, size = vision.num_frames, _one(vision.image_size)
-    patch = _one(vision.patch_size)
-    hidden = vision.intermediate_size
-    return Geometry(
-        frames=frames,
-        size=size,
-        unit="frame",
-        prefix=1,
-        order="hw",
-        grid=(frames, size // patch, size // patch),
-        width=vision.hidden_size,
-        out=config.projection_dim,
-        depth=Depth(vision.num_hidden_layers, hidden, vision.num_attention_heads, patch),
-    )
+    size = _one(vision.image_size)
+    return _image_geometry(vision, vision.num_frames, size, 1, config.projection_dim)
 
 
 def _xclip_keep(model: Any) -> torch.nn.Module:
-    """The towers without the text, which would only take room on the device."""
+    """Return the towers without the text, which would only take memory of the device."""
     import torch
 
     parts = {"vision": model.vision_model, "projection": model.visual_projection, "mit": model.mit}
     return torch.nn.ModuleDict(parts)
 
 
-def _xclip_taps(module: Any, pixels: Tensor, g: Geometry) -> Taps:
+def _xclip_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
     b, t = pixels.shape[:2]
     # By position: what these modules return has a name in some releases and none in others.
     seen = module["vision"](pixel_values=pixels.flatten(0, 1))
@@ -123,34 +95,44 @@ def _xclip_taps(module: Any, pixels: Tensor, g: Geometry) -> Taps:
     }
 
 
+def _xclip_text(model: Any, tokens: Any) -> Tensor:
+    # The model's own logits use text that its video prompts have changed: this is before that.
+    embeds: Tensor = model.text_projection(model.text_model(**tokens)[1])
+    return embeds
+
+
 # --- Image models: each frame on its own
 
 
-def _clip_vit_geometry(config: Any, card: Card) -> Geometry:
-    return _frame_geometry(config, card, _one(config.image_size), 1, config.projection_dim)
+def _clip_geometry(config: Any, card: Geometry) -> Geometry:
+    return _image_geometry(config, card.frames, _one(config.image_size), 1, config.projection_dim)
 
 
-def _siglip_geometry(config: Any, card: Card) -> Geometry:
+def _clip_text(model: Any, tokens: Any) -> Tensor:
+    embeds: Tensor = model(**tokens).text_embeds
+    return embeds
+
+
+def _siglip_geometry(config: Any, card: Geometry) -> Geometry:
     if not getattr(config, "vision_use_head", True):
-        raise FixInput("this SigLIP has no pooling head, so it gives no vector for a frame")
-    return _frame_geometry(config, card, _one(config.image_size), 0, config.hidden_size)
+        raise FixInput("this SigLIP has no pooling head, so it has no vector for a frame")
+    return _image_geometry(config, card.frames, _one(config.image_size), 0, config.hidden_size)
 
 
-def _card_size(config: Any, card: Card) -> int:
-    """These find positions for any size, so the card chooses it, up to what they were made for."""
-    return min(card.geometry.size, _one(config.image_size))
+def _siglip_text(model: Any, tokens: Any) -> Tensor:
+    embeds: Tensor = model(input_ids=tokens["input_ids"]).pooler_output
+    return embeds
 
 
-def _dinov2_geometry(config: Any, card: Card) -> Geometry:
-    return _frame_geometry(config, card, _card_size(config, card), 1, config.hidden_size)
+def _dino_geometry(config: Any, card: Geometry) -> Geometry:
+    # Positions for any size: the card chooses it, up to the checkpoint's own.
+    size, prefix = min(card.size, _one(config.image_size)), 1
+    if hasattr(config, "num_register_tokens"):
+        prefix += config.num_register_tokens
+    return _image_geometry(config, card.frames, size, prefix, config.hidden_size)
 
 
-def _dinov3_geometry(config: Any, card: Card) -> Geometry:
-    prefix = 1 + config.num_register_tokens
-    return _frame_geometry(config, card, _card_size(config, card), prefix, config.hidden_size)
-
-
-def _frame_taps(module: Any, pixels: Tensor, g: Geometry) -> Taps:
+def _image_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
     b, t = pixels.shape[:2]
     seen = module(pixel_values=pixels.flatten(0, 1))
     tokens = seen.last_hidden_state.unflatten(0, (b, t))
@@ -168,31 +150,32 @@ def _frame_taps(module: Any, pixels: Tensor, g: Geometry) -> Taps:
 # --- Video models: the whole clip at once
 
 
-def _vivit_geometry(config: Any, card: Card) -> Geometry:
+def _vivit_geometry(config: Any, card: Geometry) -> Geometry:
     tubelet, *patch = config.tubelet_size
     size = _one(config.image_size)
-    return _clip_geometry(config, config.num_frames, size, tubelet, _one(patch), 1, "thw")
+    return _video_geometry(config, config.num_frames, size, tubelet, _one(patch), 1)
 
 
-def _videomae_geometry(config: Any, card: Card) -> Geometry:
+def _videomae_geometry(config: Any, card: Geometry) -> Geometry:
     size, patch = _one(config.image_size), _one(config.patch_size)
-    return _clip_geometry(config, config.num_frames, size, config.tubelet_size, patch, 0, "thw")
+    return _video_geometry(config, config.num_frames, size, config.tubelet_size, patch, 0)
 
 
-def _timesformer_geometry(config: Any, card: Card) -> Geometry:
+def _timesformer_geometry(config: Any, card: Geometry) -> Geometry:
     if config.attention_type != "divided_space_time":
         raise FixInput(
-            f"TimeSformer with {config.attention_type} attention orders tokens otherwise"
+            f"TimeSformer with {config.attention_type} attention orders tokens in another way",
+            hint="a checkpoint with attention_type divided_space_time",
         )
     size, patch = _one(config.image_size), _one(config.patch_size)
-    return _clip_geometry(config, config.num_frames, size, 1, patch, 1, "hwt")
+    return _video_geometry(config, config.num_frames, size, 1, patch, 1, "hwt")
 
 
-def _vjepa2_geometry(config: Any, card: Card) -> Geometry:
+def _vjepa2_geometry(config: Any, card: Geometry) -> Geometry:
     # Rotary positions: any even number of frames up to its own will do, so the card chooses.
     size, patch = _one(config.crop_size), _one(config.patch_size)
-    frames = min(card.geometry.frames, config.frames_per_clip)
-    return _clip_geometry(config, frames, size, config.tubelet_size, patch, 0, "thw")
+    frames = min(card.frames, config.frames_per_clip)
+    return _video_geometry(config, frames, size, config.tubelet_size, patch, 0)
 
 
 def _vjepa2_keep(model: Any) -> torch.nn.Module:
@@ -201,108 +184,118 @@ def _vjepa2_keep(model: Any) -> torch.nn.Module:
     return whole
 
 
-def _clip_taps(module: Any, pixels: Tensor, g: Geometry) -> Taps:
+def _video_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
     return _split(module(pixel_values=pixels).last_hidden_state, g)
 
 
-def _vjepa2_taps(module: Any, pixels: Tensor, g: Geometry) -> Taps:
+def _vjepa2_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
     seen = module(pixel_values_videos=pixels, skip_predictor=True)
     return _split(seen.last_hidden_state, g)
 
 
-def _split(sequence: Tensor, g: Geometry) -> Taps:
+def _split(sequence: Tensor, g: Geometry) -> dict[str, Tensor]:
     n, prefix, patches = len(sequence), sequence[:, : g.prefix], sequence[:, g.prefix :]
-    # Patch-major models run through time first: token p * T + t.
+    # Patch-major models go through time first: token p * T + t.
     if g.order == "hwt":
         tokens = patches.reshape(n, g.patches, g.steps, -1).transpose(1, 2)
     else:
         tokens = patches.reshape(n, g.steps, g.patches, -1)
-    taps = {
+    outputs = {
         "tokens": tokens,
         "token-max": sequence.amax(dim=1),
         "token-mean": patches.float().mean(dim=1),
         "space-mean": tokens.float().mean(dim=2),
         "prefix": prefix,
     }
-    return {**taps, "cls": prefix[:, 0]} if g.prefix else taps
+    return {**outputs, "cls": prefix[:, 0]} if g.prefix else outputs
 
 
-_MODELS = "models"
 _HEADS = r"position_ids$|^(classifier|fc_norm|pooler|vivit\.pooler)\."
-
-FAMILIES: dict[str, Family] = {
-    "xclip": Family(
-        module=f"{_MODELS}.x_clip.modeling_x_clip",
-        model="XCLIPModel",
-        model_types=("xclip",),
+_image_family = partial(PretrainedFamily, outputs=_IMAGE, run=_image_run, ignored=_HEADS)
+_video_family = partial(PretrainedFamily, outputs=_VIDEO, run=_video_run, ignored=_HEADS)
+_PRETRAINED: tuple[PretrainedFamily, ...] = (
+    PretrainedFamily(
+        "xclip",
+        "XCLIPModel",
+        package="x_clip",
+        outputs={**_OF_FRAMES, **_VECTORS, "mit-output": "step out", "mit-mean": "out"},
+        attention="messages",
         geometry=_xclip_geometry,
-        taps=_xclip_taps,
+        run=_xclip_run,
         keep=_xclip_keep,
+        text=Text("XCLIPModel", _xclip_text),
     ),
-    "clip": Family(
-        module=f"{_MODELS}.clip.modeling_clip",
-        model="CLIPVisionModelWithProjection",
+    _image_family(
+        "clip",
+        "CLIPVisionModelWithProjection",
         model_types=("clip", "clip_vision_model"),
-        geometry=_clip_vit_geometry,
-        taps=_frame_taps,
+        geometry=_clip_geometry,
         ignored=r"position_ids$|^(text_model|text_projection)\.|^logit_scale$",
+        text=Text("CLIPTextModelWithProjection", _clip_text),
     ),
-    "siglip": Family(
-        module=f"{_MODELS}.siglip.modeling_siglip",
-        model="SiglipVisionModel",
+    _image_family(
+        "siglip",
+        "SiglipVisionModel",
         model_types=("siglip", "siglip_vision_model"),
         geometry=_siglip_geometry,
-        taps=_frame_taps,
         ignored=r"position_ids$|^text_model\.|^logit_(scale|bias)$",
+        text=Text("SiglipTextModel", _siglip_text, padded=True, lower=True),
     ),
-    "dinov2": Family(
-        module=f"{_MODELS}.dinov2.modeling_dinov2",
-        model="Dinov2Model",
-        model_types=("dinov2",),
-        geometry=_dinov2_geometry,
-        taps=_frame_taps,
-        ignored=_HEADS,
-    ),
-    "dinov3": Family(
-        module=f"{_MODELS}.dinov3_vit.modeling_dinov3_vit",
-        model="DINOv3ViTModel",
+    _image_family("dinov2", "Dinov2Model", geometry=_dino_geometry),
+    _image_family(
+        "dinov3",
+        "DINOv3ViTModel",
+        package="dinov3_vit",
         model_types=("dinov3_vit",),
-        geometry=_dinov3_geometry,
-        taps=_frame_taps,
-        ignored=_HEADS,
+        geometry=_dino_geometry,
     ),
-    "vivit": Family(
-        module=f"{_MODELS}.vivit.modeling_vivit",
-        model="VivitModel",
-        model_types=("vivit",),
+    _video_family(
+        "vivit",
+        "VivitModel",
+        # Its GELU, written out, keeps several temporaries of four times the width.
+        live=22.0,
         geometry=_vivit_geometry,
-        taps=_clip_taps,
-        ignored=_HEADS,
         options={"add_pooling_layer": False},
     ),
-    "videomae": Family(
-        module=f"{_MODELS}.videomae.modeling_videomae",
-        model="VideoMAEModel",
-        model_types=("videomae",),
+    _video_family(
+        "videomae",
+        "VideoMAEModel",
         geometry=_videomae_geometry,
-        taps=_clip_taps,
         ignored=rf"{_HEADS}|^(decoder|encoder_to_decoder)\.|^mask_token$|position_embeddings$",
     ),
-    "timesformer": Family(
-        module=f"{_MODELS}.timesformer.modeling_timesformer",
-        model="TimesformerModel",
-        model_types=("timesformer",),
-        geometry=_timesformer_geometry,
-        taps=_clip_taps,
-        ignored=_HEADS,
+    _video_family(
+        "timesformer", "TimesformerModel", attention="divided", geometry=_timesformer_geometry
     ),
-    "vjepa2": Family(
-        module=f"{_MODELS}.vjepa2.modeling_vjepa2",
-        model="VJEPA2Model",
-        model_types=("vjepa2",),
-        geometry=_vjepa2_geometry,
-        taps=_vjepa2_taps,
-        keep=_vjepa2_keep,
-        ignored=_HEADS,
+    _video_family(
+        "vjepa2", "VJEPA2Model", geometry=_vjepa2_geometry, run=_vjepa2_run, keep=_vjepa2_keep
     ),
-}
+)
+_OTHERS = (
+    LsmdcFamily(
+        "lsmdc",
+        "CLIPVisionModelWithProjection",
+        outputs={
+            **_OF_FRAMES,
+            **_VECTORS,
+            "masked-token-max": "width",
+            "frame-cls-ln": "step width",
+            "frame-temporal": "step out",
+            "frame-norm": "step out",
+            "video": "out",
+        },
+        takes_mask=True,
+    ),
+    DescriptorsFamily(
+        "descriptors",
+        "NumPy",
+        outputs={
+            "descriptors": "step out",
+            "descriptors-mean-sd": "twice-out",
+            "descriptors-max": "out",
+        },
+        needs_weights=False,
+        pixel_range=(0.0, 1.0),
+    ),
+)
+PRETRAINED = {family.name: family for family in _PRETRAINED}
+FAMILIES: dict[str, Family] = {**PRETRAINED, **{family.name: family for family in _OTHERS}}

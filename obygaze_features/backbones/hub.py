@@ -1,94 +1,53 @@
-"""Where weights are: a file or folder that was named, or the Hugging Face cache."""
+"""Find the weights of a card: a file or folder that is named, or the Hugging Face cache."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from obygaze_features.backbones.cards import Card
-from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError
+from obygaze_features.backbones.base import Card
+from obygaze_features.backbones.weights import FETCH_AGAIN, WeightFiles
+from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError, first_line
 from obygaze_features.core.extras import need
+from obygaze_features.core.schema_check import read_json
 
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
 _TENSORS = (".bin", ".pt", ".pth")
-_KNOCK_S = 5.0
+_CONNECT_S = 5.0
 _EPOCH = re.compile(r"pytorch_model\.bin(\.\d+)?$")
 _SMALL_FILES = ("config.json", "preprocessor_config.json", "video_preprocessor_config.json")
 
 
-@dataclass(frozen=True)
-class WeightFiles:
-    """The files of one checkpoint that will be read, and the folder its configuration is in.
-
-    `is_from_hub` where they lie in the hub's cache, under the name of the card's own checkpoint.
-    """
-
-    folder: Path
-    files: tuple[Path, ...]
-    origin: str
-    is_from_hub: bool = False
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of weights."""
-        return sum(path.stat().st_size for path in self.files)
-
-    def small_file(self, name: str) -> dict[str, Any] | None:
-        """A JSON file beside the weights, where there is one."""
-        path = self.folder / name
-        if not path.is_file():
-            return None
-        try:
-            tree = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise Corrupt(f"not valid JSON: {error}", where=str(path)) from None
-        if not isinstance(tree, dict):
-            raise Corrupt("a JSON object was expected", where=str(path))
-        return tree
-
-    @property
-    def shortest_edge(self) -> int | None:
-        """The shortest edge the checkpoint's own processor resizes to, where it says."""
-        tree = self.small_file("preprocessor_config.json") or {}
-        size = tree.get("size")
-        edge = size.get("shortest_edge") if isinstance(size, dict) else size
-        return edge if isinstance(edge, int) and not isinstance(edge, bool) else None
-
-
 def offline() -> bool:
-    """Whether the environment forbids the network."""
+    """Return whether the environment forbids the network."""
     words = {"1", "true", "yes", "on"}
     names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
     return any(os.environ.get(name, "").lower() in words for name in names)
 
 
 def cache_folder() -> Path:
-    """The hub cache, found as its own library finds it."""
+    """Return the hub cache, found as its own library finds it."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if os.environ.get(name):
             return Path(os.environ[name]).expanduser()
-    home = os.environ.get("HF_HOME")
-    if home:
-        return Path(home).expanduser() / "hub"
-    caches = os.environ.get("XDG_CACHE_HOME")
-    return (Path(caches) if caches else Path.home() / ".cache") / "huggingface" / "hub"
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = os.environ.get("HF_HOME") or Path(caches) / "huggingface"
+    return Path(home).expanduser() / "hub"
 
 
 def repository_folder(checkpoint: str) -> Path:
-    """The folder of a checkpoint in the hub cache, whether it is there or not."""
+    """Return the folder of a checkpoint in the hub cache, whether it exists or not."""
     return cache_folder() / ("models--" + checkpoint.replace("/", "--"))
 
 
 def cached_snapshot(checkpoint: str, revision: str) -> Path | None:
-    """The folder of a checkpoint in the hub cache, or nothing."""
+    """Return the folder of a revision in the hub cache, or None."""
     if not checkpoint:
         return None
     repository = repository_folder(checkpoint)
@@ -99,38 +58,43 @@ def cached_snapshot(checkpoint: str, revision: str) -> Path | None:
 
 
 def is_cached(card: Card) -> bool:
-    """Whether the weights of a card are here, judged by names alone."""
+    """Return whether the weights of a card are in the cache, by the names of files."""
     snapshot = cached_snapshot(card.checkpoint, card.revision)
-    return snapshot is not None and bool(_choose(snapshot))
+    return snapshot is not None and bool(_weight_files(snapshot))
 
 
-def find_weights(card: Card, weights: str | Path | None = None) -> WeightFiles:
-    """The weights that were named, or the card's own from the cache; never the network."""
+def find_weights(
+    card: Card, weights: str | Path | None = None, *, download: bool = False
+) -> WeightFiles:
+    """Return the weights that are named, or the card's own from the cache.
+
+    The card's own are downloaded first if they are not in the cache, with `download` only.
+    """
     if weights is not None:
-        return _named(card, Path(weights).expanduser())
+        path = Path(weights).expanduser()
+        if path.is_file():
+            return WeightFiles(path.parent, (path,), str(path))
+        if not path.is_dir():
+            raise _no_weights(card, "--weights FILE or FOLDER", str(path))
+        return _in_folder(path, str(path))
+    if download and card.checkpoint and not _is_complete(card):
+        _download(card)
     snapshot = cached_snapshot(card.checkpoint, card.revision)
     if snapshot is None:
-        raise NotFound(f"no weights for {card.name}", where=_missing_at(card), hint=_hint(card))
+        source = f"FOLDER, or: hf download {card.checkpoint}"
+        own = source if card.checkpoint else "PATH of your copy of the checkpoint"
+        raise _no_weights(card, f"--weights {own}")
     found = _in_folder(snapshot, f"{card.checkpoint}@{card.revision}")
     return replace(found, is_from_hub=True)
 
 
-def fetch_weights(card: Card) -> WeightFiles:
-    """The card's own weights from the cache, downloaded first where they are not and it may be."""
-    if not card.checkpoint or _is_whole(card):
-        return find_weights(card)
-    if offline():
-        raise NotFound(
-            f"no weights for {card.name}, and the environment says to stay offline",
-            where=_missing_at(card),
-            hint=f"--weights FOLDER, or download {card.checkpoint} where there is a network",
-        )
-    _download(card)
-    return find_weights(card)
+def _no_weights(card: Card, hint: str, where: str = "", why: str = "") -> NotFound:
+    where = where or (str(cache_folder()) if card.checkpoint else card.origin)
+    return NotFound(f"no weights for {card.name}{why}", where=where, hint=hint)
 
 
-def _is_whole(card: Card) -> bool:
-    """Whether the cache holds all of it: other tools leave a configuration there alone."""
+def _is_complete(card: Card) -> bool:
+    """Return whether the cache holds all files; other tools leave only a configuration there."""
     try:
         return is_cached(card)
     except ObygazeError:
@@ -138,72 +102,51 @@ def _is_whole(card: Card) -> bool:
 
 
 def _download(card: Card) -> None:
+    if offline():
+        hint = f"--weights FOLDER, or download {card.checkpoint} where there is a network"
+        raise _no_weights(card, hint, why=", and the environment forbids the network")
     purpose = f"downloading {card.checkpoint}"
     hub = need("huggingface_hub", "extract", purpose)
-    _reach(card, need("huggingface_hub.constants", "extract", purpose).ENDPOINT)
-    api = hub.HfApi()
+    endpoint = need("huggingface_hub.constants", "extract", purpose).ENDPOINT
     try:
-        names = api.list_repo_files(card.checkpoint, revision=card.revision)
-        tensors = _wanted(names)
-        hub.snapshot_download(
-            card.checkpoint, revision=card.revision, allow_patterns=[*_SMALL_FILES, *tensors]
-        )
+        _connect(endpoint)
+        names = hub.HfApi().list_repo_files(card.checkpoint, revision=card.revision)
+        files = [*_SMALL_FILES, *_one_form(names)]
+        hub.snapshot_download(card.checkpoint, revision=card.revision, allow_patterns=files)
     except Exception as error:
-        # The errors of the hub are many, and each means that there are no weights.
-        told = (str(error).splitlines() or [type(error).__name__])[0]
-        raise _not_fetched(card, told) from error
+        # The hub's library raises many types of error, and each means that there are no weights.
+        raise NotFound(
+            f"{card.checkpoint} could not be downloaded: {first_line(error)}",
+            where=str(cache_folder()),
+            hint="--weights FOLDER, or try again where there is a network",
+        ) from error
 
 
-def _reach(card: Card, endpoint: str) -> None:
-    """Knock at the hub's door first: its library knocks six times, for half a minute."""
+def _connect(endpoint: str) -> None:
+    """Try to reach the hub once: its library tries six times, for half a minute."""
     address = urlsplit(endpoint)
     if getproxies().keys() & {address.scheme, "all"}:
-        return  # only the library knows the way through a proxy
+        return  # only the library uses the proxy
     port = address.port or (80 if address.scheme == "http" else 443)
     try:
-        socket.create_connection((address.hostname or "", port), timeout=_KNOCK_S).close()
+        socket.create_connection((address.hostname or "", port), timeout=_CONNECT_S).close()
     except OSError as error:
-        raise _not_fetched(card, f"{address.netloc} cannot be reached ({error})") from error
+        raise OSError(f"{address.netloc} cannot be reached ({error})") from error
 
 
-def _not_fetched(card: Card, told: str) -> NotFound:
-    return NotFound(
-        f"{card.checkpoint} could not be downloaded: {told}",
-        where=_missing_at(card),
-        hint="--weights FOLDER, or try again where there is a network",
-    )
-
-
-def _wanted(names: Sequence[str]) -> list[str]:
-    """One form of the weights, not all that a repository keeps."""
-    for stem, suffix in (("model", "safetensors"), ("pytorch_model", "bin")):
-        if f"{stem}.{suffix}" in names:
-            return [f"{stem}.{suffix}"]
-        if f"{stem}.{suffix}.index.json" in names:
-            return [f"{stem}.{suffix}.index.json", f"{stem}-*.{suffix}"]
-    raise NotFound("the repository holds no weights in a form that is read here")
-
-
-def _missing_at(card: Card) -> str:
-    return str(cache_folder()) if card.checkpoint else card.origin
-
-
-def _hint(card: Card) -> str:
-    if card.checkpoint:
-        return f"--weights FOLDER, or: hf download {card.checkpoint}"
-    return "--weights PATH of your copy of the checkpoint"
-
-
-def _named(card: Card, path: Path) -> WeightFiles:
-    if path.is_dir():
-        return _in_folder(path, str(path))
-    if path.is_file():
-        return WeightFiles(path.parent, (path,), str(path))
-    raise NotFound(f"no weights for {card.name}", where=str(path), hint="--weights FILE or FOLDER")
+def _one_form(names: Sequence[str]) -> list[str]:
+    """Return one form of the weights, of all that a repository keeps."""
+    for name in _PREFERRED:
+        if name in names:
+            return [name]
+        if f"{name}.index.json" in names:
+            stem, _, suffix = name.partition(".")
+            return [f"{name}.index.json", f"{stem}-*.{suffix}"]
+    raise NotFound("the repository holds no weights in a supported form")
 
 
 def _in_folder(folder: Path, origin: str) -> WeightFiles:
-    files = _choose(folder)
+    files = _weight_files(folder)
     if not files:
         raise NotFound(
             "this folder holds no weights",
@@ -213,7 +156,7 @@ def _in_folder(folder: Path, origin: str) -> WeightFiles:
     return WeightFiles(folder, tuple(files), origin)
 
 
-def _choose(folder: Path) -> list[Path]:
+def _weight_files(folder: Path) -> list[Path]:
     for name in _PREFERRED:
         if (folder / name).is_file():
             return [folder / name]
@@ -233,16 +176,16 @@ def _choose(folder: Path) -> list[Path]:
 
 
 def _shards(folder: Path, index: Path) -> list[Path]:
-    try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, AttributeError, TypeError):
-        raise Corrupt("not an index of weight files", where=str(index)) from None
-    files = [folder / Path(str(name)).name for name in names]
+    tree = read_json(index.read_bytes(), str(index), error=Corrupt).tree
+    names = tree.get("weight_map")
+    if not isinstance(names, dict):
+        raise Corrupt("not an index of weight files: no weight_map", where=str(index))
+    files = [folder / Path(str(name)).name for name in sorted(set(map(str, names.values())))]
     missing = [path.name for path in files if not path.is_file()]
     if missing:
         raise NotFound(
             f"{len(missing)} of {len(files)} weight files are missing: {', '.join(missing[:3])}",
             where=str(folder),
-            hint="fetch the checkpoint again",
+            hint=FETCH_AGAIN,
         )
     return files

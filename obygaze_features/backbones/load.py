@@ -1,14 +1,18 @@
-"""From a card to a backbone that runs."""
+"""Load the backbone of a card, and run it on arrays."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from obygaze_features.backbones.base import Backbone, Placement
-from obygaze_features.backbones.cards import Card
-from obygaze_features.backbones.hub import WeightFiles, fetch_weights, find_weights
-from obygaze_features.backbones.registry import find_card
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.backbones.base import Backbone, Card, Placement, check_pixels
+from obygaze_features.backbones.cards import find_card
+from obygaze_features.backbones.hub import find_weights
+from obygaze_features.backbones.pixels import as_tensor
+from obygaze_features.backbones.weights import NO_WEIGHTS, WeightFiles
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.extras import need
 from obygaze_features.core.workspace import Workspace
@@ -27,72 +31,99 @@ def load_backbone(
     compiled: bool = False,
     workspace: Workspace | None = None,
 ) -> Backbone:
-    """A card's model with its weights: those that are named, or its own from the hub's cache.
+    """Return the model of a card with its weights, which must be those the card declares.
 
-    `weights` is a file or a folder. Without it the card's own checkpoint is taken, downloaded where
-    the environment allows. Either must be what the card says: its sizes, its depth, and the sha256
-    where the card knows one. Weights that are not known to be the card's checkpoint are named as
-    such in the recipe.
+    Weights that are not known to be the card's checkpoint are recorded as such in the recipe.
+
+    Args:
+        card: A card, or its name.
+        weights: A file or folder of weights. The default is the card's own checkpoint, which is
+            downloaded if it is not in the hub's cache.
+        device: cpu, cuda or cuda:N.
+        dtype: float32, bfloat16 or float16.
+        attn_implementation: sdpa or eager. The default is the preset's.
+        tf32: Allow TensorFloat-32 on the GPU.
+        compiled: Compile each transformer layer.
+        workspace: The workspace whose own cards are found too.
+
+    Example:
+        >>> sorted(load_backbone("descriptors").levels)
+        ['clip', 'frames', 'pooled']
     """
     if isinstance(card, str):
         card = find_card(card, workspace)
-    if card.family == "descriptors":
-        return load_from(card, None)
-    _check_words(card, device, dtype, attn_implementation)
-    files = find_weights(card, weights) if weights is not None else fetch_weights(card)
     attention = attn_implementation or card.input.attention
     placement = Placement(device, dtype, attention, tf32, compiled)
-    return load_from(card, files, placement)
+    if not card.family.needs_weights:
+        return load_from(card, NO_WEIGHTS, placement)
+    _check_placement(card, placement)
+    return load_from(card, find_weights(card, weights, download=True), placement)
 
 
-def load_from(
-    card: Card,
-    files: WeightFiles | None,
-    placement: Placement = Placement(),  # noqa: B008 - frozen
-) -> Backbone:
-    """A backbone from files that were found, which must be what the card says."""
-    if card.family == "descriptors" or files is None:
-        from obygaze_features.backbones.descriptors import Descriptors
-
-        return Descriptors(card)
-    _settle(placement)
-    if card.family == "lsmdc":
-        from obygaze_features.backbones.lsmdc import LsmdcBackbone
-
-        return LsmdcBackbone.load(card, files, placement)
-    from obygaze_features.backbones.transformer import load_transformer
-
-    return load_transformer(card, files, placement)
+def load_from(card: Card, files: WeightFiles, placement: Placement) -> Backbone:
+    """Return the model of a card from files that were found."""
+    if card.family.needs_weights:
+        torch = need("torch", "extract", "running a backbone")
+        if torch.device(placement.device).type == "cuda":
+            # Convolutions use TF32 by default, which would change numbers by the device.
+            torch.backends.cuda.matmul.allow_tf32 = placement.tf32
+            torch.backends.cudnn.allow_tf32 = placement.tf32
+    return card.family.load(card, files, placement)
 
 
-def as_loaded(card: Card, files: WeightFiles) -> Card:
-    """The card with the depth and levels of weights, which must be of its sizes; loads no model."""
-    if card.family == "lsmdc":
-        from obygaze_features.backbones.lsmdc import card_of
-
-        return card_of(card, files)
-    from obygaze_features.backbones.transformer import configured
-
-    return replace(card, geometry=configured(card, files))
-
-
-def _check_words(card: Card, device: str, dtype: str, attention: str | None) -> None:
-    if dtype not in DTYPES:
-        raise FixUsage(f"dtype {dtype!r} is not known", hint=f"one of {', '.join(DTYPES)}")
-    if attention not in (None, "sdpa", "eager"):
-        raise FixUsage(f"attention {attention!r} is not known", hint="sdpa or eager")
+def _check_placement(card: Card, placement: Placement) -> None:
+    if placement.dtype not in DTYPES:
+        hint = f"one of {', '.join(DTYPES)}"
+        raise FixUsage(f"unknown dtype {placement.dtype!r}", hint=hint)
+    if placement.attention not in ("sdpa", "eager"):
+        raise FixUsage(f"unknown attention {placement.attention!r}", hint="sdpa or eager")
     torch = need("torch", "extract", f"running {card.name}")
     try:
-        kind = torch.device(device).type
+        kind = torch.device(placement.device).type
     except RuntimeError:
-        raise FixUsage(f"device {device!r} is not known", hint="cpu, cuda, or cuda:1") from None
+        hint = "cpu, cuda, or cuda:1"
+        raise FixUsage(f"unknown device {placement.device!r}", hint=hint) from None
     if kind == "cuda" and not torch.cuda.is_available():
-        raise FixUsage("there is no CUDA device here", hint="--device cpu")
+        raise FixUsage("this machine has no CUDA device", hint="--device cpu")
 
 
-def _settle(placement: Placement) -> None:
-    torch = need("torch", "extract", "running a backbone")
-    if torch.device(placement.device).type == "cuda":
-        # Convolutions use TF32 by default, which would change numbers by the device.
-        torch.backends.cuda.matmul.allow_tf32 = placement.tf32
-        torch.backends.cudnn.allow_tf32 = placement.tf32
+def forward_in_batches(
+    backbone: Backbone,
+    pixels: npt.NDArray[Any],
+    mask: npt.NDArray[Any] | None = None,
+    batch: int = 4,
+) -> dict[str, npt.NDArray[np.float32]]:
+    """Return every level as a float32 array, whatever precision it was computed in.
+
+    Args:
+        backbone: What `load_backbone` returned.
+        pixels: Normalised pixels [B, T, 3, S, S].
+        mask: Which frames [B, T] are real, for backbones that take a mask.
+        batch: Clips computed at once.
+    """
+    check_pixels(pixels, backbone.geometry, backbone.card.label)
+    parts: list[dict[str, npt.NDArray[np.float32]]] = []
+    for start in range(0, len(pixels), batch):
+        some = slice(start, start + batch)
+        x = np.ascontiguousarray(pixels[some], dtype=np.float32)
+        parts.append(as_arrays(backbone.forward(x, None if mask is None else mask[some])))
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def as_arrays(levels: dict[str, Any]) -> dict[str, npt.NDArray[np.float32]]:
+    """Return levels as float32 arrays in main memory."""
+    return {
+        name: value if isinstance(value, np.ndarray) else value.float().cpu().numpy()
+        for name, value in levels.items()
+    }
+
+
+def blank_padding(pixels: Any, mask: Any) -> Any:
+    """Return pixels [..., T, 3, S, S] with zeros where the mask [..., T] is 0.
+
+    Checkpoints that take a mask were trained with zeros for the frames that a short clip lacks.
+    """
+    kept = np.asarray(mask, dtype=np.float32)[..., None, None, None]
+    if isinstance(pixels, np.ndarray):
+        return pixels * kept
+    return pixels * as_tensor(kept).to(device=pixels.device, dtype=pixels.dtype)

@@ -1,189 +1,227 @@
-"""The X-CLIP of Ma et al. (LSMDC): its checkpoints, of any size, run by CLIP's own classes."""
+"""The X-CLIP of Ma et al. (LSMDC): its checkpoints of any size, loaded into CLIP's own classes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from obygaze_features.backbones.base import Placement, TorchBackbone
-from obygaze_features.backbones.cards import Card
+from obygaze_features.backbones.base import Card, Family, Placement
 from obygaze_features.backbones.geometry import Depth, Geometry
-from obygaze_features.backbones.hub import WeightFiles
-from obygaze_features.backbones.identity import check_hashes, check_sizes, is_verified
-from obygaze_features.backbones.library import library
-from obygaze_features.backbones.lsmdc_checkpoint import (
-    HEAD_WIDTH,
-    POSITIONS,
-    Shapes,
-    infer_shapes,
-    strip_module,
-    temporal_hidden,
-    temporal_name,
-    temporal_tensors,
-    vision_tensors,
-    visual_name,
+from obygaze_features.backbones.torch_backbone import TorchBackbone, check_sizes
+from obygaze_features.backbones.weights import (
+    WeightFiles,
+    hash_weights,
+    read_tensors,
+    tensor_error,
 )
-from obygaze_features.backbones.pixels import Pixels
-from obygaze_features.backbones.weights import hash_weights, read_tensors, refuse
-from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixInput
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
+_VISUAL = "clip.visual."
+_TEMPORAL = "transformerClip."
+_POSITIONS = "frame_position_embeddings.weight"
+_HEAD_WIDTH = 64
+_OTHER_KINDS = {
+    "lstm_visual.": "frames joined by an LSTM",
+    "clip.visual.conv2.weight": "three-dimensional patches",
+    "clip.visual.layer1.": "a ResNet instead of a transformer",
+}
+_DENSE = re.compile(r"clip\.visual\.transformer\.resblocks\.\d+\.mlp\.c_fc\.weight")
+_BLOCK = re.compile(r"vision_model\.encoder\.layers\.(\d+)\.(.+)\.(weight|bias)")
+_DIRECT = {
+    "visual_projection.weight": "proj",
+    "vision_model.embeddings.class_embedding": "class_embedding",
+    "vision_model.embeddings.position_embedding.weight": "positional_embedding",
+    "vision_model.embeddings.patch_embedding.weight": "conv1.weight",
+    "vision_model.pre_layrnorm.weight": "ln_pre.weight",
+    "vision_model.pre_layrnorm.bias": "ln_pre.bias",
+    "vision_model.post_layernorm.weight": "ln_post.weight",
+    "vision_model.post_layernorm.bias": "ln_post.bias",
+}
+_IN_BLOCK = {
+    "layer_norm1": "ln_1",
+    "layer_norm2": "ln_2",
+    "mlp.fc1": "mlp.c_fc",
+    "mlp.fc2": "mlp.c_proj",
+    "self_attn.out_proj": "attn.out_proj",
+}
 
-def _vision_module(shapes: Shapes, attention: str) -> torch.nn.Module:
-    configuration = library("models.clip.configuration_clip")
-    modeling = library("models.clip.modeling_clip")
-    config = configuration.CLIPVisionConfig(
-        hidden_size=shapes.width,
-        intermediate_size=shapes.hidden,
-        projection_dim=shapes.out,
-        num_hidden_layers=shapes.layers,
-        num_attention_heads=shapes.width // HEAD_WIDTH,
-        image_size=shapes.size,
-        patch_size=shapes.patch,
-        hidden_act="quick_gelu",
-        layer_norm_eps=1e-5,
-        attn_implementation=attention,
-    )
-    module: torch.nn.Module = modeling.CLIPVisionModelWithProjection(config)
-    return module
 
+class LsmdcFamily(Family):
+    """The checkpoints of any size that training wrote: their sizes are read from their tensors."""
 
-def card_of(card: Card, files: WeightFiles) -> Card:
-    """The card with the depth and the levels of a checkpoint, which must be of its sizes."""
-    tensors = strip_module(read_tensors(files.files))
-    shapes = infer_shapes(tensors, card.geometry.frames, str(files.files[0]))
-    sources = _sources(card, bool(shapes.temporal_layers))
-    geometry = _geometry(card, shapes)
-    check_sizes(card, geometry, files)
-    return replace(card, geometry=geometry, sources=sources)
-
-
-class LsmdcBackbone(TorchBackbone):
-    """Frame vectors of CLIP, optionally mixed over time, normalised and averaged under a mask."""
-
-    takes_mask = True
-
-    @classmethod
-    def load(cls, card: Card, files: WeightFiles, placement: Placement) -> LsmdcBackbone:
-        """Read a checkpoint strictly: every tensor of its towers is used, none is made up."""
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> TorchBackbone:
+        """Return a card's model; every tensor of its towers is used, none is made up."""
         import torch
 
-        from obygaze_features.backbones.temporal import TemporalEncoder
+        from obygaze_features.backbones.lsmdc_model import (
+            TemporalEncoder,
+            load_strictly,
+            outputs,
+            vision_tower,
+        )
 
         raw = read_tensors(files.files)
-        tensors, where = strip_module(raw), str(files.files[0])
-        shapes = infer_shapes(tensors, card.geometry.frames, where)
-        module = torch.nn.ModuleDict({"vision": _vision_module(shapes, placement.attention)})
-        _load_strictly(module["vision"], vision_tensors(tensors, where), where, visual_name)
-        if shapes.temporal_layers:
-            rows = int(tensors[POSITIONS].shape[0])
-            heads, hidden = shapes.out // HEAD_WIDTH, temporal_hidden(tensors, where)
-            encoder = TemporalEncoder(shapes.out, hidden, heads, shapes.temporal_layers, rows)
-            _load_strictly(encoder, temporal_tensors(tensors), where, temporal_name)
+        tensors, where = _strip_module(raw), str(files.files[0])
+        geometry, n_temporal = infer_geometry(tensors, card.geometry.frames, where)
+        vision = vision_tower(geometry, placement.attention)
+        module = torch.nn.ModuleDict({"vision": vision})
+        visual = {k: v for k, v in tensors.items() if k.startswith(_VISUAL)}
+        load_strictly(vision, visual, where, _visual_name, _visual_value)
+        if n_temporal:
+            hidden, rows = _temporal_hidden(tensors, where), int(tensors[_POSITIONS].shape[0])
+            heads = geometry.out // _HEAD_WIDTH
+            encoder = TemporalEncoder(geometry.out, hidden, heads, n_temporal, rows)
+            temporal = {k: v for k, v in tensors.items() if k.startswith((_TEMPORAL, _POSITIONS))}
+            load_strictly(encoder, temporal, where, _temporal_name)
             module["temporal"] = encoder
-        geometry, hashes = _geometry(card, shapes), hash_weights(files, raw)
-        check_sizes(card, geometry, files)
-        check_hashes(card, files, hashes)
-        return cls(
+        return TorchBackbone(
             card,
             geometry,
             module,
-            hashes,
-            placement,
-            Pixels.of(card.input, geometry.size),
-            verified=is_verified(card, files, hashes),
+            outputs,
+            files=files,
+            hashes=hash_weights(files, raw),
+            placement=placement,
+            sources=_sources(card, n_temporal),
         )
 
-    @property
-    def sources(self) -> Mapping[str, str]:
-        """The card's levels, and the mixed frame vectors where the checkpoint mixes."""
-        return _sources(self.card, "temporal" in self.module_names)
-
-    @property
-    def module_names(self) -> set[str]:
-        """The parts this checkpoint has."""
-        return {name for name, _ in self.module.named_children()}
-
-    def taps(self, pixels: Tensor, mask: Tensor) -> dict[str, Tensor]:
-        """Tokens, frame vectors before and after the projection, and the clip's own vector."""
-        import torch
-
-        b, t = pixels.shape[:2]
-        parts: Any = self.module
-        tower = parts["vision"].vision_model
-        seen = tower(pixel_values=pixels.flatten(0, 1))
-        tokens = seen.last_hidden_state.unflatten(0, (b, t))
-        cls = tokens[:, :, 0]
-        after_norm = tower.post_layernorm(cls)
-        vectors = parts["vision"].visual_projection(after_norm)
-        mixed = parts["temporal"](vectors, mask) if "temporal" in parts else vectors
-        unit = _unit(mixed.float())
-        weight = mask.unsqueeze(-1)
-        video = _unit((unit * weight).sum(dim=1) / weight.sum(dim=1))
-        hidden = torch.finfo(tokens.dtype).min
-        real = tokens.masked_fill(weight.unsqueeze(-1) == 0, hidden)
-        return {
-            "tokens": tokens,
-            "token-max": tokens.amax(dim=(1, 2)),
-            "masked-token-max": real.amax(dim=(1, 2)),
-            "frame-cls": cls,
-            "frame-cls-ln": after_norm,
-            "frame-vector": vectors,
-            "frame-temporal": mixed,
-            "frame-norm": unit,
-            "video": video,
-        }
+    def inspect(self, card: Card, files: WeightFiles) -> Card:
+        """Return a card with the geometry and levels of a checkpoint, which must be its own."""
+        tensors = _strip_module(read_tensors(files.files))
+        geometry, n_temporal = infer_geometry(tensors, card.geometry.frames, str(files.files[0]))
+        check_sizes(card, geometry, files)
+        return replace(card, geometry=geometry, sources=_sources(card, n_temporal))
 
 
-def _sources(card: Card, mixes: bool) -> Mapping[str, str]:
-    return {**card.sources, **({"frames_temporal": "frame-temporal"} if mixes else {})}
+def _sources(card: Card, n_temporal: int) -> Mapping[str, str]:
+    """Return the card's levels, and the mixed frame vectors where the checkpoint mixes."""
+    return {**card.sources, **({"frames_temporal": "frame-temporal"} if n_temporal else {})}
 
 
-def _unit(x: Tensor) -> Tensor:
-    unit: Tensor = x / x.norm(dim=-1, keepdim=True)
-    return unit
+def _strip_module(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors without the prefix that data-parallel training leaves."""
+    return {key.removeprefix("module."): value for key, value in tensors.items()}
 
 
-def _geometry(card: Card, shapes: Shapes) -> Geometry:
-    return Geometry(
-        frames=shapes.frames,
-        size=shapes.size,
+def infer_geometry(tensors: Mapping[str, Tensor], frames: int, where: str) -> tuple[Geometry, int]:
+    """Return the sizes of a checkpoint and how many layers mix its frames.
+
+    `frames` is for checkpoints that do not contain the number.
+    """
+    for key, kind in _OTHER_KINDS.items():
+        if any(name == key or (key.endswith(".") and name.startswith(key)) for name in tensors):
+            raise FixInput(
+                f"another architecture: this checkpoint has {kind} ({key.rstrip('.')})",
+                where=where,
+                hint="a checkpoint trained with the mean or a transformer over frames",
+            )
+    needed = {f"{_VISUAL}conv1.weight": 4, f"{_VISUAL}positional_embedding": 2, f"{_VISUAL}proj": 2}
+    missing = [key for key, n in needed.items() if key not in tensors or tensors[key].ndim != n]
+    if missing:
+        raise tensor_error(
+            "not an LSMDC X-CLIP checkpoint: its visual tower is missing",
+            missing,
+            where,
+            "the pytorch_model.bin.N that training wrote",
+        )
+    conv, positions, proj = (tensors[key] for key in needed)
+    width, patch = int(conv.shape[0]), int(conv.shape[-1])
+    n_patches = int(positions.shape[0]) - 1
+    side = math.isqrt(max(n_patches, 0))
+    dense = [value for key, value in tensors.items() if _DENSE.fullmatch(key)]
+    n_frames = _frames(tensors, frames)
+    depth = Depth(
+        layers=_count(tensors, f"{_VISUAL}transformer.resblocks."),
+        hidden=int(dense[0].shape[0]) if dense else 0,
+        heads=width // _HEAD_WIDTH,
+        patch=patch,
+    )
+    geometry = Geometry(
+        frames=n_frames,
+        size=patch * side,
         unit="frame",
         prefix=1,
         order="hw",
-        grid=(shapes.frames, shapes.grid, shapes.grid),
-        width=shapes.width,
-        out=shapes.out,
-        depth=Depth(shapes.layers, shapes.hidden, shapes.width // HEAD_WIDTH, shapes.patch),
+        grid=(n_frames, side, side),
+        width=width,
+        out=int(proj.shape[1]),
+        depth=depth,
     )
+    n_temporal = _count(tensors, f"{_TEMPORAL}resblocks.")
+    problems = []
+    if geometry.patches != n_patches or not n_patches:
+        problems.append(f"the number of positions, {n_patches}, is not a square of patches")
+    if not depth.layers or not depth.hidden:
+        problems.append("the visual tower has no layers")
+    problems += _width_problems("visual", width)
+    if n_temporal:
+        problems += _width_problems("frame", geometry.out)
+        problems += _position_problems(tensors.get(_POSITIONS), geometry)
+    if problems:
+        raise tensor_error("this checkpoint cannot be used", problems, where, "another checkpoint")
+    return geometry, n_temporal
 
 
-def _load_strictly(
-    module: torch.nn.Module,
-    tensors: Mapping[str, Tensor],
-    where: str,
-    named: Callable[[str], str],
-) -> None:
-    """Load every tensor, or refuse with the names the checkpoint has for them."""
-    wanted = module.state_dict()
-    missing = sorted({named(key) for key in wanted.keys() - tensors.keys()})
-    if missing:
-        told = f"{count(len(missing), 'tensor')} missing"
-        raise refuse(told, missing, where, "fetch the checkpoint again")
-    extra = sorted(named(key) for key in tensors.keys() - wanted.keys())
-    if extra:
-        raise refuse(
-            f"{count(len(extra), 'tensor')} that nothing here uses", extra, where, "another card"
-        )
-    wrong = [
-        f"{named(key)}: {list(tensors[key].shape)}, not {list(wanted[key].shape)}"
-        for key in sorted(wanted)
-        if tensors[key].shape != wanted[key].shape
-    ]
-    if wrong:
-        raise refuse("tensors of the wrong shape", wrong, where, "another checkpoint")
-    module.load_state_dict(dict(tensors), strict=True)
+def _width_problems(name: str, width: int) -> list[str]:
+    if width >= _HEAD_WIDTH and width % (width // _HEAD_WIDTH) == 0:
+        return []
+    return [f"the {name} width, {width}, cannot be divided into heads of {_HEAD_WIDTH}"]
+
+
+def _position_problems(positions: Tensor | None, g: Geometry) -> list[str]:
+    if positions is None:
+        return [f"{_POSITIONS} is missing"]
+    if tuple(positions.shape[1:]) == (g.out,) and positions.shape[0] >= g.frames:
+        return []
+    expected = f"[{g.frames} or more, {g.out}]"
+    return [f"{_POSITIONS}: expected {expected}, got {list(positions.shape)}"]
+
+
+def _frames(tensors: Mapping[str, Tensor], otherwise: int) -> int:
+    for key in ("frame_logit_weight", "frame_mat_weight", "frame_mat_weight2"):
+        if key in tensors and tensors[key].ndim:
+            return int(tensors[key].shape[0])
+    return otherwise
+
+
+def _count(tensors: Mapping[str, Tensor], prefix: str) -> int:
+    numbers = {key[len(prefix) :].split(".", 1)[0] for key in tensors if key.startswith(prefix)}
+    return len(numbers)
+
+
+def _temporal_hidden(tensors: Mapping[str, Tensor], where: str) -> int:
+    """Return the width of the dense layers over frames."""
+    key = f"{_TEMPORAL}resblocks.0.mlp.c_fc.weight"
+    if key not in tensors:
+        raise tensor_error("1 tensor missing", [key], where)
+    return int(tensors[key].shape[0])
+
+
+def _temporal_name(key: str) -> str:
+    """Return the checkpoint's name of a tensor of `TemporalEncoder`."""
+    return _POSITIONS if key == "positions" else _TEMPORAL + key
+
+
+def _visual_name(key: str) -> str:
+    """Return the checkpoint's name of a tensor of CLIPVisionModelWithProjection."""
+    block = _BLOCK.fullmatch(key)
+    if block is None:
+        return _VISUAL + _DIRECT[key]
+    layer, stem, kind = block.groups()
+    name = f"{_IN_BLOCK[stem]}.{kind}" if stem in _IN_BLOCK else f"attn.in_proj_{kind}"
+    return f"{_VISUAL}transformer.resblocks.{layer}.{name}"
+
+
+def _visual_value(key: str, value: Tensor) -> Tensor:
+    """Return the tensor of CLIP's class that a tensor of the checkpoint holds."""
+    if key == "visual_projection.weight":
+        return value.T
+    fused = re.search(r"self_attn\.([qkv])_proj", key)
+    # One fused matrix: its three row blocks are query, key, value.
+    return value.tensor_split(3)["qkv".index(fused[1])] if fused else value

@@ -1,8 +1,7 @@
-"""Two small language tools: how likely a caption is, and how close two texts are."""
+"""Language models for captions: how probable a text is, and how similar two texts are."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.backbones.hub import offline
-from obygaze_features.backbones.library import library, silenced
+from obygaze_features.backbones.pretrained import from_pretrained, library
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.extras import need
+from obygaze_features.core.schema_check import read_json
 
 BATCH = 32
 
@@ -26,13 +26,13 @@ class LanguageModel:
         ends = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
         known = [token for token in ends if token is not None]
         if not known:
-            raise FixInput("this language model has no token for where a text begins", where=name)
+            raise FixInput("this language model has no token for the start of a text", where=name)
         self.begin, self.end = known[0], known[-1]
 
     def prior(self, text: str) -> float:
-        """The arithmetic mean of the probabilities of all tokens, the end of the text included.
+        """Return the arithmetic mean of the probabilities of all tokens, the end included.
 
-        The text begins where texts begin for the model, so that its first word is judged too.
+        The text begins with the model's start token, so that its first word has a probability too.
         """
         import torch
 
@@ -44,22 +44,22 @@ class LanguageModel:
         return float(chosen.mean())
 
 
-class Encoder:
-    """A sentence encoder: one vector for each text, by the pooling that its folder declares."""
+class SentenceEncoder:
+    """One vector for each text, by the pooling that the model's folder declares."""
 
     def __init__(self, name: str) -> None:
         self.model, self.tokenizer = _load(name, "AutoModel")
         self.takes_first = _pools_first(name)
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
-        """Vectors of length one."""
+        """Return vectors of length one."""
         parts = [self._some(texts[start : start + BATCH]) for start in range(0, len(texts), BATCH)]
         vectors = np.concatenate(parts)
         unit: npt.NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         return unit
 
     def similarity(self, texts: Sequence[str], others: Sequence[str]) -> list[float]:
-        """The cosine of each text with the one it is paired with."""
+        """Return the cosine of each text with the other text of its pair."""
         unique = list(dict.fromkeys([*texts, *others]))
         row = dict(zip(unique, self.embed(unique), strict=True))
         pairs = zip(texts, others, strict=True)
@@ -88,19 +88,17 @@ def _load(name: str, kind: str) -> tuple[Any, Any]:
     if not local and ("\\" in name or name.count("/") > 1 or name.startswith((".", "~", "/"))):
         raise NotFound("no such model folder", where=str(folder))
     source = str(folder) if local else name
-    with silenced():
-        try:
-            how = {"local_files_only": local or offline()}
-            model = getattr(models, kind).from_pretrained(source, **how).eval()
-            tokenizer = words.AutoTokenizer.from_pretrained(source, **how)
-        except Exception as error:
-            # Whatever the library refuses is something about the files, or about reaching them.
-            told = (str(error).splitlines() or [type(error).__name__])[0]
-            raise NotFound(
-                f"this model cannot be loaded: {told[:160]}",
-                where=source,
-                hint="a folder as the hub has it, or a name of the hub where there is a network",
-            ) from error
+
+    def error(reason: str) -> NotFound:
+        return NotFound(
+            f"this model cannot be loaded: {reason}",
+            where=source,
+            hint="a folder as the hub has it, or a name of the hub where there is a network",
+        )
+
+    options = {"local_files_only": local or offline()}
+    model = from_pretrained(getattr(models, kind), source, error, **options).eval()
+    tokenizer = from_pretrained(words.AutoTokenizer, source, error, **options)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
@@ -110,8 +108,4 @@ def _pools_first(name: str) -> bool:
     path = Path(name).expanduser() / "1_Pooling" / "config.json"
     if not path.is_file():
         return False
-    try:
-        told = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise FixInput(f"not JSON: {error}", where=str(path)) from error
-    return bool(isinstance(told, dict) and told.get("pooling_mode_cls_token"))
+    return bool(read_json(path.read_bytes(), str(path)).tree.get("pooling_mode_cls_token"))

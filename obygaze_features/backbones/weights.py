@@ -1,46 +1,89 @@
-"""Reading weights: tensors only, never code; whole or not at all; known by their hashes."""
+"""Files of weights: tensors are read, never code, completely or not at all, and hashed."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from obygaze_features.backbones.hub import WeightFiles
-from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, first_line
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_file
+from obygaze_features.core.schema_check import read_json
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+FETCH_AGAIN = "fetch the checkpoint again"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
+class WeightFiles:
+    """The files of one checkpoint, and the folder its configuration is in.
+
+    `is_from_hub` where they are in the hub's cache, under the name of the card's own checkpoint.
+    """
+
+    folder: Path
+    files: tuple[Path, ...]
+    origin: str
+    is_from_hub: bool = False
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of weights."""
+        return sum(path.stat().st_size for path in self.files)
+
+    def json_file(self, name: str) -> dict[str, Any] | None:
+        """Return a JSON file beside the weights, or None where there is none."""
+        path = self.folder / name
+        return (
+            read_json(path.read_bytes(), str(path), error=Corrupt).tree if path.is_file() else None
+        )
+
+    @property
+    def shortest_edge(self) -> int | None:
+        """The shortest edge the checkpoint's own processor resizes to, if its file has one."""
+        tree = self.json_file("preprocessor_config.json") or {}
+        size = tree.get("size")
+        edge = size.get("shortest_edge") if isinstance(size, dict) else size
+        return edge if isinstance(edge, int) and not isinstance(edge, bool) else None
+
+
+NO_WEIGHTS = WeightFiles(Path(), (), "no weights needed")
+
+
+def is_blob(path: Path) -> bool:
+    """Return whether a file is one that the hub's cache names by its sha256."""
+    return _SHA256.fullmatch(path.resolve().name) is not None
+
+
+@dataclass(frozen=True)
 class WeightHashes:
-    """What was loaded: the sha256 of each file, and of the tensors whatever file form held them."""
+    """The sha256 of each file, and of the tensors whatever file form held them."""
 
     files: Mapping[str, str]
     tensors: str
 
     def recipe(self) -> dict[str, str]:
-        """The sha256 by file name, and that of the tensors."""
+        """Return the sha256 by file name, and that of the tensors."""
         return {**dict(sorted(self.files.items())), "tensors": self.tensors}
 
 
-def hash_weights(files: WeightFiles, tensors: Mapping[str, Tensor]) -> WeightHashes:
-    """The hashes of files that have been read as `tensors`."""
-    return WeightHashes(
-        {path.name: sha256_file(path) for path in files.files}, tensors_sha256(tensors)
-    )
+def hash_weights(files: WeightFiles, tensors: Mapping[str, Tensor] | None = None) -> WeightHashes:
+    """Return the hashes of weight files; `tensors` is what they hold, if they have been read."""
+    found = read_tensors(files.files) if tensors is None else tensors
+    return WeightHashes({p.name: sha256_file(p) for p in files.files}, tensors_sha256(found))
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
-    """One hash over names, types, shapes and bytes, in the order of the names."""
+    """Return one hash over names, types, shapes and bytes, in the order of the names."""
     import torch
 
     digest = hashlib.sha256()
@@ -53,41 +96,39 @@ def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
 
 
 def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
-    """All tensors of a checkpoint's files."""
+    """Return all tensors of a checkpoint's files."""
     tensors: dict[str, Tensor] = {}
     for path in files:
-        safe = path.suffix == ".safetensors"
-        tensors.update(_read_safetensors(path) if safe else _read_torch(path))
+        read = _read_safetensors if path.suffix == ".safetensors" else _read_torch
+        try:
+            tensors.update(read(path))
+        except (MemoryError, ImportError, ObygazeError):
+            raise
+        except Exception as error:
+            # A truncated file makes the readers raise a dozen types, by the byte where it ends.
+            raise Corrupt(
+                "this file cannot be read as weights (truncated, damaged, or not tensors):"
+                f" {first_line(error).split('. ')[0][:120]}",
+                where=str(path),
+                hint="compare its size and sha256 with those of its source, and fetch it again",
+            ) from error
     return tensors
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    reader = need("safetensors.torch", "extract", "reading weights")
-    from safetensors import SafetensorError
-
-    try:
-        tensors: dict[str, Tensor] = reader.load_file(path)
-    except SafetensorError as error:
-        raise _unreadable(path, error) from error
+    tensors: dict[str, Tensor] = need("safetensors.torch", "extract", "reading weights").load_file(
+        path
+    )
     return tensors
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:
     torch = need("torch", "extract", "reading weights")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = torch.load(path, map_location="cpu", weights_only=True)
-    except MemoryError:
-        raise
-    except Exception as error:
-        # A file cut short ends the reader in a dozen ways, by the byte at which it was cut.
-        raise _unreadable(path, error) from error
-    tensors = (
-        {k: v for k, v in tree.items() if isinstance(v, torch.Tensor)}
-        if isinstance(tree, dict)
-        else {}
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = torch.load(path, map_location="cpu", weights_only=True)
+    found = tree.items() if isinstance(tree, dict) else ()
+    tensors = {key: value for key, value in found if isinstance(value, torch.Tensor)}
     if not tensors or not all(isinstance(key, str) for key in tensors):
         raise FixInput(
             "this file holds no named tensors",
@@ -97,17 +138,8 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _unreadable(path: Path, error: Exception) -> Corrupt:
-    first = (str(error).splitlines() or [type(error).__name__])[0].split(". ")[0]
-    return Corrupt(
-        f"this file cannot be read as weights (cut short, damaged, or not tensors): {first[:120]}",
-        where=str(path),
-        hint="compare its size and sha256 with where it came from, and fetch it again",
-    )
-
-
-def refuse(what: str, names: Sequence[str], where: str, hint: str) -> FixInput:
-    """The error for keys that are missing or not understood, with the first few of them."""
+def tensor_error(what: str, names: Sequence[str], where: str, hint: str = FETCH_AGAIN) -> FixInput:
+    """Return the error for tensors that are missing or unknown, with the first few names."""
     listed = [f"  {name}" for name in names[:_SHOWN]]
     if len(names) > _SHOWN:
         listed.append(f"  ... and {len(names) - _SHOWN} more")

@@ -87,6 +87,11 @@ class Stopped(ObygazeError):
     exit_code = 75
 
 
+def first_line(error: BaseException, most: int = 160) -> str:
+    """Return the first line of another library's error, or its type where it has no text."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:most]
+
+
 # Not an error: the exit code of a run that finished although some clips failed.
 EXIT_SOME_FAILED = 3
 EXIT_INTERRUPTED = 130

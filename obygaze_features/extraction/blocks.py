@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.run import blank_padding
+from obygaze_features.backbones.load import blank_padding
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.extraction.backends import (
     free_device_memory,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from obygaze_features.backbones.registry import card_names
+from obygaze_features.backbones.cards import card_names
 from obygaze_features.core.commands import (
     ExampleCommand,
     LazyGroup,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from obygaze_features.backbones.registry import card_names
+from obygaze_features.backbones.cards import card_names
 from obygaze_features.core.commands import (
     ExampleCommand,
     Session,
@@ -124,7 +124,7 @@ def _plan_of_file(path: Path, what: Mapping[str, Any]) -> ExtractPlan:
 
 
 def _target(session: Session, manifest: str, name: str, what: Mapping[str, Any]) -> Target:
-    from obygaze_features.backbones.registry import find_card
+    from obygaze_features.backbones.cards import find_card
     from obygaze_features.extraction.estimate import block_rows_of
     from obygaze_features.extraction.recipes import HEAVY
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from obygaze_features.backbones.registry import card_names
+from obygaze_features.backbones.cards import card_names
 from obygaze_features.core.commands import (
     ExampleCommand,
     Session,
@@ -64,8 +64,7 @@ def text(
     goes with them. X-CLIP's are those before its video prompts, the same for every clip. A
     store takes texts until it is sealed; a file can be made at any time.
     """
-    from obygaze_features.backbones.prompts import read_prompts
-    from obygaze_features.backbones.text import embed_prompts, load_text_tower
+    from obygaze_features.backbones.text import embed_prompts, load_text_tower, read_prompts
     from obygaze_features.extraction.texts import keep_texts, write_texts
 
     chosen = read_prompts(prompts)
@@ -117,13 +116,15 @@ def captions(
     visual (the word for what is seen) and prob. Captions with [MASK] are worded with man and with
     woman; without any, each is scored as it is.
     """
-    from obygaze_features.backbones.sentences import Encoder, LanguageModel
+    from obygaze_features.backbones.sentences import LanguageModel, SentenceEncoder
     from obygaze_features.extraction.captions import fill_captions
 
     if out.resolve() == table.resolve():
         raise FixUsage("the filled table must not replace the one it is made of")
     with session.console.progress("captions", 2, "wordings") as progress:
-        n_rows = fill_captions(table, out, LanguageModel(lm), Encoder(sim), progress, force=force)
+        n_rows = fill_captions(
+            table, out, LanguageModel(lm), SentenceEncoder(sim), progress, force=force
+        )
     if as_json:
         session.console.json({"captions": n_rows, "written": str(out)})
     else:

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.backbones.cards import Card
-from obygaze_features.backbones.geometry import activation_bytes_of, flops_of
+from obygaze_features.backbones.base import Card
+from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.hub import find_weights, is_cached
-from obygaze_features.backbones.load import as_loaded
-from obygaze_features.backbones.registry import find_card
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.core.workspace import Workspace
@@ -186,7 +184,7 @@ def estimate(plan: ExtractPlan, *, workers: int, n_probed: int = N_PROBED) -> Es
 
 def _model(target: Target, card: Card) -> _Model:
     """What a target would load, as far as its weights are here and can tell."""
-    if card.family == "descriptors":
+    if not card.family.needs_weights:
         return _Model(target, card, "none needed", 0)
     try:
         if target.weights is None and not is_cached(card):
@@ -197,7 +195,7 @@ def _model(target: Target, card: Card) -> _Model:
     if target.weights is None:
         return _Model(target, card, "cached", files.n_bytes)
     try:
-        return _Model(target, as_loaded(card, files), "local", files.n_bytes)
+        return _Model(target, card.family.inspect(card, files), "local", files.n_bytes)
     except InstallExtra:
         # Without the library a checkpoint's own size is not known: the card's will have to do.
         return _Model(target, card, "local", files.n_bytes)
@@ -211,7 +209,7 @@ def _store(plan: ExtractPlan, model: _Model) -> StoreEstimate:
     levels = _kept(target, card)
     block_rows = min(target.block_rows or BLOCK_ROWS, len(plan.rows))
     blocks = -(-len(plan.rows) // block_rows)
-    has_mask = card.family == "lsmdc"
+    has_mask = card.family.takes_mask
     # The two times of each frame, and whether it is real.
     times = (2 * 8 + has_mask) * card.geometry.frames
     return StoreEstimate(
@@ -224,7 +222,7 @@ def _store(plan: ExtractPlan, model: _Model) -> StoreEstimate:
         files=blocks * (len(levels) + has_mask + 3) + len(levels) + has_mask + 8,
         # The last block takes the room of a full one.
         n_bytes=blocks * block_rows * (sum(levels.values()) + times),
-        gflop_a_clip=flops_of(card.family, card.geometry) / 1e9 or card.gflop,
+        gflop_a_clip=card.family.flops(card.geometry) / 1e9 or card.gflop,
         weights=model.weights,
         why=model.why,
     )
@@ -257,11 +255,8 @@ def _probe(
 def _peak(models: Sequence[_Model], clip_bytes: int, workers: int) -> int:
     pairs = [(model.target, model.card) for model in models]
     activation = [
-        activation_bytes_of(
-            card.family,
-            card.geometry,
-            4 if target.dtype == "float32" else 2,
-            target.attention or card.input.attention,
+        card.family.activation_bytes(
+            card.geometry, target.dtype, target.attention or card.input.attention
         )
         for target, card in pairs
     ]

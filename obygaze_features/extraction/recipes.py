@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.cards import Card
+from obygaze_features.backbones.base import Backbone, Card
 from obygaze_features.backbones.geometry import Level
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction.plan import Target

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.cards import DEFAULT_PRESET
-from obygaze_features.backbones.load import load_backbone
-from obygaze_features.backbones.run import blank_padding
+from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone
+from obygaze_features.backbones.load import blank_padding, load_backbone
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.backends import stack, to_numpy

@@ -23,7 +23,7 @@ from obygaze_features.store.read.describe import describe, summary
 from obygaze_features.store.read.reader import Store, open_store
 
 # Backbones know stores, never the other way round; the cards are asked by name.
-NOTE = "obygaze_features.backbones.presets:recipe_note"
+NOTE = "obygaze_features.backbones.hub_processor:recipe_note"
 
 
 @click.command(

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.backbones.cards import Card
-from obygaze_features.backbones.registry import find_card
+from obygaze_features.backbones.base import Card
+from obygaze_features.backbones.cards import find_card
 
 FORMS = ("safetensors", "bin")
 CARD_OF = {

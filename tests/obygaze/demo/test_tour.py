@@ -111,7 +111,7 @@ def test_an_installation_that_cannot_be_imported_is_no_end_of_the_tour(
     def fail(*_: object) -> None:
         raise ImportError("libcudart.so.13: cannot open shared object file")
 
-    monkeypatch.setattr("obygaze_features.backbones.random_weights.save_random", fail)
+    monkeypatch.setattr("obygaze_features.backbones.pretrained.save_random", fail)
     weights, told = save_tiny_xclip(tmp_path)
     assert weights is None
     assert told.endswith("so there is no X-CLIP: libcudart.so.13: cannot open shared object file")

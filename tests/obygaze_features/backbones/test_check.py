@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
 
 from obygaze_features.backbones import check as checking  # noqa: E402
-from obygaze_features.backbones.families import FAMILIES  # noqa: E402
+from obygaze_features.backbones.families import FAMILIES, PRETRAINED  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -95,15 +95,15 @@ def test_no_weights_is_1_and_a_failure_4(tmp_path: Path) -> None:
 def test_mixed_clips_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check sees what it is there to see: a model that reaches across clips."""
     words = tiny("xclip", tmp_path)
-    family = FAMILIES["xclip"]
+    family = PRETRAINED["xclip"]
 
-    def mixing(module: Any, pixels: Any, g: Any) -> Any:
-        taps = family.taps(module, pixels, g)
-        return {**taps, "mit-mean": taps["mit-mean"].flip(0)}
+    def mixing(*inputs: Any) -> Any:
+        outputs = family.run(*inputs)
+        return {**outputs, "mit-mean": outputs["mit-mean"].flip(0)}
 
     import dataclasses
 
-    monkeypatch.setitem(FAMILIES, "xclip", dataclasses.replace(family, taps=mixing))
+    monkeypatch.setitem(FAMILIES, "xclip", dataclasses.replace(family, run=mixing))
     report = check(*words, code=4)
     found = states(report)
     assert found["clip isolation"] == "failed"
@@ -164,7 +164,7 @@ def test_forward_gives_the_numbers_of_the_api(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(3, 6, 3, 32, 32)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     words += ["--pixels", tmp_path / "x.npy", "-o", tmp_path / "o.npz"]
-    done = run_obygaze("backbones", "forward", card, *words, "--batch", "2", "--json")
+    done = run_obygaze("backbones", "forward", card, *words, "--json")
     told = done.ok().json()
     assert told["levels"]["tokens"] == [3, 3, 4, 32]
     expected = load_backbone(str(card), tmp_path / "w").forward(x)
@@ -180,7 +180,7 @@ def test_forward_gives_the_numbers_of_the_api(tmp_path: Path) -> None:
         (lambda p: None, 1, "no such file"),
         (lambda p: p.write_bytes(b"\x93NUMPY"), 1, "not a .npy"),
         (lambda p: np.save(p, np.array([object()]), allow_pickle=True), 1, "not a .npy"),
-        (lambda p: np.save(p, np.array(["a"])), 1, "not a .npy"),
+        (lambda p: np.save(p, np.array(["a"])), 1, "expected a .npy"),
         (lambda p: np.save(p, np.zeros((1, 16, 3, 64, 64), np.uint8)), 1, "already normalised"),
         (lambda p: np.save(p, np.zeros((1, 15, 3, 64, 64), np.float32)), 1, "takes pixels"),
         (lambda p: np.save(p, np.zeros((0, 16, 3, 64, 64), np.float32)), 1, "takes pixels"),
@@ -208,7 +208,7 @@ def test_forward_replaces_nothing_unasked(tmp_path: Path) -> None:
 
 
 def test_padding_is_blanked() -> None:
-    from obygaze_features.backbones.run import blank_padding
+    from obygaze_features.backbones.load import blank_padding
 
     pixels = np.ones((2, 3, 3, 4, 4), np.float32)
     mask = np.array([[True, True, True], [True, False, False]])

@@ -165,7 +165,7 @@ def test_wrong_pixels_are_refused(backbone: Any, wrong: Any) -> None:
 def test_frames_and_masks_that_mean_nothing_are_refused(backbone: Any) -> None:
     with pytest.raises(FixInput, match="uint8"):
         backbone.preprocess(np.zeros((2, 8, 8, 3)))
-    with pytest.raises(FixInput, match="knows no mask"):
+    with pytest.raises(FixInput, match="takes no mask"):
         backbone.forward(np.zeros((1, T, 3, S, S)), np.zeros((1, T)))
     backbone.forward(np.zeros((1, T, 3, S, S)), np.ones((1, T)))
 

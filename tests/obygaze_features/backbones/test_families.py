@@ -15,8 +15,8 @@ pytest.importorskip("transformers", reason="backbones need the extract extra")
 
 from support.checkpoints import CARD_OF, FORMS, TINY, save_tiny, tiny_card  # noqa: E402
 
-from obygaze_features.backbones.base import TorchBackbone  # noqa: E402
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
+from obygaze_features.backbones.torch_backbone import TorchBackbone  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
 
 torch.set_num_threads(1)
@@ -49,12 +49,9 @@ def backbones(folders: Any) -> Any:
 
 
 def supports_sdpa(family: str) -> bool:
-    from obygaze_features.backbones.families import FAMILIES as KNOWN
+    from obygaze_features.backbones.families import PRETRAINED
 
-    own = getattr(
-        importlib.import_module(f"transformers.{KNOWN[family].module}"), KNOWN[family].model
-    )
-    return bool(getattr(own, "_supports_sdpa", False))
+    return bool(getattr(PRETRAINED[family].model(), "_supports_sdpa", False))
 
 
 def clips(family: str, n: int, seed: int = 0) -> Any:
@@ -296,7 +293,7 @@ def test_half_precision_stays_near(backbones: Any, folders: Any) -> None:
 
 def test_masks_are_refused_where_nothing_knows_them(backbones: Any) -> None:
     x = clips("vivit", 1)
-    with pytest.raises(FixInput, match="knows no mask"):
+    with pytest.raises(FixInput, match="takes no mask"):
         backbones("vivit").forward(x, np.array([[1, 1, 1, 1, 1, 0]]))
     whole = backbones("vivit").forward(x, np.ones((1, 6)))
     assert torch.equal(whole["clip"], backbones("vivit").forward(x)["clip"])
@@ -315,7 +312,7 @@ def test_the_text_tower_is_not_kept(backbones: Any) -> None:
 def test_a_small_checkpoint_is_not_stretched_beyond_its_own(
     family: str, name: str, folders: Any
 ) -> None:
-    with pytest.raises(FixInput, match="not what the card") as caught:
+    with pytest.raises(FixInput, match="sizes of the card") as caught:
         load_backbone(name, folders(family, "safetensors"))
     expected = {"dinov2": "size: expected 224, got 42", "vjepa2": "frames: expected 16, got 8"}
     assert expected[family] in caught.value.details

@@ -262,21 +262,21 @@ def _without(key: str) -> Any:
             lambda t: {**t, "clip.visual.conv2.weight": torch.zeros(4, 3, 3, 8, 8)},
             "another architecture",
         ),
-        (_without("clip.visual.proj"), "no LSMDC X-CLIP"),
+        (_without("clip.visual.proj"), "not an LSMDC X-CLIP"),
         (_without("clip.visual.ln_post.bias"), "1 tensor missing"),
         (_without("clip.visual.transformer.resblocks.1.attn.in_proj_bias"), "1 tensor missing"),
         (_without("transformerClip.resblocks.1.ln_2.weight"), "1 tensor missing"),
         (_without("frame_position_embeddings.weight"), "cannot be used"),
         (
             lambda t: {**t, "clip.visual.transformer.resblocks.0.extra.weight": torch.zeros(2)},
-            "does not",
+            "1 tensor that this model does not use",
         ),
         (lambda t: {**t, "clip.visual.ln_pre.bias": torch.zeros(7)}, "wrong shape"),
         (
             lambda t: {**t, "clip.visual.positional_embedding": torch.zeros(11, 128)},
             "cannot be used",
         ),
-        (lambda t: {f"other.{k}": v for k, v in t.items()}, "no LSMDC X-CLIP"),
+        (lambda t: {f"other.{k}": v for k, v in t.items()}, "not an LSMDC X-CLIP"),
     ],
 )
 def test_other_checkpoints_are_refused(tmp_path: Path, change: Any, told: str) -> None:
@@ -348,7 +348,7 @@ def test_the_command_writes_every_level(tmp_path: Path) -> None:
     x, mask = inputs(3, 5, 24)
     np.save(tmp_path / "x.npy", x.numpy())
     np.save(tmp_path / "m.npy", mask.numpy())
-    words = ("--pixels", tmp_path / "x.npy", "--mask", tmp_path / "m.npy", "--batch", "2")
+    words = ("--pixels", tmp_path / "x.npy", "--mask", tmp_path / "m.npy")
     for place in (path, tmp_path):
         out = tmp_path / f"{place.name}.npz"
         call_obygaze("backbones", "forward", card, "--weights", place, *words, "-o", out).ok()

@@ -1,4 +1,4 @@
-"""Pixels: Pillow's, OpenCV's and the checkpoints' own processors' numbers, to the bit."""
+"""Preprocessor: Pillow's, OpenCV's and the checkpoints' own processors' numbers, to the bit."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from support.checkpoints import save_tiny, tiny_card
 
 torch = pytest.importorskip("torch", reason="preprocessing needs the extract extra")
 
-from obygaze_features.backbones.cards import Preset  # noqa: E402
+from obygaze_features.backbones.base import Preset  # noqa: E402
+from obygaze_features.backbones.cards import find_card, find_cards  # noqa: E402
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
-from obygaze_features.backbones.pixels import Pixels, as_frames  # noqa: E402
-from obygaze_features.backbones.registry import find_card, find_cards  # noqa: E402
-from obygaze_features.backbones.resample import (  # noqa: E402
+from obygaze_features.backbones.pixels import (  # noqa: E402
+    Preprocessor,
+    as_frames,
     pillow_taps,
     resize_crop,
     squash_like_opencv,
@@ -116,7 +117,7 @@ def test_the_crop_is_floored_or_rounded() -> None:
     plain = Preset(mean=(0, 0, 0), std=(1, 1, 1))
     for width, floored, rounded in ((9, 2, 2), (11, 3, 4)):
         for offset, first in (("floor", floored), ("round", rounded)):
-            pixels = Pixels.of(replace(plain, crop_offset=offset), 4)
+            pixels = Preprocessor.of(replace(plain, crop_offset=offset), 4)
             got = pixels(torch.from_numpy(x[:, :, :width])) * 255
             assert got.shape == (1, 3, 4, 4)
             assert torch.allclose(got[0, 0, 0], torch.arange(first, first + 4.0))
@@ -124,15 +125,15 @@ def test_the_crop_is_floored_or_rounded() -> None:
 
 def test_values_by_hand() -> None:
     x = np.array([[[[0, 127, 255]]]], np.uint8)
-    symmetric = Pixels.of(find_card("vivit-b16x2-k400").input, 1)
+    symmetric = Preprocessor.of(find_card("vivit-b16x2-k400").input, 1)
     assert symmetric(torch.from_numpy(x)).flatten().tolist() == pytest.approx(
         [-1, 127 / 127.5 - 1, 1], abs=1e-6
     )
-    hub = Pixels.of(find_card("vivit-b16x2-k400@hub").input, 1)
+    hub = Preprocessor.of(find_card("vivit-b16x2-k400@hub").input, 1)
     assert hub(torch.from_numpy(x)).flatten().tolist() == pytest.approx(
         [-3, (127 / 127.5 - 1.5) / 0.5, 1], abs=1e-6
     )
-    imagenet = Pixels.of(find_card("xclip-b32-k400").input, 1)
+    imagenet = Preprocessor.of(find_card("xclip-b32-k400").input, 1)
     assert imagenet(torch.from_numpy(x)).flatten().tolist() == pytest.approx(
         [-0.485 / 0.229, (127 / 255 - 0.456) / 0.224, (1 - 0.406) / 0.225], abs=1e-6
     )
@@ -194,7 +195,7 @@ def test_pixels_are_the_processors_own_bits(name: str, height: int, width: int) 
         processor(module, kind, **settings)(list(x), return_tensors="np")["pixel_values"]
     )
     theirs = theirs.reshape(2, 3, 224, 224)
-    mine = Pixels.of(find_card(name).input, 224)(torch.from_numpy(x)).numpy()
+    mine = Preprocessor.of(find_card(name).input, 224)(torch.from_numpy(x)).numpy()
     assert mine.dtype == np.float32
     if height <= width:
         assert np.array_equal(mine, theirs)
@@ -233,26 +234,26 @@ def test_paper_2024_is_the_released_extractor_to_the_bit(tmp_path: Path) -> None
 
 def test_the_checkpoints_own_edge_has_the_say() -> None:
     preset = find_card("vivit-b16x2-k400").input
-    assert Pixels.of(preset, 224).edge == 256
-    assert Pixels.of(preset, 224, checkpoint_edge=224).edge == 224
-    assert Pixels.of(find_card("clip-b16").input, 224, checkpoint_edge=300).edge == 224
+    assert Preprocessor.of(preset, 224).edge == 256
+    assert Preprocessor.of(preset, 224, checkpoint_edge=224).edge == 224
+    assert Preprocessor.of(find_card("clip-b16").input, 224, checkpoint_edge=300).edge == 224
     with pytest.raises(FixInput, match="cannot be cropped"):
-        Pixels.of(preset, 224, checkpoint_edge=200)
+        Preprocessor.of(preset, 224, checkpoint_edge=200)
 
 
 def test_the_recipe_tells_pixels_apart_by_what_they_are() -> None:
     seen: dict[str, str] = {}
     for card in find_cards().cards:
-        if card.family == "descriptors":
+        if card.family.name == "descriptors":
             continue
         for name, preset in card.presets.items():
-            recipe = Pixels.of(preset, card.geometry.size).recipe()
+            recipe = Preprocessor.of(preset, card.geometry.size).recipe()
             assert recipe["antialias"] is True
             key = repr({k: v for k, v in recipe.items() if k != "behaviour_sha256"})
             assert seen.setdefault(recipe["behaviour_sha256"], key) == key, (card.name, name)
     assert len(seen) >= 9
-    floor = Pixels.of(find_card("xclip-lsmdc-b32").input, 224)
-    same = Pixels.of(find_card("xclip-lsmdc-b32@paper-2024").input, 224)
+    floor = Preprocessor.of(find_card("xclip-lsmdc-b32").input, 224)
+    same = Preprocessor.of(find_card("xclip-lsmdc-b32@paper-2024").input, 224)
     assert floor.recipe() == same.recipe()
 
 
@@ -266,7 +267,7 @@ def test_pixels_never_change_under_our_feet() -> None:
     }
     for name, expected in known.items():
         card = find_card(name)
-        got = Pixels.of(card.input, card.geometry.size).recipe()["behaviour_sha256"]
+        got = Preprocessor.of(card.input, card.geometry.size).recipe()["behaviour_sha256"]
         assert got[:16] == expected, name
 
 

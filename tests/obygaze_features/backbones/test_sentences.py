@@ -18,7 +18,7 @@ pytest.importorskip("transformers")
 
 from support.words import save_encoder, save_language_model  # noqa: E402
 
-from obygaze_features.backbones.sentences import Encoder, LanguageModel  # noqa: E402
+from obygaze_features.backbones.sentences import LanguageModel, SentenceEncoder  # noqa: E402
 
 
 def test_a_prior_is_the_mean_probability_of_all_tokens_and_the_end(tmp_path: Path) -> None:
@@ -50,17 +50,17 @@ def test_a_similarity_does_not_depend_on_what_else_is_in_the_batch(tmp_path: Pat
             for text in texts
         ]
     expected = float(torch.cosine_similarity(vectors[0], vectors[1], dim=0))
-    encoder = Encoder(str(folder))
+    encoder = SentenceEncoder(str(folder))
     found = encoder.similarity([texts[0], texts[0]], [texts[1], texts[0]])
     assert found == pytest.approx([expected, 1.0], abs=1e-6)
 
 
 def test_an_encoder_pools_as_its_folder_declares(tmp_path: Path) -> None:
     folder = save_encoder(tmp_path / "bert")
-    mean = Encoder(str(folder)).embed(["a man on a bed"])
+    mean = SentenceEncoder(str(folder)).embed(["a man on a bed"])
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}', "utf-8")
-    first = Encoder(str(folder))
+    first = SentenceEncoder(str(folder))
     assert first.takes_first
     assert np.abs(first.embed(["a man on a bed"]) - mean).max() > 1e-3
 
@@ -119,7 +119,7 @@ def test_tables_that_cannot_be_filled(tmp_path: Path) -> None:
 def test_what_was_filled_is_told_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sentences = "obygaze_features.backbones.sentences"
     monkeypatch.setattr(f"{sentences}.LanguageModel", lambda name: Made())
-    monkeypatch.setattr(f"{sentences}.Encoder", lambda name: Made())
+    monkeypatch.setattr(f"{sentences}.SentenceEncoder", lambda name: Made())
     table, out = tmp_path / "t.csv", tmp_path / "o.csv"
     table.write_text("caption,visual,prob\na dog,dog,0.5\na cat,cat,0.5\n", encoding="utf-8")
     words = ("extract", "captions", table, "--lm", "a", "--sim", "b", "-o", out, "--json")

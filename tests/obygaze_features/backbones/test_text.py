@@ -17,12 +17,13 @@ pytest.importorskip("transformers")
 from support.words import save_tokenizer  # noqa: E402
 
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
-from obygaze_features.backbones.prompts import (  # noqa: E402
+from obygaze_features.backbones.text import (  # noqa: E402  # noqa: E402
     SHIPPED,
+    embed_prompts,
+    load_text_tower,
     parse_prompts,
     read_prompts,
 )
-from obygaze_features.backbones.text import embed_prompts, load_text_tower  # noqa: E402
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound  # noqa: E402
 from obygaze_features.store import Recipe  # noqa: E402
 from obygaze_features.store.format.space import same_space, space_of_level  # noqa: E402
@@ -105,7 +106,7 @@ def test_texts_and_clips_of_one_checkpoint_share_a_space(
 
 def test_prompts_keep_what_they_were_made_of(folders: dict[str, Path]) -> None:
     tower = load_text_tower(tiny_card("clip"), folders["clip"])
-    table = embed_prompts(tower, parse_prompts(PROMPTS, "here"))
+    table = embed_prompts(tower, parse_prompts(PROMPTS.encode(), "here"))
     assert list(table.prompt) == [
         *("a happy man", "the happy dog", "a sad man", "the sad dog"),
         *("a angry man", "the angry dog"),
@@ -122,8 +123,14 @@ def test_what_a_tower_cannot_take(folders: dict[str, Path], tmp_path: Path) -> N
         tower.embed(["a a a a a a a a"])
     with pytest.raises(FixUsage, match="no text tower"):
         load_text_tower("vivit-b16x2-k400", folders["clip"])
-    with pytest.raises(FixInput, match="without a text tower"):
+    with pytest.raises(FixInput, match="needs clip or clip_vision_model, got 'siglip'"):
         load_text_tower(tiny_card("clip"), folders["siglip"])
+    towerless = checkpoint("clip", tmp_path / "towerless")
+    config = json.loads((towerless / "config.json").read_text("utf-8"))
+    del config["text_config"]
+    (towerless / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(FixInput, match="without a text tower"):
+        load_text_tower(tiny_card("clip"), towerless)
     bare = save_tiny("clip", tmp_path / "bare")
     with pytest.raises(NotFound, match="no tokenizer beside the weights"):
         load_text_tower(tiny_card("clip"), bare, tokenizer=tmp_path)
@@ -156,19 +163,20 @@ def test_shipped_sets_can_be_tested_exactly(name: str) -> None:
     ("text", "words"),
     [
         ("x =", "not valid TOML"),
-        ('name = "x"', "schema"),
-        (PROMPTS.replace("name", "title"), "no more"),
-        (PROMPTS.replace("a {} man", "a man"), "with one {}"),
-        (PROMPTS.replace("a {} man", "{} {}"), "with one {}"),
-        (PROMPTS.replace('["happy"]', '"happy"'), "'joy' must be a list"),
-        (PROMPTS.replace('["happy"]', "[]"), "'joy' must be a list"),
-        (PROMPTS.partition("[attributes]")[0], "[attributes]"),
+        ('name = "x"', "schema must be"),
+        (PROMPTS.replace("name", "title"), "here:3: title: unknown key"),
+        (PROMPTS.replace("a {} man", "a man"), "templates: each item must be a text with one {}"),
+        (PROMPTS.replace("a {} man", "{} {}"), "templates: each item must be a text with one {}"),
+        (PROMPTS.replace('["happy"]', '"happy"'), "attributes.joy: must be a list"),
+        (PROMPTS.replace('["happy"]', "[]"), "attributes.joy: must be a list"),
+        (PROMPTS.partition("[attributes]")[0], "attributes: required key is missing"),
+        (PROMPTS.partition("joy")[0], "attributes: must name at least one attribute"),
     ],
 )
-def test_prompt_sets_that_are_none(text: str, words: str) -> None:
+def test_prompt_sets_that_are_not_valid(text: str, words: str) -> None:
     with pytest.raises(FixInput) as caught:
-        parse_prompts(text, "here")
-    assert words in str(caught.value)
+        parse_prompts(text.encode(), "here")
+    assert words in "\n".join([str(caught.value), *caught.value.details])
 
 
 # ---- the command -------------------------------------------------------------------------------

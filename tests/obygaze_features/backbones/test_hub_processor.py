@@ -11,8 +11,8 @@ import pytest
 from support.cli import call_obygaze
 from support.stores import a_recipe, plan_store
 
-from obygaze_features.backbones.presets import hub_preset, preset_note, recipe_note
-from obygaze_features.backbones.registry import find_card, find_cards
+from obygaze_features.backbones.cards import find_card, find_cards
+from obygaze_features.backbones.hub_processor import hub_preset, preset_note, recipe_note
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 
@@ -107,7 +107,8 @@ def test_a_preset_of_ones_own_says_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(text.replace('"own"', '"huub"'))
     with pytest.raises(FixInput) as caught:
         find_card(str(tmp_path / "mine.toml"))
-    assert "reproduces must be one of hub, paper, training, own" in str(caught.value.details)
+    (line,) = caught.value.details
+    assert "preset.flat.reproduces: must be one of hub, paper, training, own, got 'huub'" in line
 
 
 def test_what_a_preset_reproduces_changes_no_hash() -> None:
@@ -173,4 +174,4 @@ def test_a_difference_that_the_card_does_not_say_is_a_failure(weights: Path) -> 
     assert lines[f"own processor, {TINY}@hub"][0] == "failed"
     larger = {"size": {"shortest_edge": 40}, "crop_size": {"height": 36, "width": 36}}
     state, told = lines_of(TINY, weights, **larger)["own processor"]
-    assert (state, told) == ("failed", "it gives [36, 36], we give [32, 32]")
+    assert (state, told) == ("failed", "expected [32, 32], its processor gives [36, 36]")

@@ -82,7 +82,7 @@ def test_tensors_nobody_knows_are_fatal(family: str, tmp_path: Path) -> None:
                 tensors[name.replace(".1.", ".2.", 1)] = tensors[name].clone()
 
     change(tmp_path, "safetensors", edit)
-    with pytest.raises(FixInput, match="tensors that nothing here uses"):
+    with pytest.raises(FixInput, match="tensors that this model does not use"):
         load_backbone(tiny_card(family), tmp_path)
 
 
@@ -124,7 +124,7 @@ def test_an_lsmdc_file_is_no_hub_checkpoint_and_the_other_way_round(tmp_path: Pa
     with pytest.raises(NotFound, match=r"no config\.json"):
         load_backbone(tiny_card("xclip"), tmp_path / "lsmdc")
     save_tiny("xclip", tmp_path / "hub")
-    with pytest.raises(FixInput, match="no LSMDC X-CLIP"):
+    with pytest.raises(FixInput, match="not an LSMDC X-CLIP"):
         load_backbone("xclip-lsmdc-b32", tmp_path / "hub")
 
 
@@ -280,15 +280,15 @@ def test_an_old_file_with_position_ids_loads(tmp_path: Path) -> None:
 
 
 def test_a_library_that_cannot_be_imported_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
-    from obygaze_features.backbones import library
+    from obygaze_features.backbones import pretrained
     from obygaze_features.core.errors import InstallExtra
 
     def broken(*words: str) -> None:
         raise RuntimeError("operator torchvision::nms does not exist")
 
-    monkeypatch.setattr(library, "need", broken)
+    monkeypatch.setattr(pretrained, "need", broken)
     with pytest.raises(InstallExtra, match="torchvision::nms") as caught:
-        library.library("models.clip.modeling_clip")
+        pretrained.library("models.clip.modeling_clip")
     assert "pip uninstall torchvision" in str(caught.value.hint)
 
 

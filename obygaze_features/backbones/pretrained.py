@@ -1,0 +1,239 @@
+"""Checkpoints of the transformers library: its classes, imported late and loaded strictly."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from obygaze_features.backbones.base import Card, Family, Placement
+from obygaze_features.backbones.geometry import Geometry
+from obygaze_features.backbones.torch_backbone import Outputs, TorchBackbone, check_sizes
+from obygaze_features.backbones.weights import (
+    FETCH_AGAIN,
+    WeightFiles,
+    hash_weights,
+    tensor_error,
+)
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import (
+    FixInput,
+    InstallExtra,
+    NotFound,
+    ObygazeError,
+    first_line,
+)
+from obygaze_features.core.extras import need
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+_ANOTHER_CARD = f"{FETCH_AGAIN}, or another card: obygaze backbones ls"
+
+
+def library(module: str) -> Any:
+    """Return a module of transformers, or raise an error that says what to install."""
+    try:
+        return need(f"transformers.{module}", "extract", "running this backbone")
+    except ObygazeError:
+        raise
+    except Exception as error:
+        # A torchvision built for another torch breaks every import of the library, in its own way.
+        raise InstallExtra(
+            f"transformers is installed but cannot be imported: {first_line(error)}",
+            hint="pip uninstall torchvision (it is not needed here, and must match torch)",
+        ) from error
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Turn off the library's messages, which the errors here repeat, and its progress bars."""
+    logging = library("utils.logging")
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def from_pretrained(
+    kind: Any, source: str | Path, error: Callable[[str], ObygazeError], **options: Any
+) -> Any:
+    """Return `kind.from_pretrained(source)`; all it can raise becomes one error of ours."""
+    with silenced():
+        try:
+            return kind.from_pretrained(source, **options)
+        except Exception as reason:
+            # Whatever the library raises here is about the files, or about reaching them.
+            raise error(first_line(reason)) from reason
+
+
+@dataclass(frozen=True)
+class Text:
+    """The text tower of a family: its class, and the function that gives the vector of a text."""
+
+    model: str
+    embed: Callable[[Any, Any], Tensor]
+    # The towers of SigLIP were trained on lower case, padded to their full length, unmasked.
+    padded: bool = False
+    lower: bool = False
+
+
+@dataclass(frozen=True)
+class PretrainedFamily(Family):
+    """A family of models of the transformers library.
+
+    Args:
+        package: The package of the class in the library, if it is not called as the family is.
+        model_types: The `model_type` that its configurations may have. The default is the name.
+        geometry: The geometry of a configuration, and of a card where the model takes any size.
+        run: The outputs of the module for pixels.
+        ignored: Matches the tensors that a checkpoint has and the class leaves out (text towers,
+            heads); any other tensor that is left over is an error.
+        keep: The part of the model that is kept.
+        options: Arguments for the class.
+        text: The text tower, if there is one.
+    """
+
+    _: KW_ONLY
+    geometry: Callable[[Any, Geometry], Geometry]
+    run: Outputs
+    package: str = ""
+    model_types: tuple[str, ...] = ()
+    ignored: str = r"position_ids$"
+    keep: Callable[[Any], Any] = lambda model: model
+    options: Mapping[str, Any] = field(default_factory=dict)
+    text: Text | None = None
+
+    def model(self, class_name: str = "") -> Any:
+        """Return the class of the models, or another one of its module."""
+        package = self.package or self.name
+        module = library(f"models.{package}.modeling_{package}")
+        return getattr(module, class_name or self.class_name)
+
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> TorchBackbone:
+        """Return a card's model with every weight it needs, and of the sizes of the card."""
+        self._check_config(card, files)
+        hashes = hash_weights(files)
+        kind = self.model()
+        if not getattr(kind, "_supports_sdpa", False):
+            placement = replace(placement, attention="eager")
+        model, info = load_strictly(kind, files, placement, self.options)
+        extra = sorted(k for k in info["unexpected_keys"] if not re.search(self.ignored, k))
+        if extra:
+            unused = f"{count(len(extra), 'tensor')} that this model does not use"
+            raise tensor_error(unused, extra, files.origin, _ANOTHER_CARD)
+        geometry = self._checked_geometry(model.config, card, files)
+        return TorchBackbone(
+            card,
+            geometry,
+            self.keep(model),
+            self.run,
+            files=files,
+            hashes=hashes,
+            placement=placement,
+        )
+
+    def inspect(self, card: Card, files: WeightFiles) -> Card:
+        """Return a card with the geometry of its weights, which must be its own."""
+        self._check_config(card, files)
+        with silenced():
+            config = self.model().config_class.from_pretrained(files.folder, local_files_only=True)
+        return replace(card, geometry=self._checked_geometry(config, card, files))
+
+    def _check_config(self, card: Card, files: WeightFiles) -> None:
+        config = files.json_file("config.json")
+        if config is None:
+            raise NotFound(
+                "there is no config.json beside the weights",
+                where=str(files.folder),
+                hint="a folder as the hub has it: config.json and the weights",
+            )
+        kind = config.get("model_type")
+        known = self.model_types or (self.name,)
+        if kind not in known:
+            expected = " or ".join(known)
+            raise FixInput(
+                f"a checkpoint of another family: {card.name} needs {expected}, got {kind!r}",
+                where=str(files.folder / "config.json"),
+                hint="another card: obygaze backbones ls",
+            )
+
+    def _checked_geometry(self, config: Any, card: Card, files: WeightFiles) -> Geometry:
+        g = self.geometry(config, card.geometry)
+        if g.depth is None or g.size % g.depth.patch or g.frames % g.depth.tubelet:
+            raise FixInput(
+                f"{g.frames} frames of {g.size} x {g.size} cannot be cut into this model's patches",
+                where=files.origin,
+                hint="frames and size of the card",
+            )
+        check_sizes(card, g, files)
+        return g
+
+
+def load_strictly(
+    kind: Any, files: WeightFiles, placement: Placement, options: Mapping[str, Any]
+) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """Return a model and the library's report, or raise an error if a tensor is missing."""
+    import torch
+
+    def error(reason: str) -> FixInput:
+        what = f"{kind.__name__} cannot load this checkpoint: {reason}"
+        return FixInput(what, where=files.origin, hint=_ANOTHER_CARD)
+
+    with _staged(files) as folder:
+        model, info = from_pretrained(
+            kind,
+            folder,
+            error,
+            dtype=getattr(torch, placement.dtype),
+            attn_implementation=placement.attention,
+            output_loading_info=True,
+            local_files_only=True,
+            use_safetensors=files.files[0].suffix == ".safetensors",
+            **options,
+        )
+    missing = sorted(map(str, info["missing_keys"]))
+    if missing:
+        what = f"{count(len(missing), 'tensor')} missing"
+        raise tensor_error(what, missing, files.origin, _ANOTHER_CARD)
+    wrong = sorted(map(str, info["mismatched_keys"])) + list(map(str, info["error_msgs"]))
+    if wrong:
+        raise tensor_error("tensors of the wrong shape", wrong, files.origin, _ANOTHER_CARD)
+    return model, info
+
+
+@contextmanager
+def _staged(files: WeightFiles) -> Iterator[Path]:
+    """Provide a folder with the chosen files alone, under the names the library looks for."""
+    with tempfile.TemporaryDirectory(prefix="obygaze-") as name:
+        folder = Path(name)
+        (folder / "config.json").symlink_to((files.folder / "config.json").resolve())
+        if len(files.files) == 1:
+            safe = files.files[0].suffix == ".safetensors"
+            known = "model.safetensors" if safe else "pytorch_model.bin"
+            (folder / known).symlink_to(files.files[0].resolve())
+        else:
+            for path in (*files.files, *files.folder.glob("*.index.json")):
+                (folder / path.name).symlink_to(path.resolve())
+        yield folder
+
+
+def save_random(family: PretrainedFamily, sizes: Mapping[str, Any], folder: Path) -> Path:
+    """Write a checkpoint with random weights; `sizes` are its configuration."""
+    torch = need("torch", "extract", "making random weights")
+    kind = family.model()
+    folder.mkdir(parents=True, exist_ok=True)
+    with silenced(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        kind(kind.config_class(**sizes), **family.options).save_pretrained(folder)
+    return folder

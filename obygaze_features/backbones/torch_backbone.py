@@ -1,0 +1,244 @@
+"""Backbones of torch modules, whose weights are compared with their card."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from obygaze_features.backbones.base import (
+    Card,
+    Placement,
+    backbone_repr,
+    card_recipe,
+    check_pixels,
+)
+from obygaze_features.backbones.geometry import Geometry, Level
+from obygaze_features.backbones.hub import repository_folder
+from obygaze_features.backbones.pixels import Preprocessor, as_frames, as_tensor
+from obygaze_features.backbones.weights import FETCH_AGAIN, WeightFiles, WeightHashes, is_blob
+from obygaze_features.core.errors import Corrupt, FixInput
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Outputs = Callable[[Any, "Tensor", "Tensor", Geometry], dict[str, "Tensor"]]
+"""Module, pixels [B, T, 3, S, S], mask [B, T] and geometry to every output of the family."""
+
+
+class WrongWeights(FixInput):
+    """Weights are of another model than the card: name another card, or other weights."""
+
+
+class TorchBackbone:
+    """A backbone made of a torch module, of a function that runs it, and of the card's preset.
+
+    Args:
+        card: What the weights must be.
+        geometry: What they are, depth included.
+        module: The module with its weights.
+        outputs: Returns the tensors that the family's `outputs` name.
+        files: Where the weights are from.
+        hashes: The hashes of the weights.
+        placement: Where and how to compute.
+        sources: The output behind each level. The default is the card's.
+    """
+
+    def __init__(
+        self,
+        card: Card,
+        geometry: Geometry,
+        module: torch.nn.Module,
+        outputs: Outputs,
+        *,
+        files: WeightFiles,
+        hashes: WeightHashes,
+        placement: Placement,
+        sources: Mapping[str, str] | None = None,
+    ) -> None:
+        import torch
+
+        check_sizes(card, geometry, files)
+        check_hashes(card, files, hashes)
+        self.card, self.geometry, self.outputs = card, geometry, outputs
+        self.hashes, self.placement = hashes, placement
+        self.sources = card.sources if sources is None else sources
+        self.verified = is_verified(card, files, hashes)
+        self.checkpoint_edge = files.shortest_edge
+        self.pixels = Preprocessor.of(card.input, geometry.size, self.checkpoint_edge)
+        self.dtype: torch.dtype = getattr(torch, placement.dtype)
+        self.module = module.to(device=placement.device, dtype=self.dtype).eval()
+        self.module.requires_grad_(False)
+        if placement.compiled:
+            compile_layers(self.module)
+
+    def __repr__(self) -> str:
+        return backbone_repr(self, f"{self.placement.dtype} on {self.placement.device}")
+
+    @property
+    def takes_mask(self) -> bool:
+        """Whether a mask can mark the padding of short clips."""
+        return self.card.family.takes_mask
+
+    @property
+    def levels(self) -> dict[str, Level]:
+        """Every level it can return, with the shape the loaded weights give it."""
+        return self.card.family.levels(self.sources, self.geometry)
+
+    @property
+    def flops(self) -> int:
+        """Floating point operations of one clip."""
+        return self.card.family.flops(self.geometry)
+
+    @property
+    def activation_bytes(self) -> int:
+        """Device memory one clip needs while it is computed, within a fifth or so."""
+        place = self.placement
+        return self.card.family.activation_bytes(self.geometry, place.dtype, place.attention)
+
+    def preprocess(self, frames: Any) -> Tensor:
+        """Return frames [t, H, W, 3] uint8 as pixels [t, 3, S, S] float32 on the device."""
+        return self.pixels(as_frames(frames, self.placement.device))
+
+    def forward(
+        self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
+    ) -> dict[str, Tensor]:
+        """Return the levels of normalised pixels [B, T, 3, S, S], or `only` some of them.
+
+        A mask [B, T] is 1 for real frames and 0 for padding, if the family takes one.
+        """
+        import torch
+
+        check_pixels(pixels, self.geometry, self.card.label)
+        x = as_tensor(pixels) if isinstance(pixels, np.ndarray) else pixels
+        levels = {
+            name: level for name, level in self.levels.items() if only is None or name in only
+        }
+        with torch.inference_mode():
+            x = x.to(self.placement.device, dtype=self.dtype, non_blocking=True)
+            outputs = self.outputs(self.module, x, self._mask(mask, len(x)), self.geometry)
+            return {name: _checked(outputs, level, len(x)) for name, level in levels.items()}
+
+    def _mask(self, mask: Any, n_clips: int) -> Tensor:
+        import torch
+
+        shape = (n_clips, self.geometry.frames)
+        if mask is None:
+            return torch.ones(shape, device=self.placement.device)
+        given = torch.as_tensor(mask).to(self.placement.device, dtype=torch.float32)
+        if tuple(given.shape) != shape:
+            raise FixInput(f"the mask must be {list(shape)}, got {list(given.shape)}")
+        if not self.takes_mask and not bool((given == 1).all()):
+            raise FixInput(f"{self.card.label} takes no mask: every clip needs all its frames")
+        if not bool(((given == 0) | (given == 1)).all()) or not bool(given.any(dim=1).all()):
+            raise FixInput("the mask must be 1 for real frames and 0 for padding, with some 1")
+        return given
+
+    def recipe(self) -> dict[str, Any]:
+        """Return what decides the numbers: card, weights, preprocessing, precision, attention."""
+        return {
+            **card_recipe(self.card, self.geometry, self.levels, self.verified),
+            "weights": self.hashes.recipe(),
+            "preprocessing": self.pixels.recipe(),
+            "compute": self.placement.recipe(),
+        }
+
+
+def _checked(outputs: Mapping[str, Tensor], level: Level, n_clips: int) -> Tensor:
+    """Return a level's tensor, or raise an error where its shape is not the declared one."""
+    tensor = outputs[level.source]
+    if tuple(tensor.shape) != (n_clips, *level.shape):
+        expected = [n_clips, *level.shape]
+        raise FixInput(
+            f"{level.name}: expected shape {expected}, the model returned {list(tensor.shape)}",
+            hint="check the card's [tokens] against the checkpoint: obygaze backbones check",
+        )
+    return tensor
+
+
+def compile_layers(module: torch.nn.Module, backend: str = "inductor") -> int:
+    """Compile each transformer layer by itself; return how many there are.
+
+    Families call their sub-modules one by one, so compiling the whole would compile nothing.
+    """
+    layers = [part for part in module.modules() if type(part).__name__.endswith("Layer")]
+    for layer in layers:
+        layer.compile(backend=backend)
+    return len(layers)
+
+
+def check_sizes(card: Card, geometry: Geometry, files: WeightFiles) -> None:
+    """Raise an error for weights whose sizes or depth are not those of the card."""
+    depth = geometry.depth
+    expected, got = (
+        _sizes(card.geometry, card.depth),
+        _sizes(geometry, vars(depth) if depth else {}),
+    )
+    details = [
+        f"{key}: expected {expected[key]}, got {got.get(key)}"
+        for key in expected
+        if expected[key] != got.get(key)
+    ]
+    if details:
+        raise _wrong_weights(card, files, "do not have the sizes of the card", details)
+
+
+def _sizes(geometry: Geometry, depth: Mapping[str, int]) -> dict[str, Any]:
+    """Return what can be compared: the sizes, the patch they imply, and the depth if known."""
+    steps, side, _ = geometry.grid
+    patch = {"patch": geometry.size // side} if side else {}
+    tubelet = {"tubelet": geometry.frames // steps} if steps else {}
+    known = {key: depth[key] for key in ("layers", "hidden", "heads") if key in depth}
+    return {**geometry.declared(), **patch, **tubelet, **known}
+
+
+def check_hashes(card: Card, files: WeightFiles, hashes: WeightHashes) -> None:
+    """Raise an error for weights whose checksums are not those of the card, or of the hub."""
+    damaged = [
+        path.name
+        for path in files.files
+        if is_blob(path) and path.resolve().name != hashes.files[path.name]
+    ]
+    if damaged:
+        raise Corrupt(
+            f"the checksum of {', '.join(damaged)} is not the hub's: the file is damaged",
+            where=files.origin,
+            hint=FETCH_AGAIN,
+        )
+    if card.weights_sha256 and not _is_listed(card, hashes):
+        details = [f"expected {' or '.join(card.weights_sha256)}, got {hashes.tensors}"]
+        raise _wrong_weights(card, files, "do not have the sha256 of the card", details)
+
+
+def _wrong_weights(card: Card, files: WeightFiles, how: str, details: list[str]) -> WrongWeights:
+    return WrongWeights(
+        f"these weights {how} {card.name}",
+        where=files.origin,
+        hint=f'another card, or one of your own for these weights: like = "{card.name}"',
+        details=details,
+    )
+
+
+def is_verified(card: Card, files: WeightFiles, hashes: WeightHashes) -> bool:
+    """Return whether weights are known to be the card's checkpoint, or the card names none.
+
+    Known are those from the hub's cache of that checkpoint, a copy of them (the cache names its
+    files by their sha256), and those whose sha256 the card lists.
+    """
+    if not card.checkpoint or files.is_from_hub or _is_listed(card, hashes):
+        return True
+    return all(_in_cache_of(card, path, hashes.files[path.name]) for path in files.files)
+
+
+def _is_listed(card: Card, hashes: WeightHashes) -> bool:
+    listed = set(card.weights_sha256)
+    return bool(listed) and (hashes.tensors in listed or set(hashes.files.values()) <= listed)
+
+
+def _in_cache_of(card: Card, path: Path, sha256: str) -> bool:
+    blob, repository = path.resolve(), repository_folder(card.checkpoint)
+    named_in_place = blob.name == sha256 and blob.parent.parent.name == repository.name
+    return named_in_place or (repository / "blobs" / sha256).is_file()
