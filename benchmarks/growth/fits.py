@@ -20,7 +20,7 @@ from obygaze_models.models.concepts import ConceptBank, cross_fitted_margins
 from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe
 from obygaze_models.models.mlp import Job, MLPSettings, fit_many
-from obygaze_models.protocols.runner.perceptrons import fit_all
+from obygaze_models.protocols.runner.processes import fit_all
 
 PACKAGES = ("numpy", "scikit-learn")
 DIMENSIONS = (64, 256, 1024, 4096)

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.folds import IntArray
+from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest, view
 from obygaze_models.protocols.expression import parse
-from obygaze_models.protocols.folds import read_folds
 from obygaze_models.protocols.schema import Data
 
 Words = NDArray[np.str_]
@@ -127,3 +126,16 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
     if not len(table):
         raise FixInput("no clip is left to experiment on", where=manifest.name)
     return table
+
+
+def read_folds(column: Sequence[str | int], *, where: str | None = None) -> IntArray:
+    """A published fold column as numbers; empty cells are outside the scheme."""
+    try:
+        folds = np.array(
+            [OUTSIDE if str(cell).strip() == "" else int(cell) for cell in column], dtype=np.intp
+        )
+    except ValueError as error:
+        raise FixInput(f"a fold must be a whole number: {error}", where=where) from error
+    if folds.size and folds.min() < OUTSIDE:
+        raise FixInput(f"a fold cannot be {folds.min()}", where=where)
+    return folds

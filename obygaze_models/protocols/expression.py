@@ -1,4 +1,4 @@
-"""Says which clips belong to a class, in words a protocol file can hold and nothing can run.
+"""Parse label expressions, which select clips by annotation level and concepts.
 
     level in {S, NS} and "Type of shot" in concept
     level == S or (level == HN and not Body in concept)
@@ -10,20 +10,21 @@ The grammar, from the weakest binding to the strongest:
     negation   := "not" negation | "(" expression ")" | test
     test       := "level" ("==" | "!=") value          the clip's level
                 | "level" ["not"] "in" set
-                | value ["not"] "in" "concept"         the clip carries this concept
-                | "concept" ("==" | "!=") value        the same, said of the concept
-                | "concept" ["not"] "in" set           the clip carries one of these
-                | "concept"                            the clip carries any concept
+                | value ["not"] "in" "concept"         the clip has this concept
+                | "concept" ("==" | "!=") value        the same
+                | "concept" ["not"] "in" set           the clip has one of these concepts
+                | "concept"                            the clip has any concept
     set        := "{" value ("," value)* "}"
     value      := a word, or text in "double" or 'single' quotes
 
-Text is cut into tokens, tokens become a small tree, and the tree is walked over whole columns.
-There is no call, no attribute, no number, no name but `level` and `concept`.
+The tokens of the text are parsed by recursive descent into one function over whole columns. There
+are no calls, no attributes, no numbers and no variables but `level` and `concept`, and nothing is
+evaluated as Python. Python's own `ast` is not used: names such as `is` or `None`, names beyond
+ASCII and quotes have other rules there, and its syntax errors differ from version to version.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,9 +34,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.schema_rules import near
 
 BoolArray = NDArray[np.bool_]
 Concepts = Sequence[Collection[str]]
+Names = Collection[str] | None
+Condition = Callable[[NDArray[np.str_], Concepts], BoolArray]
+"""Takes the level and the concepts of each clip; returns for which clips it holds."""
 
 LEVELS = ("EN", "HN", "NS", "S")
 MAX_LENGTH = 2000
@@ -45,9 +50,9 @@ TOKEN = re.compile(
     r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<word>[^\W\d]\w*)|(?P<mark>==|!=|[(){},])|(?P<bad>\S))"""
 )
 REASONS = {
-    "'": "a quote that is not closed",
-    '"': "a quote that is not closed",
-    ".": "attributes cannot be read here",
+    "'": "the quote is not closed",
+    '"': "the quote is not closed",
+    ".": "attributes are not allowed",
     "=": "a single '=', compare with '=='",
     "&": "'&', write 'and'",
     "|": "'|', write 'or'",
@@ -57,112 +62,63 @@ REASONS = {
 
 
 class BadExpression(FixInput):
-    """A label expression that does not follow the grammar: the message points at the column."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """The two columns an expression may look at."""
-
-    levels: NDArray[np.str_]
-    concepts: Concepts
-
-    def carries(self, concept: str) -> BoolArray:
-        """Which clips carry one concept."""
-        return np.fromiter((concept in c for c in self.concepts), np.bool_, len(self.concepts))
-
-
-@dataclass(frozen=True)
-class LevelIn:
-    """The clip's level is one of these."""
-
-    levels: tuple[str, ...]
-
-    def of(self, table: Table) -> BoolArray:
-        """Evaluate over all clips."""
-        return np.isin(table.levels, self.levels)
-
-    def __str__(self) -> str:
-        return f"level in {{{', '.join(self.levels)}}}"
-
-
-@dataclass(frozen=True)
-class Carries:
-    """The clip carries one of these concepts; of no names, any concept at all."""
-
-    concepts: tuple[str, ...]
-
-    def of(self, table: Table) -> BoolArray:
-        """Evaluate over all clips."""
-        if not self.concepts:
-            return np.fromiter(map(bool, table.concepts), np.bool_, len(table.concepts))
-        columns = [table.carries(name) for name in self.concepts]
-        return np.asarray(np.logical_or.reduce(columns), dtype=np.bool_)
-
-    def __str__(self) -> str:
-        if not self.concepts:
-            return "concept"
-        return f"concept in {{{', '.join(map(_quote, self.concepts))}}}"
-
-
-@dataclass(frozen=True)
-class Not:
-    """The opposite."""
-
-    part: Node
-
-    def of(self, table: Table) -> BoolArray:
-        """Evaluate over all clips."""
-        return ~self.part.of(table)
-
-    def __str__(self) -> str:
-        return f"not ({self.part})"
-
-
-@dataclass(frozen=True)
-class Both:
-    """All of several conditions ("and"), or at least one ("or")."""
-
-    word: str
-    parts: tuple[Node, ...]
-
-    def of(self, table: Table) -> BoolArray:
-        """Evaluate over all clips."""
-        join = np.logical_and if self.word == "and" else np.logical_or
-        return np.asarray(join.reduce([part.of(table) for part in self.parts]), dtype=np.bool_)
-
-    def __str__(self) -> str:
-        return f" {self.word} ".join(f"({part})" for part in self.parts)
-
-
-Node = LevelIn | Carries | Not | Both
+    """An invalid label expression; the message names the column and shows it."""
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed expression: its text, and what it means."""
+    """A parsed expression: its text, and the condition that it stands for."""
 
     text: str
-    root: Node
+    condition: Condition
 
     def evaluate(self, levels: Sequence[str], concepts: Concepts) -> BoolArray:
-        """Which clips it holds for; a clip without a level is in no level."""
+        """Return for which clips it holds; a clip without a level is in no level."""
         if len(levels) != len(concepts):
             raise FixInput(f"{len(levels)} levels but concepts of {len(concepts)} clips")
         if isinstance(concepts, str) or any(isinstance(c, str) for c in concepts):
             raise FixInput("the concepts of a clip must be a list of names, not one text")
-        return self.root.of(Table(np.asarray(levels, dtype=np.str_), concepts))
+        return self.condition(np.asarray(levels, dtype=np.str_), concepts)
 
-    def __str__(self) -> str:
-        return str(self.root)
+
+def level_in(names: Sequence[str]) -> Condition:
+    """Return the condition that the level of a clip is one of these."""
+    return lambda levels, concepts: np.isin(levels, names)
+
+
+def has_concept(names: Collection[str]) -> Condition:
+    """Return the condition that a clip has one of these concepts, or with no names any concept."""
+
+    def condition(levels: NDArray[np.str_], concepts: Concepts) -> BoolArray:
+        has = (any(n in own for n in names) if names else bool(own) for own in concepts)
+        return np.fromiter(has, np.bool_, len(concepts))
+
+    return condition
+
+
+def negated(condition: Condition) -> Condition:
+    """Return the opposite of a condition."""
+    return lambda levels, concepts: ~condition(levels, concepts)
+
+
+def joined(word: str, conditions: Sequence[Condition]) -> Condition:
+    """Return the condition that all ("and") or some ("or") of these hold."""
+    join = np.logical_and if word == "and" else np.logical_or
+
+    def condition(levels: NDArray[np.str_], concepts: Concepts) -> BoolArray:
+        return np.asarray(join.reduce([one(levels, concepts) for one in conditions]), np.bool_)
+
+    return condition
 
 
 def parse(
     text: str, *, vocabulary: Collection[str] | None = None, where: str | None = None
 ) -> Expression:
-    """Read an expression; with a `vocabulary`, a concept that is not in it is an error."""
+    """Return the parsed expression; with a `vocabulary`, a concept outside it is an error."""
     if len(text) > MAX_LENGTH:
-        raise BadExpression(f"an expression of {len(text)} characters, over {MAX_LENGTH}")
+        raise BadExpression(
+            f"a label expression has at most {MAX_LENGTH} characters, got {len(text)}", where=where
+        )
     return Expression(text, _Parser(text, vocabulary, where).whole())
 
 
@@ -173,7 +129,7 @@ class _Token(NamedTuple):
 
 
 class _Parser:
-    """One method for each rule of the grammar; `depth` bounds how deep they may call each other."""
+    """One method for each rule of the grammar; `depth` limits the recursion."""
 
     def __init__(self, text: str, vocabulary: Collection[str] | None, where: str | None) -> None:
         self.text, self.where, self.vocabulary = text, where, vocabulary
@@ -193,10 +149,10 @@ class _Parser:
         yield _Token("end", "", end)
 
     def error(self, what: str, column: int) -> BadExpression:
-        """An error with the expression and a caret under the column."""
+        """Return an error that shows the expression with a caret under the column."""
         if self.now.kind == "bad":
             sign = self.now.value
-            what, column = REASONS.get(sign, f"{sign!r} means nothing here"), self.now.column
+            what, column = REASONS.get(sign, f"{sign!r} is not allowed here"), self.now.column
         return BadExpression(
             f"label expression, column {column + 1}: {what}",
             where=self.where or self.text,
@@ -209,7 +165,7 @@ class _Parser:
         return self.tokens[self.at]
 
     def take(self, *values: str) -> bool:
-        """Step over the next token if it is one of these words or marks."""
+        """Skip the next token if it is one of these words or marks; return whether it was."""
         if self.now.kind in ("word", "mark") and self.now.value in values:
             self.at += 1
             return True
@@ -222,124 +178,91 @@ class _Parser:
     def found(self) -> str:
         return "the end" if self.now.kind == "end" else repr(self.now.value)
 
-    def whole(self) -> Node:
-        node = self.expression()
+    def whole(self) -> Condition:
+        condition = self.expression()
         if self.now.kind != "end":
-            raise self.error(
-                f"expected 'and', 'or' or the end, found {self.found()}", self.now.column
-            )
-        return node
+            what = f"expected 'and', 'or' or the end, found {self.found()}"
+            raise self.error(what, self.now.column)
+        return condition
 
-    def expression(self) -> Node:
-        return self.joined("or", self.conjunction)
+    def expression(self) -> Condition:
+        return self.chain("or", self.conjunction)
 
-    def conjunction(self) -> Node:
-        return self.joined("and", self.negation)
+    def conjunction(self) -> Condition:
+        return self.chain("and", self.negation)
 
-    def joined(self, word: str, part: Callable[[], Node]) -> Node:
-        parts = [part()]
+    def chain(self, word: str, part: Callable[[], Condition]) -> Condition:
+        conditions = [part()]
         while self.take(word):
-            parts.append(part())
-        return parts[0] if len(parts) == 1 else Both(word, tuple(parts))
+            conditions.append(part())
+        return conditions[0] if len(conditions) == 1 else joined(word, conditions)
 
-    def negation(self) -> Node:
+    def negation(self) -> Condition:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.error(f"nested deeper than {MAX_DEPTH}", self.now.column)
         try:
             if self.take("not"):
-                return Not(self.negation())
+                return negated(self.negation())
             if self.take("("):
-                node = self.expression()
+                condition = self.expression()
                 self.expect(")")
-                return node
+                return condition
             return self.test()
         finally:
             self.depth -= 1
 
-    def test(self) -> Node:
-        self.no_call()
+    def test(self) -> Condition:
+        self.refuse_call()
         if self.take("level"):
-            return self.level_test()
+            condition = self.comparison(level_in, LEVELS, "level")
+            if condition is None:
+                what = f"expected '==', '!=' or 'in' after level, found {self.found()}"
+                raise self.error(what, self.now.column)
+            return condition
         if self.take("concept"):
-            return self.concept_test()
-        concept = self.concept()
+            return self.comparison(has_concept, self.vocabulary, "concept") or has_concept(())
+        condition = has_concept((self.name(self.vocabulary, "concept"),))
         absent = self.take("not")
         if self.now.kind == "word" and self.now.value not in KEYWORDS:
             raise self.error("a name of several words needs quotes", self.now.column)
         self.expect("in")
         self.expect("concept")
-        return Not(Carries((concept,))) if absent else Carries((concept,))
+        return negated(condition) if absent else condition
 
-    def no_call(self) -> None:
+    def refuse_call(self) -> None:
         following = self.tokens[min(self.at + 1, len(self.tokens) - 1)]
         if self.now.kind == "word" and following.value == "(" and self.now.value not in KEYWORDS:
-            raise self.error(f"functions cannot be called: {self.now.value}(...)", self.now.column)
+            raise self.error(f"calls are not allowed: {self.now.value}(...)", self.now.column)
 
-    def level_test(self) -> Node:
+    def comparison(
+        self, condition_of: Callable[[list[str]], Condition], allowed: Names, what: str
+    ) -> Condition | None:
+        """Read `== value`, `!= value`, `in set` or `not in set`; None where none of these comes."""
         if self.take("=="):
-            return LevelIn((self.level(),))
+            return condition_of([self.name(allowed, what)])
         if self.take("!="):
-            return Not(LevelIn((self.level(),)))
+            return negated(condition_of([self.name(allowed, what)]))
         absent = self.take("not")
-        if not self.take("in"):
-            raise self.error(
-                f"expected '==', '!=' or 'in' after level, found {self.found()}", self.now.column
-            )
-        node = LevelIn(self.set_of(self.level))
-        return Not(node) if absent else node
-
-    def concept_test(self) -> Node:
-        if self.take("=="):
-            return Carries((self.concept(),))
-        if self.take("!="):
-            return Not(Carries((self.concept(),)))
-        if self.take("in"):
-            return Carries(self.set_of(self.concept))
-        if self.take("not"):
+        if absent:
             self.expect("in")
-            return Not(Carries(self.set_of(self.concept)))
-        return Carries(())
-
-    def set_of(self, member: Callable[[], str]) -> tuple[str, ...]:
+        elif not self.take("in"):
+            return None
         self.expect("{")
-        members = [member()]
+        names = [self.name(allowed, what)]
         while self.take(","):
-            members.append(member())
+            names.append(self.name(allowed, what))
         self.expect("}")
-        return tuple(dict.fromkeys(members))
+        return negated(condition_of(names)) if absent else condition_of(names)
 
-    def value(self) -> str:
+    def name(self, allowed: Names, what: str) -> str:
+        """Read a value; without `allowed` names, any will do."""
         token = self.now
-        if token.kind == "text":
-            self.at += 1
-            return token.value[1:-1]
-        if token.kind == "word" and token.value not in KEYWORDS:
-            self.at += 1
-            return token.value
-        raise self.error(f"expected a name, found {self.found()}", token.column)
-
-    def level(self) -> str:
-        return self.known(self.value, LEVELS, "level")
-
-    def concept(self) -> str:
-        return self.known(self.value, self.vocabulary, "concept")
-
-    def known(self, read: Callable[[], str], allowed: Collection[str] | None, what: str) -> str:
-        column = self.now.column
-        name = read()
+        if token.kind != "text" and (token.kind != "word" or token.value in KEYWORDS):
+            raise self.error(f"expected a name, found {self.found()}", token.column)
+        self.at += 1
+        name = token.value[1:-1] if token.kind == "text" else token.value
         if allowed is None or name in allowed:
             return name
-        folded = {known.casefold(): known for known in allowed}
-        near = difflib.get_close_matches(name.casefold(), folded, 1, 0.5)
-        meant = (
-            f", did you mean {_quote(folded[near[0]])}?"
-            if near
-            else f"; known: {', '.join(allowed)}"
-        )
-        raise self.error(f"no {what} is called {name!r}{meant}", column)
-
-
-def _quote(name: str) -> str:
-    bare = re.fullmatch(r"[^\W\d]\w*", name) and name not in KEYWORDS
-    return name if bare else f"'{name}'" if '"' in name else f'"{name}"'
+        meant = near(name, allowed) or f"; known: {', '.join(allowed)}"
+        raise self.error(f"unknown {what} {name!r}{meant}", token.column)

@@ -1,7 +1,9 @@
-"""The kinds of models a protocol may name, their settings, and what each quirk makes of them.
+"""The model kinds that a protocol may name, what a quirk changes in them, and their candidates.
 
-A setting given as a list is a choice: the value is picked on validation rows, never on test rows.
-A setting that a protocol leaves out comes from the quirk, and else from here.
+The kinds with their settings, rules and defaults are those of `models.registry` that read one
+vector for each clip. A setting given as a list is a choice: the value is picked on validation rows,
+never on test rows. A setting that a protocol leaves out has the value of the quirk, else the
+default of the registry.
 """
 
 from __future__ import annotations
@@ -9,124 +11,71 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from obygaze_models.models.registry import PAPER_LOGISTIC, PAPER_TREE
-from obygaze_models.protocols.rules import Rule, boolean, choice, either, mapping, number, several
-from obygaze_models.protocols.rules import whole as _whole
+from obygaze_features.core.schema_rules import Rule, list_of
+from obygaze_models.models import registry
+from obygaze_models.models.registry import PAPER_LOGISTIC, PAPER_TREE, Settings
 
-Settings = dict[str, Any]
-
-# Names that people train by, beside the kinds themselves; concept vectors alone are not a model.
+# Names for `obygaze train`, beside the kinds themselves; concept vectors alone are not a model.
 ALIASES = {"linear": "logistic"}
 CAV = "cav"
 QUIRKS = ("authors", "text", "none")
-POSITIVE = number(0, above=True)
-METHODS = ("svm", "liblinear", "logistic", "ridge", "mean-difference", "lda")
-WEIGHT = choice(("balanced", "none"))
-TOLERANCE = either(choice(("paper", "inner")), POSITIVE, mapping(POSITIVE))
+KINDS = {name: kind for name, kind in registry.KINDS.items() if kind.level == "clip"}
+LISTS = ("hidden",)  # settings whose value is a list, so that a list is not a choice
 
-_MLP: dict[str, tuple[Rule, Any]] = {
-    "hidden": (several(_whole(1), least=1), [128]),
-    "min_epochs": (_whole(0), 5),
-    "max_epochs": (_whole(1), 100),
-    "patience": (_whole(1), 5),
-    "batch_size": (_whole(1), 16),
-    "learning_rate": (POSITIVE, 1e-3),
-    "weight_decay": (number(0), 0.0),
-    "dropout": (number(0, 0.99), 0.0),
-    "class_weight": (WEIGHT, "none"),
-    "keep": (choice(("best", "last")), "best"),
-    "double_softmax": (boolean, False),
+# Concept vectors as published; heads then take margins as they are.
+_PUBLISHED = {"tolerance": "paper", "cross_fit": 0, "scaled": False}
+_BANKS: dict[str, Settings] = {
+    "authors": {**_PUBLISHED, "balance": "weights", "unit_norm": False},
+    "text": {**_PUBLISHED, "balance": "subsample", "unit_norm": True},
+    "none": {},
 }
-_BANK: dict[str, tuple[Rule, Any]] = {
-    "method": (choice(METHODS), "svm"),
-    "tolerance": (TOLERANCE, "inner"),
-    "balance": (choice(("weights", "subsample", "none")), "weights"),
-    "unit_norm": (boolean, True),
-    "against": (choice(("EN", "absent", "HN+S")), "absent"),
-    "cross_fit": (_whole(0), 5),
-}
-_PAPER = choice(("paper",))
-_SCALED: dict[str, tuple[Rule, Any]] = {"scaled": (boolean, True)}  # margins, for a penalised head
-KINDS: dict[str, dict[str, tuple[Rule, Any]]] = {
-    "mlp": _MLP,
-    "logistic": {"C": (POSITIVE, 1.0), "class_weight": (WEIGHT, "balanced")},
-    "ridge": {},
-    "svm": {
-        "C": (either(POSITIVE, choice(("paper",))), 1.0),
-        "class_weight": (WEIGHT, "balanced"),
-    },
-    "pcbm-dt": {
-        **_BANK,
-        "max_depth": (either(_whole(1), _PAPER), 4),
-        "min_samples_leaf": (either(_whole(1), _PAPER), 6),
-    },
-    "pcbm-lr": {
-        **_BANK,
-        "C": (either(POSITIVE, _PAPER), 0.1),
-        "penalty": (choice(("l1", "l2", "paper")), "l2"),
-        **_SCALED,
-    },
-    "pcbm-sparse": {**_BANK, "max_concepts": (_whole(1), 8)},
-    "scorecard": {**_BANK, "max_points": (_whole(1), 5), "C": (POSITIVE, 1.0)},
-    "pcbm-h": {**_BANK, "C": (POSITIVE, 0.1), "residual_C": (POSITIVE, 0.01), **_SCALED},
-    "ordinal": {**_BANK, "C": (POSITIVE, 1.0), **_SCALED},
-}
-LISTS = ("hidden",)  # settings that are lists by nature, so a list of them is no choice
-
-_AUTHORS_BANK = {"tolerance": "paper", "balance": "weights", "unit_norm": False, "cross_fit": 0}
-_TEXT_BANK = {"tolerance": "paper", "balance": "subsample", "unit_norm": True, "cross_fit": 0}
+_PERCEPTRONS: dict[str, Settings] = {"authors": {"keep": "last", "double_softmax": True}}
 
 
 def trainable() -> list[str]:
-    """What `obygaze train` takes by name."""
+    """Return the names that `obygaze train` takes."""
     return [*KINDS, *ALIASES, CAV]
 
 
-def _as_published(bank: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Each bottleneck on vectors of the paper: heads take margins as they are."""
-    kinds = {kind: own for kind, own in KINDS.items() if "tolerance" in own}
-    return {
-        k: {**bank, **({"scaled": False} if "scaled" in own else {})} for k, own in kinds.items()
-    }
-
-
-BY_QUIRK: dict[str, Mapping[str, Mapping[str, Any]]] = {
-    "authors": {
-        "mlp": {"keep": "last", "double_softmax": True},
-        **_as_published(_AUTHORS_BANK),
-    },
-    "text": _as_published(_TEXT_BANK),
-    "none": {},
-}
-# No setting: what a baseline does is fixed, and its name says it.
-BASELINES = ("random", "all_positive", "prevalence", "film_prior", "neighbour", "oracle")
-
-
 def defaults(kind: str, quirk: str) -> Settings:
-    """The settings of a kind under a quirk, for what a protocol leaves out."""
-    own = {name: value for name, (_, value) in KINDS[kind].items()}
-    return {**own, **BY_QUIRK[quirk].get(kind, {})}
+    """Return the settings of a kind under a quirk, for those that a protocol leaves out."""
+    own = registry.default_settings(kind)
+    changed = _PERCEPTRONS.get(quirk, {}) if kind == "mlp" else {}
+    if KINDS[kind].head:
+        changed = _BANKS[quirk]
+    return {**own, **{name: value for name, value in changed.items() if name in own}}
 
 
-def check_setting(kind: str, name: str, value: Any) -> str | None:
-    """Why a setting is refused, or None; a list offers values to choose from."""
-    rule = KINDS[kind][name][0]
-    if name in LISTS or not isinstance(value, list):
-        return rule(value)
-    return several(rule, least=1)(value)
+def setting_rules(kind: str) -> dict[str, Rule]:
+    """Return the rule of each setting of a kind: one value, or a list to choose from.
+
+    An unknown kind has no settings.
+    """
+    settings = KINDS[kind].settings if kind in KINDS else {}
+    return {name: _or_choice(name, setting.rule) for name, setting in settings.items()}
+
+
+def _or_choice(name: str, rule: Rule) -> Rule:
+    offered = list_of(rule, least=1)
+    return lambda value: (offered if is_choice(name, value) else rule)(value)
+
+
+def is_choice(name: str, value: Any) -> bool:
+    """Return whether the value of a setting is a list to choose from."""
+    return isinstance(value, list | tuple) and name not in LISTS
 
 
 def candidates(settings: Mapping[str, Any]) -> list[Settings]:
-    """Every combination of the values that a model's settings offer, one where none is a choice."""
+    """Return every combination of the values that the settings offer, one if there is no choice."""
     combinations: list[Settings] = [{}]
     for name, value in settings.items():
-        values = value if isinstance(value, list) and name not in LISTS else [value]
+        values = value if is_choice(name, value) else [value]
         combinations = [{**one, name: item} for one in combinations for item in values]
     return combinations
 
 
 def for_task(kind: str, settings: Mapping[str, Any], task: str) -> Settings:
-    """Settings with the word "paper" replaced by what the released code has for this task."""
+    """Return settings with the word "paper" replaced by the released code's value for a task."""
     own = dict(settings)
     depth, leaf = PAPER_TREE.get(task, PAPER_TREE["ENHN_S"])
     penalty, strength = PAPER_LOGISTIC.get(task, PAPER_LOGISTIC["ENHN_S"])

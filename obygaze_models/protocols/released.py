@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
-from obygaze_models.protocols.folds import n_folds_of
-from obygaze_models.protocols.splits import Origin, Split
+from obygaze_models.protocols.splits import Origin, Split, n_folds_of
 
 BoolArray = NDArray[np.bool_]
 

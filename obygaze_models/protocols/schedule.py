@@ -25,11 +25,10 @@ from obygaze_features.manifest.folds import (
 )
 from obygaze_models.evaluation.leakage import Leak, count_leak
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.folds import n_folds_of
-from obygaze_models.protocols.labels import LabelArray
 from obygaze_models.protocols.released import authors_splits, movie_pairs, text_splits
 from obygaze_models.protocols.schema import Protocol, Splits
-from obygaze_models.protocols.splits import BoolArray, Origin, Split, drop_near
+from obygaze_models.protocols.splits import BoolArray, Origin, Split, drop_near, n_folds_of
+from obygaze_models.protocols.tasks import LabelArray
 
 Labels = Mapping[str, LabelArray]
 CHOOSING_SHARE = 5  # of data with a split of their own, one in five films (or clips) chooses

@@ -1,9 +1,9 @@
-"""What a protocol says: an experiment as data, every value checked before anything is read.
+"""The keys of a protocol, each with its rule and its default (see core.schema_check.table_of).
 
 schema = "obygaze-protocol/1"
-[data]        which view of the manifest, which array of a store
-[tasks.NAME]  who is positive and who negative: a label map, an expression, or a column
-[splits]      who trains, chooses and tests; the quirk
+[data]        the view of the manifest, the feature level of the stores
+[tasks.NAME]  the positive and the negative clips: a label map, an expression, or a column
+[splits]      the clips for training, validation and test; the quirk
 [models.NAME] what is trained
 [grid]        which tasks train, which test, which models and baselines
 [fit]         seeds
@@ -15,24 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cache
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.schema_rules import choice, list_of, mapping_of, name, number, whole
 from obygaze_features.manifest.model import VIEWS
 from obygaze_models.evaluation.metrics import METRICS
-from obygaze_models.protocols.kinds import BASELINES, QUIRKS
-from obygaze_models.protocols.rules import (
-    Rule,
-    boolean,
-    choice,
-    mapping,
-    name,
-    number,
-    several,
-    text,
-    whole,
-)
+from obygaze_models.models.registry import BASELINES
+from obygaze_models.protocols.kinds import QUIRKS
 
 SCHEMA = "obygaze-protocol/1"
 SPLIT_KINDS = ("published", "kfold", "group_kfold", "leave_one_group_out", "nested", "fixed")
@@ -42,21 +32,21 @@ BALANCES = ("none", "subsample", "rotated")
 
 @dataclass(frozen=True)
 class Data:
-    """Which clips and which of their features: view of the manifest, arrays of a store by wish."""
+    """The clips, by a view and an expression, and the feature levels, the preferred one first."""
 
-    manifest: Annotated[str, text] = ""
+    manifest: str = ""
     view: Annotated[str, choice(VIEWS)] = "raw"
-    level: Annotated[tuple[str, ...], several(name, least=1)] = ("pooled", "clip")
-    where: Annotated[str, text] = ""
+    level: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
+    where: str = ""
     scale: Annotated[str, choice(("none", "unit"))] = "none"
 
 
 @dataclass(frozen=True)
 class Feature:
-    """What a store given under this name must be."""
+    """What the store of this name must hold."""
 
-    backbone: Annotated[str, text] = ""
-    level: Annotated[str, text] = ""
+    backbone: str = ""
+    level: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,18 +57,18 @@ class Task:
     task, and published splits are read from it.
     """
 
-    title: Annotated[str, text] = ""
-    classes: Annotated[dict[str, int], mapping(whole(0, 1))] = field(default_factory=dict)
-    positive: Annotated[str, text] = ""
-    negative: Annotated[str, text] = ""
-    column: Annotated[str, text] = ""
-    values: Annotated[dict[str, int], mapping(whole(0, 1))] = field(default_factory=dict)
-    folds: Annotated[str, text] = ""
+    title: str = ""
+    classes: Annotated[dict[str, int], mapping_of(whole(0, 1))] = field(default_factory=dict)
+    positive: str = ""
+    negative: str = ""
+    column: str = ""
+    values: Annotated[dict[str, int], mapping_of(whole(0, 1))] = field(default_factory=dict)
+    folds: str = ""
 
 
 @dataclass(frozen=True)
 class Splits:
-    """Who trains, who chooses and who tests, for every task from one fold of each clip.
+    """The clips for training, validation and test, for every task from one fold of each clip.
 
     `validation`: the fold after the test fold, each other fold in turn, or none. `never` names
     groups that train and are never tested. `gap` keeps scenes next to test scenes out of training.
@@ -88,30 +78,30 @@ class Splits:
     kind: Annotated[str, choice(SPLIT_KINDS)] = "nested"
     quirk: Annotated[str, choice(QUIRKS)] = "none"
     folds: Annotated[int, whole(0)] = 0
-    group: Annotated[str, text] = "movie_id"
+    group: str = "movie_id"
     validation: Annotated[str, choice(VALIDATIONS)] = "next"
-    never: Annotated[tuple[str, ...], several(text)] = ()
+    never: tuple[str, ...] = ()
     gap: Annotated[int, whole(0, 1000)] = 0
     seed: Annotated[int, whole(0)] = 0
-    column: Annotated[str, text] = ""
-    test: Annotated[tuple[str, ...], several(text)] = ()
-    choose: Annotated[tuple[str, ...], several(text)] = ()
+    column: str = ""
+    test: tuple[str, ...] = ()
+    choose: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Every combination that is run; no name at all means all of them."""
+    """The combinations to run; an empty list means all."""
 
-    train: Annotated[tuple[str, ...], several(name)] = ()
-    test: Annotated[tuple[str, ...], several(name)] = ()
+    train: Annotated[tuple[str, ...], list_of(name)] = ()
+    test: Annotated[tuple[str, ...], list_of(name)] = ()
     pairs: Annotated[str, choice(("all", "same"))] = "all"
-    models: Annotated[tuple[str, ...], several(name)] = ()
-    baselines: Annotated[tuple[str, ...], several(choice(BASELINES))] = BASELINES
-    stores: Annotated[tuple[str, ...], several(name)] = ()
+    models: Annotated[tuple[str, ...], list_of(name)] = ()
+    baselines: Annotated[tuple[str, ...], list_of(choice(BASELINES))] = BASELINES
+    stores: Annotated[tuple[str, ...], list_of(name)] = ()
 
 
 @dataclass(frozen=True)
-class Fit:
+class FitSettings:
     """The first seed and how many re-trainings of models that start at random."""
 
     seed: Annotated[int, whole(0)] = 0
@@ -119,33 +109,33 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Report:
-    """What is made of the predictions."""
+class ReportSettings:
+    """The metrics, intervals and analyses of the predictions."""
 
-    title: Annotated[str, text] = ""
+    title: str = ""
     primary: Annotated[str, choice(METRICS)] = "f1_weighted"
     replicates: Annotated[int, whole(2, 1_000_000)] = 1000
     confidence: Annotated[float, number(0.5, 0.999)] = 0.95
-    compare: Annotated[bool, boolean] = True
-    error_analysis: Annotated[bool, boolean] = False
-    concepts: Annotated[bool, boolean] = False
-    argmax: Annotated[tuple[str, ...], several(name)] = ()
-    notes: Annotated[tuple[str, ...], several(text)] = ()
+    compare: bool = True
+    error_analysis: bool = False
+    concepts: bool = False
+    argmax: Annotated[tuple[str, ...], list_of(name)] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class PaperValue:
-    """A printed number, to stand beside ours; an empty name means "any"."""
+    """A number printed in a paper, to compare with; an empty name means "any"."""
 
     metric: Annotated[str, choice(METRICS)] = "f1_weighted"
     mean: Annotated[float, number(-1, 1)] = 0.0
     sd: Annotated[float, number(0, 1)] = -1.0
-    model: Annotated[str, text] = ""
-    feature: Annotated[str, text] = ""
-    train: Annotated[str, text] = ""
-    test: Annotated[str, text] = ""
-    movie: Annotated[str, text] = ""
-    source: Annotated[str, text] = ""
+    model: str = ""
+    feature: str = ""
+    train: str = ""
+    test: str = ""
+    movie: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -158,34 +148,34 @@ class Model:
 
 @dataclass(frozen=True)
 class Protocol:
-    """A whole experiment, every default filled in."""
+    """A whole experiment, with every default filled in."""
 
-    name: str
-    leakage: str = "error"
-    balancing: str = "none"
+    name: Annotated[str, name]
+    leakage: Annotated[str, choice(("error", "warn"))] = "error"
+    balancing: Annotated[str, choice(BALANCES)] = "none"
     data: Data = field(default_factory=Data)
     features: Mapping[str, Feature] = field(default_factory=dict)
     tasks: Mapping[str, Task] = field(default_factory=dict)
     splits: Splits = field(default_factory=Splits)
     models: Mapping[str, Model] = field(default_factory=dict)
     grid: Grid = field(default_factory=Grid)
-    fit: Fit = field(default_factory=Fit)
-    report: Report = field(default_factory=Report)
+    fit: FitSettings = field(default_factory=FitSettings)
+    report: ReportSettings = field(default_factory=ReportSettings)
     paper: tuple[PaperValue, ...] = ()
 
     @property
     def train_tasks(self) -> list[str]:
-        """The tasks that train."""
+        """Return the tasks that train."""
         return list(self.grid.train or self.tasks)
 
     @property
     def test_tasks(self) -> list[str]:
-        """The tasks that test."""
+        """Return the tasks that test."""
         return list(self.grid.test or self.tasks)
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Train task and test task of every cell, in the order of the tables."""
+        """Return the train and the test task of every cell, in the order of the tables."""
         return [
             (train, test)
             for test in self.test_tasks
@@ -195,37 +185,14 @@ class Protocol:
 
     @property
     def model_names(self) -> list[str]:
-        """The models that are trained."""
+        """Return the models to train."""
         return list(self.grid.models or self.models)
 
     def as_json(self) -> dict[str, Any]:
-        """The resolved protocol as one JSON object: what a run remembers."""
+        """Return the protocol as one JSON object, as a run stores it."""
         return {"schema": SCHEMA, **asdict(self)}
 
     @property
     def sha256(self) -> str:
-        """The hash over all that the protocol decides."""
+        """Return the hash over the whole protocol."""
         return sha256_bytes(canonical_json(self.as_json()))
-
-
-ROOT_RULES: Mapping[str, Rule] = {
-    "schema": text,
-    "name": name,
-    "leakage": choice(("error", "warn")),
-    "balancing": choice(BALANCES),
-}
-SECTIONS: Mapping[str, type] = {
-    "data": Data,
-    "splits": Splits,
-    "grid": Grid,
-    "fit": Fit,
-    "report": Report,
-}
-TABLES: Mapping[str, type] = {"tasks": Task, "features": Feature}
-
-
-@cache
-def rules_of(section: type) -> Mapping[str, Rule]:
-    """What each key of a section may be."""
-    hints = get_type_hints(section, include_extras=True)
-    return {name: hint.__metadata__[0] for name, hint in hints.items()}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.folds import IntArray
+from obygaze_features.manifest.folds import OUTSIDE, IntArray
 
 BoolArray = NDArray[np.bool_]
 Origin = Mapping[str, str | int | float | bool]
@@ -79,6 +79,14 @@ def far_from(
             apart = np.abs(order[rows[mine]][:, None] - there[None, :]).min(axis=1)
             keep[mine] = apart > reach
     return rows[keep]
+
+
+def n_folds_of(folds: IntArray) -> int:
+    """How many folds there are, counted to the highest number."""
+    used = folds[folds != OUTSIDE]
+    if used.size == 0:
+        raise FixInput("no clip has a fold")
+    return int(used.max()) + 1
 
 
 def _within(part: IntArray, mask: ArrayLike | None) -> IntArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from obygaze_models.protocols.kinds import BASELINES
+from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.report.anatomy import anatomy_tables, anatomy_words
 from obygaze_models.report.findings import finding_tables

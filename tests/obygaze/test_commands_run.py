@@ -105,7 +105,11 @@ def test_force_writes_into_no_folder_of_the_workspace(
         (("honest",), 2, "models need features"),
         (("honest", "--manifest", "nobody", "--store", "x=sig"), 1, "no manifest called 'nobody'"),
         (("honest", "--store", "x=sig", "--set", "fit.sed=1"), 1, "did you mean 'seed'"),
-        (("honest", "--store", "x=sig", "--set", "data.where=f(level)"), 1, "cannot be called"),
+        (
+            ("honest", "--store", "x=sig", "--set", "data.where=f(level)"),
+            1,
+            "calls are not allowed",
+        ),
         (("paper-table2", "--store", "x=sig"), 1, "published view needs the published split"),
         (("honest", "--store", "x=sig", "--set", "features.x.backbone=vit*"), 5, "wants features"),
     ],

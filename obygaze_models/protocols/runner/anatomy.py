@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.files import canonical_json
 from obygaze_models.models.common import FixTraining
+from obygaze_models.models.registry import BANK, build_bank
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.runner.anatomy_heads import head_record
 from obygaze_models.protocols.runner.banks import (
-    BANK_SETTINGS,
     MIN_ROWS,
-    build_bank,
     targets_of,
 )
 from obygaze_models.protocols.runner.features import Features
@@ -111,7 +110,7 @@ def open_bank(
         raise FixTraining("no concept has clips enough, in films enough, to be found and judged")
     names = [table.concept_names[column] for column in known]
     gram, targets = Gram(features.X), targets[:, known]
-    bank = build_bank(settings, names, settings["tolerance"], seed)
+    bank = build_bank(settings, names, seed=seed)
     bank.fit_rows(gram, targets, np.arange(len(targets)), films)
     # Tolerances are found once, as for the cells; vectors anew for each part.
     tolerances = dict(zip(names, bank.C_.tolist(), strict=True))
@@ -119,7 +118,7 @@ def open_bank(
     likeness = np.empty((len(part_names), len(known)))
     for part in range(len(part_names)):
         inside = parts == part
-        one = build_bank(settings, names, tolerances, seed)
+        one = build_bank(settings, names, tolerance=tolerances, seed=seed)
         one.fit_rows(gram, targets, np.flatnonzero(~inside), films)
         margins[inside] = gram.X[inside] @ one.coef_.T + one.intercept_
         likeness[part] = _cosine_rows(one.coef_, bank.coef_)
@@ -135,7 +134,7 @@ def _banks(protocol: Protocol) -> list[tuple[dict[str, Any], list[str]]]:
     for name in protocol.model_names:
         settings = protocol.models[name].settings
         if "tolerance" in settings:
-            own = {key: candidates(settings)[0][key] for key in BANK_SETTINGS}
+            own = {key: candidates(settings)[0][key] for key in BANK}
             found.setdefault(canonical_json(own), (own, []))[1].append(name)
     return list(found.values())
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_models.models.common import FixTraining
+from obygaze_models.models.registry import build_head
 from obygaze_models.protocols.kinds import candidates, for_task
-from obygaze_models.protocols.runner.banks import build_head
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schema import Model
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.files import canonical_json
 from obygaze_models.models.common import FixTraining
+from obygaze_models.models.registry import BANK, build_bank
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.splits import far_from
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from obygaze_models.protocols.runner.models import Case
 
 Floats = NDArray[np.float64]
-BANK_SETTINGS = ("method", "tolerance", "balance", "unit_norm", "against", "cross_fit")
 MIN_ROWS = 3
 
 
@@ -91,7 +91,7 @@ class Banks:
     def _bank(
         self, settings: Mapping[str, Any], rows: NDArray[np.intp], case: Case
     ) -> tuple[ConceptBank, Floats]:
-        own = {name: settings[name] for name in BANK_SETTINGS}
+        own = {name: settings[name] for name in BANK}
         key = canonical_json(own) + rows.tobytes()
         if key not in self.found:
             self.found[key] = self._find(own, rows, case.groups)
@@ -107,7 +107,7 @@ class Banks:
         known = findable(targets[inside])
         names = [self.table.concept_names[column] for column in known]
         films = by_row if self.grouped else None
-        bank = build_bank(own, names, own["tolerance"], self.seed)
+        bank = build_bank(own, names, seed=self.seed)
         bank.fit_rows(self.gram, targets[:, known], inside, films)
         margins = self.gram.X @ bank.coef_.T + bank.intercept_
         tolerances = dict(zip(names, bank.C_.tolist(), strict=True))
@@ -115,7 +115,7 @@ class Banks:
             rest = np.setdiff1d(inside, fold)
             lacking = [c for c in known if not {0, 1} <= set(np.unique(targets[rest, c]).tolist())]
             if not lacking:
-                part = build_bank(own, names, tolerances, self.seed)
+                part = build_bank(own, names, tolerance=tolerances, seed=self.seed)
                 part.fit_rows(self.gram, targets[:, known], rest, films)
                 margins[fold] = self.gram.X[fold] @ part.coef_.T + part.intercept_
         return bank, margins
@@ -154,44 +154,3 @@ def findable(targets: NDArray[np.int64]) -> list[int]:
     if not known:
         raise FixTraining("no concept has clips enough in training to be found")
     return known
-
-
-def build_bank(
-    settings: Mapping[str, Any], names: Sequence[str], tolerance: Any, seed: int
-) -> ConceptBank:
-    """The empty bank that the settings of a bottleneck describe."""
-    from obygaze_models.models.concepts import ConceptBank
-
-    return ConceptBank(
-        list(names),
-        method=settings["method"],
-        C=tolerance,
-        balance=None if settings["balance"] == "none" else settings["balance"],
-        unit_norm=settings["unit_norm"],
-        random_state=seed,
-    )
-
-
-def build_head(kind: str, settings: Mapping[str, Any]) -> Any:
-    """The head of a bottleneck, as the kind and its settings say."""
-    from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
-    from obygaze_models.models.sparse_heads import ScorecardHead, SparseHead
-
-    if kind == "pcbm-dt":
-        depth, leaf = settings["max_depth"], settings["min_samples_leaf"]
-        return TreeHead(depth, min_samples_leaf=leaf)
-    if kind == "pcbm-sparse":
-        return SparseHead(settings["max_concepts"])
-    if kind == "scorecard":
-        return ScorecardHead(settings["max_points"], C=settings["C"])
-    if kind == "ordinal":
-        return OrdinalHead(settings["C"], order=("EN", "HN", "NS", "S"), scaled=settings["scaled"])
-    penalty = settings.get("penalty", "l2")
-    return LogisticHead(settings["C"], penalty=penalty, scaled=settings["scaled"])
-
-
-def build_residual(settings: Mapping[str, Any]) -> Any:
-    """The rest of a hybrid bottleneck."""
-    from obygaze_models.models.bottleneck import ResidualHead
-
-    return ResidualHead(settings["residual_C"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from obygaze_models.evaluation.leakage import Leak, check_leaks
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.mlp import Job, MLPFit, MLPSettings
+from obygaze_models.models.registry import Settings, build, find_kind, mlp_settings
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.runner.banks import Banks
@@ -32,12 +33,14 @@ from obygaze_models.protocols.runner.models import (
     train_baseline,
     train_model,
 )
-from obygaze_models.protocols.runner.perceptrons import fit_all, settings_of
-from obygaze_models.protocols.runner.processes import map_parts, workers_for
+from obygaze_models.protocols.runner.processes import fit_all, map_parts, workers_for
 from obygaze_models.protocols.runner.scoring import Cell, Tested, tune
 from obygaze_models.protocols.schedule import Labels, Schedule, leaks, split_leak
 from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.protocols.splits import Split
+
+if TYPE_CHECKING:
+    from obygaze_models.models.concepts import ConceptBank
 
 Pair = tuple[str, str]
 SEEDS_APART = 10_000
@@ -45,7 +48,7 @@ FoldKey = tuple[str, Pair, int]  # model, training and test task, number of the 
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class FitContext:
     """A protocol with its clips, and one store's features (or none) and splits on the table."""
 
     protocol: Protocol
@@ -75,7 +78,7 @@ class Bench:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedCell:
     """Scores of one fit for the clips that a fold tests or chooses with, or why there are none.
 
     `clips` are sorted; `found_on` are the clips that concept vectors were found on.
@@ -91,7 +94,7 @@ class Fitted:
     joined: bool = False  # the clips that might have chosen a threshold have trained
 
     @classmethod
-    def of(cls, split: Split, learned: Learned | str, **more: Any) -> Fitted:
+    def of(cls, split: Split, learned: Learned | str, **more: Any) -> FittedCell:
         """The scores of a fold's own clips."""
         clips = np.union1d(split.test, split.validation)
         if isinstance(learned, str):
@@ -119,45 +122,87 @@ def count_fits(protocol: Protocol, schedule: Schedule) -> int:
     return n_folds * sum(repeats)
 
 
-def run_models(bench: Bench) -> list[Cell]:
+def run_models(context: FitContext) -> list[Cell]:
     """All models on one store."""
-    if bench.features is None:
-        raise FixInput("a model needs a store", hint="--store NAME=STORE")
-    grouped = bench.schedule.grouped
-    banks = Banks(bench.features, bench.table, grouped, bench.protocol.fit.seed)
-    fits: dict[FoldKey, list[Fitted]] = {}
-    perceptrons = {n: bench.protocol.models[n] for n in bench.protocol.model_names}
-    others = {n: m for n, m in perceptrons.items() if m.kind != "mlp"}
-    perceptrons = {n: m for n, m in perceptrons.items() if m.kind == "mlp"}
+    names = context.protocol.model_names
+    models = {name: context.protocol.models[name] for name in names}
+    perceptrons = {name: model for name, model in models.items() if model.kind == "mlp"}
+    others = {name: model for name, model in models.items() if model.kind != "mlp"}
+    fits: dict[FoldKey, list[FittedCell]] = {}
     if perceptrons:
-        fits.update(_run_perceptrons(bench, bench.features, perceptrons))
+        fits.update(_run_perceptrons(context, _features(context), perceptrons))
     if others:
-        fits.update(_run_others(bench, banks, others))
-    names = bench.protocol.model_names
-    cells = [_cell(bench, name, pair, fits) for pair in bench.protocol.pairs for name in names]
+        fits.update(_run_others(context, _banks(context), others))
+    cells = [_cell(context, name, pair, fits) for pair in context.protocol.pairs for name in names]
     # Concept vectors are known only now: what was counted before is what the splits say.
     found = [t.leak for cell in cells for t in cell.tested]
-    check_leaks(found, allowed=bench.protocol.leakage == "warn")
+    check_leaks(found, allowed=context.protocol.leakage == "warn")
     return cells
 
 
-def run_baselines(bench: Bench) -> list[Cell]:
+def fit_every_clip(
+    context: FitContext, model: Model, task: str
+) -> tuple[NDArray[np.intp], Learned]:
+    """Fit a model as the cells are fitted, but on every clip of a task; return clips and fit.
+
+    Perceptrons stop on the validation clips of the first split, and learn from all others.
+    """
+    case = _every_clip(context, task)
+    if model.kind != "mlp":
+        return case.learn, train_model(model, case, _features(context), _banks(context))
+    features, rows = _features(context), case.learn
+    chosen = np.intersect1d(rows, context.schedule.pairs[task, task][0].validation)
+    train, choose = (features.row_of[r] for r in (np.setdiff1d(rows, chosen), chosen))
+    labels = case.labels.astype(np.int64)[features.present]
+    job = Job(train, labels, choose, context.protocol.fit.seed * SEEDS_APART)
+    settings = dict(model.settings)
+    (fit,) = fit_all(features.X, [(mlp_settings(settings), job)], 1)
+    return rows, _learned(fit, settings, features)
+
+
+def find_every_vector(
+    context: FitContext, settings: Mapping[str, Any]
+) -> tuple[ConceptBank, NDArray[np.intp]]:
+    """Find concept vectors as the cells do, but on every clip; return them and the clips."""
+    case = _every_clip(context, context.protocol.train_tasks[0])
+    margins = _banks(context).margins(settings, case)
+    return margins.bank, margins.found_on
+
+
+def _every_clip(context: FitContext, task: str) -> Case:
+    rows = np.flatnonzero(_features(context).present & (context.labels[task] >= 0))
+    split = Split("every clip", rows, NO_ROWS, NO_ROWS)
+    return context.case(task, split, seed=context.protocol.fit.seed, join_validation=True)
+
+
+def _features(context: FitContext) -> Features:
+    if context.features is None:
+        raise FixInput("a model needs a store", hint="--store NAME=STORE")
+    return context.features
+
+
+def _banks(context: FitContext) -> Banks:
+    grouped, seed = context.schedule.grouped, context.protocol.fit.seed
+    return Banks(_features(context), context.table, grouped, seed)
+
+
+def run_baselines(context: FitContext) -> list[Cell]:
     """All baselines, on the clips that the splits hold."""
-    fits: dict[FoldKey, list[Fitted]] = {}
+    fits: dict[FoldKey, list[FittedCell]] = {}
     seen: set[tuple[str, Pair, bytes, bytes]] = set()
-    names = [n for n in bench.protocol.grid.baselines if _is_possible(n, bench.table)]
+    names = [n for n in context.protocol.grid.baselines if _is_possible(n, context.table)]
     for name in names:
-        for pair, number, split in bench.folds:
-            seed = bench.protocol.fit.seed + number
-            case = bench.case(pair[0], split, seed=seed, join_validation=True)
+        for pair, number, split in context.folds:
+            seed = context.protocol.fit.seed + number
+            case = context.case(pair[0], split, seed=seed, join_validation=True)
             # Folds that only differ in which clips choose are one fold to a baseline.
             key = (name, pair, case.learn.tobytes(), split.test.tobytes())
             if key in seen:
                 continue
             seen.add(key)
             learned = _try(partial(train_baseline, name, case), case)
-            fits[name, pair, number] = [Fitted.of(split, learned, joined=True)]
-    return [_cell(bench, name, pair, fits) for pair in bench.protocol.pairs for name in names]
+            fits[name, pair, number] = [FittedCell.of(split, learned, joined=True)]
+    return [_cell(context, name, pair, fits) for pair in context.protocol.pairs for name in names]
 
 
 def _is_possible(name: str, table: ClipTable) -> bool:
@@ -168,17 +213,17 @@ def _is_possible(name: str, table: ClipTable) -> bool:
 
 
 def _run_others(
-    bench: Bench, banks: Banks, models: Mapping[str, Model]
-) -> dict[FoldKey, list[Fitted]]:
+    context: FitContext, banks: Banks, models: Mapping[str, Model]
+) -> dict[FoldKey, list[FittedCell]]:
     """Every fold of every other model; folds are shared among processes."""
-    n_folds = max(len(splits) for splits in bench.schedule.pairs.values())
-    if any("tolerance" in model.settings or model.kind == "svm" for model in models.values()):
+    n_folds = max(len(splits) for splits in context.schedule.pairs.values())
+    if any(find_kind(m.kind).head or m.kind == "svm" for m in models.values()):
         banks.gram.products  # noqa: B018 - made here, so that no process has to make its own
     # All cells of a fold stay in one process, because they share fits and concept vectors.
-    n_parts = min(workers_for(bench.n_jobs), n_folds)
-    quiet = replace(bench, progress=Quiet())  # what another process can be given
+    n_parts = min(workers_for(context.n_jobs), n_folds)
+    quiet = replace(context, progress=Quiet())  # what another process can be given
 
-    def work(part: int, progress: Progress) -> dict[FoldKey, list[Fitted]]:
+    def work(part: int, progress: Progress) -> dict[FoldKey, list[FittedCell]]:
         found = {}
         learned: dict[tuple[str, str, bytes], Learned | str] = {}
         for pair, number, split in quiet.folds:
@@ -187,40 +232,34 @@ def _run_others(
                     case = _case(quiet, model, pair[0], split)
                     key = (name, pair[0], _rows_of(case, model, banks))
                     if key not in learned:
-                        learned[key] = _learn(quiet, banks, model, case)
+                        fit = partial(train_model, model, case, _features(quiet), banks)
+                        learned[key] = _try(fit, case)
                     joined = case.join_validation
-                    found[name, pair, number] = [Fitted.of(split, learned[key], joined=joined)]
+                    found[name, pair, number] = [FittedCell.of(split, learned[key], joined=joined)]
                     progress.advance(n_parts)  # the other parts are about as far
         return found
 
-    done: dict[FoldKey, list[Fitted]] = {}
-    for part in map_parts(work, n_parts, bench.progress):
+    done: dict[FoldKey, list[FittedCell]] = {}
+    for part in map_parts(work, n_parts, context.progress):
         done.update(part)
     return done
 
 
-def _case(bench: Bench, model: Model, train: str, split: Split) -> Case:
-    exact = bench.protocol.splits.kind == "published" and bench.protocol.splits.quirk != "none"
-    choosing = len(candidates(model.settings)) > 1 and not bench.schedule.grouped
+def _case(context: FitContext, model: Model, train: str, split: Split) -> Case:
+    exact = context.protocol.splits.kind == "published" and context.protocol.splits.quirk != "none"
+    choosing = len(candidates(model.settings)) > 1 and not context.schedule.grouped
     joined = not exact and not choosing
-    return bench.case(train, split, seed=bench.protocol.fit.seed, join_validation=joined)
+    return context.case(train, split, seed=context.protocol.fit.seed, join_validation=joined)
 
 
 def _rows_of(case: Case, model: Model, banks: Banks) -> bytes:
     """All rows that a fit depends on: two cells that have the same here share the fit."""
     parts = [case.learn, np.setdiff1d(case.split.validation, case.learn)]
-    if "tolerance" in model.settings:
+    if find_kind(model.kind).head:
         parts.append(banks.bank_rows(case))
         if len(candidates(model.settings)) > 1:
             parts.append(case.split.test)  # held out of the fits that choose
     return b"|".join(part.tobytes() for part in parts)
-
-
-def _learn(bench: Bench, banks: Banks, model: Model, case: Case) -> Learned | str:
-    features = bench.features
-    if features is None:
-        raise FixInput("a model needs a store")
-    return _try(partial(train_model, model, case, features, banks), case)
 
 
 def _try(train: Callable[[], Learned], case: Case) -> Learned | str:
@@ -241,52 +280,52 @@ def _one_class(classes: NDArray[Any]) -> str:
 
 
 def _run_perceptrons(
-    bench: Bench, features: Features, models: Mapping[str, Model]
-) -> dict[FoldKey, list[Fitted]]:
+    context: FitContext, features: Features, models: Mapping[str, Model]
+) -> dict[FoldKey, list[FittedCell]]:
     """Every fit of every perceptron in one call, then the best candidate of each by validation."""
-    asked: list[tuple[FoldKey, Split, int, int, int]] = []
+    asked: list[tuple[FoldKey, Split, int, int, list[Settings]]] = []
     work: list[tuple[MLPSettings, Job]] = []
     places: dict[tuple[str, str, bytes, bytes, int], int] = {}
-    fits: dict[FoldKey, list[Fitted]] = {}
+    fits: dict[FoldKey, list[FittedCell]] = {}
     for name, model in models.items():
-        options = [settings_of(one) for one in candidates(model.settings)]
+        options = candidates(model.settings)
         starts: dict[Pair, dict[bytes, int]] = {}
-        for pair, number, split in bench.folds:
+        for pair, number, split in context.folds:
             train = pair[0]
-            labels = bench.labels[train].astype(np.int64)[features.present]
+            labels = context.labels[train].astype(np.int64)[features.present]
             key = (name, pair, number)
             fits[key] = []
-            classes = np.unique(bench.labels[train][split.train])
+            classes = np.unique(context.labels[train][split.train])
             if len(classes) < 2:
-                fits[key].append(Fitted.of(split, _one_class(classes)))
+                fits[key].append(FittedCell.of(split, _one_class(classes)))
                 continue
             rows, choose = (features.row_of[r] for r in (split.train, split.validation))
             # Each training set of a cell starts from weights of its own: with one start for all,
             # the luck of that start would look like a property of the features.
             own_starts = starts.setdefault(pair, {})
             start = own_starts.setdefault(rows.tobytes(), len(own_starts))
-            for repeat in range(bench.protocol.fit.seeds):
-                seed = bench.protocol.fit.seed + repeat
+            for repeat in range(context.protocol.fit.seeds):
+                seed = context.protocol.fit.seed + repeat
                 own_seed = seed * SEEDS_APART + start
                 place = (name, train, rows.tobytes(), choose.tobytes(), own_seed)
                 if place not in places:
                     places[place] = len(work)
-                    work += [(own, Job(rows, labels, choose, own_seed)) for own in options]
-                asked.append((key, split, seed, places[place], len(options)))
-    done = fit_all(features.X, work, bench.n_jobs)
-    bench.progress.advance(sum(n_options for *_, n_options in asked))
-    for key, split, seed, at, n_options in asked:
-        best = min(done[at : at + n_options], key=_validation_loss)
-        learned = _learned(best, features)
-        fits[key].append(Fitted.of(split, learned, seed=seed))
+                    job = Job(rows, labels, choose, own_seed)
+                    work += [(mlp_settings(own), job) for own in options]
+                asked.append((key, split, seed, places[place], options))
+    done = fit_all(features.X, work, context.n_jobs)
+    context.progress.advance(sum(len(options) for *_, options in asked))
+    for key, split, seed, at, options in asked:
+        pairs = zip(done[at : at + len(options)], options, strict=True)
+        fit, settings = min(pairs, key=lambda pair: _validation_loss(pair[0]))
+        fits[key].append(FittedCell.of(split, _learned(fit, settings, features), seed=seed))
     return fits
 
 
-def _learned(fit: MLPFit, features: Features) -> Learned:
+def _learned(fit: MLPFit, settings: Settings, features: Features) -> Learned:
     facts = {"epochs": fit.n_epochs, "kept_epoch": fit.kept_epoch}
-    return Learned(
-        lambda clips: fit.probabilities(features.X[features.row_of[clips]])[:, 1], 0.5, facts
-    )
+    probe = build("mlp", settings).adopt(fit, (0, 1))
+    return Learned(probe, lambda clips: fit.probabilities(features.of(clips))[:, 1], 0.5, facts)
 
 
 def _validation_loss(fit: MLPFit) -> float:
@@ -294,44 +333,46 @@ def _validation_loss(fit: MLPFit) -> float:
     return float(curve[fit.kept_epoch - 1]) if len(curve) else float(fit.train_loss[-1])
 
 
-def _cell(bench: Bench, model: str, pair: Pair, fits: Mapping[FoldKey, list[Fitted]]) -> Cell:
+def _cell(
+    context: FitContext, model: str, pair: Pair, fits: Mapping[FoldKey, list[FittedCell]]
+) -> Cell:
     tested, skipped = [], []
-    for number, split in enumerate(bench.schedule.pairs[pair]):
+    for number, split in enumerate(context.schedule.pairs[pair]):
         for fitted in fits.get((model, pair, number), []):
             reason = fitted.reason if len(split.test) else "no clip of this task is tested in it"
             if fitted.values is None or not len(split.test):
                 skipped.append({"fold": split.name, "reason": reason})
             else:
-                leak = bench.leaks[pair][number]
+                leak = context.leaks[pair][number]
                 if len(fitted.found_on):
-                    leak = split_leak(split, pair, bench.table, fitted.found_on)
-                tested.append(_tested(bench, pair, split, fitted, fitted.values, leak))
+                    leak = split_leak(split, pair, context.table, fitted.found_on)
+                tested.append(_tested(context, pair, split, fitted, fitted.values, leak))
     if not tested:
         raise FixInput(
             f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: "
             f"{skipped[0]['reason'] if skipped else 'there is none'}",
-            where=f"model {model}" + (f" on {bench.feature}" if bench.feature else ""),
+            where=f"model {model}" + (f" on {context.feature}" if context.feature else ""),
             hint="other splits, or a task with more clips of both classes",
         )
-    averaged = bench.schedule.is_repeated(pair)
-    cell = Cell(pair[1], pair[0], pair[1], model, bench.feature, tested, skipped, averaged)
+    averaged = context.schedule.is_repeated(pair)
+    cell = Cell(pair[1], pair[0], pair[1], model, context.feature, tested, skipped, averaged)
     if model == "random":
         return replace(cell, share=0.5)
     return cell
 
 
 def _tested(
-    bench: Bench,
+    context: FitContext,
     pair: Pair,
     split: Split,
-    fitted: Fitted,
+    fitted: FittedCell,
     values: NDArray[np.float64],
     leak: Leak,
 ) -> Tested:
     at = np.searchsorted(fitted.clips, split.test)
     choose = np.searchsorted(fitted.clips, split.validation)
-    y = bench.labels[pair[1]][split.test] == 1
-    chosen_y = bench.labels[pair[0]][split.validation] == 1
+    y = context.labels[pair[1]][split.test] == 1
+    chosen_y = context.labels[pair[0]][split.validation] == 1
     return Tested(
         fold=split.name,
         seed=fitted.seed,

@@ -39,6 +39,10 @@ class Features:
         """Which clips of the table have a vector."""
         return self.row_of >= 0
 
+    def of(self, clips: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Return the vectors of some clips of the table."""
+        return self.X[self.row_of[clips]]
+
 
 def join(
     name: str, store: Store, table: ClipTable, data: Data, feature: Feature | None = None

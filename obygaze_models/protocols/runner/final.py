@@ -1,7 +1,7 @@
-"""One model for keeps: judged by the honest splits, then fitted on every clip it may learn from.
+"""The model to save: evaluated on the honest splits, then fitted in the same way on every clip.
 
-`Fitted` is what the zoo takes over: the estimator, what it was made from, and the metrics of the
-same recipe on films it had not seen. A judged model never is the kept one; it is its stand-in.
+The functions that fit it are those that fit the cells of a run. Nothing is held out to test, but a
+perceptron still stops on the validation clips of the first split.
 """
 
 from __future__ import annotations
@@ -15,37 +15,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.models import registry
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.kinds import (
     ALIASES,
     CAV,
-    LISTS,
     defaults,
     for_task,
+    is_choice,
     trainable,
 )
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.rules import near
-from obygaze_models.protocols.runner.banks import (
-    MIN_ROWS,
-    build_bank,
-    build_head,
-    build_residual,
-    findable,
-    targets_of,
-)
-from obygaze_models.protocols.runner.features import Features
-from obygaze_models.protocols.runner.out_of_fold import training_clips
+from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
+from obygaze_models.protocols.runner.execute import FitContext, find_every_vector, fit_every_clip
+from obygaze_models.protocols.runner.keeping import training_clips
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.protocols.runner.run import Inputs
+from obygaze_models.protocols.schedule import schedule
 from obygaze_models.protocols.schema import Grid, Model, Protocol
 from obygaze_models.zoo.training_clips import TrainingClips
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
-    """A fitted estimator with everything a saved model must say of itself.
+class FittedModel:
+    """A fitted estimator with everything that a saved model records.
 
     `classes` are the names of its outputs in their order, `concepts` those of its margins.
     `metrics` is the cell record of the same recipe (see `records`), `provenance` plain JSON: the
@@ -66,19 +61,25 @@ class Fitted:
 
 
 def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Protocol:
-    """The honest protocol with one model and one task."""
+    """Return the protocol `honest` with one model and one task.
+
+    Args:
+        name: A kind of model, or "cav" for concept vectors, which have a task for each concept.
+        task: A task of the protocol `honest`.
+        changes: Keys of that protocol to change, or `model.KEY=VALUE` for the model.
+    """
     if name not in trainable():
         hint = f"one of {', '.join(trainable())}"
-        raise FixUsage(f"no model is called {name!r}{near(name, trainable())}", hint=hint)
+        raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
     kind = ALIASES.get(name, name)
     if kind == CAV:
         return _concepts_protocol(load_protocol("honest", changes))
     honest = load_protocol("honest", [f"models.{name}.kind={kind}", *_spelt_out(changes, name)])
     if task not in honest.tasks:
         hint = f"one of {', '.join(honest.tasks)}, or --set tasks.{task}.positive=..."
-        raise FixUsage(f"no task is called {task!r}{near(task, honest.tasks)}", hint=hint)
+        raise FixUsage(f"unknown task {task!r}{near(task, honest.tasks)}", hint=hint)
     if honest.data.scale != "none":
-        raise FixUsage("a model that is kept reads features as they are", hint="without data.scale")
+        raise FixUsage("a saved model reads unscaled features", hint="omit data.scale")
     return replace(
         honest,
         name=f"train-{name}",
@@ -90,7 +91,7 @@ def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Prot
 
 
 def _spelt_out(changes: Sequence[str], name: str) -> list[str]:
-    """`model.C=1` means the one model that is trained."""
+    """Replace `model.C=1` by the key of the one model that is trained."""
     return [
         f"models.{name}.{change.removeprefix('model.')}" if change.startswith("model.") else change
         for change in changes
@@ -98,25 +99,27 @@ def _spelt_out(changes: Sequence[str], name: str) -> list[str]:
 
 
 def for_clips(protocol: Protocol, manifest: Manifest) -> Protocol:
-    """A protocol of concepts without those that too few clips have, or clips of one film only."""
+    """Return a protocol of concepts without those that too few clips or films have."""
     if protocol.model_names != [CAV]:
         return protocol
     table = clip_table(manifest, protocol.data)
     has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
-    told = {
+    tasks = {
         name: task
         for name, task in protocol.tasks.items()
         if name in has
         and has[name].sum() >= MIN_ROWS
         and len(np.unique(table.movies[has[name]])) > 1
     }
-    if not told:
-        raise FixInput("no visual concept has clips enough, in films enough", where=table.name)
-    return replace(protocol, tasks=told)
+    if not tasks:
+        raise FixInput(
+            f"no visual concept has {MIN_ROWS} clips in at least two films", where=table.name
+        )
+    return replace(protocol, tasks=tasks)
 
 
 def _concepts_protocol(honest: Protocol) -> Protocol:
-    """Each visual concept as a task of its own, told by a linear machine, on honest splits."""
+    """Each visual concept as a task of a linear machine, on the honest splits."""
     concepts = load_protocol("paper-fig3").tasks
     tasks = {name: replace(task, folds="") for name, task in concepts.items()}
     settings = {**defaults("svm", "none"), "C": "paper"}
@@ -132,40 +135,42 @@ def _concepts_protocol(honest: Protocol) -> Protocol:
     )
 
 
-def fit_final(inputs: Inputs, run: Run) -> Fitted:
-    """The model of a training protocol, fitted on every clip of its task."""
+def fit_final(inputs: Inputs, run: Run) -> FittedModel:
+    """Return the model of a training protocol, fitted as in its run, but on every clip of its task.
+
+    Args:
+        inputs: The inputs of the run, of one model and one task.
+        run: The finished run, which has the metrics and the chosen settings.
+    """
     protocol, features = inputs.protocol, inputs.features[0]
     (name,) = protocol.model_names
+    task = protocol.train_tasks[0]
     model = protocol.models[name]
-    settings = _settled(model, run.cells)
     if name == CAV:
-        return _fit_bank(inputs, features, run)
-    (task,) = protocol.train_tasks
-    settings = for_task(model.kind, settings, task)
-    labels = inputs.labels[task]
-    rows = np.flatnonzero(features.present & (labels >= 0))
-    groups = np.array(inputs.table.column(protocol.splits.group), dtype=np.str_)
-    if "tolerance" in settings:
-        fitted = _fit_bottleneck(model.kind, settings, inputs, features, groups)
-        clips, _, targets = _told(inputs, features, settings["against"])
-        rows = np.union1d(rows, clips[(targets >= 0).any(axis=1)])  # who found the vectors
+        settings = {**defaults("pcbm-lr", "none"), "tolerance": "paper", "cross_fit": 0}
     else:
-        X, y = features.X[features.row_of[rows]], labels[rows].astype(np.int64)
-        fitted = _fit_probe(model.kind, settings, X, y, groups[rows], protocol.fit.seed)
-    classes = [str(code) for code in getattr(fitted, "classes_", (0, 1))]
+        settings = for_task(model.kind, _settled(model, run.cells), task)
+    plan = schedule(protocol, inputs.table, inputs.labels, inputs.usable(features))
+    context = FitContext(protocol, inputs.table, inputs.labels, plan, features, {})
+    if name == CAV:
+        return _concept_vectors(inputs, run, context, settings)
+    rows, learned = fit_every_clip(context, Model(model.kind, settings), task)
+    estimator = learned.estimator
+    if registry.find_kind(model.kind).head:
+        rows = np.union1d(rows, _with_targets(inputs, learned.found_on, settings["against"]))
     names = {"0": "negative", "1": "positive"}
-    classes = [names.get(code, code) for code in classes]
-    column = _positive_column(fitted, model.kind, classes, inputs)
-    return Fitted(
+    classes = [names.get(str(code), str(code)) for code in estimator.classes_]
+    column = _positive_column(estimator, model.kind, classes, inputs)
+    return FittedModel(
         name=name,
         kind=model.kind,
-        model=fitted,
+        model=estimator,
         features=features.facts,
         classes=tuple(classes),
         metrics=run.cells,
         provenance=_provenance(inputs, run, rows, task),
         clips=training_clips(run, [inputs.table.ids[row] for row in rows], {task: column}),
-        concepts=tuple(str(c) for c in fitted.bank_.concepts_) if hasattr(fitted, "bank_") else (),
+        concepts=tuple(map(str, estimator.bank_.concepts_)) if hasattr(estimator, "bank_") else (),
         settings=settings,
     )
 
@@ -190,76 +195,27 @@ def _settled(model: Model, cells: Sequence[Record]) -> dict[str, Any]:
     chosen = [fold["chosen"] for cell in cells for fold in cell["folds"]]
     settled = dict(model.settings)
     for name, value in model.settings.items():
-        if isinstance(value, list) and name not in LISTS:
+        if is_choice(name, value):
             votes = Counter(repr(fold.get(name, value[0])) for fold in chosen)
             winner = votes.most_common(1)[0][0] if votes else repr(value[0])
             settled[name] = next(item for item in value if repr(item) == winner)
     return settled
 
 
-def _fit_probe(
-    kind: str,
-    settings: Mapping[str, Any],
-    X: NDArray[np.float32],
-    y: NDArray[np.int64],
-    groups: NDArray[np.str_],
-    seed: int,
-) -> Any:
-    from obygaze_models.models.mlp import MLPProbe
-    from obygaze_models.protocols.runner.models import build_probe, several
-
-    if kind != "mlp":
-        return build_probe(kind, settings).fit(X, y, several(groups))
-    weight = None if settings["class_weight"] == "none" else settings["class_weight"]
-    own = {**settings, "class_weight": weight, "hidden": tuple(settings["hidden"])}
-    return MLPProbe(**own, random_state=seed).fit(X, y)
-
-
-def _fit_bottleneck(
-    kind: str,
-    settings: Mapping[str, Any],
-    inputs: Inputs,
-    features: Features,
-    groups: NDArray[np.str_],
-) -> Any:
-    from obygaze_models.models.bottleneck import Bottleneck
-
-    (task,) = inputs.protocol.train_tasks
-    clips, names, targets = _told(inputs, features, settings["against"])
-    labels, levels = inputs.labels[task][clips], np.array(inputs.table.levels)[clips]
-    model = Bottleneck(
-        build_bank(settings, names, settings["tolerance"], inputs.protocol.fit.seed),
-        build_head(kind, settings),
-        residual=build_residual(settings) if kind == "pcbm-h" else None,
-        cross_fit=settings["cross_fit"],
-    )
-    y = levels if kind == "ordinal" else np.maximum(labels, 0).astype(np.int64)
-    X = features.X[features.row_of[clips]]
-    return model.fit(X, y, targets, groups=groups[clips], rows=labels >= 0)
-
-
-def _told(
-    inputs: Inputs, features: Features, against: str
-) -> tuple[NDArray[np.intp], list[str], NDArray[np.int64]]:
-    """The clips that vectors are found on, the concepts that can be, and who has them."""
-    table = inputs.table
-    clips = np.flatnonzero(features.present & (np.array(table.levels) != ""))
-    targets = targets_of(features, table, against)[features.row_of[clips]]
-    known = findable(targets)
-    return clips, [table.concept_names[column] for column in known], targets[:, known]
-
-
-def _fit_bank(inputs: Inputs, features: Features, run: Run) -> Fitted:
-    settings = {**defaults("pcbm-lr", "none"), "tolerance": "paper"}
-    clips, names, targets = _told(inputs, features, "absent")
-    bank = build_bank(settings, names, settings["tolerance"], inputs.protocol.fit.seed)
-    rows = clips[(targets >= 0).any(axis=1)]
+def _concept_vectors(
+    inputs: Inputs, run: Run, context: FitContext, settings: Mapping[str, Any]
+) -> FittedModel:
+    """The vectors of all concepts, each of which the run evaluated as a task."""
+    features = inputs.features[0]
+    bank, found_on = find_every_vector(context, settings)
+    names = [str(concept) for concept in bank.concepts_]
+    rows = _with_targets(inputs, found_on, settings["against"])
     ids = [inputs.table.ids[row] for row in rows]
     columns = {name: f"margin:{name}" for name in names}
-    return Fitted(
+    return FittedModel(
         name=CAV,
         kind=CAV,
-        model=bank.fit(features.X[features.row_of[clips]], targets),
+        model=bank,
         features=features.facts,
         classes=(),
         metrics=run.cells,
@@ -270,8 +226,16 @@ def _fit_bank(inputs: Inputs, features: Features, run: Run) -> Fitted:
     )
 
 
+def _with_targets(inputs: Inputs, clips: NDArray[np.intp], against: Any) -> NDArray[np.intp]:
+    """The clips that have or lack some concept of those that vectors were found for."""
+    features = inputs.features[0]
+    targets = targets_of(features, inputs.table, against)[features.row_of[clips]]
+    rows: NDArray[np.intp] = clips[(targets[:, findable(targets)] >= 0).any(axis=1)]
+    return rows
+
+
 def _provenance(inputs: Inputs, run: Run, rows: NDArray[np.intp], task: str) -> dict[str, Any]:
-    """What a reader of the model's card must be told."""
+    """The origin of a model, for its card."""
     movies = inputs.table.movies[rows]
     return {
         "run": run.about["name"],

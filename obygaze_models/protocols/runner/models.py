@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_models.models import registry
 from obygaze_models.models.baselines import BASELINES, oracle, places
 from obygaze_models.models.common import FixTraining
 from obygaze_models.protocols.clips import ClipTable
@@ -32,12 +33,13 @@ NO_ROWS = np.zeros(0, dtype=np.intp)
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A fitted model as a function from clips to scores.
+    """A fitted estimator, and the function from clips to scores that is evaluated.
 
     `threshold` is what a score must exceed to be positive. `found_on` are the clips that concept
     vectors were found on, in the fit itself and in those that chose its settings.
     """
 
+    estimator: Any
     score: Score
     threshold: float = 0.5
     chosen: Mapping[str, Any] = field(default_factory=dict)
@@ -107,80 +109,77 @@ def train_baseline(name: str, case: Case) -> Learned:
         fitted = (kind(random_state=case.seed) if name == "random" else kind()).fit(
             X[case.learn], case.y
         )
-    return Learned(lambda clips: fitted.predict_proba(X[clips])[:, 1])
-
-
-def build_probe(kind: str, settings: Mapping[str, Any]) -> Any:
-    """The estimator of a linear kind."""
-    from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
-
-    if kind == "ridge":
-        return RidgeProbe()
-    probe: Any = LogisticProbe if kind == "logistic" else SVMProbe
-    weight = None if settings["class_weight"] == "none" else settings["class_weight"]
-    return probe(settings["C"], class_weight=weight)
+    return Learned(fitted, lambda clips: fitted.predict_proba(X[clips])[:, 1])
 
 
 def _train(
     kind: str, settings: Mapping[str, Any], case: Case, features: Features, banks: Banks
 ) -> Learned:
-    if "tolerance" in settings:
-        return _train_bottleneck(kind, settings, case, banks)
-    X, rows = features.X, features.row_of
+    if registry.find_kind(kind).head:
+        return _train_bottleneck(kind, settings, case, features, banks)
     if kind == "svm":
-        from obygaze_models.models.common import balanced_weights
-        from obygaze_models.models.linear_solvers import settled_bias
-
-        codes = case.y
-        weight = (
-            balanced_weights(codes, 2)[codes] if settings["class_weight"] == "balanced" else None
-        )
-        normal, bias = banks.gram.machine(rows[case.learn], codes == 1, settings["C"], weight)
-        own = X[rows[case.learn]].astype(np.float64) @ normal
-        facts = {
-            "length": float(np.linalg.norm(normal)),
-            "bias_shift": settled_bias(own, codes == 1, weight, bias) - bias,
-        }
-        return Learned(lambda clips: X[rows[clips]].astype(np.float64) @ normal + bias, 0.0, facts)
-    probe = build_probe(kind, settings)
-    probe.fit(X[rows[case.learn]], case.y, case.films)
+        return _train_machine(settings, case, features, banks)
+    probe = registry.build(kind, settings)
+    probe.fit(features.of(case.learn), case.y, case.films)
     if kind == "ridge":
         chosen = {"alpha": probe.alpha_}
-        return Learned(lambda clips: probe.decision_function(X[rows[clips]]), 0.0, chosen)
-    return Learned(lambda clips: probe.predict_proba(X[rows[clips]])[:, 1])
+        return Learned(probe, lambda c: probe.decision_function(features.of(c)), 0.0, chosen)
+    return Learned(probe, lambda clips: probe.predict_proba(features.of(clips))[:, 1])
 
 
-def _train_bottleneck(kind: str, settings: Mapping[str, Any], case: Case, banks: Banks) -> Learned:
-    from obygaze_models.protocols.runner.banks import build_head, build_residual
+def _train_machine(
+    settings: Mapping[str, Any], case: Case, features: Features, banks: Banks
+) -> Learned:
+    """Fit a support vector machine on the Gram matrix that all fits of a store share."""
+    from obygaze_models.models.common import balanced_weights
+    from obygaze_models.models.linear_solvers import settled_bias
+
+    positive = case.y == 1
+    weights = balanced_weights(case.y, 2)[case.y]
+    weight = weights if settings["class_weight"] == "balanced" else None
+    rows = features.row_of[case.learn]
+    normal, bias = banks.gram.machine(rows, positive, settings["C"], weight)
+    along = features.of(case.learn).astype(np.float64) @ normal
+    facts = {
+        "length": float(np.linalg.norm(normal)),
+        "bias_shift": settled_bias(along, positive, weight, bias) - bias,
+    }
+    probe = registry.build("svm", settings)
+    probe.classes_, probe.n_features_in_ = np.array([0, 1]), len(normal)
+    probe.coef_, probe.intercept_ = normal[None, :], np.array([bias])
+    return Learned(
+        probe, lambda clips: features.of(clips).astype(np.float64) @ normal + bias, 0.0, facts
+    )
+
+
+def _train_bottleneck(
+    kind: str, settings: Mapping[str, Any], case: Case, features: Features, banks: Banks
+) -> Learned:
+    """Fit the head on margins of shared concept vectors, and put both in one estimator."""
+    from sklearn.base import clone
 
     margins = banks.margins(settings, case)
-    head = build_head(kind, settings)
+    model = registry.build(kind, settings, concepts=margins.bank.concepts, seed=banks.seed)
+    model.bank_, model.n_features_in_ = margins.bank, margins.bank.n_features_in_
     groups = case.groups[case.learn]
-    if kind == "ordinal":
+    if kind == "ordinal":  # learns the levels, whatever the task
         levels = np.array(case.table.levels)[case.learn]
-        head.fit(margins.learn, levels, groups=groups)
-        positive = np.isin(head.classes_, sorted(set(levels[case.y == 1])))
+        model.head_ = clone(model.head).fit(margins.learn, levels, groups=groups)
+        positive = np.isin(model.head_.classes_, sorted(set(levels[case.y == 1])))
+    else:
+        model.head_ = clone(model.head).fit(margins.learn, case.y, groups=groups)
+        positive = model.head_.classes_ == 1
+    model.classes_, facts = model.head_.classes_, {}
+    if model.residual is not None:
+        offset = model.head_.decision_function(margins.learn)
+        model.residual_ = clone(model.residual).fit(banks.rows(case.learn), case.y, offset=offset)
+        facts = {"residual_share": model.residual_.share_}
 
-        def share(clips: NDArray[np.intp]) -> Floats:
-            found = head.predict_proba(margins.of(clips))[:, positive]
-            return np.asarray(np.clip(found.sum(axis=1), 0.0, 1.0))
+    def score(clips: NDArray[np.intp]) -> Floats:
+        found = model.predict_proba(features.of(clips))[:, positive]
+        return np.asarray(np.clip(found.sum(axis=1), 0.0, 1.0))
 
-        return Learned(share, found_on=margins.found_on)
-    head.fit(margins.learn, case.y, groups=groups)
-    if kind == "pcbm-h":
-        rest = build_residual(settings)
-        offset = head.decision_function(margins.learn)
-        rest.fit(banks.rows(case.learn), case.y, offset=offset)
-
-        def both(clips: NDArray[np.intp]) -> Floats:
-            own = head.decision_function(margins.of(clips))
-            p: Floats = rest.predict_proba(banks.rows(clips), offset=own)[:, 1]
-            return p
-
-        return Learned(both, 0.5, {"residual_share": rest.share_}, margins.found_on)
-    return Learned(
-        lambda clips: head.predict_proba(margins.of(clips))[:, 1], found_on=margins.found_on
-    )
+    return Learned(model, score, 0.5, facts, margins.found_on)
 
 
 def _inner_score(

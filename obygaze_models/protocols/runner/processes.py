@@ -1,21 +1,26 @@
-"""Shares work among processes: forks that see what this one sees, or a Dask cluster's workers."""
+"""Share fits among processes: forks of this one, or the workers of a Dask cluster."""
 
 from __future__ import annotations
 
 import multiprocessing
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.machine import usable_cores
 from obygaze_models.models.common import one_thread
+from obygaze_models.models.mlp import Job, MLPFit, MLPSettings, fit_many
 
 T = TypeVar("T")
 Work = Callable[[int, Progress], T]
+MIN_FITS = 8  # below this, starting a process costs more than it saves
 _WORK: dict[str, Work[Any]] = {}
 
 
@@ -88,3 +93,42 @@ def _elsewhere(work: Work[T], part: int) -> T:
     # As in the process that asked: the number of threads decides the last bits of a product.
     with one_thread():
         return work(part, Quiet())
+
+
+def fit_all(
+    X: NDArray[np.float32], work: Sequence[tuple[MLPSettings, Job]], n_jobs: int = 0
+) -> list[MLPFit]:
+    """Train perceptrons; return their fits in the order given.
+
+    Jobs that share training rows and seed are one trajectory (see `mlp.fit_many`), and trajectories
+    do not depend on each other, so any number of processes gives the same bits. `n_jobs` is as in
+    `workers_for`.
+    """
+    parts = _share_out(work, workers_for(n_jobs))
+    done = map_parts(lambda part, _: _fit(X, [work[i] for i in parts[part]]), len(parts))
+    fits: dict[int, MLPFit] = {}
+    for part, found in zip(parts, done, strict=True):
+        fits.update(zip(part, found, strict=True))
+    return [fits[i] for i in range(len(work))]
+
+
+def _fit(X: NDArray[np.float32], work: Sequence[tuple[MLPSettings, Job]]) -> list[MLPFit]:
+    fits: dict[int, MLPFit] = {}
+    for settings in dict.fromkeys(own for own, _ in work):
+        own = [i for i, (wanted, _) in enumerate(work) if wanted == settings]
+        fits.update(zip(own, fit_many(X, [work[i][1] for i in own], settings), strict=True))
+    return [fits[i] for i in range(len(work))]
+
+
+def _share_out(work: Sequence[tuple[MLPSettings, Job]], n_jobs: int) -> list[list[int]]:
+    """Numbers of the fits for each process; fits that share a trajectory stay together."""
+    if len(work) < MIN_FITS or n_jobs < 2:
+        return [list(range(len(work)))]
+    together: dict[tuple[Any, ...], list[int]] = {}
+    for number, (settings, job) in enumerate(work):
+        key = (settings, job.seed, job.train.tobytes(), job.labels[job.train].tobytes())
+        together.setdefault(key, []).append(number)
+    parts: list[list[int]] = [[] for _ in range(min(n_jobs, len(together)))]
+    for place, group in enumerate(together.values()):
+        parts[place % len(parts)] += group
+    return parts

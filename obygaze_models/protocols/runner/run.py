@@ -25,7 +25,7 @@ from obygaze_models.models.common import one_thread
 from obygaze_models.protocols.clips import ClipTable, clip_table
 from obygaze_models.protocols.runner.anatomy import anatomies
 from obygaze_models.protocols.runner.execute import (
-    Bench,
+    FitContext,
     check_cells,
     count_fits,
     run_baselines,
@@ -163,14 +163,16 @@ def _train_all(
         with clock.part("split"):
             plan = schedule(inputs.protocol, inputs.table, inputs.labels, usable)
             found = check_cells(inputs.protocol, plan, inputs.table)
-        bench = Bench(inputs.protocol, inputs.table, inputs.labels, plan, features, found, n_jobs)
-        hashes[bench.feature or "none"] = plan.sha256
+        context = FitContext(
+            inputs.protocol, inputs.table, inputs.labels, plan, features, found, n_jobs
+        )
+        hashes[context.feature or "none"] = plan.sha256
         with clock.part("fit"):
             if features is not None and inputs.protocol.model_names:
                 with watch(features.name, count_fits(inputs.protocol, plan)) as progress:
-                    cells += run_models(replace(bench, progress=progress))
+                    cells += run_models(replace(context, progress=progress))
             if usable.tobytes() not in done:
-                own = run_baselines(bench)
+                own = run_baselines(context)
                 baselines += [replace(c, feature="") for c in own] if alike else own
             done.setdefault(usable.tobytes(), alike)
     return cells, baselines, hashes

@@ -60,11 +60,12 @@ def test_by_hand(text: str, rows: list[int]) -> None:
 @pytest.mark.parametrize(
     ("text", "column", "what"),
     [
+        ("level not S", 11, "expected 'in', found 'S'"),
         ("", 1, "expected a name, found the end"),
         ("level", 6, "expected '==', '!=' or 'in' after level, found the end"),
         ("level = S", 7, "a single '='"),
-        ("level == X", 10, "no level is called 'X'"),
-        ("level == s", 10, "did you mean S?"),
+        ("level == X", 10, "unknown level 'X'"),
+        ("level == s", 10, "did you mean 'S'?"),
         ("level in {S", 12, "expected '}', found the end"),
         ("level in {}", 11, "expected a name, found '}'"),
         ("level in [S]", 10, "write sets with {...}"),
@@ -78,9 +79,9 @@ def test_by_hand(text: str, rows: list[int]) -> None:
         ("level == S & concept", 12, "write 'and'"),
         ("level == S | concept", 12, "write 'or'"),
         ("!concept", 1, "write 'not'"),
-        ("'Look in concept", 1, "a quote that is not closed"),
-        ("level < S", 7, "'<' means nothing here"),
-        ("3 in concept", 1, "'3' means nothing here"),
+        ("'Look in concept", 1, "the quote is not closed"),
+        ("level < S", 7, "'<' is not allowed here"),
+        ("3 in concept", 1, "'3' is not allowed here"),
         ("level == not", 10, "expected a name, found 'not'"),
         ("and", 1, "expected a name, found 'and'"),
     ],
@@ -97,17 +98,17 @@ def test_an_error_points_at_the_column(text: str, column: int, what: str) -> Non
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("open('/etc/passwd')", "functions cannot be called: open(...)"),
-        ("__import__('os').system('true')", "functions cannot be called: __import__(...)"),
-        ("level == S and len(concept)", "functions cannot be called: len(...)"),
-        ("level.upper() == S", "attributes cannot be read here"),
-        ("concept.__class__", "attributes cannot be read here"),
+        ("open('/etc/passwd')", "calls are not allowed: open(...)"),
+        ("__import__('os').system('true')", "calls are not allowed: __import__(...)"),
+        ("level == S and len(concept)", "calls are not allowed: len(...)"),
+        ("level.upper() == S", "attributes are not allowed"),
+        ("concept.__class__", "attributes are not allowed"),
         ("level(S)", "after level, found '('"),
-        ("lambda: 1", "':' means nothing here"),
-        ("level == S; concept", "';' means nothing here"),
-        ("`id`", "'`' means nothing here"),
+        ("lambda: 1", "':' is not allowed here"),
+        ("level == S; concept", "';' is not allowed here"),
+        ("`id`", "'`' is not allowed here"),
         ("[c for c in concept]", "write sets with {...}"),
-        ("level == $HOME", "'$' means nothing here"),
+        ("level == $HOME", "'$' is not allowed here"),
     ],
 )
 def test_nothing_can_be_run(text: str, what: str) -> None:
@@ -125,7 +126,7 @@ class TestLimits:
                 parse(text)
 
     def test_length(self) -> None:
-        with pytest.raises(BadExpression, match="characters"):
+        with pytest.raises(BadExpression, match="at most 2000 characters"):
             parse(" or ".join(["level == S"] * 1000))
 
     def test_a_long_chain_is_not_deep(self) -> None:
@@ -136,15 +137,15 @@ class TestVocabulary:
     vocabulary = ("Body", "Look", "Type of shot")
 
     def test_a_concept_that_is_not_in_it(self) -> None:
-        with pytest.raises(BadExpression, match=r"column 21: .*did you mean Body\?"):
+        with pytest.raises(BadExpression, match=r"column 21: .*did you mean 'Body'\?"):
             parse("level == S and not (Bdy in concept)", vocabulary=self.vocabulary)
 
     def test_a_name_like_no_other(self) -> None:
         with pytest.raises(BadExpression, match="known: Body, Look, Type of shot"):
             parse("Weather in concept", vocabulary=self.vocabulary)
 
-    def test_a_close_name_is_shown_with_its_quotes(self) -> None:
-        with pytest.raises(BadExpression, match='did you mean "Type of shot"'):
+    def test_a_close_name_of_several_words(self) -> None:
+        with pytest.raises(BadExpression, match="did you mean 'Type of shot'"):
             parse("'Type of shoot' in concept", vocabulary=self.vocabulary)
 
     def test_known_concepts_pass(self) -> None:
@@ -231,10 +232,7 @@ def test_against_a_walk_in_plain_python(tree: tuple, clips: list) -> None:
     levels = [level for level, _ in clips]
     concepts = [tuple(sorted(c)) for _, c in clips]
     expected = [meant(tree, a, b) for a, b in zip(levels, concepts, strict=True)]
-    expression = parse(written(tree))
-    assert expression.evaluate(levels, concepts).tolist() == expected
-    again = parse(str(expression))
-    assert again.evaluate(levels, concepts).tolist() == expected, "what is printed can be read"
+    assert parse(written(tree)).evaluate(levels, concepts).tolist() == expected
 
 
 @settings(max_examples=150, deadline=None)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.protocols.splits import Split, drop_near
+from obygaze_models.protocols.splits import Split, drop_near, n_folds_of
 
 
 def parts_of(split: Split) -> tuple[np.ndarray, ...]:
@@ -61,3 +61,9 @@ class TestGap:
             apart = np.abs(scenes[seen][same] - scenes[row])
             assert apart.size == 0 or apart.min() > reach
         np.testing.assert_array_equal(gap.test, split.test)
+
+
+def test_number_of_folds() -> None:
+    assert n_folds_of(np.array([-1, 0, 4])) == 5
+    with pytest.raises(FixInput, match="no clip"):
+        n_folds_of(np.array([-1]))

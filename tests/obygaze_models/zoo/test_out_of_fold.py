@@ -22,7 +22,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.protocols import Run, fit_final, gather, keep, run_protocol, training_protocol
-from obygaze_models.protocols.runner.out_of_fold import training_clips
+from obygaze_models.protocols.runner.keeping import training_clips
 from obygaze_models.zoo import SavedModel, TrainingClips, load_model, predict, save_model
 from obygaze_models.zoo.saving import pull_model, push_model
 from obygaze_models.zoo.training_clips import read_training_clips
@@ -381,3 +381,26 @@ def test_the_card_says_what_the_folds_left_out(
     model, _ = kept(tmp_path, store, "ridge", *changes)
     notes: Any = model.info.notes
     assert said in notes[0]
+
+
+@pytest.mark.parametrize("kind", ["mlp", "svm", "pcbm-lr", "pcbm-h"])
+def test_a_kept_model_is_fitted_as_the_evaluated_one(
+    kind: str, store: Store, tmp_path: Path
+) -> None:
+    """Fitted without the film that a run tested, the kept model has the scores of that run."""
+    changes = ["splits.kind=fixed", "splits.column=movie_id", 'splits.choose=["tt0000001"]']
+    changes += ["report.replicates=20", "report.compare=false"]
+    if kind.startswith("pcbm"):
+        changes += ["model.tolerance=0.1", "model.cross_fit=2"]
+    tested = training_protocol(kind, "ENHN_S", [*changes, f'splits.test=["{LAST}"]'])
+    run = run_protocol(gather(tested, MANIFEST, "made-up", {"sig": store}), tmp_path / "run")
+    evaluated = {r["clip_id"]: float(r["score"]) for r in run.predictions if r["model"] == kind}
+    assert {FILM[clip] for clip in evaluated} == {LAST}
+
+    without = training_protocol(kind, "ENHN_S", [*changes, 'splits.test=["tt0000006"]'])
+    model = fit_final(gather(without, TRAINED, "made-up", {"sig": store}), run).model
+    unseen = X[[row for row, clip in enumerate(MANIFEST) if clip.clip_id in evaluated]]
+    is_machine = not hasattr(model, "predict_proba")
+    scores = model.decision_function(unseen) if is_machine else model.predict_proba(unseen)[:, 1]
+    in_order = [evaluated[clip.clip_id] for clip in MANIFEST if clip.clip_id in evaluated]
+    np.testing.assert_allclose(scores, in_order, rtol=1e-9)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.protocols.folds import n_folds_of, read_folds
+from obygaze_models.protocols.clips import read_folds
 
 
 class TestRead:
@@ -17,8 +16,3 @@ class TestRead:
     def test_what_is_no_fold(self, column: list[str]) -> None:
         with pytest.raises(FixInput, match="fold"):
             read_folds(column)
-
-    def test_number_of_folds(self) -> None:
-        assert n_folds_of(np.array([-1, 0, 4])) == 5
-        with pytest.raises(FixInput, match="no clip"):
-            n_folds_of(np.array([-1]))

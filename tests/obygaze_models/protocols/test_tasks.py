@@ -4,7 +4,7 @@ import pytest
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.protocols.expression import parse
-from obygaze_models.protocols.labels import check_label_map, label_by_expression, label_by_map
+from obygaze_models.protocols.tasks import check_label_map, label_by_expression, label_by_map
 
 LEVEL = ["EN", "HN", "NS", "S", ""]
 CONCEPTS = [(), ("Look",), ("Body",), ("Look",), ()]
@@ -25,7 +25,7 @@ def test_label_maps(classes: dict[str, int], expected: list[int]) -> None:
 @pytest.mark.parametrize(
     ("classes", "what"),
     [
-        ({"Sure": 1, "EN": 0}, "no level is called 'Sure'"),
+        ({"Sure": 1, "EN": 0}, "unknown level 'Sure'"),
         ({"S": 1}, "without a gap"),
         ({"S": 1, "EN": 1}, "without a gap"),
         ({"S": 2, "EN": 0}, "without a gap"),
