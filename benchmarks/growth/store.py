@@ -104,12 +104,19 @@ def _half_complete(path: Path, real: set[int]) -> dict[str, FileMark]:
 def _simulated(plan: Plan, block: int) -> Marker:
     """Return the marker of a block that does not exist."""
     files = {plan.block_key(LEVEL, block): FileMark(1, f"{block:064x}")}
-    return Marker(block, plan.block_range(block), plan.recipe, {}, files)
+    return Marker(
+        block=block, rows=plan.block_range(block), recipe=plan.recipe, noted={}, files=files
+    )
 
 
 def _sealed(path: Path, marks: Mapping[str, FileMark]) -> None:
     plan = open_store(path).plan
-    seal = Seal(plan.recipe.fingerprint, {"ok": plan.n_clips}, {}, {**plan.files, **marks})
+    seal = Seal(
+        fingerprint=plan.recipe.fingerprint,
+        counts={"ok": plan.n_clips},
+        noted={},
+        files={**plan.files, **marks},
+    )
     (path / SEAL_FILE).write_bytes(seal.to_bytes())
     shutil.rmtree(path / "commits")
 

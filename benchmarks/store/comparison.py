@@ -222,5 +222,10 @@ def _plan_only(path: Path, n_clips: int) -> None:
     plan = open_store(path).plan
     names = [plan.block_key(spec.name, b) for spec in arrays for b in range(plan.n_blocks)]
     marks = {name: FileMark(1, f"{row:064x}") for row, name in enumerate(names)}
-    seal = Seal(plan.recipe.fingerprint, {"ok": n_clips}, {}, {**plan.files, **marks})
+    seal = Seal(
+        fingerprint=plan.recipe.fingerprint,
+        counts={"ok": n_clips},
+        noted={},
+        files={**plan.files, **marks},
+    )
     (path / SEAL_FILE).write_bytes(seal.to_bytes())

@@ -200,7 +200,7 @@ class BlockMaker:
     def _write(self, block: _Block, seconds: Mapping[str, float]) -> None:
         number, arrays, statuses = block.number, block.arrays, block.statuses
         if self.redo:
-            put = partial(self.writer.redo_rows, number, block.rows)
+            put = partial(self.writer.replace_rows, number, block.rows)
             seconds = self._with_earlier(number, seconds)
         else:
             put = partial(self.writer.commit_block, number)

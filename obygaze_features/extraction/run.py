@@ -195,7 +195,7 @@ def seal_complete(states: Sequence[StoreStatus], seal: bool | None) -> list[Stor
 def rows_to_redo(loaded: Loaded, plan: ExtractPlan, changed: bool) -> dict[int, list[int]]:
     """The rows, by block, that failed or had no video; with `changed`, those that changed too."""
     _refuse_sealed(loaded)
-    wanted = loaded.writer.rows_to_redo()
+    wanted = loaded.writer.rows_to_retry()
     for row in changed_rows(open_store(loaded.target.store), plan) if changed else ():
         wanted.setdefault(row // loaded.writer.plan.block_rows, []).append(row)
     return {block: sorted(wanted[block]) for block in sorted(wanted)}

@@ -11,8 +11,7 @@ from obygaze_features.core.errors import AlreadyThere, Mismatch, NotFound
 from obygaze_features.core.files import write_new
 from obygaze_features.store import StoreWriter, TextTable
 from obygaze_features.store.format.records import STORE_FILE
-from obygaze_features.store.format.space import same_space, space_of_level
-from obygaze_features.store.read.text import add_text
+from obygaze_features.store.format.text import same_space, space_of_level
 
 
 def keep_texts(store: Path, table: TextTable) -> Path:
@@ -22,7 +21,7 @@ def keep_texts(store: Path, table: TextTable) -> Path:
     writer = StoreWriter(store)
     _check_space(writer, table)
     try:
-        add_text(writer, table)
+        writer.add_text(table)
     except AlreadyThere as error:
         hint = "-o FILE.npz instead of --store, and --text FILE.npz with the audit"
         raise AlreadyThere(error.what, where=error.where, hint=hint) from error

@@ -18,8 +18,7 @@ from obygaze_features.core.commands import (
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import write_new
-from obygaze_features.store.format.card import card_text
-from obygaze_features.store.read.describe import describe, summary
+from obygaze_features.store.read.describe import card_text, describe, summary
 from obygaze_features.store.read.reader import Store, open_store
 
 # Backbones know stores, never the other way round; the cards are asked by name.

@@ -17,7 +17,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.model import view as view_of
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import Store, TextTable, open_store
-from obygaze_features.store.format.space import same_space, space_of_level
+from obygaze_features.store.format.text import same_space, space_of_level
 from obygaze_features.store.interchange.numpy_files import read_arrays
 from obygaze_models.audits.eat_tests import VectorGroup
 from obygaze_models.protocols.expression import parse

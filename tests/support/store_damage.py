@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from obygaze_features.store.format.checksummed_json import stamp
+from obygaze_features.store.format.records import with_checksum
 
 
 def files_of(path: Path) -> list[Path]:
@@ -30,7 +30,7 @@ def changed(path: Path, **changes: object) -> None:
     """Rewrite a stamped file with other values, as a program with a fault would."""
     value = json.loads(path.read_bytes())
     value.pop("sha256")
-    path.write_bytes(stamp({**value, **changes}))
+    path.write_bytes(with_checksum({**value, **changes}))
 
 
 def restamped(path: Path, **changes: object) -> None:
@@ -38,7 +38,7 @@ def restamped(path: Path, **changes: object) -> None:
     store, seal = (json.loads((path / f"{name}.json").read_bytes()) for name in ("store", "seal"))
     del store["sha256"], seal["sha256"]
     noted = changes.pop("noted", {})
-    data = stamp({**store, **changes})
+    data = with_checksum({**store, **changes})
     (path / "store.json").write_bytes(data)
     seal["files"]["store.json"] = [len(data), hashlib.sha256(data).hexdigest()]
-    (path / "seal.json").write_bytes(stamp({**seal, "noted": noted}))
+    (path / "seal.json").write_bytes(with_checksum({**seal, "noted": noted}))

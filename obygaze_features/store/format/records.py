@@ -1,14 +1,19 @@
-"""A store's own files (store.json, markers, the seal), typed, and checked when they are read."""
+"""A store's own JSON files (store.json, markers, the seal ...), typed, with their own checksum.
+
+The first key of each file is `sha256`: the digest of its bytes with those 64 digits replaced by
+zeros, so that one flipped bit is found when the file is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cache
+from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
-from obygaze_features.store.format.checksummed_json import stamp, unstamp
+from obygaze_features.core.files import pretty_json, sha256_bytes
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import (
     FORMAT,
@@ -18,16 +23,10 @@ from obygaze_features.store.format.schema import (
     FileMark,
     RowSource,
     RowStatus,
-    files_from_json,
-    files_to_json,
-    rows_from_json,
-    rows_to_json,
-    sources_from_json,
-    sources_to_json,
 )
 
-# Far beyond all films there are; what is said to have more wants memory, not readers.
-MOST_CLIPS = 100_000_000
+# An upper bound; a larger number means a corrupt file.
+MAX_CLIPS = 100_000_000
 STORE_FILE = "store.json"
 SEAL_FILE = "seal.json"
 README_FILE = "README.md"
@@ -35,275 +34,46 @@ CLIPS_FILE = "clips.csv"
 PARTIAL_FILE = "partial.json"
 SOURCES_FILE = "sources.json"
 TEXT_KEY = "commits/text.json"
+_HEAD = b'{\n "sha256": "'
+_ZEROS = "0" * 64
+_DIGITS = slice(len(_HEAD), len(_HEAD) + 64)
+_FETCH_AGAIN = "fetch this store again; its files must never be edited"
 
 
 def marker_key(block: int) -> str:
-    """The file name of a block's marker, relative to the store."""
+    """Return the file name of a block's marker, relative to the store."""
     return f"commits/block-{block:05d}.json"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """store.json: what was fixed when the store was planned, and never changes."""
-
-    n_clips: int
-    block_rows: int
-    recipe: Recipe
-    manifest_name: str
-    manifest_sha256: str
-    arrays: tuple[ArraySpec, ...]
-    licence: str
-    citation: str
-    compressor: str | None
-    created: str
-    created_by: str
-    zarr: Mapping[str, Any]
-    files: Mapping[str, FileMark]
-
-    @property
-    def n_blocks(self) -> int:
-        """Into how many blocks the rows are cut."""
-        return -(-self.n_clips // self.block_rows)
-
-    def block_range(self, block: int) -> tuple[int, int]:
-        """The first row of a block, and the row after its last."""
-        if not 0 <= block < self.n_blocks:
-            raise FixInput(f"there is no block {block}: blocks are 0 to {self.n_blocks - 1}")
-        first = block * self.block_rows
-        return first, min(first + self.block_rows, self.n_clips)
-
-    def array(self, name: str) -> ArraySpec:
-        """The array of that name, or an error that lists those there are."""
-        for spec in self.arrays:
-            if spec.name == name:
-                return spec
-        raise FixInput(
-            f"this store has no array {name!r}",
-            hint="one of " + ", ".join(spec.name for spec in self.arrays),
-        )
-
-    def block_key(self, name: str, block: int) -> str:
-        """The one file that holds a block of an array, relative to the store."""
-        return f"data.zarr/{name}/c.{block}" + ".0" * len(self.array(name).tail_shape)
-
-    def to_bytes(self) -> bytes:
-        """The bytes of store.json."""
-        return _stamped(
-            {
-                "created": self.created,
-                "created_by": self.created_by,
-                "manifest": {"name": self.manifest_name, "sha256": self.manifest_sha256},
-                "licence": self.licence,
-                "citation": self.citation,
-                "n_clips": self.n_clips,
-                "block_rows": self.block_rows,
-                "compressor": self.compressor,
-                "arrays": [spec.to_dict() for spec in self.arrays],
-                "fingerprint": self.recipe.fingerprint,
-                "recipe": self.recipe.to_dict(),
-                "files": files_to_json(self.files),
-                "zarr": dict(self.zarr),
-            }
-        )
-
-    @classmethod
-    def from_bytes(cls, data: bytes, where: str) -> Plan:
-        """store.json as read: refused when it is of a later version, damaged or makes no sense."""
-        with _read(data, where) as value:
-            recipe = Recipe.from_dict(value["recipe"])
-            if recipe.fingerprint != value["fingerprint"]:
-                raise Mismatch("the fingerprint is not that of the recipe beside it", where=where)
-            return cls(
-                n_clips=_count(value["n_clips"]),
-                block_rows=_count(value["block_rows"]),
-                recipe=recipe,
-                manifest_name=str(value["manifest"]["name"]),
-                manifest_sha256=str(value["manifest"]["sha256"]),
-                arrays=_arrays(value["arrays"]),
-                licence=str(value["licence"]),
-                citation=str(value["citation"]),
-                compressor=value["compressor"],
-                created=str(value["created"]),
-                created_by=str(value["created_by"]),
-                zarr=dict(value["zarr"]),
-                files=files_from_json(value["files"]),
-            )
+def with_checksum(value: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a JSON file that has its own sha256."""
+    data = bytearray(pretty_json({"sha256": _ZEROS, **value}))
+    data[_DIGITS] = sha256_bytes(bytes(data)).encode("ascii")
+    return bytes(data)
 
 
-@dataclass(frozen=True)
-class Marker:
-    """commits/block-XXXXX.json: that a block is whole, what is in it, and how it came about."""
-
-    block: int
-    rows: tuple[int, int]
-    recipe: Recipe
-    noted: Mapping[int, RowStatus]
-    files: Mapping[str, FileMark]
-    versions: Mapping[str, str] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    host: str = ""
-    revision: int = 0
-    replaces: str = ""
-    sources: Mapping[int, RowSource] = field(default_factory=dict)
-
-    def as_revision(self, revision: int, replaces: str) -> Marker:
-        """The same marker, as the successor of the one whose stamp is `replaces`."""
-        return replace(self, revision=revision, replaces=replaces)
-
-    def same_content(self, other: Marker) -> bool:
-        """Whether two commits put the same in the block, whoever made them and how long it took."""
-        return self.files == other.files and self.noted == other.noted
-
-    def to_bytes(self) -> bytes:
-        """The bytes of the marker."""
-        return _stamped(
-            {
-                "block": self.block,
-                "rows": list(self.rows),
-                "revision": self.revision,
-                "replaces": self.replaces,
-                "noted": rows_to_json(self.noted),
-                **({"sources": sources_to_json(self.sources)} if self.sources else {}),
-                "files": files_to_json(self.files),
-                "versions": dict(self.versions),
-                "seconds": dict(self.seconds),
-                "host": self.host,
-                "fingerprint": self.recipe.fingerprint,
-                "recipe": self.recipe.to_dict(),
-            }
-        )
-
-    @classmethod
-    def from_bytes(cls, data: bytes, where: str) -> Marker:
-        """A marker as read."""
-        with _read(data, where) as value:
-            first, after = value["rows"]
-            return cls(
-                block=int(value["block"]),
-                rows=(int(first), int(after)),
-                recipe=Recipe.from_dict(value["recipe"]),
-                noted=rows_from_json(value["noted"]),
-                files=files_from_json(value["files"]),
-                versions=dict(value["versions"]),
-                seconds=dict(value["seconds"]),
-                host=str(value["host"]),
-                revision=int(value["revision"]),
-                replaces=str(value["replaces"]),
-                sources=sources_from_json(value.get("sources", {})),
-            )
+def checksum_of(data: bytes) -> str:
+    """Return the sha256 in a file; other files refer to it by this."""
+    return data[_DIGITS].decode("ascii", errors="replace")
 
 
-@dataclass(frozen=True)
-class TextMarker:
-    """commits/text.json: that the texts of a store are whole, and what their files must be."""
-
-    files: Mapping[str, FileMark]
-
-    def to_bytes(self) -> bytes:
-        """The bytes of the marker."""
-        return _stamped({"files": files_to_json(self.files)})
-
-    @classmethod
-    def from_bytes(cls, data: bytes, where: str) -> TextMarker:
-        """The marker as read."""
-        with _read(data, where) as value:
-            return cls(files_from_json(value["files"]))
-
-
-@dataclass(frozen=True)
-class Sources:
-    """sources.json: what the rows of a sealed store were made from, as far as it was recorded.
-
-    A file of its own: whoever reads features has no need of it.
-    """
-
-    of_rows: Mapping[int, RowSource]
-
-    def to_bytes(self) -> bytes:
-        """The bytes of sources.json."""
-        return _stamped({"sources": sources_to_json(self.of_rows)})
-
-    @classmethod
-    def from_bytes(cls, data: bytes, where: str) -> Sources:
-        """sources.json as read."""
-        with _read(data, where) as value:
-            return cls(sources_from_json(value["sources"]))
+def _checked_json(data: bytes, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Corrupt(f"not a whole JSON file: {error}", where=where, hint=_FETCH_AGAIN) from error
+    if not isinstance(value, dict):
+        raise Corrupt("not a JSON object", where=where, hint=_FETCH_AGAIN)
+    # First, since a later version may have another kind of checksum and is not damaged.
+    _check_version(value, where)
+    plain = bytearray(data)
+    plain[_DIGITS] = _ZEROS.encode("ascii")
+    if not data.startswith(_HEAD) or sha256_bytes(bytes(plain)) != value.pop("sha256", None):
+        raise Corrupt("its bytes do not match its sha256", where=where, hint=_FETCH_AGAIN)
+    return value
 
 
-@dataclass(frozen=True)
-class Seal:
-    """seal.json: the status of every row and the mark of every file of a complete store."""
-
-    fingerprint: str
-    counts: Mapping[str, int]
-    noted: Mapping[int, RowStatus]
-    files: Mapping[str, FileMark]
-    versions: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-
-    def to_bytes(self) -> bytes:
-        """The bytes of seal.json."""
-        return _stamped(
-            {
-                "fingerprint": self.fingerprint,
-                "counts": dict(self.counts),
-                "noted": rows_to_json(self.noted),
-                "versions": {key: list(value) for key, value in self.versions.items()},
-                "seconds": dict(self.seconds),
-                "files": files_to_json(self.files),
-            }
-        )
-
-    @classmethod
-    def from_bytes(cls, data: bytes, where: str) -> Seal:
-        """seal.json as read."""
-        with _read(data, where) as value:
-            return cls(
-                fingerprint=str(value["fingerprint"]),
-                counts=dict(value["counts"]),
-                noted=rows_from_json(value["noted"]),
-                files=files_from_json(value["files"]),
-                versions=dict(value["versions"]),
-                seconds=dict(value["seconds"]),
-            )
-
-
-@dataclass(frozen=True)
-class Partial:
-    """partial.json: which blocks of which arrays a copy of a sealed store holds so far.
-
-    A copy that has this file keeps store.json and seal.json of the whole; the rest of what the
-    seal promises was never fetched, and is missing rather than lost.
-    """
-
-    blocks: Mapping[str, frozenset[int]]
-
-    def holds(self, array: str, block: int) -> bool:
-        """Whether a block of an array was fetched."""
-        return block in self.blocks.get(array, ())
-
-    def holds_file(self, name: str) -> bool:
-        """Whether a file of the store, by its name, was fetched."""
-        words = name.split("/")
-        if len(words) != 3 or words[0] != "data.zarr" or not words[2].startswith("c."):
-            return True
-        return words[1] in ID_ARRAYS or self.holds(words[1], int(words[2].split(".")[1]))
-
-    def to_bytes(self) -> bytes:
-        """The bytes of partial.json."""
-        arrays = {name: sorted(self.blocks[name]) for name in sorted(self.blocks)}
-        return _stamped({"arrays": arrays})
-
-    @classmethod
-    def from_bytes(cls, data: bytes, where: str) -> Partial:
-        """partial.json as read."""
-        with _read(data, where) as value:
-            arrays = dict(value["arrays"])
-            return cls({str(name): frozenset(map(int, arrays[name])) for name in arrays})
-
-
-def check_version(value: Mapping[str, Any], where: str) -> None:
-    """An error (exit 5) for a file that is not ours, or that a later version wrote."""
+def _check_version(value: Mapping[str, Any], where: str) -> None:
     if value.get("format") != FORMAT:
         raise Mismatch("not a file of an obygaze store", where=where)
     version = value.get("version")
@@ -315,21 +85,22 @@ def check_version(value: Mapping[str, Any], where: str) -> None:
         )
 
 
-def _stamped(value: Mapping[str, Any]) -> bytes:
-    return stamp({"format": FORMAT, "version": VERSION, **value})
+class _Codec(NamedTuple):
+    """How a field is written as JSON, and read."""
+
+    dump: Callable[[Any], Any]
+    load: Callable[[Any], Any]
 
 
-@contextmanager
-def _read(data: bytes, where: str) -> Iterator[dict[str, Any]]:
-    """The value of a file of ours; what odd JSON does to code that takes it apart is one error."""
-    value = unstamp(data, where, check=check_version)
-    try:
-        yield value
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-        raise Corrupt(
-            f"it is not what format {VERSION} promises ({kind}{error})", where=where
-        ) from error
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or not 1 <= value <= MAX_CLIPS:
+        raise ValueError(f"{value!r} is not a number of clips")
+    return value
+
+
+def _row_range(value: Any) -> tuple[int, int]:
+    first, after = value
+    return int(first), int(after)
 
 
 def _arrays(value: Sequence[Any]) -> tuple[ArraySpec, ...]:
@@ -339,7 +110,237 @@ def _arrays(value: Sequence[Any]) -> tuple[ArraySpec, ...]:
     return arrays
 
 
-def _count(value: Any) -> int:
-    if not isinstance(value, int) or not 1 <= value <= MOST_CLIPS:
-        raise ValueError(f"{value!r} is not a number of clips")
-    return value
+def _dump_marks(marks: Mapping[str, FileMark]) -> dict[str, list[Any]]:
+    return {name: list(marks[name]) for name in sorted(marks)}
+
+
+def _marks(value: Mapping[str, Any]) -> dict[str, FileMark]:
+    for name in value:
+        if "\\" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
+            raise ValueError(f"it names a file {name!r}")
+    return {str(name): FileMark(int(n_bytes), str(sha)) for name, (n_bytes, sha) in value.items()}
+
+
+def _dump_rows(rows: Mapping[int, RowStatus | RowSource]) -> dict[str, dict[str, Any]]:
+    return {str(row): rows[row].to_dict() for row in sorted(rows)}
+
+
+def _statuses(value: Mapping[str, Any]) -> dict[int, RowStatus]:
+    rows = {int(row): RowStatus(**status) for row, status in value.items()}
+    for row, status in rows.items():
+        if not all(isinstance(word, str) for word in vars(status).values()):
+            raise ValueError(f"row {row} has a status with values that are not text")
+        # An unknown state is an error and never counts as ok.
+        if status.state not in ("ok", "failed", "no-video"):
+            raise ValueError(f"row {row} has the unknown state {status.state!r}")
+    return rows
+
+
+def _sources(value: Mapping[str, Any]) -> dict[int, RowSource]:
+    return {int(row): RowSource.from_dict(source) for row, source in value.items()}
+
+
+def _dump_blocks(blocks: Mapping[str, frozenset[int]]) -> dict[str, list[int]]:
+    return {name: sorted(blocks[name]) for name in sorted(blocks)}
+
+
+def _blocks(value: Mapping[str, Any]) -> dict[str, frozenset[int]]:
+    return {str(name): frozenset(map(int, blocks)) for name, blocks in dict(value).items()}
+
+
+_CODECS: Mapping[Any, _Codec] = {
+    int: _Codec(int, int),
+    str: _Codec(str, str),
+    str | None: _Codec(lambda text: text, lambda text: text),
+    tuple[int, int]: _Codec(list, _row_range),
+    tuple[ArraySpec, ...]: _Codec(lambda specs: [spec.to_dict() for spec in specs], _arrays),
+    Recipe: _Codec(Recipe.to_dict, Recipe.from_dict),
+    Mapping[int, RowStatus]: _Codec(_dump_rows, _statuses),
+    Mapping[int, RowSource]: _Codec(_dump_rows, _sources),
+    Mapping[str, FileMark]: _Codec(_dump_marks, _marks),
+    Mapping[str, frozenset[int]]: _Codec(_dump_blocks, _blocks),
+}
+_MAPPING = _Codec(dict, dict)
+_LISTS = _Codec(lambda lists: {name: list(lists[name]) for name in lists}, dict)
+_COUNT = _Codec(int, _count)
+# For fields that are in the file under another key than their name.
+_KEYS = {
+    "manifest_name": ("manifest", "name"),
+    "manifest_sha256": ("manifest", "sha256"),
+    "blocks": ("arrays",),
+    "of_rows": ("sources",),
+}
+# Fields that are left out of the file where they are empty.
+_OPTIONAL = ("sources",)
+
+
+def _fields_in_file(kind: Any) -> list[tuple[str, tuple[str, ...], str, _Codec]]:
+    """Return name, outer keys, key and codec of each field, in the order of the file."""
+    found = []
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        codec = getattr(hint, "__metadata__", (None,))[0] or _CODECS.get(hint, _MAPPING)
+        *outer, key = _KEYS.get(name, (name,))
+        found.append((name, tuple(outer), key, codec))
+    return found
+
+
+_fields_of: Callable[[Any], list[tuple[str, tuple[str, ...], str, _Codec]]] = cache(_fields_in_file)
+
+
+class _Record:
+    """A JSON file of a store; its fields are in the order in which they are in the file."""
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of the file."""
+        document: dict[str, Any] = {"format": FORMAT, "version": VERSION}
+        for name, outer, key, codec in _fields_of(type(self)):
+            value, inner = getattr(self, name), document
+            if name in _OPTIONAL and not value:
+                continue
+            if isinstance(value, Recipe):
+                document["fingerprint"] = value.fingerprint
+            for part in outer:
+                inner = inner.setdefault(part, {})
+            inner[key] = codec.dump(value)
+        return with_checksum(document)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> Self:
+        """Read a file; refuse one that is damaged, of a later version, or has invalid values."""
+        document = _checked_json(data, where)
+        try:
+            values = {}
+            for name, outer, key, codec in _fields_of(cls):
+                inner = document
+                for part in outer:
+                    inner = inner[part]
+                if key in inner or name not in _OPTIONAL:
+                    values[name] = codec.load(inner[key])
+            recipe = values.get("recipe")
+            if recipe is not None and recipe.fingerprint != document["fingerprint"]:
+                raise Mismatch("the fingerprint is not that of the recipe beside it", where=where)
+            return cls(**values)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+            raise Corrupt(f"invalid for format {VERSION} ({kind}{error})", where=where) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(_Record):
+    """store.json: what was fixed when the store was planned, and never changes."""
+
+    created: str
+    created_by: str
+    manifest_name: str
+    manifest_sha256: str
+    licence: str
+    citation: str
+    n_clips: Annotated[int, _COUNT]
+    block_rows: Annotated[int, _COUNT]
+    compressor: str | None
+    arrays: tuple[ArraySpec, ...]
+    recipe: Recipe
+    files: Mapping[str, FileMark]
+    zarr: Mapping[str, Any]
+
+    @property
+    def n_blocks(self) -> int:
+        """The number of blocks of rows."""
+        return -(-self.n_clips // self.block_rows)
+
+    def block_range(self, block: int) -> tuple[int, int]:
+        """Return the first row of a block, and the row after its last."""
+        if not 0 <= block < self.n_blocks:
+            raise FixInput(f"there is no block {block}: blocks are 0 to {self.n_blocks - 1}")
+        first = block * self.block_rows
+        return first, min(first + self.block_rows, self.n_clips)
+
+    def array(self, name: str) -> ArraySpec:
+        """Return the array of that name, or raise an error that lists the arrays."""
+        for spec in self.arrays:
+            if spec.name == name:
+                return spec
+        raise FixInput(
+            f"this store has no array {name!r}",
+            hint="one of " + ", ".join(spec.name for spec in self.arrays),
+        )
+
+    def block_key(self, name: str, block: int) -> str:
+        """Return the one file that holds a block of an array, relative to the store."""
+        return f"data.zarr/{name}/c.{block}" + ".0" * len(self.array(name).tail_shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marker(_Record):
+    """commits/block-XXXXX.json: that a block is whole, what is in it, and how it was made."""
+
+    block: int
+    rows: tuple[int, int]
+    revision: int = 0
+    replaces: str = ""
+    noted: Mapping[int, RowStatus]
+    sources: Mapping[int, RowSource] = field(default_factory=dict)
+    files: Mapping[str, FileMark]
+    versions: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    host: str = ""
+    recipe: Recipe
+
+    def as_revision(self, revision: int, replaces: str) -> Marker:
+        """Return the same marker as the successor of the one whose checksum is `replaces`."""
+        return replace(self, revision=revision, replaces=replaces)
+
+    def same_content(self, other: Marker) -> bool:
+        """Return whether two commits put the same in the block, whoever made them."""
+        return self.files == other.files and self.noted == other.noted
+
+
+@dataclass(frozen=True)
+class TextMarker(_Record):
+    """commits/text.json: that the texts of a store are whole, and the marks of their files."""
+
+    files: Mapping[str, FileMark]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seal(_Record):
+    """seal.json: the status of every row and the mark of every file of a complete store."""
+
+    fingerprint: str
+    counts: Mapping[str, int]
+    noted: Mapping[int, RowStatus]
+    versions: Annotated[Mapping[str, Sequence[str]], _LISTS] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    files: Mapping[str, FileMark]
+
+
+@dataclass(frozen=True)
+class Sources(_Record):
+    """sources.json: what the rows of a sealed store were made from, as far as it was recorded.
+
+    A file of its own, since readers of features do not need it.
+    """
+
+    of_rows: Mapping[int, RowSource]
+
+
+@dataclass(frozen=True)
+class Partial(_Record):
+    """partial.json: which blocks of which arrays a copy of a sealed store holds so far.
+
+    A copy that has this file keeps store.json and seal.json of the whole; the rest of the files in
+    the seal was never fetched, and is missing rather than lost.
+    """
+
+    blocks: Mapping[str, frozenset[int]]
+
+    def holds(self, array: str, block: int) -> bool:
+        """Return whether a block of an array was fetched."""
+        return block in self.blocks.get(array, ())
+
+    def holds_file(self, name: str) -> bool:
+        """Return whether a file of the store, by its name, was fetched."""
+        words = name.split("/")
+        if len(words) != 3 or words[0] != "data.zarr" or not words[2].startswith("c."):
+            return True
+        return words[1] in ID_ARRAYS or self.holds(words[1], int(words[2].split(".")[1]))

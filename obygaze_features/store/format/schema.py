@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -169,52 +169,8 @@ _SOURCE_KINDS: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def sources_to_json(sources: Mapping[int, RowSource]) -> dict[str, dict[str, Any]]:
-    """The sources of rows, in order."""
-    return {str(row): sources[row].to_dict() for row in sorted(sources)}
-
-
-def sources_from_json(value: Mapping[str, Any]) -> dict[int, RowSource]:
-    """The sources of rows, as read."""
-    return {int(row): RowSource.from_dict(source) for row, source in value.items()}
-
-
-@dataclass(frozen=True)
-class FileMark:
+class FileMark(NamedTuple):
     """What a file must be: its length and its sha256."""
 
     n_bytes: int
     sha256: str
-
-    def to_list(self) -> list[Any]:
-        """As it stands in JSON."""
-        return [self.n_bytes, self.sha256]
-
-
-def files_to_json(files: Mapping[str, FileMark]) -> dict[str, list[Any]]:
-    """File marks, sorted by name."""
-    return {name: files[name].to_list() for name in sorted(files)}
-
-
-def files_from_json(value: Mapping[str, Any]) -> dict[str, FileMark]:
-    """File marks as read; a name that leads out of the store is an error."""
-    for name in value:
-        if "\\" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
-            raise ValueError(f"it names a file {name!r}")
-    return {str(name): FileMark(int(n_bytes), str(sha)) for name, (n_bytes, sha) in value.items()}
-
-
-def rows_to_json(noted: Mapping[int, RowStatus]) -> dict[str, dict[str, str]]:
-    """The rows that are not simply ok, in order."""
-    return {str(row): noted[row].to_dict() for row in sorted(noted)}
-
-
-def rows_from_json(value: Mapping[str, Any]) -> dict[int, RowStatus]:
-    """The noted rows as read; a state this version does not know is an error, not a success."""
-    rows = {int(row): RowStatus(**status) for row, status in value.items()}
-    for row, status in rows.items():
-        if not all(isinstance(word, str) for word in vars(status).values()):
-            raise ValueError(f"row {row} has a status that is not made of words")
-        if status.state not in ("ok", "failed", "no-video"):
-            raise ValueError(f"row {row} has the unknown state {status.state!r}")
-    return rows

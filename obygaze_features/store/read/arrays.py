@@ -13,9 +13,11 @@ import zarr
 from zarr.core.buffer import cpu
 
 from obygaze_features.core.errors import Corrupt, ObygazeError
+from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import ArraySpec
+from obygaze_features.store.format.text import TEXT_FOLDER, WORDS, TextTable
 from obygaze_features.store.read.bridge import Bridge
 from obygaze_features.store.read.commits import Commits
 from obygaze_features.store.remote.files import Files, read_or_none
@@ -32,7 +34,7 @@ class Arrays:
     """Rows in any order from a store's arrays. Callers ask only for rows that are there."""
 
     def __init__(self, files: Files, plan: Plan, commits: Commits) -> None:
-        self.files, self.plan = files, plan
+        self.files, self.plan, self.commits = files, plan, commits
         self._bridge = Bridge(files, plan.zarr, commits.promised)
         self._open: dict[str, zarr.Array[Any]] = {}
         self._lock = threading.Lock()
@@ -52,6 +54,20 @@ class Arrays:
             return np.asarray(self._array(name)[:])
         except DAMAGE as error:
             raise self._damaged(f"data.zarr/{name}", error) from error
+
+    def text(self) -> TextTable | None:
+        """Return the texts that go with the store, if there are any."""
+        marks = self.commits.text_files()
+        if not marks:
+            return None
+        words = {name: self.strings(f"text/{name}") for name in WORDS}
+        key = f"{TEXT_FOLDER}/zarr.json"
+        data = read_or_none(self.files, key)
+        if data is None or key not in marks or sha256_bytes(data) != marks[key].sha256:
+            raise Corrupt(f"{key} is missing or damaged", where=self.files.location)
+        space_id = str(json.loads(data)["attributes"]["space_id"])
+        embeddings = self.whole("text/embeddings")
+        return TextTable(embeddings=embeddings, space_id=space_id, **words)
 
     def check_layout(self, name: str) -> None:
         """An error where an array is not there as it was planned."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -30,13 +30,11 @@ from obygaze_features.store.format.schema import (
     ArraySpec,
     RowStatus,
 )
+from obygaze_features.store.format.text import TextTable
 from obygaze_features.store.read.arrays import Arrays
 from obygaze_features.store.read.commits import Commits
 from obygaze_features.store.remote import open_files
 from obygaze_features.store.remote.files import Files, read_or_none
-
-if TYPE_CHECKING:
-    from obygaze_features.store.read.text import TextTable
 
 Missing = Literal["error", "nan", "drop"]
 Rows = npt.NDArray[np.int64]
@@ -214,10 +212,8 @@ class Store:
         return {clip: row for row, clip in enumerate(self.clip_ids.tolist())}
 
     def text(self) -> TextTable | None:
-        """The texts that go with the store, if there are any."""
-        from obygaze_features.store.read.text import read_text
-
-        return read_text(self)
+        """Return the texts that go with the store, if there are any."""
+        return self.arrays.text()
 
     def status(self) -> Status:
         """What became of every row; in a store that is not sealed this reads all markers."""

@@ -21,8 +21,13 @@ from pathlib import Path
 from obygaze_features.core.drafts import TAG, is_abandoned, own_tag
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.files import NO_LINKS, sync_dir
-from obygaze_features.store.format.checksummed_json import stamp_of
-from obygaze_features.store.format.records import Marker, marker_key
+from obygaze_features.store.format.records import (
+    SEAL_FILE,
+    Marker,
+    Plan,
+    checksum_of,
+    marker_key,
+)
 
 # There is a staging/ as long as blocks can change; sealing moves it away first.
 STAGING = "staging"
@@ -61,13 +66,35 @@ def claim_folder(root: Path, block: int, staging: str = STAGING) -> Path:
 
 
 def read_marker(root: Path, block: int) -> tuple[Marker, str] | None:
-    """The marker of a block and its stamp; None where the block was never committed."""
+    """Return the marker of a block and its checksum; None where the block was never committed."""
     path = root / marker_key(block)
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
-    return Marker.from_bytes(data, str(path)), stamp_of(data)
+    return Marker.from_bytes(data, str(path)), checksum_of(data)
+
+
+def marker_of(root: Path, plan: Plan, block: int) -> Marker | None:
+    """Return the marker of a block, which must be of the plan's recipe; None where it has none."""
+    found = read_marker(root, block)
+    if found is None:
+        return None
+    plan.recipe.require(
+        found[0].recipe,
+        where=str(root / marker_key(block)),
+        what=f"block {block} was committed with another recipe",
+    )
+    return found[0]
+
+
+def pending_blocks(root: Path, plan: Plan) -> list[int]:
+    """Return the blocks that are not committed, in order; claims do not count."""
+    there = {path.name for path in (root / "commits").glob("block-*.json")}
+    if (root / SEAL_FILE).exists():  # asked last: a store sealed meanwhile loses its markers
+        return []
+    names = ((block, Path(marker_key(block)).name) for block in range(plan.n_blocks))
+    return [block for block, name in names if name not in there]
 
 
 def prepare(root: Path, marker: Marker, data: Mapping[str, bytes | memoryview]) -> Attempt:
@@ -112,7 +139,7 @@ def finish_claim(root: Path, block: int, staging: str = STAGING) -> None:
     found = _claimed_marker(folder)
     if found is not None:
         marker, tag = found
-        if _stamp_now(root, block) == marker.replaces:
+        if _current_checksum(root, block) == marker.replaces:
             _place(root, folder, marker, tag)
             _publish(root, folder, marker, tag)
         # What is left is a claim that lost; a slower process finds nothing to move.
@@ -122,7 +149,7 @@ def finish_claim(root: Path, block: int, staging: str = STAGING) -> None:
     _remove_if_empty(folder)
 
 
-def _stamp_now(root: Path, block: int) -> str:
+def _current_checksum(root: Path, block: int) -> str:
     current = read_marker(root, block)
     return current[1] if current else ""
 
@@ -149,7 +176,7 @@ def _place(root: Path, folder: Path, marker: Marker, tag: str) -> None:
     for name, mark in marker.files.items():
         path = root / name
         whole = path.is_file() and path.stat().st_size == mark.n_bytes
-        if not whole and _stamp_now(root, marker.block) == marker.replaces:
+        if not whole and _current_checksum(root, marker.block) == marker.replaces:
             raise Corrupt("a file of a claimed block is not whole", where=str(path))
 
 

@@ -1,4 +1,4 @@
-"""Plans a store: fixes its rows, arrays and recipe, and writes all metadata, once."""
+"""Plan a store: its folder with store.json, the ids and empty arrays."""
 
 from __future__ import annotations
 
@@ -7,26 +7,37 @@ import io
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
+from zarr.storage import MemoryStore
 
 from obygaze_features import __version__
 from obygaze_features.core.drafts import draft_beside, remove_abandoned
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
 from obygaze_features.core.files import sha256_bytes, sync_dir
-from obygaze_features.store.format.card import card_text
-from obygaze_features.store.format.layout import COMPRESSORS, planned_arrays
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, STORE_FILE, Plan
 from obygaze_features.store.format.schema import ID_ARRAYS, ROW_DIM, ArraySpec, FileMark
+from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.write.commit import write_synced
 
 BLOCK_ROWS = 64
 # With tokens a clip is 1 to 10 MB: 16 of them are 155 MB at most, and a block must fit in memory.
 BLOCK_ROWS_LARGE = 16
 LARGE_ROW_BYTES = 512_000
+# What costs in zarr is the number of chunks, not their bytes; but a reader of one clip pays for
+# its whole chunk, so blocks of large clips become shards.
+ONE_CHUNK_BYTES = 8_000_000
+INNER_CHUNK_BYTES = 4_000_000
+ID_CHUNK_ROWS = 65_536
+COMPRESSORS = ("zstd", "blosc")
 
 
 def create_store(
@@ -199,3 +210,58 @@ def _check_arrays(arrays: Sequence[ArraySpec]) -> None:
                 raise FixInput(
                     f"the dimension {dim!r} has two sizes or a taken name", where=spec.name
                 )
+
+
+def planned_arrays(
+    plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]
+) -> Iterator[tuple[str, bytes]]:
+    """The files of data.zarr of a new store, by name: all metadata, and the ids."""
+    memory: dict[str, Any] = {}
+    group = zarr.create_group(
+        MemoryStore(memory), zarr_format=3, attributes={"coordinates": " ".join(ID_ARRAYS)}
+    )
+    for name, ids in zip(ID_ARRAYS, (clip_ids, movie_ids), strict=True):
+        array = group.create_array(
+            name,
+            shape=(plan.n_clips,),
+            chunks=(min(plan.n_clips, ID_CHUNK_ROWS),),
+            dtype="string",
+            compressors=[Crc32cCodec()],
+            fill_value="",
+            chunk_key_encoding={"name": "default", "separator": "."},
+            dimension_names=[ROW_DIM],
+        )
+        array[:] = np.array(ids, dtype=object)
+    for spec in plan.arrays:
+        _create_array(group, spec, plan)
+    for key in sorted(memory):
+        yield key, memory[key].to_bytes()
+
+
+def _create_array(group: zarr.Group, spec: ArraySpec, plan: Plan) -> None:
+    inner, shard = _chunks(spec, plan.block_rows)
+    group.create_array(
+        spec.name,
+        shape=(plan.n_clips, *spec.tail_shape),
+        chunks=(inner, *spec.tail_shape),
+        shards=None if shard is None else (shard, *spec.tail_shape),
+        dtype=spec.dtype,
+        compressors=[*_compressor(plan.compressor), Crc32cCodec()],
+        fill_value=np.nan if spec.is_float else 0,
+        chunk_key_encoding={"name": "default", "separator": "."},
+        dimension_names=[ROW_DIM, *spec.dims],
+    )
+
+
+def _chunks(spec: ArraySpec, block_rows: int) -> tuple[int, int | None]:
+    if block_rows * spec.row_bytes <= ONE_CHUNK_BYTES:
+        return block_rows, None
+    fitting = max(1, INNER_CHUNK_BYTES // spec.row_bytes)
+    inner = max(k for k in range(1, min(fitting, block_rows) + 1) if block_rows % k == 0)
+    return inner, block_rows
+
+
+def _compressor(name: str | None) -> list[Any]:
+    if name == "zstd":
+        return [ZstdCodec(level=3)]
+    return [BloscCodec(cname="zstd", clevel=3, shuffle="shuffle")] if name == "blosc" else []

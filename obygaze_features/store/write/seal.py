@@ -1,4 +1,4 @@
-"""Closes a complete store: one file that says what each row and each file is, for ever."""
+"""Finish a store: add its texts, then write the one file that lists every row and every file."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.core.files import sha256_file, sync_dir, write_atomic, write_exclusive
-from obygaze_features.store.format.card import card_text
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch
+from obygaze_features.core.files import (
+    sha256_bytes,
+    sha256_file,
+    sync_dir,
+    write_atomic,
+    write_exclusive,
+)
 from obygaze_features.store.format.records import (
     README_FILE,
     SEAL_FILE,
@@ -18,43 +22,100 @@ from obygaze_features.store.format.records import (
     STORE_FILE,
     TEXT_KEY,
     Marker,
+    Plan,
     Seal,
     Sources,
     TextMarker,
 )
 from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.format.text import TEXT_FOLDER, TextTable, encode_text
+from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.write import commit
 
-if TYPE_CHECKING:
-    from obygaze_features.store.write.writer import StoreWriter
+
+def add_text(root: Path, table: TextTable) -> bool:
+    """Put a text table into a store that is not sealed; return False where the same was there."""
+    data = encode_text(table)
+    marker = TextMarker({name: FileMark(len(d), sha256_bytes(d)) for name, d in data.items()})
+    there = _text_marker(root)
+    if there is None:
+        if (root / SEAL_FILE).exists():
+            raise AlreadyThere("this store is sealed, without texts", where=str(root))
+        _place_text(root, data)
+        write_exclusive(root / TEXT_KEY, marker.to_bytes())
+        there = _text_marker(root)
+        if there == marker:
+            return True
+    if there != marker:
+        raise Mismatch("other texts were added to this store before", where=str(root))
+    return False
 
 
-def seal_store(writer: StoreWriter) -> Seal:
-    """Write seal.json; then the markers and what was left of the work may go."""
-    path = writer.path / SEAL_FILE
+def _text_marker(root: Path) -> TextMarker | None:
+    path = root / TEXT_KEY
+    if path.exists():
+        return TextMarker.from_bytes(path.read_bytes(), str(path))
+    if not (root / SEAL_FILE).exists():
+        return None
+    seal = _read_seal(root)
+    files = {name: mark for name, mark in seal.files.items() if name.startswith(TEXT_FOLDER)}
+    return TextMarker(files) if files else None
+
+
+def _place_text(root: Path, data: dict[str, bytes]) -> None:
+    """Move the whole folder to its place if that is free; what is there is compared later."""
+    draft = commit.attempt_folder(root, "text")
+    try:
+        draft.mkdir()
+        for name, content in data.items():
+            file = draft / name.removeprefix(f"{TEXT_FOLDER}/")
+            file.parent.mkdir(exist_ok=True)
+            commit.write_synced(file, content)
+        for folder in (*(one for one in draft.iterdir() if one.is_dir()), draft):
+            sync_dir(folder)
+        if not commit.rename_new(draft, root / TEXT_FOLDER) and not _is_placed(root, data):
+            raise Mismatch("other texts were added to this store before", where=str(root))
+        sync_dir(root / "data.zarr")
+    except FileNotFoundError as error:
+        raise AlreadyThere("this store is being sealed", where=str(root)) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _is_placed(root: Path, data: dict[str, bytes]) -> bool:
+    return all(
+        (root / name).is_file() and (root / name).read_bytes() == content
+        for name, content in data.items()
+    )
+
+
+def _read_seal(root: Path) -> Seal:
+    path = root / SEAL_FILE
+    return Seal.from_bytes(path.read_bytes(), str(path))
+
+
+def seal_store(root: Path, plan: Plan) -> Seal:
+    """Write seal.json, then remove the markers and what is left of the work."""
+    path = root / SEAL_FILE
     if not path.exists():
-        pending = writer.pending_blocks()
+        pending = commit.pending_blocks(root, plan)
         if pending:
             raise FixInput(
-                f"{len(pending)} of {writer.plan.n_blocks} blocks are not committed",
-                where=str(writer.path),
+                f"{len(pending)} of {plan.n_blocks} blocks are not committed",
+                where=str(root),
                 hint="the run that writes them again; it goes on where it stopped",
             )
         try:
-            _close(writer.path)
-            _publish(writer, path)
+            _close(root)
+            seal = _seal(root, plan)
+            if seal is not None:
+                write_exclusive(path, seal.to_bytes())
         except FileNotFoundError:
-            if not path.exists():  # else another process has sealed it, and tidied up
+            if not path.exists():  # else another process has sealed it, and removed the rest
                 raise
-    seal = Seal.from_bytes(path.read_bytes(), str(path))
-    _tidy(writer.path)
+    seal = _read_seal(root)
+    _tidy(root)
     return seal
-
-
-def _publish(writer: StoreWriter, path: Path) -> None:
-    seal = _seal(writer)
-    if seal is not None:
-        write_exclusive(path, seal.to_bytes())
 
 
 def _close(root: Path) -> None:
@@ -67,9 +128,8 @@ def _close(root: Path) -> None:
         commit.finish_claim(root, block, commit.SEALING)
 
 
-def _seal(writer: StoreWriter) -> Seal | None:
-    plan, root = writer.plan, writer.path
-    markers = [writer.marker(block) for block in range(plan.n_blocks)]
+def _seal(root: Path, plan: Plan) -> Seal | None:
+    markers = [commit.marker_of(root, plan, block) for block in range(plan.n_blocks)]
     there = [marker for marker in markers if marker is not None]
     if len(there) < plan.n_blocks:
         return None  # another process has sealed it meanwhile, and the markers are gone
@@ -101,7 +161,7 @@ def _check_lengths(root: Path, files: dict[str, FileMark]) -> None:
     for name, mark in files.items():
         if not (root / name).is_file() or (root / name).stat().st_size != mark.n_bytes:
             raise Corrupt(
-                f"{name} is not what its marker promises",
+                f"{name} is missing, or its length is not the one in its marker",
                 where=str(root),
                 hint="obygaze store verify",
             )

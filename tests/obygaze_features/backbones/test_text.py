@@ -26,7 +26,7 @@ from obygaze_features.backbones.text import (  # noqa: E402  # noqa: E402
 )
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound  # noqa: E402
 from obygaze_features.store import Recipe  # noqa: E402
-from obygaze_features.store.format.space import same_space, space_of_level  # noqa: E402
+from obygaze_features.store.format.text import same_space, space_of_level  # noqa: E402
 
 FAMILIES = ("clip", "xclip", "siglip")
 TEXTS = ["a happy man", "the Sad woman on a bed", "a dog"]

@@ -19,7 +19,7 @@ from obygaze_features.backbones.torch_backbone import compile_layers
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
 from obygaze_features.store import Recipe, open_store
-from obygaze_features.store.format.explain import explain_recipe
+from obygaze_features.store.read.describe import explain_recipe
 
 NAME = "example/tiny-clip"
 

@@ -218,7 +218,7 @@ def test_redone_rows_replace_failed_ones_only(tmp_path: Path) -> None:
     world.run(world.maker())
     before = open_store(world.path).matrix("clip", missing="nan").values
     world.failing, world.decoded = {}, []
-    world.run(world.maker(wanted=world.writer.rows_to_redo(), redo=True))
+    world.run(world.maker(wanted=world.writer.rows_to_retry(), redo=True))
     assert world.decoded == [5]
     marker = world.writer.marker(1)
     # Four rows of half a second, one of which was decoded twice.

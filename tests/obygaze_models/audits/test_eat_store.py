@@ -13,8 +13,7 @@ from support.stores import a_recipe, fill_store, plan_store, some_ids
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import ArraySpec, StoreWriter, TextTable
-from obygaze_features.store.format.space import same_space, space_id_of
-from obygaze_features.store.read.text import add_text
+from obygaze_features.store.format.text import same_space, space_id_of
 
 HASH = "ef" * 32
 SPACE = space_id_of("toy/clip", "main", HASH)
@@ -61,7 +60,7 @@ def place(tmp_path: Path) -> Path:
     plan_store(store, N, recipe=recipe(), arrays=arrays)
     frames = np.repeat(values[:, None], 3, axis=1)
     writer = fill_store(store, {"clip": values, "pooled": values, "frames": frames})
-    add_text(writer, texts())
+    writer.add_text(texts())
     writer.seal()
     return tmp_path
 

@@ -10,7 +10,7 @@ from support.stores import a_recipe
 
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.store import Recipe
-from obygaze_features.store.format.explain import explain_recipe
+from obygaze_features.store.read.describe import explain_recipe
 
 
 def test_the_fingerprint_is_the_sha256_of_the_canonical_json() -> None:

@@ -59,10 +59,10 @@ def test_a_store_that_was_being_filled_is_read_and_finished(archive: Path) -> No
     np.testing.assert_array_equal(found.values, np.broadcast_to(formula, (3, 1100, 1024)))
     writer = StoreWriter(path)
     writer.clean_litter()
-    assert writer.pending_blocks() == [2] and writer.rows_to_redo() == {1: [2]}
+    assert writer.pending_blocks() == [2] and writer.rows_to_retry() == {1: [2]}
     block = np.full((1, 1100, 1024), 7, np.float32)
     writer.commit_block(2, {"tokens": block})
-    writer.redo_rows(1, [2], {"tokens": block}, [RowStatus()])
+    writer.replace_rows(1, [2], {"tokens": block}, [RowStatus()])
     writer.seal()
     assert open_store(path).status().counts == {"ok": 5}
     assert not verify(path, hashes=True).problems

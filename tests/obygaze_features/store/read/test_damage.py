@@ -188,10 +188,10 @@ def test_a_marker_that_lies_about_a_length_is_caught(tmp_path: Path) -> None:
     [
         ({"block": 3}, "speaks of block 3"),
         ({"rows": [0, 4]}, "speaks of block 2"),
-        ({"files": None}, "promises"),
+        ({"files": None}, "invalid for format"),
         ({"noted": {"8": {"state": "fine"}}}, "unknown state"),
-        ({"noted": {"8": {"mood": "fine"}}}, "promises"),
-        ({"noted": {"8": {"state": "failed", "message": 3}}}, "not made of words"),
+        ({"noted": {"8": {"mood": "fine"}}}, "invalid for format"),
+        ({"noted": {"8": {"state": "failed", "message": 3}}}, "not text"),
     ],
 )
 def test_a_marker_that_makes_no_sense_is_refused(tmp_path: Path, changes, words) -> None:
@@ -243,7 +243,7 @@ def test_a_link_to_a_folder_inside_a_store_is_refused(sealed, tmp_path: Path) ->
 
 def test_markers_know_their_own_bytes(sealed) -> None:
     seal = (sealed[0] / "seal.json").read_bytes()
-    with pytest.raises(Corrupt, match="promises"):
+    with pytest.raises(Corrupt, match="invalid for format"):
         Marker.from_bytes(seal, "seal.json")
 
 

@@ -12,7 +12,7 @@ from support.stores import fill_store, plan_store, sealed_store, some_values
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.store import TextTable, open_store
-from obygaze_features.store.format.checksummed_json import stamp
+from obygaze_features.store.format.records import with_checksum
 from obygaze_features.store.read.verify import verify
 
 GHOST = {"name": "ghost", "tail_shape": [3], "dims": ["d3"], "dtype": "float32"}
@@ -32,7 +32,7 @@ def test_a_seal_cannot_make_a_check_look_outside(sealed, tmp_path: Path, bad: st
     value = json.loads((path / "seal.json").read_bytes())
     value["files"][bad] = [1, "0" * 64]
     del value["sha256"]
-    (path / "seal.json").write_bytes(stamp(value))
+    (path / "seal.json").write_bytes(with_checksum(value))
     report = verify(path, hashes=True)
     assert [problem.name for problem in report.problems] == ["seal.json"]
     assert repr(bad) in report.problems[0].what

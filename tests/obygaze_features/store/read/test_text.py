@@ -72,7 +72,7 @@ def test_a_sealed_store_without_texts_stays_without(tmp_path: Path) -> None:
 
 
 def test_texts_killed_before_their_marker_are_completed(tmp_path: Path, monkeypatch) -> None:
-    from obygaze_features.store.read import text
+    from obygaze_features.store.write import seal
 
     writer = filled(tmp_path / "s")
 
@@ -80,7 +80,7 @@ def test_texts_killed_before_their_marker_are_completed(tmp_path: Path, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(text, "write_exclusive", killed)
+        patch.setattr(seal, "write_exclusive", killed)
         writer.add_text(a_table())
     assert open_store(tmp_path / "s").text() is None
     assert writer.add_text(a_table()) is True

@@ -31,7 +31,7 @@ from obygaze_features.core.errors import (
     ObygazeError,
 )
 from obygaze_features.store import RowStatus, open_store
-from obygaze_features.store.read.text import TextTable, add_text
+from obygaze_features.store.format.text import TextTable
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote import fetch as fetch_module
 from obygaze_features.store.remote.fetch import pull
@@ -179,7 +179,7 @@ def test_texts_come_along(tmp_path: Path, sealed_first: bool) -> None:
     writer = fill_store(tmp_path / "s", some_values(23))
     words = ["a woman", "a man"]
     vectors = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
-    add_text(writer, TextTable(vectors, words, ["{}"] * 2, ["Body"] * 2, "toy@main"))
+    writer.add_text(TextTable(vectors, words, ["{}"] * 2, ["Body"] * 2, "toy@main"))
     if sealed_first:
         writer.seal()
     levels = ["clip"] if sealed_first else None

@@ -84,7 +84,7 @@ def test_a_read_only_folder_is_read_and_refuses_to_be_written(read_only: Path) -
         plan_store(read_only.parent / "other")
     arrays = {name: array[1:2] for name, array in values.items()}
     with pytest.raises(FixInput, match="cannot be written"):
-        writer.redo_rows(0, [1], arrays, [RowStatus()])
+        writer.replace_rows(0, [1], arrays, [RowStatus()])
     found = open_store(read_only).matrix("clip", missing="drop")
     np.testing.assert_array_equal(found.values, values["clip"][[0, 2, 3, 4, 5, 6, 7]])
     assert not verify(read_only, hashes=True).problems

@@ -1,0 +1,120 @@
+"""Texts that go with a store, and the space that they share with a level of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import zarr
+from zarr.codecs import Crc32cCodec
+from zarr.storage import MemoryStore
+
+from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.store.format.recipe import Recipe
+
+# What each family's own contrastive head lays beside the text: nothing else was trained to be
+# near or far from words.
+JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
+    "clip": ("frame-vector", "frame-mean"),
+    "siglip": ("frame-vector", "frame-mean"),
+    "xclip": ("mit-mean",),
+}
+
+
+WORDS = ("prompt", "template", "attribute")
+TEXT_FOLDER = "data.zarr/text"
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Texts and their embeddings, one row each, as the model gave them: not normalised.
+
+    `space_id` names the space that the embeddings share with an array of the store.
+    """
+
+    embeddings: npt.NDArray[np.float32]
+    prompt: Sequence[str]
+    template: Sequence[str]
+    attribute: Sequence[str]
+    space_id: str
+
+    def __post_init__(self) -> None:
+        values = np.ascontiguousarray(self.embeddings, dtype=np.float32)
+        object.__setattr__(self, "embeddings", values)
+        lengths = {len(values), *(len(getattr(self, name)) for name in WORDS)}
+        if values.ndim != 2 or not values.size or len(lengths) != 1:
+            raise FixInput("a text table is one embedding, prompt, template, attribute a row")
+        if not np.isfinite(values).all():
+            raise FixInput("a text embedding is not finite")
+
+
+def encode_text(table: TextTable) -> dict[str, bytes]:
+    """Return the files of a text table by their names in the store."""
+    memory: dict[str, Any] = {}
+    group = zarr.create_group(
+        MemoryStore(memory), zarr_format=3, attributes={"space_id": table.space_id}
+    )
+    shared: dict[str, Any] = {
+        "compressors": [Crc32cCodec()],
+        "chunk_key_encoding": {"name": "default", "separator": "."},
+    }
+    shape = table.embeddings.shape
+    embeddings = group.create_array(
+        "embeddings",
+        shape=shape,
+        chunks=shape,
+        dtype="float32",
+        fill_value=np.nan,
+        dimension_names=["text", f"d{shape[1]}"],
+        **shared,
+    )
+    embeddings[:] = table.embeddings
+    for name in WORDS:
+        words = group.create_array(
+            name,
+            shape=shape[:1],
+            chunks=shape[:1],
+            dtype="string",
+            fill_value="",
+            dimension_names=["text"],
+            **shared,
+        ).with_config({"write_empty_chunks": True})
+        words[:] = np.array([str(word) for word in getattr(table, name)], dtype=object)
+    return {f"{TEXT_FOLDER}/{key}": memory[key].to_bytes() for key in sorted(memory)}
+
+
+def space_id_of(checkpoint: str, revision: str, tensors_sha256: str) -> str:
+    """The name of a space: the checkpoint and revision for people, the hash of all its tensors."""
+    return f"{checkpoint or 'local'}@{revision or 'main'}#{tensors_sha256}"
+
+
+def same_space(first: str, second: str) -> bool:
+    """Whether two names mean one space: where both end in a hash of tensors, that decides."""
+    hashes = [name.rpartition("#")[2] for name in (first, second) if "#" in name]
+    return hashes[0] == hashes[1] if len(hashes) == 2 else first == second
+
+
+def space_of_level(recipe: Recipe, level: str) -> str | None:
+    """The space that the vectors of a level lie in; None where the recipe cannot tell.
+
+    A level that its backbone never compares with text is an error: its cosines mean nothing.
+    """
+    whole = recipe.to_dict()
+    backbone: Mapping[str, Any] = whole.get("backbone", {})
+    tensors = whole.get("weights", {}).get("tensors")
+    taps, family = backbone.get("levels"), backbone.get("family")
+    if not isinstance(taps, dict) or not tensors or level not in taps:
+        return None
+    joint = [name for name, tap in taps.items() if tap in JOINT_TAPS.get(str(family), ())]
+    if level not in joint:
+        instead = f"--level {joint[0]}" if joint else "a store of CLIP, SigLIP or X-CLIP"
+        raise Mismatch(
+            f"{backbone.get('name')} never compares its level {level!r} with text",
+            hint=instead,
+        )
+    return space_id_of(
+        str(backbone.get("checkpoint", "")), str(backbone.get("revision", "")), str(tensors)
+    )
