@@ -23,7 +23,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.common import one_thread
 from obygaze_models.protocols.clips import ClipTable, clip_table
-from obygaze_models.protocols.runner.anatomy import anatomies
+from obygaze_models.protocols.runner.concept_records import concept_records
 from obygaze_models.protocols.runner.execute import (
     FitContext,
     check_cells,
@@ -193,7 +193,7 @@ def _judge(inputs: Inputs, cells: Sequence[Cell], baselines: Sequence[Cell]) -> 
         *compared,
         *argmax_records(protocol, cells, groups),
         *analyses(protocol, cells, inputs.table),
-        *anatomies(protocol, inputs.features, inputs.table, inputs.labels),
+        *concept_records(protocol, inputs.features, inputs.table, inputs.labels),
         *(coverage(f, inputs.labels, inputs.table, inputs.usable(f)) for f in inputs.features),
         *told,
     ]

@@ -22,9 +22,9 @@ from obygaze_models.evaluation.metrics import MARGIN_METRICS, METRICS, evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.evaluation.thresholds import tune_threshold
 from obygaze_models.models.baselines import random_ap
-from obygaze_models.protocols.runner.sums import (
+from obygaze_models.protocols.runner.grouped_stats import (
     Floats,
-    Sums,
+    GroupedStats,
     Values,
     auc_within,
     mean_over_folds,
@@ -157,9 +157,9 @@ class Cell:
 
         return compute
 
-    def _sums(self, t: Tested, codes: NDArray[np.intp], tuned: bool) -> Sums:
+    def _sums(self, t: Tested, codes: NDArray[np.intp], tuned: bool) -> GroupedStats:
         seen = t.at_tuned or t.predictions if tuned else t.predictions
-        return Sums(seen, codes[np.searchsorted(self.universe, t.rows)])
+        return GroupedStats(seen, codes[np.searchsorted(self.universe, t.rows)])
 
     @cached_property
     def value(self) -> dict[str, float]:
@@ -250,10 +250,10 @@ def _blind(f: Floats, share: float) -> Floats:
     return np.where(f > 0, ratio(2 * f * share, f + share), 0.0)
 
 
-def _pooled(by_seed: Sequence[Sequence[Sums]], names: Sequence[str]) -> Statistics:
+def _pooled(by_seed: Sequence[Sequence[GroupedStats]], names: Sequence[str]) -> Statistics:
     """Decisions pooled over the folds of a seed, rankings within folds, all averaged over seeds."""
     wholes = [
-        Sums(
+        GroupedStats(
             reduce(Predictions.beside, [fold.predictions for fold in folds]),
             np.concatenate([fold.codes for fold in folds]),
         )

@@ -20,12 +20,12 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, build_bank
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
-from obygaze_models.protocols.runner.anatomy_heads import head_record
 from obygaze_models.protocols.runner.banks import (
     MIN_ROWS,
     targets_of,
 )
 from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.runner.head_records import head_record
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Protocol
@@ -35,7 +35,7 @@ Ints = NDArray[np.int64]
 MOST_PARTS = 12
 
 
-def anatomies(
+def concept_records(
     protocol: Protocol, stores: Sequence[Features], table: ClipTable, labels: Labels
 ) -> list[Record]:
     """The records on concepts and heads, where a protocol asks for them and has bottlenecks."""
@@ -46,7 +46,7 @@ def anatomies(
         for settings, models in _banks(protocol):
             base = {"kind": "anatomy", "feature": features.name, "models": models}
             try:
-                opened = open_bank(features, table, settings, protocol.fit.seed)
+                opened = find_vectors(features, table, settings, protocol.fit.seed)
             except FixTraining as error:
                 records.append({**base, "part": "concepts", "concepts": [], "note": error.what})
                 continue
@@ -56,7 +56,7 @@ def anatomies(
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class FoundVectors:
     """Concept vectors of one store: found on all clips, and margins by vectors of other films.
 
     Rows are those of the store's matrix; `parts` is the number of the part a row was left out with.
@@ -96,9 +96,9 @@ class Opened:
         return self.table.has_concept[self.clips][:, self.known]
 
 
-def open_bank(
+def find_vectors(
     features: Features, table: ClipTable, settings: Mapping[str, Any], seed: int
-) -> Opened:
+) -> FoundVectors:
     """Find the vectors on all clips, and again without each part."""
     from obygaze_models.models.linear_solvers import Gram
 
@@ -122,7 +122,7 @@ def open_bank(
         one.fit_rows(gram, targets, np.flatnonzero(~inside), films)
         margins[inside] = gram.X[inside] @ one.coef_.T + one.intercept_
         likeness[part] = _cosine_rows(one.coef_, bank.coef_)
-    return Opened(
+    return FoundVectors(
         *(features, table, settings, known, left_out, bank),
         *(targets, margins, parts, part_names, likeness, seed),
     )
@@ -170,7 +170,7 @@ def _cosine_rows(first: Floats, second: Floats) -> Floats:
     return found
 
 
-def _concepts(opened: Opened, n_replicates: int) -> Record:
+def _concepts(opened: FoundVectors, n_replicates: int) -> Record:
     from obygaze_models.models.concept_report import co_occurrence, concept_matrix, cosines
 
     return {
@@ -187,7 +187,7 @@ def _concepts(opened: Opened, n_replicates: int) -> Record:
     }
 
 
-def _qualities(opened: Opened, n_replicates: int) -> Iterator[Record]:
+def _qualities(opened: FoundVectors, n_replicates: int) -> Iterator[Record]:
     from obygaze_models.models.concept_report import concept_quality
 
     scenes = opened.table.scenes
@@ -227,7 +227,7 @@ def _qualities(opened: Opened, n_replicates: int) -> Iterator[Record]:
         }
 
 
-def _auc(opened: Opened, column: int, against: str) -> float | None:
+def _auc(opened: FoundVectors, column: int, against: str) -> float | None:
     """The same margins against one kind of clips: those without any concept, or without this."""
     from sklearn.metrics import roc_auc_score
 
@@ -238,7 +238,7 @@ def _auc(opened: Opened, column: int, against: str) -> float | None:
     return float(roc_auc_score(told[rows], opened.margins[rows, column]))
 
 
-def _film_leak(opened: Opened) -> Record | None:
+def _film_leak(opened: FoundVectors) -> Record | None:
     from obygaze_models.models.concept_report import film_leak
 
     try:
@@ -256,7 +256,7 @@ def _film_leak(opened: Opened) -> Record | None:
 
 
 def _heads(
-    protocol: Protocol, opened: Opened, models: Sequence[str], labels: Labels
+    protocol: Protocol, opened: FoundVectors, models: Sequence[str], labels: Labels
 ) -> Iterator[Record]:
     for name in models:
         for task in dict.fromkeys(pair[0] for pair in protocol.pairs):

@@ -1,4 +1,4 @@
-"""Sums by film against the metrics of clips: the same numbers, whatever is drawn."""
+"""Statistics by film against the metrics of clips: the same numbers, whatever is drawn."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sklearn.metrics import average_precision_score
 
 from obygaze_models.evaluation.metrics import METRICS, replicate
 from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.protocols.runner.grouped_stats import GroupedStats, auc_within, mean_over_folds
 from obygaze_models.protocols.runner.scoring import expected_random
-from obygaze_models.protocols.runner.sums import Sums, auc_within, mean_over_folds
 
 NAMES = [name for name in METRICS if name != "auc_within"]
 
@@ -32,7 +32,7 @@ def drawn(n: int, n_units: int, seed: int, *, ties: bool) -> tuple[Predictions, 
 def test_every_metric_under_weights_of_films(n_units: int, n: int, seed: int, ties: bool) -> None:
     predictions, codes = drawn(n, n_units, seed, ties=ties)
     weights = np.random.default_rng(seed).integers(0, 3, (5, n_units)).astype(float)
-    ours = Sums(predictions, codes).metrics(weights, NAMES)
+    ours = GroupedStats(predictions, codes).metrics(weights, NAMES)
     theirs = replicate(predictions, weights[:, codes], NAMES)
     for name in NAMES:
         np.testing.assert_allclose(ours[name], theirs[name], atol=1e-12, err_msg=name)
@@ -40,7 +40,7 @@ def test_every_metric_under_weights_of_films(n_units: int, n: int, seed: int, ti
 
 def test_auc_within_is_that_of_the_pooled_predictions() -> None:
     folds = [drawn(30, 3, seed, ties=False) for seed in range(4)]
-    sums = [Sums(p, codes + 3 * i) for i, (p, codes) in enumerate(folds)]
+    sums = [GroupedStats(p, codes + 3 * i) for i, (p, codes) in enumerate(folds)]
     whole = folds[0][0]
     for predictions, _ in folds[1:]:
         whole = whole.beside(predictions)
@@ -52,8 +52,8 @@ def test_auc_within_is_that_of_the_pooled_predictions() -> None:
 
 def test_a_film_that_is_drawn_twice_counts_twice_in_a_mean_over_films() -> None:
     """Two films, one all right and one all wrong: accuracy 1 and 0."""
-    right = Sums(Predictions.of([1, 0], [0.9, 0.1]), np.array([0, 0]))
-    wrong = Sums(Predictions.of([1, 0], [0.1, 0.9]), np.array([1, 1]))
+    right = GroupedStats(Predictions.of([1, 0], [0.9, 0.1]), np.array([0, 0]))
+    wrong = GroupedStats(Predictions.of([1, 0], [0.1, 0.9]), np.array([1, 1]))
     weights = np.array([[1.0, 1.0], [2.0, 1.0], [0.0, 1.0]])
     found = mean_over_folds([right, wrong], ["accuracy"], weights)["accuracy"]
     assert found.tolist() == pytest.approx([0.5, 2 / 3, 0.0])

@@ -23,7 +23,7 @@ Values = dict[str, Floats]
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class GroupedStats:
     """The predictions of one model by unit: `codes` numbers the unit (film, clip) of each row."""
 
     predictions: Predictions
@@ -126,21 +126,21 @@ class Sums:
         return {name: found[name] for name in names}
 
     def _by_unit(self, values: NDArray[np.generic]) -> Floats:
-        """Sums over the rows of each unit, a column for each column of values."""
+        """GroupedStats over the rows of each unit, a column for each column of values."""
         columns = values.reshape(len(values), -1).astype(np.float64)
         summed = np.zeros((len(self.units), columns.shape[1]))
         np.add.at(summed, self.at, columns)
         return summed
 
 
-def mean_over_folds(folds: Sequence[Sums], names: Sequence[str], weights: Floats) -> Values:
+def mean_over_folds(folds: Sequence[GroupedStats], names: Sequence[str], weights: Floats) -> Values:
     """Each metric averaged over folds; a fold counts by how much of it was drawn."""
     drawn = [fold.drawn(weights) / len(fold.codes) for fold in folds]
     found = [_fold_metrics(fold, names, weights) for fold in folds]
     return {name: weighted_mean([one[name] for one in found], drawn) for name in names}
 
 
-def _fold_metrics(fold: Sums, names: Sequence[str], weights: Floats) -> Values:
+def _fold_metrics(fold: GroupedStats, names: Sequence[str], weights: Floats) -> Values:
     """The metrics of one fold; those of one film do not depend on how often it is drawn."""
     if len(fold.units) > 1:
         return fold.metrics(weights, names)
@@ -160,7 +160,7 @@ def weighted_mean(values: Sequence[Floats], weights: Sequence[Floats]) -> Floats
     return ratio(total, weight)
 
 
-def auc_within(folds: Sequence[Sums], weights: Floats) -> Floats:
+def auc_within(folds: Sequence[GroupedStats], weights: Floats) -> Floats:
     """Chance that a positive clip scores above a negative one of its fold, as `roc_auc_within`."""
     won, pairs = np.zeros(len(weights)), np.zeros(len(weights))
     for fold in folds:

@@ -14,7 +14,7 @@ from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.protocols.reading import load_protocol, shipped
-from obygaze_models.protocols.runner.anatomy import anatomies, open_bank
+from obygaze_models.protocols.runner.concept_records import concept_records, find_vectors
 from obygaze_models.protocols.runner.run import Inputs, gather
 
 CHANGES = (
@@ -33,7 +33,7 @@ def inputs_of(folder: Path, manifest: Manifest, strength: float, *more: str) -> 
 
 
 def told(inputs: Inputs) -> list[dict[str, Any]]:
-    return anatomies(inputs.protocol, inputs.features, inputs.table, inputs.labels)
+    return concept_records(inputs.protocol, inputs.features, inputs.table, inputs.labels)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_a_bank_for_both_heads_and_a_head_for_each_task_that_trains(records):
 
 def test_margins_of_a_film_come_from_a_machine_that_saw_the_other_films(inputs):
     settings = inputs.protocol.models["pcbm-lr"].settings
-    opened = open_bank(inputs.features[0], inputs.table, settings, 0)
+    opened = find_vectors(inputs.features[0], inputs.table, settings, 0)
     X = inputs.features[0].X.astype(np.float64)
     levels, films_of = np.array(inputs.table.levels), inputs.table.movies
     column = VISUAL.index("Look")
@@ -146,7 +146,9 @@ def test_where_no_concept_can_be_found_the_record_says_so(tmp_path):
     bare = manifest.with_clips([replace(c, concepts=c.concepts[:0]) for c in manifest])
     inputs = inputs_of(tmp_path, bare, 1.0, "data.view=raw")
     with pytest.raises(FixTraining):
-        open_bank(inputs.features[0], inputs.table, inputs.protocol.models["pcbm-lr"].settings, 0)
+        find_vectors(
+            inputs.features[0], inputs.table, inputs.protocol.models["pcbm-lr"].settings, 0
+        )
     (record,) = told(inputs)
     assert record["concepts"] == [] and record["note"].startswith("no concept has clips enough")
 

@@ -15,7 +15,7 @@ from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schema import Model
 
 if TYPE_CHECKING:
-    from obygaze_models.protocols.runner.anatomy import Opened
+    from obygaze_models.protocols.runner.concept_records import FoundVectors
 
 Floats = NDArray[np.float64]
 ORDERS = ("greedy", "uncertainty", "random")
@@ -24,7 +24,9 @@ N_DRAWS = 5
 WITHOUT_TASK = ("ordinal",)  # learns levels, whatever the task
 
 
-def head_record(model: Model, opened: Opened, task: str, labels: NDArray[np.int8]) -> Record | None:
+def head_record(
+    model: Model, opened: FoundVectors, task: str, labels: NDArray[np.int8]
+) -> Record | None:
     """A head on all clips of a task, and heads of other films to judge corrections with.
 
     Where a setting offers a choice, the first value is taken. None where nothing can be learned.
@@ -79,7 +81,7 @@ def _weights(head: Any, margins: Floats) -> Record | None:
     }
 
 
-def _folds(opened: Opened, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+def _folds(opened: FoundVectors, rows: NDArray[np.intp]) -> NDArray[np.int64]:
     """Parts that were left out together, joined to few folds, so that each has clips to rank."""
     folds: NDArray[np.int64] = opened.parts[rows] % MOST_FOLDS
     return folds
@@ -88,7 +90,7 @@ def _folds(opened: Opened, rows: NDArray[np.intp]) -> NDArray[np.int64]:
 def _task_gain(
     model: Model,
     settings: Mapping[str, Any],
-    opened: Opened,
+    opened: FoundVectors,
     y: NDArray[np.int64],
     rows: NDArray[np.intp],
 ) -> Record | None:
@@ -110,7 +112,7 @@ def _task_gain(
 def _interventions(
     model: Model,
     settings: Mapping[str, Any],
-    opened: Opened,
+    opened: FoundVectors,
     y: NDArray[np.int64],
     rows: NDArray[np.intp],
 ) -> list[Record]:
@@ -125,7 +127,7 @@ def _interventions(
 def _by_fold(
     model: Model,
     settings: Mapping[str, Any],
-    opened: Opened,
+    opened: FoundVectors,
     y: NDArray[np.int64],
     rows: NDArray[np.intp],
 ) -> Iterator[tuple[NDArray[np.intp], list[Any]]]:
