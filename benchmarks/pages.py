@@ -22,9 +22,9 @@ HEAD = """\
 
 <!-- not run: `make bench` writes this page -->
 
-Every number here is a ratio against a named rival, or against a smaller size of the same work,
-taken in one run on one machine: medians, with the spread beside them. Absolute times are those of
-that machine, and of whatever else it was doing.
+This page compares obygaze with other tools, and each task with smaller sizes of the same task. All
+numbers were measured in one run on one machine. They are medians, with the range beside them. The
+absolute times depend on this machine and on the other programs that were running.
 """
 
 
@@ -41,55 +41,60 @@ class Benchmark:
 BENCHMARKS = {
     "startup": Benchmark(
         "benchmarks.startup:measure",
-        "The price of typing a command, most of which is Python and click themselves.",
+        "The time to start a command. Most of it is the start of Python and the import of click.",
     ),
     "decode": Benchmark(
         "benchmarks.decoding.comparison:measure",
-        "What the exact frames of a clip cost, and which readers return them; the films are made"
-        " up, the ratios depend on what is in them, and real films have not been measured.",
+        "The cost to decode the exact frames of a clip, and the readers that return the right"
+        " frames. The films are generated. The ratios depend on their content; real films have not"
+        " been measured.",
     ),
     "codings": Benchmark(
         "benchmarks.decoding.comparison:measure_codings",
-        "The same for one film in other groups of frames and by another codec.",
+        "The same for one film with other groups of frames and with another codec.",
         is_default=False,
     ),
     "extract": Benchmark(
         "benchmarks.extraction.pipeline:measure",
-        "How near a run comes to its slower stage alone, and what two backbones save by sharing one"
-        " decode; the models are random and small, so the share of decoding is larger than with"
-        " real ones.",
+        "The time of a run compared with its slower stage alone, and the time that two backbones"
+        " save if each clip is decoded once for both. The models are small and have random weights,"
+        " so decoding takes a larger share of the time than with real models.",
     ),
     "engines": Benchmark(
         "benchmarks.extraction.engines:measure",
-        "The clips are small, so that the overhead of a block can be seen at all: every engine"
-        " copies frames from the process that decodes them, Dask also sends messages; the time to"
-        " start and to end is spent once a run.",
+        "The overhead of each engine for a block. The clips are small, so that the overhead is"
+        " visible. Every engine copies frames from the process that decodes them, and Dask also"
+        " sends messages. The time to start and to end is spent once for each run.",
     ),
     "store": Benchmark(
         "benchmarks.store.comparison:measure",
-        "Blocks of a store are made for reading whole matrices and movies, not single clips; cold"
-        " files are those that the system does not hold in its cache.",
+        "The time to read and write a store, compared with other file formats. The blocks of a"
+        " store are designed for reading whole matrices and whole films, not single clips. Cold"
+        " files are not in the cache of the operating system.",
     ),
     "zoo": Benchmark(
         "benchmarks.zoo.comparison:measure",
-        "The same fits by `obygaze run` and by the loop people write; the loops are sampled, and"
-        " their time for every fit is an estimate: the time of a step, times the steps of all"
-        " fits.",
+        "The same fits by `obygaze run` and by plain PyTorch loops. Only a sample of the fits of a"
+        " loop is run. The time of a loop for every fit is an estimate: the time of one step, times"
+        " the number of steps of all fits.",
     ),
     "audits": Benchmark(
         "benchmarks.permutation:measure",
-        "Counting every split is exact and needs no random numbers; the loop's times for more"
-        " permutations than it drew are estimates: the time of one, times their number.",
+        "Permutation tests. Counting every split is exact and needs no random numbers. The times of"
+        " the loop for more permutations than it drew are estimates: the time of one permutation,"
+        " times their number.",
     ),
     "growth": Benchmark(
         "benchmarks.growth.tables:measure",
-        "Which costs grow as the data do: a power of 1 is linear, and what is above is named under"
-        " each table; simulated stores and plans stand for more clips than anyone has.",
+        "How the cost grows with the size of the data. A power of 1 is linear growth; the costs"
+        " that grow faster are listed under each table. Stores and plans are simulated, with more"
+        " clips than existing data sets have.",
         has_figure=True,
     ),
     "gpu": Benchmark(
         "benchmarks.extraction.pipeline:measure_gpu",
-        "The pipeline with models of the size of real checkpoints, on a GPU of this machine.",
+        "The extraction pipeline on a GPU of this machine, with models of the size of real"
+        " checkpoints.",
     ),
 }
 
