@@ -225,7 +225,7 @@ def extract(
     from contextlib import ExitStack
 
     from obygaze_features.core.machine import usable_cores
-    from obygaze_features.extraction import Machine, Target, make_plan, stop_on_signals
+    from obygaze_features.extraction import Resources, Target, make_plan, stop_on_signals
     from obygaze_features.extraction import extract as extract_plan
     from obygaze_features.extraction.run import seal_complete
 
@@ -246,13 +246,13 @@ def extract(
         for name in names
     ]
     plan = make_plan(clips, targets, workspace=place.root)
-    machine = Machine(device=device, workers=workers or usable_cores(), batch=batch)
+    resources = Resources(device=device, workers=workers or usable_cores(), batch=batch)
     with stop_on_signals() as stop, ExitStack() as stack:
         states = extract_plan(
             plan,
-            machine,
+            resources,
             stop,
-            redo=retry_failed,
+            retry_failed=retry_failed,
             progress=lambda total: stack.enter_context(_watch(progress, "clips")("extract", total)),
         )
         return seal_complete(states, seal)

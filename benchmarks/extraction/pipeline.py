@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ from obygaze_features.backbones.families import PRETRAINED
 from obygaze_features.backbones.pretrained import save_random
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import write_atomic
-from obygaze_features.extraction.backends import stack, to_numpy
-from obygaze_features.extraction.decoding import DecodeSettings, decode_rows
-from obygaze_features.extraction.plan import ExtractPlan, Row, Target
-from obygaze_features.extraction.run import Loaded, Machine, extract_into, load_targets
-from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.extraction.blocks import stack, to_numpy
+from obygaze_features.extraction.pipeline import DecodedRow, decode_rows
+from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target
+from obygaze_features.extraction.run import Loaded, Resources, extract, load_targets
+from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.video.decode import DecodedClip, View
+from obygaze_features.video.pool import DecodePool
 from obygaze_features.video.sampling import sample_indices
 
 WIDTH, HEIGHT, RATE, SECONDS = 640, 272, 24, 12
@@ -155,13 +156,13 @@ def measure_size(size: Size) -> Comparison:
     """
     torch = need("torch", "extract", "measuring the extraction")
     torch.set_num_threads(1)
-    machine = Machine(device=size.device, workers=1, batch=size.batch)
+    resources = Resources(device=size.device, workers=1, batch=size.batch)
     with tempfile.TemporaryDirectory(prefix="obygaze-bench-") as folder:
-        plans = _make_plans(Path(folder), size, machine)
+        plans = _make_plans(Path(folder), size, resources)
         result = compare(
             f"extraction of {size.clips} clips of {SECONDS} s, {WIDTH} x {HEIGHT}, on"
             f" {size.device}",
-            _contestants(plans, machine),
+            _contestants(plans, resources),
             reference="pipeline",
             rounds=size.rounds,
             packages=("torch", "transformers", "av", "zarr"),
@@ -169,22 +170,22 @@ def measure_size(size: Size) -> Comparison:
         return replace(result, facts=_facts(result, size.clips, plans))
 
 
-def _contestants(plans: Plans, machine: Machine) -> list[Contestant]:
+def _contestants(plans: Plans, resources: Resources) -> list[Contestant]:
     first, second = (loaded.backbone for loaded in plans.loaded_two)
 
     def fresh(loaded: Sequence[Loaded]) -> Callable[[], None]:
         return lambda: _empty_stores(loaded)
 
     def pipeline(loaded: Sequence[Loaded], plan: ExtractPlan) -> Callable[[], object]:
-        return lambda: extract_into(loaded, plan, machine, StopFlag())
+        return lambda: extract(plan, resources, StopFlag(), loaded=loaded)
 
     def forward_both() -> None:
-        _forward(first, plans.decoded, machine)
-        _forward(second, plans.decoded, machine)
+        _forward(first, plans.decoded, resources)
+        _forward(second, plans.decoded, resources)
 
     return [
-        Contestant("decode alone", lambda: _decode(plans, machine)),
-        Contestant("forward alone", lambda: _forward(first, plans.decoded, machine)),
+        Contestant("decode alone", lambda: _decode(plans, resources)),
+        Contestant("forward alone", lambda: _forward(first, plans.decoded, resources)),
         Contestant("pipeline", pipeline(plans.loaded_one, plans.one), fresh(plans.loaded_one)),
         Contestant("forward of two", forward_both),
         Contestant("two, one pass", pipeline(plans.loaded_two, plans.two), fresh(plans.loaded_two)),
@@ -214,9 +215,11 @@ def _facts(result: Comparison, clips: int, plans: Plans) -> dict[str, str]:
     }
 
 
-def _make_plans(folder: Path, size: Size, machine: Machine) -> Plans:
+def _make_plans(folder: Path, size: Size, resources: Resources) -> Plans:
     videos = [make_film(folder / f"{number:03d}.mp4", number) for number in range(size.clips)]
-    rows = tuple(Row(f"tt-{number:03d}", "tt", str(path)) for number, path in enumerate(videos))
+    rows = tuple(
+        PlannedClip(f"tt-{number:03d}", "tt", str(path)) for number, path in enumerate(videos)
+    )
     targets = [
         Target(
             store=str(folder / "stores" / model.card),
@@ -229,9 +232,9 @@ def _make_plans(folder: Path, size: Size, machine: Machine) -> Plans:
     alone = replace(targets[0], store=str(folder / "stores" / "alone"))
     one = ExtractPlan("bench", "", "", rows, (alone,), workspace=str(folder))
     two = ExtractPlan("bench", "", "", rows, tuple(targets), workspace=str(folder))
-    loaded = load_targets(one, machine.device), load_targets(two, machine.device)
+    loaded = load_targets(one, resources.device), load_targets(two, resources.device)
     view = loaded[0][0].view
-    clips = [found.clips[view] for found in _decoded(rows, view, machine)]
+    clips = [found.clips[view] for found in _decoded(rows, view, resources)]
     decoded = [clip for clip in clips if isinstance(clip, DecodedClip)]
     return Plans(folder, one, two, *loaded, decoded)
 
@@ -256,19 +259,20 @@ def make_film(path: Path, seed: int, seconds: int = SECONDS) -> Path:
     return path
 
 
-def _decoded(rows: Sequence[Row], view: View, machine: Machine) -> Any:
-    ahead = 2 * machine.workers + (machine.batch or BATCH)
+def _decoded(rows: Sequence[PlannedClip], view: View, resources: Resources) -> Iterator[DecodedRow]:
+    ahead = 2 * resources.workers + (resources.batch or BATCH)
     jobs = [(number, (view,)) for number in range(len(rows))]
-    return decode_rows(rows, jobs, DecodeSettings(machine.workers, 300, 1 / 8, ahead))
+    with DecodePool(resources.workers, timeout_s=300) as pool:
+        yield from decode_rows(rows, jobs, pool, max_substituted=1 / 8, ahead=ahead)
 
 
-def _decode(plans: Plans, machine: Machine) -> None:
-    for _ in _decoded(plans.one.rows, plans.loaded_one[0].view, machine):
+def _decode(plans: Plans, resources: Resources) -> None:
+    for _ in _decoded(plans.one.rows, plans.loaded_one[0].view, resources):
         pass
 
 
-def _forward(backbone: Backbone, clips: Sequence[DecodedClip], machine: Machine) -> None:
-    size = machine.batch or BATCH
+def _forward(backbone: Backbone, clips: Sequence[DecodedClip], resources: Resources) -> None:
+    size = resources.batch or BATCH
     for start in range(0, len(clips), size):
         pixels = stack([backbone.preprocess(clip.frames) for clip in clips[start : start + size]])
         for level in backbone.forward(pixels, only={"clip", "pooled", "frames"}).values():

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.extraction.pipeline import RATE, make_film
@@ -17,12 +17,10 @@ from benchmarks.timing import OBYGAZE
 from obygaze_features.core.errors import InstallExtra, ObygazeError
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_file
-from obygaze_features.extraction.blocks import BlockMaker
-from obygaze_features.extraction.decoding import NO_VIDEO, decoder_versions
-from obygaze_features.extraction.pipeline import Decoded, run_rows
-from obygaze_features.extraction.plan import ExtractPlan, Row, Target, write_plan
-from obygaze_features.extraction.run import Machine, extract, load_targets, pending_rows
-from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.extraction.pipeline import NO_VIDEO, DecodedRow, run_rows
+from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, write_plan
+from obygaze_features.extraction.run import Resources, extract, load_targets, pending_rows
+from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.extraction.slurm import array_for, submit
 from obygaze_features.extraction.status import missing_units
 from obygaze_features.video.decode import View, decode_views
@@ -70,10 +68,10 @@ class Kind:
         target = Target(str(run / "store"), "descriptors", block_rows=self.block_rows)
         return ExtractPlan("bench", "", "", rows, (target,), workspace=str(run))
 
-    def _rows(self, folder: Path, n_rows: int) -> Iterator[Row]:
+    def _rows(self, folder: Path, n_rows: int) -> Iterator[PlannedClip]:
         for row in range(n_rows):
             video = str(film(folder, row % N_FILMS)) if self.with_video else ""
-            yield Row(f"tt-{row:05d}", "tt", video)
+            yield PlannedClip(f"tt-{row:05d}", "tt", video)
 
 
 def film(folder: Path, number: int) -> Path:
@@ -102,27 +100,20 @@ def ways() -> tuple[dict[str, Way], dict[str, str]]:
 def alone(plan: ExtractPlan) -> None:
     """Decode, compute and commit clip after clip in this process."""
     (loaded,) = load_targets(plan)
-    maker = BlockMaker(
-        loaded.backbone,
-        loaded.writer,
-        loaded.view,
-        pending_rows(loaded, None),
-        batch=loaded.batch(Machine()),
-        versions=decoder_versions(),
-    )
+    maker = loaded.maker(pending_rows(loaded), Resources())
 
-    def decode(jobs: Sequence[tuple[int, tuple[View, ...]]]) -> Iterator[Decoded]:
+    def decode(jobs: Sequence[tuple[int, tuple[View, ...]]]) -> Iterator[DecodedRow]:
         for row, views in jobs:
             video = plan.rows[row].video
             clips = decode_views(video, views) if video else dict.fromkeys(views, NO_VIDEO)
-            yield Decoded(row, clips)
+            yield DecodedRow(row, clips)
 
     run_rows([maker], decode, StopFlag(), lambda decoded: None)
 
 
 def local(plan: ExtractPlan) -> None:
     """Use the engine of one machine."""
-    extract(plan, Machine(), StopFlag())
+    extract(plan, Resources(), StopFlag())
 
 
 def slices(plan: ExtractPlan, workers: int) -> None:
@@ -149,17 +140,16 @@ def dask(plan: ExtractPlan, workers: int) -> None:
     from obygaze_features.extraction.dask_cluster import embedded
     from obygaze_features.extraction.dask_engine import extract_on
 
-    extract_on(embedded(["cpu"] * workers), plan, Machine(), StopFlag())
+    extract_on(embedded(["cpu"] * workers), plan, Resources(), StopFlag())
 
 
 def slurm(plan: ExtractPlan, workers: int) -> None:
     """Submit an array of Slurm, and wait for its last block."""
     file, options = _written(plan), ["--workers", "1", "--no-seal"]
-    array = array_for(
-        plan, file, workers, minutes=5, cpus=1, folder=file.parent, run_options=options
-    )
+    array = array_for(plan, file, workers, minutes=5)
     if array is None:
         return
+    array = replace(array, cpus=1, folder=file.parent, run_options=options)
     array.log_folder.mkdir()
     script = file.with_suffix(".sbatch")
     script.write_text(array.script(plan), encoding="utf-8")

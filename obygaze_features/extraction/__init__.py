@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.plan import make_plan as make_plan
     from obygaze_features.extraction.plan import read_plan_file as read_plan_file
     from obygaze_features.extraction.plan import write_plan as write_plan
-    from obygaze_features.extraction.run import Machine as Machine
+    from obygaze_features.extraction.run import Resources as Resources
     from obygaze_features.extraction.run import extract as extract
-    from obygaze_features.extraction.signals import StopFlag as StopFlag
-    from obygaze_features.extraction.signals import stop_on_signals as stop_on_signals
+    from obygaze_features.extraction.shared_machine import StopFlag as StopFlag
+    from obygaze_features.extraction.shared_machine import stop_on_signals as stop_on_signals
     from obygaze_features.extraction.slurm import SlurmArray as SlurmArray
     from obygaze_features.extraction.slurm import array_for as array_for
     from obygaze_features.extraction.status import StoreStatus as StoreStatus

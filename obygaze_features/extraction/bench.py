@@ -126,7 +126,7 @@ def measure_forward(
     frames of one clip, which runs on the CPU for every backbone.
     """
     from obygaze_features.backbones.load import load_backbone
-    from obygaze_features.extraction.backends import stack, to_numpy
+    from obygaze_features.extraction.blocks import stack, to_numpy
 
     if not batches or min(batches) < 1:
         raise FixUsage(f"a batch must be at least 1 clip, got {', '.join(map(str, batches))}")

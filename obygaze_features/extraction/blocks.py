@@ -1,7 +1,9 @@
-"""One backbone at work: decoded clips come in row by row, whole blocks go to its store."""
+"""Compute one backbone: decoded clips come in row by row, whole blocks go to its store."""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,25 +17,49 @@ import numpy.typing as npt
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.load import blank_padding
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.extraction.backends import (
-    free_device_memory,
-    ran_out_of_memory,
-    stack,
-    to_numpy,
-)
-from obygaze_features.extraction.clock import Clock
+from obygaze_features.core.machine import package_version
 from obygaze_features.store.format.schema import OK, ArraySpec, RowSource, RowStatus
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decode import DecodedClip, View
 
+# What errors for too little memory contain.
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
+# The packages whose versions each block records.
+PACKAGES = ("av", "numpy", "torch", "transformers", "zarr")
+
 
 class BatchTooLarge(Exception):
-    """A batch did not fit into memory; half as many clips may."""
+    """A batch does not fit into memory; the next batches are half as large."""
+
+
+class Clock:
+    """Seconds by stage: `take` returns them and resets the clock."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    def add(self, stage: str, seconds: float) -> None:
+        """Add seconds that were measured elsewhere."""
+        self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
+
+    @contextmanager
+    def of(self, stage: str) -> Iterator[None]:
+        """Add the seconds of a block of code."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.add(stage, time.monotonic() - started)
+
+    def take(self) -> dict[str, float]:
+        """Return the seconds since the last call."""
+        taken, self._seconds = self._seconds, {}
+        return taken
 
 
 @dataclass
 class _Block:
-    """A block that is being filled: one slot for each row that is to be made."""
+    """An unfinished block, with a slot for each row to make."""
 
     number: int
     rows: Sequence[int]
@@ -43,10 +69,17 @@ class _Block:
 
 
 class BlockMaker:
-    """Turns clips into blocks for one store. Rows must come in order, each exactly once.
+    """Turn clips into blocks of one store. Rows must come in order, each exactly once.
 
-    Batches never reach over the end of a block, so that a block's numbers do not depend on what
-    was made before it.
+    A batch ends with its block, so that a block's numbers do not depend on the blocks before it.
+
+    Args:
+        backbone: The model.
+        writer: The writer of its store.
+        view: The frames that the model uses.
+        wanted: The rows to make, by the number of their block.
+        batch: Clips in a batch.
+        retry: Replace single rows of committed blocks.
     """
 
     def __init__(
@@ -57,17 +90,15 @@ class BlockMaker:
         wanted: Mapping[int, Sequence[int]],
         *,
         batch: int,
-        redo: bool = False,
-        versions: Mapping[str, str] | None = None,
+        retry: bool = False,
     ) -> None:
         self.backbone, self.writer, self.view = backbone, writer, view
-        self.wanted, self.batch, self.redo = dict(wanted), batch, redo
+        self.wanted, self.batch, self.retry = dict(wanted), batch, retry
         self.rows = {row for rows in self.wanted.values() for row in rows}
-        self.versions = dict(versions or {})
+        self.versions = {name: text for name in PACKAGES if (text := package_version(name))}
         self.clock = Clock()
         self._levels = [spec for spec in writer.plan.arrays if spec.is_level]
-        # Rows the model could not make, since somebody last asked.
-        self._odd: list[tuple[int, RowStatus]] = []
+        self._failed: list[tuple[int, RowStatus]] = []
         self._block: _Block | None = None
         self._waiting: list[tuple[int, Any, npt.NDArray[np.bool_]]] = []
         self._computing: tuple[list[int], Mapping[str, Any]] | None = None
@@ -78,7 +109,7 @@ class BlockMaker:
     def offer(
         self, row: int, clip: DecodedClip | RowStatus, source: RowSource | None = None
     ) -> bool:
-        """Take the next row, and what it was made from; True where it completed a block."""
+        """Take the next row and its source; return whether it completed a block."""
         block = self._open(row)
         slot = len(block.statuses)
         if source is not None and isinstance(clip, DecodedClip):
@@ -97,17 +128,17 @@ class BlockMaker:
         self._hand_over(block)
         return True
 
-    def take_odd(self) -> list[tuple[int, RowStatus]]:
-        """The rows that failed in the model since the last call: decoding could not tell."""
-        odd, self._odd = self._odd, []
-        return odd
+    def take_failed(self) -> list[tuple[int, RowStatus]]:
+        """Return the rows that were decoded but failed in the model since the last call."""
+        failed, self._failed = self._failed, []
+        return failed
 
     def restart_block(self) -> None:
-        """Forget the block that is being filled; its rows will be offered again."""
+        """Drop the unfinished block; its rows will be offered again."""
         self._block, self._waiting, self._computing = None, [], None
 
     def close(self) -> None:
-        """Wait until everything handed over is on disk; drop what is not a whole block."""
+        """Wait until finished blocks are on disk; drop the unfinished one."""
         try:
             self._settle()
         finally:
@@ -131,10 +162,10 @@ class BlockMaker:
         block.arrays["asked_s"][slot] = clip.asked_s
         if "mask" in block.arrays:
             block.arrays["mask"][slot] = clip.mask
-        block.statuses.append(_remark(clip))
+        block.statuses.append(_status(clip))
 
     def _flush(self, block: _Block) -> None:
-        """Start a batch, then fetch the one before it: a device computes while the next is made."""
+        """Start a batch, then fetch the previous one, so that a device always has work."""
         if not self._waiting:
             return
         slots = [slot for slot, _, _ in self._waiting]
@@ -156,38 +187,41 @@ class BlockMaker:
             with np.errstate(over="ignore"):  # what overflows is found below
                 block.arrays[spec.name][slots] = arrays[spec.name]
         for slot in slots:
-            self._judge(block, slot)
+            self._check(block, slot)
 
-    def _judge(self, block: _Block, slot: int) -> None:
-        """A number that is not finite, or not in half precision, makes its clip a failed one."""
+    def _check(self, block: _Block, slot: int) -> None:
+        """Mark a clip as failed if a number is not finite in the precision of the store."""
         arrays = ((spec.name, block.arrays[spec.name][slot]) for spec in self._levels)
-        odd = [name for name, values in arrays if not np.isfinite(values).all()]
-        if odd:
-            message = f"{', '.join(odd)} not finite as stored"
+        infinite = [name for name, values in arrays if not np.isfinite(values).all()]
+        if infinite:
+            message = f"{', '.join(infinite)} not finite as stored"
             block.statuses[slot] = RowStatus.failed("forward", "NotFinite", message)
-            self._odd.append((block.rows[slot], block.statuses[slot]))
+            self._failed.append((block.rows[slot], block.statuses[slot]))
 
     def _forward(self, pixels: Sequence[Any], mask: npt.NDArray[np.bool_]) -> Mapping[str, Any]:
         names = {spec.name for spec in self._levels}
-        given = mask if self.backbone.takes_mask else None
-        return self.backbone.forward(stack(pixels), given, only=names)
+        return self.backbone.forward(
+            stack(pixels), mask if self.backbone.takes_mask else None, only=names
+        )
 
     @contextmanager
     def _smaller_if_too_large(self, n_clips: int) -> Iterator[None]:
-        """Where a batch does not fit into memory, remember to make smaller ones from now on."""
+        """Halve the batch size from now on if a batch does not fit into memory."""
         try:
             yield
         except (MemoryError, RuntimeError) as error:
-            if not ran_out_of_memory(error):
+            if not _ran_out_of_memory(error):
                 raise
             if n_clips == 1:
                 label = self.backbone.card.label
                 raise ObygazeError(
                     f"one clip of {label} does not fit into memory",
-                    hint="a smaller backbone, --dtype bfloat16, or another device",
+                    hint="use a smaller backbone, --dtype bfloat16, or another --device",
                 ) from error
             self.batch = n_clips // 2
-            free_device_memory()
+            torch = sys.modules.get("torch")
+            if torch is not None and torch.cuda.is_available():
+                torch.cuda.empty_cache()
             raise BatchTooLarge from error
 
     def _hand_over(self, block: _Block) -> None:
@@ -198,19 +232,20 @@ class BlockMaker:
         self._commit = self._pool.submit(self._write, block, self.clock.take())
 
     def _write(self, block: _Block, seconds: Mapping[str, float]) -> None:
-        number, arrays, statuses = block.number, block.arrays, block.statuses
-        if self.redo:
-            put = partial(self.writer.replace_rows, number, block.rows)
-            seconds = self._with_earlier(number, seconds)
-        else:
-            put = partial(self.writer.commit_block, number)
-        put(arrays, statuses, sources=block.sources, seconds=seconds, versions=self.versions)
-
-    def _with_earlier(self, number: int, seconds: Mapping[str, float]) -> dict[str, float]:
-        marker = self.writer.marker(number)
-        earlier = marker.seconds if marker else {}
-        stages = earlier.keys() | seconds.keys()
-        return {stage: earlier.get(stage, 0.0) + seconds.get(stage, 0.0) for stage in stages}
+        commit = partial(self.writer.commit_block, block.number)
+        if self.retry:
+            commit = partial(self.writer.replace_rows, block.number, block.rows)
+            marker = self.writer.marker(block.number)
+            earlier = marker.seconds if marker else {}
+            stages = earlier.keys() | seconds.keys()
+            seconds = {name: earlier.get(name, 0.0) + seconds.get(name, 0.0) for name in stages}
+        commit(
+            block.arrays,
+            block.statuses,
+            sources=block.sources,
+            seconds=seconds,
+            versions=self.versions,
+        )
 
     def _settle(self) -> None:
         if self._commit is not None:
@@ -223,12 +258,34 @@ def _empty(spec: ArraySpec, n_rows: int) -> npt.NDArray[Any]:
     return np.full((n_rows, *spec.tail_shape), fill, dtype=spec.dtype)
 
 
-def _remark(clip: DecodedClip) -> RowStatus:
-    """Ok, with a word where the pictures are not quite those asked for."""
-    real = int(clip.mask.sum())
-    words = []
+def _status(clip: DecodedClip) -> RowStatus:
+    """Return "ok", with a message if some frames are not those that were asked for."""
+    messages = []
     if clip.substituted.any():
-        words.append(f"{int(clip.substituted.sum())} of {real} frames substituted")
+        n_real = int(clip.mask.sum())
+        messages.append(f"{int(clip.substituted.sum())} of {n_real} frames substituted")
     if clip.total < len(clip.index) and clip.mask.all():
-        words.append(f"{clip.total} frames repeated to {len(clip.index)}")
-    return RowStatus("ok", message="; ".join(words)) if words else OK
+        messages.append(f"{clip.total} frames repeated to {len(clip.index)}")
+    return RowStatus("ok", message="; ".join(messages)) if messages else OK
+
+
+def stack(pixels: Sequence[Any]) -> Any:
+    """Return one batch of several clips' pixels, on the device they are on."""
+    if isinstance(pixels[0], np.ndarray):
+        return np.stack(pixels)
+    import torch
+
+    return torch.stack(list(pixels))
+
+
+def to_numpy(level: Any) -> npt.NDArray[np.float32]:
+    """Return a level in main memory, in single precision; waits for the device."""
+    if isinstance(level, np.ndarray):
+        return level.astype(np.float32, copy=False)
+    array: npt.NDArray[np.float32] = level.float().cpu().numpy()
+    return array
+
+
+def _ran_out_of_memory(error: BaseException) -> bool:
+    words = str(error).lower()
+    return isinstance(error, MemoryError) or any(text in words for text in OUT_OF_MEMORY)

@@ -1,26 +1,82 @@
-"""`obygaze extract`: from videos to stores, restartable at any instant."""
+"""`obygaze extract`: features from videos; can be stopped and resumed at any time."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from obygaze_features.core.commands import LazyGroup
+from obygaze_features.core.commands import (
+    ExampleCommand,
+    LazyGroup,
+    Session,
+    json_option,
+    pass_session,
+)
+from obygaze_features.core.console import table
 
 _HERE = "obygaze_features.extraction"
 COMMANDS = {
-    "plan": (f"{_HERE}.commands_plan:plan", "Say what a run would make, take and miss."),
+    "plan": (f"{_HERE}.commands_plan:plan", "Estimate the cost of a run, and what is missing."),
     "run": (f"{_HERE}.commands_run:run", "Extract what is missing; the same command resumes."),
-    "retry": (f"{_HERE}.commands_run:retry", "Try the clips again that failed or had no video."),
     "text": (f"{_HERE}.commands_text:text", "Embed prompts in the space of a backbone's clips."),
-    "captions": (
-        f"{_HERE}.commands_text:captions",
-        "Fill in how likely captions are, and how close to what is seen.",
-    ),
+    "captions": (f"{_HERE}.commands_text:captions", "Score captions with language models."),
     "slurm": (f"{_HERE}.commands_slurm:slurm", "Write a plan as a Slurm array, and submit it."),
-    "status": (f"{_HERE}.commands_status:status", "How far a store is, and what held it up."),
+    "status": (f"{_HERE}.commands:status", "Show the progress of stores."),
 }
 
 
-@click.group(cls=LazyGroup, table=COMMANDS)
+class ExtractGroup(LazyGroup):
+    """The group of commands, with `retry` as the old name of `run --retry-failed`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that was asked for."""
+        if args[:1] == ["retry"]:
+            args = ["run", "--retry-failed", *args[1:]]
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=ExtractGroup, table=COMMANDS)
 def extract() -> None:
     """Extract features from videos, with several backbones in one pass."""
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze extract status obygaze12.xclip-b16-k600-zs
+    obygaze extract status stores/* --json
+    """,
+)
+@click.argument("stores", nargs=-1, required=True)
+@json_option
+@pass_session
+def status(session: Session, stores: tuple[str, ...], as_json: bool) -> None:
+    """Show the progress of stores.
+
+    With the failed clips and the seconds by stage. It works during a run, and without one.
+    """
+    from obygaze_features.extraction.status import store_status
+
+    states = [store_status(session.workspace.store(name)) for name in stores]
+    if as_json:
+        session.console.json({"stores": [state.to_json() for state in states]})
+        return
+    for state in states:
+        to_go = state.seconds_to_go
+        left = "" if state.done or to_go is None else f", about {to_go:.0f} s to go for one worker"
+        session.console.result(
+            f"{Path(state.store).name} ({state.backbone}): {state.blocks_done} of {state.blocks}"
+            f" blocks{left}{', sealed' if state.sealed else ''}"
+        )
+        counts = [("ok", state.ok), ("failed", state.failed), ("missing", state.missing)]
+        session.console.result(table(("clips", str(state.clips)), counts))
+        if state.seconds:
+            session.console.result(table(("stage", "seconds"), list(state.seconds.items())))
+            session.console.result(state.who_waits)
+        if state.reasons:
+            session.console.result(table(("failed at", "clips"), list(state.reasons.items())))
+        for clip_id, why in state.failures.items():
+            session.console.detail(f"  {clip_id}: {why}")

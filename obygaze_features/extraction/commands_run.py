@@ -1,55 +1,45 @@
-"""`obygaze extract run` and `retry`."""
+"""`obygaze extract run`, on this machine or on a Dask cluster."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
+from obygaze_features.core.commands import (
+    ExampleCommand,
+    Session,
+    json_option,
+    option_group,
+    pass_session,
+)
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
 from obygaze_features.core.machine import usable_cores
-from obygaze_features.extraction.commands_engine import (
-    engine_options,
-    extract_by,
-    manners_options,
+from obygaze_features.extraction.commands_plan import (
+    chosen_plan,
+    feature_options,
+    workers_option,
 )
-from obygaze_features.extraction.commands_plan import chosen_plan, what_options
-from obygaze_features.extraction.etiquette import no_longer_than
-from obygaze_features.extraction.signals import stop_on_signals
+from obygaze_features.extraction.shared_machine import (
+    limit_gpu_memory,
+    lower_priority,
+    refuse_busy_gpus,
+    stop_on_signals,
+)
 
 if TYPE_CHECKING:
+    from obygaze_features.extraction.plan import ExtractPlan
+    from obygaze_features.extraction.run import Resources
+    from obygaze_features.extraction.shared_machine import StopFlag
     from obygaze_features.extraction.status import StoreStatus
 
-F = TypeVar("F", bound=Callable[..., Any])
 SHOWN = 20
-
-
-def _how_options(function: F) -> F:
-    """The options that say on what to run; none of them decides the numbers."""
-    options = [
-        click.option("--device", default="cpu", show_default=True, help="cpu, cuda, cuda:1."),
-        click.option(
-            "--workers", type=click.IntRange(1), help="Decode processes. [default: cores]"
-        ),
-        click.option("--batch", type=click.IntRange(1), help="Clips in a batch. [default: fits]"),
-        click.option("--exact", is_flag=True, help="Batches of one: the same bytes on any batch."),
-        click.option("--memory", type=click.IntRange(1), metavar="MB", help="For one batch."),
-        click.option("--strict", is_flag=True, help="Stop at the first clip that fails."),
-        click.option("--seal/--no-seal", default=None, help="[default: if no clip failed]"),
-        click.option(
-            "--events", type=click.File("w"), help="A JSON line for each clip; - is stdout."
-        ),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
 
 
 @click.command(
@@ -57,93 +47,95 @@ def _how_options(function: F) -> F:
     examples="""
     obygaze extract run obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400 --device cuda
     obygaze extract run obygaze12 -b descriptors --workers 4
+    obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
     obygaze extract run plan.json --worker 0/8
     obygaze extract run plan.json --engine dask --devices 0,1
     """,
 )
 @click.argument("manifest")
-@what_options
-@_how_options
-@manners_options
-@engine_options
-@click.option("--worker", metavar="I/K", help="Take each K-th unit of the plan, from I.")
-@json_option
+@option_group(
+    "Clips",
+    click.option(
+        "--retry-failed", is_flag=True, help="Only retry clips that failed or had no video."
+    ),
+    click.option(
+        "--changed",
+        is_flag=True,
+        help="As --retry-failed, and also clips whose times or video changed.",
+    ),
+    click.option("--worker", metavar="I/K", help="Extract every K-th unit of the plan, from I."),
+    click.option("--strict", is_flag=True, help="Stop at the first clip that fails."),
+)
+@feature_options
+@option_group(
+    "Machine",
+    click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:N."),
+    workers_option,
+    click.option(
+        "--batch", type=click.IntRange(1), help="Clips in a batch. [default: as many as fit]"
+    ),
+    click.option("--exact", is_flag=True, help="Batches of one: the same bytes for any --batch."),
+    click.option("--gpu-mem", type=float, metavar="GB", help="Limit GPU memory, in GB."),
+    click.option("--share", is_flag=True, help="Use a GPU that other people use."),
+    click.option("--nice", is_flag=True, help="Run with low CPU and disk priority."),
+    click.option("--max-hours", type=float, metavar="H", help="Stop after H hours."),
+)
+@option_group(
+    "Dask",
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "dask"]),
+        default="local",
+        show_default=True,
+        help="This process, or the workers of a Dask cluster.",
+    ),
+    click.option("--devices", metavar="0,1", help="Start a worker for each GPU, or cpu."),
+    click.option("--scheduler", metavar="tls://...|FILE", help="Join a running cluster."),
+    click.option("--insecure", is_flag=True, help="Join a cluster that is not encrypted."),
+)
+@option_group(
+    "Output",
+    click.option(
+        "--seal/--no-seal",
+        default=None,
+        help="Seal complete stores. [default: if no clip failed]",
+    ),
+    click.option("--events", type=click.File("w"), help="A JSON line for each clip; - is stdout."),
+    json_option,
+)
 @pass_session
 def run(
-    session: Session, /, manifest: str, worker: str | None, as_json: bool, **options: Any
+    session: Session,
+    /,
+    manifest: str,
+    worker: str | None,
+    seal: bool | None,
+    events: Any,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Extract what is missing; the same command resumes.
 
-    MANIFEST is a manifest's name, or the file of a plan. All backbones share one decode of each
+    MANIFEST is a manifest's name, or the file of a plan. All backbones share one decoding of each
     clip. A clip that fails is a row with its reason; the run goes on and ends with exit code 3.
-    Clips whose times or video file changed since are refused, with exit code 5 (retry --changed).
-    With --worker, the exit code and the counts are those of the worker's own clips.
+    If the times or the video of clips changed since, the exit code is 5; see --changed. With
+    --worker, the exit code and the counts are those of the worker's own clips.
     """
-    _extract(session, manifest, options, as_json, worker=worker)
-
-
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze extract retry obygaze12 -b xclip-b16-k600-zs
-    obygaze extract retry obygaze12 -b xclip-b16-k600-zs --timeout 900
-    obygaze extract retry obygaze12 -b xclip-b16-k600-zs --changed
-    """,
-)
-@click.argument("manifest")
-@what_options
-@_how_options
-@manners_options
-@click.option("--changed", is_flag=True, help="Also clips whose times or video file changed.")
-@json_option
-@pass_session
-def retry(session: Session, /, manifest: str, changed: bool, as_json: bool, **options: Any) -> None:
-    """Try the clips again that failed or had no video.
-
-    Takes the options of the run. Other rows are not touched, but for those of clips that changed
-    since they were extracted, with --changed.
-    """
-    _extract(session, manifest, options, as_json, redo=True, changed=changed)
-
-
-def _extract(
-    session: Session,
-    manifest: str,
-    options: Mapping[str, Any],
-    as_json: bool,
-    *,
-    worker: str | None = None,
-    redo: bool = False,
-    changed: bool = False,
-) -> None:
-    # Signals are caught before torch is imported: a job may be taken away while it starts.
-    with stop_on_signals() as stop, no_longer_than(options["max_hours"], stop):
-        from obygaze_features.extraction.run import Machine
-
+    # Signals are caught before torch is imported: a job may be stopped while it starts.
+    with stop_on_signals(options["max_hours"]) as stop, ExitStack() as stack:
         plan = chosen_plan(session, manifest, options)
-        machine = Machine(
-            device=options["device"],
-            workers=options["workers"] or usable_cores(),
-            batch=1 if options["exact"] else options["batch"],
-            memory=options["memory"] * 1_000_000 if options["memory"] else None,
-            gpu_gb=options["gpu_mem"],
-            nice=options["nice"],
-        )
         rows = _rows_of(plan, worker)
-        with _progress(session, "extract") as progress:
-            states = extract_by(
-                options,
-                plan,
-                machine,
-                stop,
-                rows=rows,
-                redo=redo,
-                changed=changed,
-                strict=options["strict"],
-                progress=progress,
-                tell=_teller(options["events"]),
-            )
-        states = _sealed(states, rows, options["seal"])
+        states = _extract(
+            plan,
+            stop,
+            rows,
+            options,
+            strict=options["strict"],
+            progress=lambda n: stack.enter_context(session.console.progress("extract", n)),
+            on_event=None if events is None else lambda event: _write_line(events, event),
+        )
+        stack.close()
+        states = _sealed(states, rows, seal)
     _report(session, states, as_json, worker, rows)
     done = sum(state.blocks_done for state in states)
     whose = "blocks" if worker is None else f"blocks of worker {worker}"
@@ -152,49 +144,100 @@ def _extract(
         click.get_current_context().exit(EXIT_SOME_FAILED)
 
 
+def _extract(
+    plan: ExtractPlan,
+    stop: StopFlag,
+    rows: Sequence[int] | None,
+    options: Mapping[str, Any],
+    **watch: Any,
+) -> list[StoreStatus]:
+    """Extract with the chosen engine."""
+    from obygaze_features.extraction.run import Resources, extract
+
+    resources = Resources(
+        device=options["device"],
+        workers=options["workers"] or usable_cores(),
+        batch=1 if options["exact"] else options["batch"],
+        gpu_gb=options["gpu_mem"],
+        nice=options["nice"],
+    )
+    retry = options["retry_failed"] or options["changed"]
+    if rows is not None and retry:
+        raise FixUsage("--worker cannot be used with --retry-failed or --changed")
+    if options["engine"] == "dask":
+        if rows is not None or retry:
+            raise FixUsage("--worker, --retry-failed and --changed need --engine local")
+        return _extract_on_dask(plan, resources, stop, options, **watch)
+    for name in ("devices", "scheduler"):
+        if options[name]:
+            raise FixUsage(f"--{name} needs --engine dask", hint="use --device for this process")
+    if not options["share"]:
+        refuse_busy_gpus([resources.device])
+    if resources.nice:
+        lower_priority()
+    if resources.gpu_gb is not None:
+        limit_gpu_memory(resources.device, resources.gpu_gb)
+    changed = options["changed"]
+    return extract(plan, resources, stop, rows=rows, retry_failed=retry, changed=changed, **watch)
+
+
+def _extract_on_dask(
+    plan: ExtractPlan,
+    resources: Resources,
+    stop: StopFlag,
+    options: Mapping[str, Any],
+    **watch: Any,
+) -> list[StoreStatus]:
+    if bool(options["devices"]) == bool(options["scheduler"]):
+        raise FixUsage("--engine dask needs either --devices or --scheduler")
+    from obygaze_features.extraction.dask_cluster import embedded, joined
+
+    if options["scheduler"]:
+        connect = joined(options["scheduler"], insecure=options["insecure"])
+    else:
+        devices = [part.strip() for part in options["devices"].split(",") if part.strip()]
+        n_cpu = devices.count("cpu")
+        if n_cpu not in (0, len(devices)):
+            raise FixUsage("--devices must be all GPUs or all cpu: their features differ slightly")
+        # Each worker gets its own device, and its share of the cores.
+        workers = max(1, resources.workers // max(1, len(devices)))
+        resources = replace(resources, device="cpu" if n_cpu else "cuda", workers=workers)
+        if not options["share"]:
+            refuse_busy_gpus([f"cuda:{device}" for device in devices if device.isdigit()])
+        connect = embedded(devices)
+    from obygaze_features.extraction.dask_engine import extract_on
+
+    return extract_on(connect, plan, resources, stop, rebuild=bool(options["devices"]), **watch)
+
+
 def _sealed(
     states: Sequence[StoreStatus], rows: Sequence[int] | None, seal: bool | None
 ) -> list[StoreStatus]:
-    """Seal the stores that are complete; the states of `rows` alone, a worker's own."""
+    """Seal complete stores; return the status of each, or of a worker's rows alone."""
     from obygaze_features.extraction.run import seal_complete
     from obygaze_features.extraction.status import store_status
 
-    # Read before the seal, which keeps no seconds of single blocks.
+    # Read before the seal, which does not keep the seconds of single blocks.
     own = states if rows is None else [store_status(state.store, rows) for state in states]
     whole = seal_complete(states, seal)
     return [replace(one, sealed=state.sealed) for one, state in zip(own, whole, strict=True)]
 
 
-def _rows_of(plan: Any, worker: str | None) -> list[int] | None:
+def _rows_of(plan: ExtractPlan, worker: str | None) -> list[int] | None:
     from obygaze_features.extraction.plan import units_of
 
     if worker is None:
         return None
     index, _, workers = worker.partition("/")
     if not (index.isdigit() and workers.isdigit()):
-        raise FixUsage(f"--worker {worker!r} is not of the form 0/8")
-    return [
-        row for unit in units_of(int(index), int(workers), plan) for row in plan.unit_range(unit)
-    ]
+        raise FixUsage(f"--worker must have the form 0/8, got {worker!r}")
+    units = units_of(int(index), int(workers), plan)
+    return [row for unit in units for row in plan.unit_range(unit)]
 
 
-@contextmanager
-def _progress(session: Session, label: str) -> Iterator[Callable[[int], Any]]:
-    from contextlib import ExitStack
-
-    with ExitStack() as stack:
-        yield lambda total: stack.enter_context(session.console.progress(label, total))
-
-
-def _teller(stream: Any) -> Callable[[Mapping[str, Any]], None] | None:
-    if stream is None:
-        return None
-
-    def tell(event: Mapping[str, Any]) -> None:
-        stream.write(json.dumps(dict(event), ensure_ascii=False) + "\n")
-        stream.flush()
-
-    return tell
+def _write_line(stream: Any, event: Mapping[str, Any]) -> None:
+    stream.write(json.dumps(dict(event), ensure_ascii=False) + "\n")
+    stream.flush()
 
 
 def _report(
@@ -210,7 +253,7 @@ def _report(
         documents = [state.to_json() for state in states]
         first = documents[0] if len(documents) == 1 else together(states, rows)
         named = {} if worker is None else {"worker": worker}
-        # Events may have gone before it, a line each.
+        # One line, since events may have been written before it, a line each.
         session.console.json({**named, **first, "stores": documents}, one_line=True)
         return
     headers = ("store", "clips", "ok", "failed", "missing", "blocks", "of")
@@ -226,8 +269,8 @@ def _report(
     for state in states:
         if state.seconds:
             session.console.note(f"{Path(state.store).name}: {state.who_waits}")
-    failures = {clip: why for state in states for clip, why in state.failures.items()}
-    for clip, why in list(failures.items())[:SHOWN]:
-        session.console.note(f"  {clip}: {why}")
+    failures = {clip_id: why for state in states for clip_id, why in state.failures.items()}
+    for clip_id, why in list(failures.items())[:SHOWN]:
+        session.console.note(f"  {clip_id}: {why}")
     if len(failures) > SHOWN:
         session.console.note(f"  and {len(failures) - SHOWN} more: obygaze extract status STORE")

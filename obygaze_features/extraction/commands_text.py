@@ -1,4 +1,4 @@
-"""`obygaze extract text` and `captions`: what only the words of a model are needed for."""
+"""`obygaze extract text` and `captions`: models applied to text."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--prompts", required=True, metavar="SET", help="emotion, person, profession, or TOML."
 )
-@click.option("--store", metavar="STORE", help="Put them into a store that is not sealed yet.")
+@click.option("--store", metavar="STORE", help="Add them to a store that is not sealed.")
 @click.option("-o", "out", type=_FILE, help="An npz file. [default: texts/BACKBONE.SET.npz]")
-@click.option("--weights", metavar="PATH", help="Where the weights are. [default: the hub's cache]")
-@click.option("--tokenizer", metavar="PATH", help="A tokenizer's folder. [default: by the weights]")
+@click.option("--weights", metavar="PATH", help="Weights. [default: the hub's cache]")
+@click.option("--tokenizer", metavar="PATH", help="A tokenizer. [default: by the weights]")
 @force_option
 @json_option
 @pass_session
@@ -60,9 +60,9 @@ def text(
 ) -> None:
     """Embed prompts in the space of a backbone's clips.
 
-    The vectors are what the backbone's text tower gives, not normalised; the name of the space
-    goes with them. X-CLIP's are those before its video prompts, the same for every clip. A
-    store takes texts until it is sealed; a file can be made at any time.
+    The vectors are the output of the backbone's text tower, not normalised, with the name of the
+    embedding space. Those of X-CLIP are taken before its video prompts, so they are the same for
+    every clip. Texts can be added to a store until it is sealed.
     """
     from obygaze_features.backbones.text import embed_prompts, load_text_tower, read_prompts
     from obygaze_features.extraction.texts import keep_texts, write_texts
@@ -77,7 +77,7 @@ def text(
         name = f"{backbone.replace('@', '-')}.{chosen.name or Path(prompts).stem}.npz"
         path = out or session.workspace.folder("texts") / name
         places.append(str(write_texts(path, table, force=force)))
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "texts": len(table.prompt),
         "width": int(table.embeddings.shape[1]),
         "attributes": list(chosen.attributes),
@@ -85,10 +85,12 @@ def text(
         "written": places,
     }
     if as_json:
-        session.console.json(told)
+        session.console.json(document)
     else:
         attributes = ", ".join(chosen.attributes)
-        session.console.result(f"{told['texts']} texts of {told['width']} numbers: {attributes}")
+        session.console.result(
+            f"{document['texts']} texts of {document['width']} numbers: {attributes}"
+        )
         session.console.result(f"in {' and '.join(places)}")
 
 
@@ -103,24 +105,24 @@ def text(
 @click.argument("table", type=_FILE)
 @click.option("--lm", required=True, metavar="MODEL", help="Causal language model: folder or name.")
 @click.option("--sim", required=True, metavar="MODEL", help="Sentence encoder: folder or name.")
-@click.option("-o", "out", type=_FILE, required=True, help="The filled table.")
+@click.option("-o", "out", type=_FILE, required=True, help="The table to write.")
 @force_option
 @json_option
 @pass_session
 def captions(
     session: Session, /, table: Path, lm: str, sim: str, out: Path, force: bool, as_json: bool
 ) -> None:
-    """Fill in how likely captions are, and how close to what is seen.
+    """Score captions with language models.
 
-    Prior and similarity are what `obygaze audit gender-score` needs. TABLE has the columns caption,
-    visual (the word for what is seen) and prob. Captions with [MASK] are worded with man and with
-    woman; without any, each is scored as it is.
+    Adds the prior of each caption and its similarity to the visual word, which `obygaze audit
+    gender-score` needs. TABLE has the columns caption, visual (the word for what is seen) and prob.
+    Captions with [MASK] are scored with "man" and with "woman" in its place.
     """
     from obygaze_features.backbones.sentences import LanguageModel, SentenceEncoder
-    from obygaze_features.extraction.captions import fill_captions
+    from obygaze_features.extraction.texts import fill_captions
 
     if out.resolve() == table.resolve():
-        raise FixUsage("the filled table must not replace the one it is made of")
+        raise FixUsage("-o must not be the input table")
     with session.console.progress("captions", 2, "wordings") as progress:
         n_rows = fill_captions(
             table, out, LanguageModel(lm), SentenceEncoder(sim), progress, force=force

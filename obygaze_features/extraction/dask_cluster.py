@@ -1,4 +1,4 @@
-"""Dask clusters to extract on: one of our own on this machine, or one that is there already."""
+"""Dask clusters to extract on: a new one on this machine, or one that is running already."""
 
 from __future__ import annotations
 
@@ -20,70 +20,81 @@ from obygaze_features.core.extras import need
 ENCRYPTED = ("tls", "wss")
 CONNECT_S = 15
 CLOSE_S = 5
-# A worker that says nothing for so long is taken for dead, and its unit given to another.
+# After so long without a message, a worker is considered dead, and its unit is given to another.
 WORKER_TTL_S = 15
-# A unit is not to blame for its workers: they are killed for other reasons on shared machines.
+# Workers on shared machines are killed for reasons that have nothing to do with their unit.
 ALLOWED_FAILURES = 100
 
-# Without a dashboard, no other pages either.
-NO_PAGES: dict[str, list[str]] = {
+SETTINGS: dict[str, Any] = {
+    # No web pages.
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
+    # Returning memory to the system at once makes decoding half as slow again.
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
 }
-
-# Dask makes workers give memory back at once; pictures, which come and go by the megabyte, then
-# cost half as much again in pages that are taken and cleared anew.
-KEEP_PAGES = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None}
 
 # Opens a connection for the length of a `with`.
 Connect = Callable[[], contextlib.AbstractContextManager[Any]]
 
 
-def embedded(devices: Sequence[str], *, dashboard: bool = False) -> Connect:
-    """A cluster of our own: a process for each device, ended with the connection."""
+def embedded(devices: Sequence[str]) -> Connect:
+    """Return a function that starts a cluster on this machine, and ends it with the connection.
+
+    Args:
+        devices: A worker is started for each: the number of a GPU, or "cpu".
+    """
     if not devices:
-        raise FixUsage("no device was named", hint="--devices 0,1 or --devices cpu,cpu")
+        raise FixUsage("--devices names no device", hint="--devices 0,1 or --devices cpu,cpu")
     need("distributed", "cluster", "extraction on several devices")
-    return lambda: _embedded(devices, dashboard)
+    return lambda: _embedded(devices)
 
 
 def joined(address: str, *, insecure: bool = False) -> Connect:
-    """A cluster that runs already, by its address or its scheduler file."""
+    """Return a function that connects to a running cluster.
+
+    Args:
+        address: The address of its scheduler, or its scheduler file.
+        insecure: Connect without encryption too.
+    """
     need("distributed", "cluster", "extraction on a Dask cluster")
     found = address if "://" in address else _from_file(Path(address))
     if not insecure and not _is_private(found):
         raise FixUsage(
-            f"{found} is not encrypted, and whoever reaches it can run programs as you",
-            hint="a scheduler at tls://..., or --insecure if the network is yours alone",
+            f"{found} is not encrypted; anyone who reaches it can run programs as you",
+            hint="use a scheduler at tls://..., or --insecure on a private network",
         )
     return lambda: _joined(found)
 
 
 @contextlib.contextmanager
-def _embedded(devices: Sequence[str], dashboard: bool) -> Iterator[Any]:
+def _embedded(devices: Sequence[str]) -> Iterator[Any]:
     import dask
     from distributed import Client, Nanny, Scheduler, SpecCluster
     from distributed.security import Security
 
     _quiet()
     with tempfile.TemporaryDirectory(prefix="obygaze-dask-") as scratch:
-        # Other people of this machine reach the loopback too: only we have the certificate.
+        # Other users of this machine reach the loopback too, but they do not have the certificate.
         common = {
             "host": "127.0.0.1",
             "protocol": "tls://",
             "security": Security.temporary(),
             "dashboard": False,
-            "dashboard_address": None,
         }
-        nanny = {**common, "nthreads": 1, "memory_limit": None, "local_directory": scratch}
-        nanny["silence_logs"] = logging.CRITICAL
+        nanny = {
+            **common,
+            "dashboard_address": None,
+            "nthreads": 1,
+            "memory_limit": None,
+            "local_directory": scratch,
+            "silence_logs": logging.CRITICAL,
+        }
         scheduler = {
             **common,
             "allowed_failures": ALLOWED_FAILURES,
             "worker_ttl": WORKER_TTL_S,
-            "dashboard": dashboard,
-            # Without an address Dask would want 8787 too, and complain where others have it.
-            "dashboard_address": "127.0.0.1:8787" if dashboard else "127.0.0.1:0",
+            # Without an address, Dask takes port 8787, and warns if it is in use.
+            "dashboard_address": "127.0.0.1:0",
         }
         workers = {
             i: {"cls": Nanny, "options": {**nanny, "env": _environment(device)}}
@@ -91,8 +102,7 @@ def _embedded(devices: Sequence[str], dashboard: bool) -> Iterator[Any]:
         }
         try:
             with contextlib.ExitStack() as stack:
-                settings = KEEP_PAGES if dashboard else {**KEEP_PAGES, **NO_PAGES}
-                stack.enter_context(dask.config.set(settings))
+                stack.enter_context(dask.config.set(SETTINGS))
                 cluster = SpecCluster(
                     workers=workers,
                     scheduler={"cls": Scheduler, "options": scheduler},
@@ -118,7 +128,7 @@ def _joined(address: str) -> Iterator[Any]:
         raise NotFound(
             f"no Dask scheduler answers: {' '.join(str(error).split())[:200]}",
             where=address,
-            hint="its address, and for tls:// the certificates of distributed.comm.tls",
+            hint="check --scheduler, and for tls:// the certificates of distributed.comm.tls",
         ) from error
     try:
         yield client
@@ -127,7 +137,7 @@ def _joined(address: str) -> Iterator[Any]:
 
 
 def _environment(device: str) -> dict[str, str]:
-    """What a worker sees of the GPUs: its own one; a number counts among those we see."""
+    """Return the variable that limits a worker to its GPU; a number counts visible GPUs."""
     if device == "cpu":
         return {}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -141,11 +151,13 @@ def _environment(device: str) -> dict[str, str]:
 
 def _from_file(path: Path) -> str:
     if not path.is_file():
-        raise NotFound("there is no scheduler file here", where=str(path), hint="tls://HOST:PORT")
+        raise NotFound(
+            "no scheduler file here", where=str(path), hint="--scheduler tls://HOST:PORT"
+        )
     try:
         return str(json.loads(path.read_bytes())["address"])
     except (ValueError, KeyError, TypeError) as error:
-        raise FixInput("this is not the file of a Dask scheduler", where=str(path)) from error
+        raise FixInput("not a scheduler file of Dask", where=str(path)) from error
 
 
 def _is_private(address: str) -> bool:
@@ -160,7 +172,7 @@ def _is_private(address: str) -> bool:
 
 
 def _close(thing: Any) -> None:
-    """Close a client or a cluster that may be broken; what it leaves is ended below."""
+    """Close a client or a cluster that may be broken."""
     with contextlib.suppress(Exception):
         thing.close(timeout=CLOSE_S)
 
@@ -173,10 +185,10 @@ def _end_processes() -> None:
 
 
 def _quiet() -> None:
-    # Lost connections are what this engine is for: they are no news to the person.
+    # Lost connections are expected here, and handled.
     for name in ("distributed", "tornado.application", "asyncio"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 class ClusterLost(ObygazeError):
-    """No worker is at work and none comes back: the same command again, or a new cluster."""
+    """The cluster has no working worker; run the command again, or start a new cluster."""

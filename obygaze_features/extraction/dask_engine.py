@@ -1,18 +1,19 @@
-"""Units of a plan on a Dask cluster: a bounded window of futures, and a watch over the cluster.
+"""Extract the units of a plan on a Dask cluster.
 
-What is done is decided by the commits of the stores, never by what a future says: a cluster may
-die at any instant, and its successor is given what is missing.
+Only the commits of the stores decide what is done, since a cluster may die at any moment; the next
+cluster gets what is missing.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import queue
 import threading
 import time
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,57 +21,75 @@ from typing import Any
 
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.extras import need
 from obygaze_features.extraction.dask_cluster import ClusterLost, Connect
-from obygaze_features.extraction.plan import ExtractPlan
-from obygaze_features.extraction.run import Machine
-from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
+from obygaze_features.extraction.run import Event, Loaded, Resources, load_targets, make_missing
+from obygaze_features.extraction.shared_machine import (
+    StopFlag,
+    limit_gpu_memory,
+    lower_priority,
+)
 from obygaze_features.extraction.sources import refuse_changed
 from obygaze_features.extraction.status import StoreStatus, missing_units, store_status
+from obygaze_features.video.pool import DecodePool
+
+distributed = need("distributed", "cluster", "extraction on a Dask cluster")
 
 POLL_S = 0.05
 LOOK_S = 1.0
 ANSWER_S = 5.0
-# Nothing at work for so long, and the cluster is taken for dead.
+# After so long without a working worker, the cluster is considered lost.
 PATIENCE_S = 15.0
-# Until the first worker is there; it imports what it needs, on a slow shared disk too.
+# The same for the first worker, which may import its packages from a slow shared disk.
 FIRST_WORKER_S = 120.0
 STOP_S = 10.0
-MOST_REBUILDS = 3
-MOST_KILLS = 20
-Tell = Callable[[Mapping[str, Any]], None]
+MAX_FAILED_CLUSTERS = 3
+MAX_KILLS = 20
 
 
 @dataclass
-class Work:
-    """A plan under way, whichever cluster it is on just now."""
+class ClusterWork:
+    """The state of an extraction that outlives its clusters."""
 
     plan: ExtractPlan
-    machine: Machine
+    resources: Resources
     stop: StopFlag
-    strict: bool = False
-    progress: Progress = field(default_factory=Quiet)
-    tell: Tell | None = None
+    strict: bool
+    progress: Progress
+    on_event: Callable[[Event], None] | None
     kills: Counter[int] = field(default_factory=Counter)
 
 
 def extract_on(
     connect: Connect,
     plan: ExtractPlan,
-    machine: Machine,
+    resources: Resources,
     stop: StopFlag,
     *,
     rebuild: bool = True,
     strict: bool = False,
     progress: Callable[[int], Progress] | None = None,
-    tell: Tell | None = None,
+    on_event: Callable[[Event], None] | None = None,
 ) -> list[StoreStatus]:
-    """Make what is missing on a cluster; one that dies is connected to anew, if `rebuild`."""
+    """Extract what is missing of a plan's stores on a Dask cluster and return their status.
+
+    Args:
+        connect: Connects to the cluster: the result of `embedded` or `joined`.
+        plan: The clips, backbones and stores.
+        resources: What each worker may use.
+        stop: The flag that stops the run.
+        rebuild: Connect again if the cluster is lost.
+        strict: Stop at the first clip that fails.
+        progress: Called with the number of clips; returns the progress bar.
+        on_event: Called with an event for each clip.
+    """
     units = missing_units(plan)
     refuse_changed(plan)
     n_rows = sum(len(plan.unit_range(unit)) for unit in units)
     shown = progress(n_rows) if progress and units else Quiet()
-    work = Work(plan, machine, stop, strict, shown, tell)
-    futile = 0
+    work = ClusterWork(plan, resources, stop, strict, shown, on_event)
+    failed_clusters = 0
     while units and not stop:
         try:
             with connect() as client:
@@ -79,22 +98,22 @@ def extract_on(
             if not rebuild:
                 raise
         left = missing_units(plan)
-        futile = futile + 1 if len(left) == len(units) else 0
-        if futile == MOST_REBUILDS and not stop:
+        failed_clusters = failed_clusters + 1 if len(left) == len(units) else 0
+        if failed_clusters == MAX_FAILED_CLUSTERS and not stop:
             raise ClusterLost(
-                f"{futile} clusters came to nothing: their workers end before a unit is done",
-                hint="--engine local, which shows why",
+                f"the cluster failed {failed_clusters} times without finishing a unit",
+                hint="--engine local shows why",
             )
         units = left
-    # Stopped early, there may be no store yet.
+    # After an early stop, there may be no store yet.
     stores = (target.store for target in plan.targets)
     return [store_status(store) for store in stores if Path(store).exists()]
 
 
 class _Window:
-    """The units under way on one cluster: no more than keep every worker busy."""
+    """The units submitted to one cluster: no more than keep every worker busy."""
 
-    def __init__(self, client: Any, work: Work, units: Sequence[int]) -> None:
+    def __init__(self, client: Any, work: ClusterWork, units: Sequence[int]) -> None:
         self.client, self.work, self.todo = client, work, deque(units)
         self.name = f"obygaze-{uuid.uuid4().hex}"
         self.futures: dict[Any, int] = {}
@@ -103,11 +122,9 @@ class _Window:
         self.alive_at, self.looked_at = time.monotonic(), 0.0
 
     def run(self) -> None:
-        """Until all units are done, someone asks to stop, or the cluster is lost."""
-        from obygaze_features.extraction.dask_worker import UnitMaker
-
+        """Run until all units are done, a stop is requested, or the cluster is lost."""
         work = self.work
-        maker = UnitMaker(self.name, work.plan.to_bytes(), work.machine, work.strict)
+        maker = UnitMaker(self.name, work.plan.to_bytes(), work.resources, work.strict)
         self._ask(self.client.register_plugin, maker, self.name, within_s=FIRST_WORKER_S)
         try:
             while (self.todo or self.futures) and not work.stop:
@@ -119,8 +136,6 @@ class _Window:
             self._end()
 
     def _submit(self) -> None:
-        from obygaze_features.extraction.dask_worker import make_unit
-
         most = 2 * self.n_workers + 2 if self.n_workers else 0
         while self.todo and len(self.futures) < most:
             unit = self.todo.popleft()
@@ -139,37 +154,37 @@ class _Window:
         if future.status == "finished":
             self._is_alive()
             self.work.progress.advance(len(self.work.plan.unit_range(unit)))
-            if self.work.tell is not None:
-                # Its worker may be gone by now, and with it what it would have told.
+            if self.work.on_event is not None:
+                # The worker may be gone by now, and with it the events.
                 with contextlib.suppress(Exception):
                     for event in self._ask(future.result, ANSWER_S):
-                        self.work.tell(event)
+                        self.work.on_event(event)
         elif future.status == "error":
-            self._judge(unit, self._ask(future.exception, ANSWER_S))
+            self._handle_error(unit, self._ask(future.exception, ANSWER_S))
         else:
-            # The scheduler let go of it: nothing more before it answers again.
+            # The scheduler lost the unit: submit nothing before it answers again.
             self.n_workers = 0
             self.todo.append(unit)
 
-    def _judge(self, unit: int, error: BaseException) -> None:
-        """A unit that was lost with its worker is tried again; other errors end the run."""
+    def _handle_error(self, unit: int, error: BaseException) -> None:
+        """Retry a unit that was lost with its worker; raise other errors."""
         if isinstance(error, ObygazeError):
             raise error
         if type(error).__name__ != "KilledWorker":
             raise ObygazeError(
                 f"unit {unit}: {type(error).__name__}: {error}",
-                hint="the same installation of obygaze on every worker",
+                hint="install the same obygaze on every worker",
             ) from error
         self.work.kills[unit] += 1
-        if self.work.kills[unit] > MOST_KILLS:
+        if self.work.kills[unit] > MAX_KILLS:
             raise ObygazeError(
-                f"unit {unit} was lost with its workers again and again",
-                hint="--engine local, which shows why",
+                f"unit {unit} was lost with its worker {self.work.kills[unit]} times",
+                hint="--engine local shows why",
             ) from error
         self.todo.append(unit)
 
     def _look(self) -> None:
-        """See how many workers there are, and give the cluster up where none is at work."""
+        """Count the workers; raise ClusterLost if none has worked for too long."""
         if time.monotonic() - self.looked_at < LOOK_S:
             return
         try:
@@ -182,7 +197,7 @@ class _Window:
             self._is_alive()
         elif self.looked_at - self.alive_at > self.patience_s:
             raise ClusterLost(
-                f"no worker of the Dask cluster has been at work for {self.patience_s:.0f} s",
+                f"no worker of the Dask cluster has worked for {self.patience_s:.0f} s",
                 hint="the same command again, with a cluster that has workers",
             )
 
@@ -190,12 +205,10 @@ class _Window:
         self.alive_at, self.patience_s = time.monotonic(), PATIENCE_S
 
     def _end(self) -> None:
-        """Leave nothing of ours on the cluster; its workers finish the clip in hand."""
-        from obygaze_features.extraction.dask_worker import stop_and_wait
-
+        """Remove everything from the cluster; its workers finish their current clip."""
         with contextlib.suppress(ClusterLost):
             if self.futures:
-                # First, so that a worker that comes back now has nothing to begin with.
+                # Cancel first, so that a worker that comes back now has nothing to start.
                 self._ask(self.client.cancel, list(self.futures))
                 reason = self.work.stop.signal_name or "the end of the run"
                 run = partial(self.client.run, on_error="ignore")
@@ -203,7 +216,7 @@ class _Window:
             self._ask(self.client.unregister_worker_plugin, self.name)
 
     def _ask(self, function: Callable[..., Any], *words: Any, within_s: float | None = None) -> Any:
-        """Call Dask with a limit of time of our own: a client may wait for ever for its cluster."""
+        """Call Dask with a time limit, since a client may wait forever for its cluster."""
         answers: queue.Queue[tuple[bool, Any]] = queue.Queue()
         limit = ANSWER_S if within_s is None else within_s
 
@@ -224,3 +237,72 @@ class _Window:
             f"the Dask cluster does not answer: {type(answer).__name__}: {answer}",
             hint="the same command again, with a cluster that runs",
         ) from answer
+
+
+class UnitMaker(distributed.WorkerPlugin):  # type: ignore[misc,name-defined]
+    """A plan on a worker; Dask gives it to every worker, also to later ones.
+
+    The worker keeps its backbones and decoders between units.
+    """
+
+    def __init__(self, name: str, plan: bytes, resources: Resources, strict: bool) -> None:
+        self.name, self.plan_bytes, self.resources, self.strict = name, plan, resources, strict
+
+    def setup(self, worker: Any) -> None:
+        """Prepare a worker; everything slow waits for the first unit."""
+        self.lock, self.stop = threading.Lock(), StopFlag()
+        self.plan: ExtractPlan | None = None
+        self.targets: list[Loaded] = []
+        self.pool: DecodePool | None = None
+
+    def teardown(self, worker: Any) -> None:
+        """Release decoders and memory, since a worker may outlive the run."""
+        pool, self.pool, self.targets = self.pool, None, []
+        if pool is not None:
+            pool.close()
+
+    def make(self, unit: int) -> list[Event]:
+        """Commit what is missing of a unit; return an event for each of its clips."""
+        events: list[Event] = []
+        with self.lock:
+            if self.stop:
+                return events
+            plan = self._load()
+            make_missing(
+                self.targets,
+                plan,
+                self.resources,
+                self.stop,
+                rows=plan.unit_range(unit),
+                strict=self.strict,
+                on_event=events.append,
+                pool=self.pool,
+            )
+        return events
+
+    def _load(self) -> ExtractPlan:
+        if self.plan is None:
+            if self.resources.nice:
+                lower_priority()
+            if self.resources.gpu_gb is not None:
+                limit_gpu_memory(self.resources.device, self.resources.gpu_gb)
+            plan = plan_from_bytes(self.plan_bytes, self.name)
+            self.targets = load_targets(plan, self.resources.device)
+            self.pool = DecodePool(self.resources.workers, timeout_s=plan.timeout_s)
+            self.plan = plan
+        return self.plan
+
+
+def make_unit(name: str, unit: int) -> list[Event]:
+    """Run a unit on a worker: the task that the scheduler gets."""
+    maker: UnitMaker = distributed.get_worker().plugins[name]
+    return maker.make(unit)
+
+
+async def stop_and_wait(name: str, reason: str, dask_worker: Any) -> None:
+    """Stop the unit of a worker after its current clip, with committed blocks on disk."""
+    maker = dask_worker.plugins.get(name)
+    if maker is not None:
+        maker.stop.signal_name = reason
+        while maker.lock.locked():
+            await asyncio.sleep(0.05)

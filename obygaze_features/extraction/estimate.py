@@ -1,10 +1,10 @@
-"""What a plan would cost and what stands in its way, before anything runs."""
+"""Estimate what a plan needs, and find what is missing, before anything runs."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +14,29 @@ from obygaze_features.backbones.hub import find_weights, is_cached
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.plan import ExtractPlan, Row, Target
-from obygaze_features.extraction.recipes import HEAVY, rule_of
-from obygaze_features.extraction.sizing import batch_for, peak_bytes
+from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target
+from obygaze_features.extraction.recipes import HEAVY, view_of
 from obygaze_features.store.format.records import SEAL_FILE
 from obygaze_features.store.write.create import BLOCK_ROWS, BLOCK_ROWS_LARGE, LARGE_ROW_BYTES
 from obygaze_features.video.decode import View
 from obygaze_features.video.pool import DecodeJob, DecodePool
 
 N_PROBED = 3
-# Pixels of a clip in main memory, where it is not known from a probe: 32 frames of 1280 x 544.
+# The frames of a clip if none could be decoded: 32 frames of 1280 x 544.
 TYPICAL_CLIP_BYTES = 32 * 1280 * 544 * 3
-# Weights of a model of the usual base size, in single precision while they are loaded.
-PARAMETERS = 200_000_000
+# The weights of a typical model, in single precision.
+TYPICAL_WEIGHT_BYTES = 4 * 200_000_000
+# A batch is as large as fits into this much memory, up to a size beyond which it is not faster.
+BATCH_BYTES = 1_000_000_000
+MAX_BATCH = 16
+# The memory of Python and its libraries.
+FLOOR_BYTES = 150_000_000
+FLOOR_WITH_TORCH_BYTES = 700_000_000
 
 
 @dataclass(frozen=True)
 class StoreEstimate:
-    """What one store of a plan would hold, and whether its backbone could be loaded."""
+    """The size and progress of one store of a plan, and the status of its backbone's weights."""
 
     store: str
     backbone: str
@@ -44,21 +49,15 @@ class StoreEstimate:
     weights: str
     why: str = ""
 
-
-@dataclass(frozen=True)
-class _Model:
-    """A target with its card, whose sizes are those of the weights where these are known."""
-
-    target: Target
-    card: Card
-    weights: str
-    weight_bytes: int = 4 * PARAMETERS
-    why: str = ""
+    @property
+    def share_left(self) -> float:
+        """Return the share of blocks that are not committed yet."""
+        return 1 - self.blocks_done / self.blocks
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A plan in numbers; `decode_s` is what a few real clips took, if any could be read."""
+class CostEstimate:
+    """What a plan needs; `decode_s` is the time of a few clips, None if none could be decoded."""
 
     clips: int
     with_video: int
@@ -72,25 +71,24 @@ class Estimate:
 
     @property
     def decode_hours(self) -> float | None:
-        """Decoding every clip once, with the workers of the plan."""
-        left = max((1 - s.blocks_done / s.blocks for s in self.stores), default=0.0)
+        """Return the hours to decode the remaining clips once, with the workers of the plan."""
+        left = max((store.share_left for store in self.stores), default=0.0)
         if self.decode_s is None:
             return None
         return self.decode_s * self.with_video * left / self.workers / 3600
 
     @property
     def obstacles(self) -> list[str]:
-        """What would go wrong, in words."""
+        """Return what would fail, a message each."""
         found = []
-        if len(self.not_found):
-            found.append(f"{len(self.not_found)} videos are named but not there")
+        if self.not_found:
+            found.append(f"{len(self.not_found)} videos of the manifest are missing")
         if self.with_video < self.clips:
-            found.append(
-                f"{self.clips - self.with_video} clips have no video: their rows stay missing"
-            )
-        needed = sum(s.n_bytes * (1 - s.blocks_done / s.blocks) for s in self.stores)
+            without = self.clips - self.with_video
+            found.append(f"{without} clips have no video: their rows stay missing")
+        needed = sum(store.n_bytes * store.share_left for store in self.stores)
         if needed > self.free_bytes:
-            found.append(f"{human(needed)} are needed, {human(self.free_bytes)} are free")
+            found.append(f"{human(needed)} of disk needed, {human(self.free_bytes)} free")
         found += [
             f"{s.backbone}: weights {s.weights}{f': {s.why}' if s.why else ''}"
             for s in self.stores
@@ -99,24 +97,12 @@ class Estimate:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """The estimate as one JSON document."""
-        values = {**vars(self), "stores": [dict(vars(store)) for store in self.stores]}
-        more = {"decode_hours": self.decode_hours, "obstacles": self.obstacles}
-        return {**values, "not_found": list(self.not_found), **more}
+        """Return the estimate as one JSON document."""
+        return {**asdict(self), "decode_hours": self.decode_hours, "obstacles": self.obstacles}
 
     def as_text(self) -> str:
-        """The estimate for a person."""
-        headers = (
-            "store",
-            "backbone",
-            "levels",
-            "blocks",
-            "done",
-            "files",
-            "size",
-            "GFLOP a clip",
-            "weights",
-        )
+        """Return the estimate as text."""
+        names = "store backbone levels blocks done files size"
         rows = [
             (
                 Path(s.store).name,
@@ -126,64 +112,102 @@ class Estimate:
                 s.blocks_done,
                 s.files,
                 human(s.n_bytes),
-                _told_gflop(s.gflop_a_clip),
+                _gflop_text(s.gflop_a_clip),
                 s.weights,
             )
             for s in self.stores
         ]
-        hours = self.decode_hours
-        pace = "no clip could be probed"
-        if hours is not None and self.decode_s is not None:
+        pace = "no clip could be decoded to measure the time"
+        if self.decode_s is not None:
             pace = (
                 f"decoding takes about {self.decode_s:.2f} s a clip,"
-                f" {hours:.2f} hours with {self.workers} workers"
+                f" {self.decode_hours:.2f} hours with {self.workers} workers"
             )
+        memory = f"peak memory about {human(self.peak_bytes)}, {human(self.free_bytes)} disk free"
         return "\n".join(
             [
                 f"{self.clips} clips, {self.with_video} with video; {pace}",
-                f"peak memory about {human(self.peak_bytes)},"
-                f" {human(self.free_bytes)} of disk free",
+                memory,
                 "",
-                table(headers, rows),
+                table((*names.split(), "GFLOP a clip", "weights"), rows),
                 *(f"  ! {text}" for text in self.obstacles),
             ]
         )
 
 
+@dataclass(frozen=True)
+class _Model:
+    """A target with its card, whose sizes are those of the weights if these are available."""
+
+    target: Target
+    card: Card
+    weights: str
+    weight_bytes: int = TYPICAL_WEIGHT_BYTES
+    why: str = ""
+
+    @property
+    def levels(self) -> dict[str, int]:
+        """Return the bytes of a row of each level that is stored."""
+        sizes = {name: level.n_bytes for name, level in self.card.levels.items()}
+        names = self.target.levels or [name for name in sizes if name not in HEAVY]
+        return {name: sizes[name] for name in names if name in sizes}
+
+
 def block_rows_of(card: Card, levels: Sequence[str]) -> int:
-    """How many rows a block of this backbone's store holds."""
+    """Return the rows of a block of a backbone's store."""
     sizes = [level.n_bytes for name, level in card.levels.items() if name in levels]
     return BLOCK_ROWS_LARGE if max(sizes, default=0) > LARGE_ROW_BYTES else BLOCK_ROWS
 
 
-def estimate(plan: ExtractPlan, *, workers: int, n_probed: int = N_PROBED) -> Estimate:
-    """Look at everything a run would need; decodes a few clips, writes nothing."""
+def batch_for(activation_bytes: int) -> int:
+    """Return the clips in a batch: as many as fit into memory, within a limit."""
+    fits = BATCH_BYTES // max(activation_bytes, 1)
+    return int(min(max(fits, 1), MAX_BATCH))
+
+
+def clips_ahead(workers: int, batches: Iterable[int]) -> int:
+    """Return how many decoded clips may wait: those of the decoders, and the next batch.
+
+    With fewer, the decoders would be idle while a batch is computed.
+    """
+    return 2 * workers + max(batches)
+
+
+def estimate(plan: ExtractPlan, *, workers: int, n_probed: int = N_PROBED) -> CostEstimate:
+    """Estimate what a plan needs; decodes a few clips, writes nothing.
+
+    Args:
+        plan: The plan.
+        workers: Processes that decode.
+        n_probed: Clips to decode, to measure the time.
+    """
     workspace = Workspace(Path(plan.workspace))
     models = [_model(target, find_card(target.backbone, workspace)) for target in plan.targets]
-    pairs = [(model.target, model.card) for model in models]
-    with_video = [row for row in plan.rows if row.video]
-    # Asked once for each clip: a million questions take long on a network disk.
-    there = [row for row in with_video if Path(row.video).is_file()]
-    found = {row.clip_id for row in there}
+    with_video = [clip for clip in plan.rows if clip.video]
+    # One look at each file: a million looks take long on a network disk.
+    there = [clip for clip in with_video if Path(clip.video).is_file()]
+    found = {clip.clip_id for clip in there}
     step = max(1, len(there) // max(n_probed, 1))
-    views = tuple({View(c.geometry.frames, rule_of(c, target)): None for target, c in pairs})
-    seconds, unreadable, clip_bytes = _probe(there[::step][:n_probed], views, plan.timeout_s)
-    folder = _existing(Path(plan.targets[0].store))
-    return Estimate(
+    views = dict.fromkeys(view_of(m.card, m.card.geometry, m.target) for m in models)
+    probed = there[::step][:n_probed]
+    seconds, unreadable, clip_bytes = _probe(probed, tuple(views), plan.timeout_s)
+    folder = Path(plan.targets[0].store)
+    while not folder.exists():
+        folder = folder.parent
+    return CostEstimate(
         clips=len(plan.rows),
         with_video=len(with_video),
-        not_found=[row.clip_id for row in with_video if row.clip_id not in found],
+        not_found=[clip.clip_id for clip in with_video if clip.clip_id not in found],
         stores=[_store(plan, model) for model in models],
         decode_s=seconds,
         unreadable=unreadable,
-        peak_bytes=_peak(models, clip_bytes, workers),
+        peak_bytes=_peak_bytes(models, clip_bytes, workers),
         free_bytes=shutil.disk_usage(folder).free,
         workers=workers,
     )
 
 
 def _model(target: Target, card: Card) -> _Model:
-    """What a target would load, as far as its weights are here and can tell."""
     if not card.family.needs_weights:
         return _Model(target, card, "none needed", 0)
     try:
@@ -197,7 +221,7 @@ def _model(target: Target, card: Card) -> _Model:
     try:
         return _Model(target, card.family.inspect(card, files), "local", files.n_bytes)
     except InstallExtra:
-        # Without the library a checkpoint's own size is not known: the card's will have to do.
+        # Without the library the checkpoint cannot be read: use the sizes of the card.
         return _Model(target, card, "local", files.n_bytes)
     except ObygazeError as error:
         why = "; ".join([f"{error.what} ({error.where})", *error.details])
@@ -205,10 +229,11 @@ def _model(target: Target, card: Card) -> _Model:
 
 
 def _store(plan: ExtractPlan, model: _Model) -> StoreEstimate:
-    target, card = model.target, model.card
-    levels = _kept(target, card)
+    target, card, levels = model.target, model.card, model.levels
     block_rows = min(target.block_rows or BLOCK_ROWS, len(plan.rows))
     blocks = -(-len(plan.rows) // block_rows)
+    folder = Path(target.store)
+    committed = sum(1 for _ in (folder / "commits").glob("block-*.json"))
     has_mask = card.family.takes_mask
     # The two times of each frame, and whether it is real.
     times = (2 * 8 + has_mask) * card.geometry.frames
@@ -217,10 +242,10 @@ def _store(plan: ExtractPlan, model: _Model) -> StoreEstimate:
         backbone=card.label,
         levels=levels,
         blocks=blocks,
-        blocks_done=_committed(Path(target.store), blocks),
-        # Each block is a file for each level and each of the two time arrays, and a marker.
-        files=blocks * (len(levels) + has_mask + 3) + len(levels) + has_mask + 8,
-        # The last block takes the room of a full one.
+        blocks_done=blocks if (folder / SEAL_FILE).exists() else committed,
+        # Each block has a file for each level, two for the times, and a marker.
+        files=blocks * (len(levels) + has_mask + 3) + len(levels) + has_mask + 10,
+        # The last block takes the space of a full one.
         n_bytes=blocks * block_rows * (sum(levels.values()) + times),
         gflop_a_clip=card.family.flops(card.geometry) / 1e9 or card.gflop,
         weights=model.weights,
@@ -228,19 +253,14 @@ def _store(plan: ExtractPlan, model: _Model) -> StoreEstimate:
     )
 
 
-def _committed(store: Path, blocks: int) -> int:
-    markers = sum(1 for _ in (store / "commits").glob("block-*.json"))
-    return blocks if (store / SEAL_FILE).exists() else markers
-
-
 def _probe(
-    rows: Sequence[Row], views: tuple[View, ...], timeout_s: float
+    clips: Sequence[PlannedClip], views: tuple[View, ...], timeout_s: float
 ) -> tuple[float | None, dict[str, str], int]:
-    """Decode a few clips as a run would: seconds a clip, what failed, bytes of frames."""
+    """Decode a few clips; return seconds a clip, reasons of failures, and bytes of frames."""
     seconds: list[float] = []
     sizes: list[int] = []
     unreadable: dict[str, str] = {}
-    jobs = [DecodeJob(row.video, views, row.start_s, row.end_s, row.clip_id) for row in rows]
+    jobs = [DecodeJob(c.video, views, c.start_s, c.end_s, c.clip_id) for c in clips]
     with DecodePool(1, timeout_s=timeout_s) as pool:
         for found in pool.map(jobs):
             if found.clips is None:
@@ -252,36 +272,26 @@ def _probe(
     return mean, unreadable, max(sizes, default=TYPICAL_CLIP_BYTES)
 
 
-def _peak(models: Sequence[_Model], clip_bytes: int, workers: int) -> int:
-    pairs = [(model.target, model.card) for model in models]
-    activation = [
-        card.family.activation_bytes(
-            card.geometry, target.dtype, target.attention or card.input.attention
-        )
-        for target, card in pairs
-    ]
-    blocks = sum(
-        (target.block_rows or BLOCK_ROWS) * sum(_kept(target, card).values())
-        for target, card in pairs
-    )
+def _peak_bytes(models: Sequence[_Model], clip_bytes: int, workers: int) -> int:
+    """Return the peak memory: waiting frames, batches, two blocks of each store, weights.
+
+    Backbones compute in turn, but each holds the pixels of its batch while it waits.
+    """
+    activations = []
+    for model in models:
+        target, card = model.target, model.card
+        attention = target.attention or card.input.attention
+        activations.append(card.family.activation_bytes(card.geometry, target.dtype, attention))
+    batches = [batch_for(each) for each in activations]
+    waiting = (clips_ahead(workers, batches) + 1) * clip_bytes
+    computing = sum(batch * each for batch, each in zip(batches, activations, strict=True))
+    blocks = sum((m.target.block_rows or BLOCK_ROWS) * sum(m.levels.values()) for m in models)
     weights = sum(model.weight_bytes for model in models)
-    batches = [batch_for(each) for each in activation]
-    return peak_bytes(clip_bytes, workers, batches, activation, blocks, weights)
+    floor = FLOOR_WITH_TORCH_BYTES if weights else FLOOR_BYTES
+    return floor + waiting + computing + 2 * blocks + weights
 
 
-def _kept(target: Target, card: Card) -> dict[str, int]:
-    """Bytes of each level that is kept."""
-    names = target.levels or tuple(name for name in card.levels if name not in HEAVY)
-    return {name: card.levels[name].n_bytes for name in names if name in card.levels}
-
-
-def _told_gflop(gflop: float) -> str | None:
+def _gflop_text(gflop: float) -> str | None:
     if not gflop:
         return None
     return f"{gflop:.0f}" if gflop >= 10 else f"{gflop:.2g}"
-
-
-def _existing(path: Path) -> Path:
-    while not path.exists():
-        path = path.parent
-    return path

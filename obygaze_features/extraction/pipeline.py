@@ -1,6 +1,6 @@
-"""The one loop of an extraction: rows are decoded ahead, offered to every store, committed.
+"""The loop of an extraction: decode rows ahead, offer them to each store's block maker.
 
-It knows only callables and iterators, so that every engine runs the same loop.
+It depends on callables and iterators only, so that every engine runs the same loop.
 """
 
 from __future__ import annotations
@@ -10,14 +10,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from obygaze_features.extraction.blocks import BatchTooLarge, BlockMaker
-from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.extraction.plan import PlannedClip
+from obygaze_features.extraction.shared_machine import StopFlag
+from obygaze_features.extraction.sources import source_of
 from obygaze_features.store.format.schema import RowSource, RowStatus
+from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import DecodedClip, View
+from obygaze_features.video.pool import DecodeJob, DecodePool
+
+NO_VIDEO = RowStatus.no_video("the manifest names no video")
 
 
 @dataclass(frozen=True)
-class Decoded:
-    """What became of one row: a clip for each view, or why there is none."""
+class DecodedRow:
+    """A decoded clip for each view of a row, or the reason why there is none."""
 
     row: int
     clips: Mapping[View, DecodedClip | RowStatus]
@@ -25,27 +31,25 @@ class Decoded:
     source: RowSource | None = None
 
 
-Decode = Callable[[Sequence[tuple[int, tuple[View, ...]]]], Iterator[Decoded]]
+# Row numbers, each with the views that its stores want.
+Jobs = Sequence[tuple[int, tuple[View, ...]]]
+Decode = Callable[[Jobs], Iterator[DecodedRow]]
+Watch = Callable[[DecodedRow], None]
 
 
-def run_rows(
-    makers: Sequence[BlockMaker],
-    decode: Decode,
-    stop: StopFlag,
-    tell: Callable[[Decoded], None],
-) -> None:
-    """Make every row the makers want; returns early, blocks kept, when asked to stop.
+def run_rows(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: Watch) -> None:
+    """Make every row that the makers want; after a stop, only the committed blocks are kept.
 
-    A row is told once it is decoded, and again where the model failed on it or a block had to be
-    begun again.
+    `watch` is called once a row is decoded, and again if the model fails on the row or its block is
+    restarted.
     """
     try:
         while not stop:
             try:
-                _pass(makers, decode, stop, tell)
+                _pass(makers, decode, stop, watch)
                 break
             except BatchTooLarge:
-                # The blocks in hand start again; those handed over are not wanted any more.
+                # Restart unfinished blocks; finished ones are no longer among the wanted rows.
                 for maker in makers:
                     maker.restart_block()
     finally:
@@ -53,12 +57,7 @@ def run_rows(
             maker.close()
 
 
-def _pass(
-    makers: Sequence[BlockMaker],
-    decode: Decode,
-    stop: StopFlag,
-    tell: Callable[[Decoded], None],
-) -> None:
+def _pass(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: Watch) -> None:
     results = iter(decode(_jobs(makers)))
     while True:
         started = time.monotonic()
@@ -71,18 +70,60 @@ def _pass(
                 maker.clock.add("wait", waited)
                 maker.clock.add("decode", decoded.seconds)
                 maker.offer(decoded.row, decoded.clips[maker.view], decoded.source)
-        tell(decoded)
+        watch(decoded)
         for maker in makers:
-            for row, status in maker.take_odd():
-                tell(Decoded(row, {maker.view: status}))
+            for row, status in maker.take_failed():
+                watch(DecodedRow(row, {maker.view: status}))
         if stop:
             return
 
 
 def _jobs(makers: Sequence[BlockMaker]) -> list[tuple[int, tuple[View, ...]]]:
-    """The rows that are left, in order, each with the views its stores want of it."""
     rows = sorted(set().union(*(maker.rows for maker in makers)))
     return [
         (row, tuple(dict.fromkeys(maker.view for maker in makers if row in maker.rows)))
         for row in rows
     ]
+
+
+def decode_rows(
+    rows: Sequence[PlannedClip],
+    jobs: Jobs,
+    pool: DecodePool,
+    *,
+    max_substituted: float,
+    ahead: int,
+) -> Iterator[DecodedRow]:
+    """Decode rows in order, `ahead` of the caller; a row that fails comes with its reason."""
+    with_video = (
+        DecodeJob(rows[row].video, views, rows[row].start_s, rows[row].end_s)
+        for row, views in jobs
+        if rows[row].video
+    )
+    results = pool.map(with_video, ahead=ahead)
+    for row, views in jobs:
+        if not rows[row].video:
+            yield DecodedRow(row, dict.fromkeys(views, NO_VIDEO))
+            continue
+        result = next(results)
+        if result.clips is None:
+            status = _failed(result.error)
+            # Do not read the file again: reading it may be what failed, or what hung.
+            source = RowSource(rows[row].start_s, rows[row].end_s)
+            yield DecodedRow(row, dict.fromkeys(views, status), result.seconds, source)
+            continue
+        clips = {view: _checked(clip, max_substituted) for view, clip in result.clips.items()}
+        yield DecodedRow(row, clips, result.seconds, source_of(rows[row]))
+
+
+def _checked(clip: DecodedClip, max_substituted: float) -> DecodedClip | RowStatus:
+    try:
+        return clip.check(max_substituted)
+    except BadVideo as error:
+        return _failed(error)
+
+
+def _failed(error: BadVideo | None) -> RowStatus:
+    if error is None:
+        return RowStatus.failed("decode", "unknown", "the decoder gave neither clip nor error")
+    return RowStatus.failed(error.stage, error.reason, error.what)

@@ -1,6 +1,6 @@
-"""What a run will do, fixed before anything runs: clips in order, backbones, and their stores.
+"""The plan of an extraction: clips in order, backbones, and their stores.
 
-A plan is one JSON file; every worker of every engine reads the same one.
+A plan is a JSON file that all workers of an extraction share.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ SAMPLINGS = ("card", "keyframes")
 
 
 @dataclass(frozen=True)
-class Row:
-    """One clip to extract: the file it is in, and where; `video` is empty where it has none."""
+class PlannedClip:
+    """A clip to extract: its video, empty if it has none, and its times in the video."""
 
     clip_id: str
     movie_id: str
@@ -33,7 +33,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Target:
-    """One backbone of a run, and the store its features go to."""
+    """A backbone, its settings, and the store of its features."""
 
     store: str
     backbone: str
@@ -50,73 +50,85 @@ class Target:
 
 @dataclass(frozen=True)
 class ExtractPlan:
-    """The clips of a manifest in the order of a store, and what to make of each."""
+    """The clips of a manifest in the order of a store, and the backbones to extract with."""
 
     manifest: str
     licence: str
     citation: str
-    rows: tuple[Row, ...]
+    rows: tuple[PlannedClip, ...]
     targets: tuple[Target, ...]
     max_substituted: float = 1 / 8
     timeout_s: float = 300.0
     workspace: str = "."
 
     def __post_init__(self) -> None:
-        """Refuse limits that no clip could keep, before anything is begun with them."""
-        if not 0 < self.timeout_s < inf or not 0 <= self.max_substituted <= 1:
-            raise FixUsage(
-                f"a limit of {self.timeout_s:g} s and {self.max_substituted:g} substituted",
-                hint="--timeout above 0, --max-substituted from 0 to 1",
-            )
+        """Check the limits."""
+        if not 0 < self.timeout_s < inf:
+            raise FixUsage(f"--timeout must be above 0 and finite, got {self.timeout_s:g}")
+        if not 0 <= self.max_substituted <= 1:
+            raise FixUsage(f"--max-substituted must be 0 to 1, got {self.max_substituted:g}")
 
     @property
     def clips_sha256(self) -> str:
-        """The hash of which clips there are."""
+        """The hash of the clip ids and movie ids."""
         return clips_sha256((row.clip_id, row.movie_id) for row in self.rows)
 
     @property
     def n_units(self) -> int:
-        """Into how many units of work the rows are cut; engines hand out these."""
+        """The number of units of work."""
         return -(-len(self.rows) // self.unit_rows)
 
     @property
     def unit_rows(self) -> int:
-        """Rows of a unit: whole blocks of every store, so that no two workers share a block."""
-        # Not at the top: a run reads its plan's module before it can catch signals.
+        """The rows of a unit: whole blocks of every store, so that workers never share a block."""
+        # Imported late: `extract run` imports this module before it catches signals.
         from obygaze_features.store.write.create import BLOCK_ROWS
 
         return lcm(*(target.block_rows or BLOCK_ROWS for target in self.targets))
 
     def unit_range(self, unit: int) -> range:
-        """The rows of a unit."""
+        """Return the rows of a unit."""
         if not 0 <= unit < self.n_units:
-            raise FixUsage(f"there is no unit {unit}: units are 0 to {self.n_units - 1}")
+            raise FixUsage(f"unit must be 0 to {self.n_units - 1}, got {unit}")
         first = unit * self.unit_rows
         return range(first, min(first + self.unit_rows, len(self.rows)))
 
     def to_bytes(self) -> bytes:
-        """The bytes of the plan's file."""
-        # asdict() copies each value by itself, which for a million rows takes as long as the rest.
+        """Return the bytes of the plan's file."""
+        # asdict() copies every value, which doubles the time for a million rows.
         rows = [dict(vars(row)) for row in self.rows]
         targets = [asdict(target) for target in self.targets]
         return pretty_json({"schema": SCHEMA, **vars(self), "rows": rows, "targets": targets})
 
 
 def make_plan(
-    manifest: Manifest, targets: Sequence[Target], *, workspace: Path, **settings: Any
+    manifest: Manifest,
+    targets: Sequence[Target],
+    *,
+    workspace: Path,
+    timeout_s: float = 300.0,
+    max_substituted: float = 1 / 8,
 ) -> ExtractPlan:
-    """Plan the extraction of every clip of a manifest."""
+    """Return the plan to extract every clip of a manifest.
+
+    Args:
+        manifest: The clips.
+        targets: The backbones, each with its store.
+        workspace: The workspace, for the user's own cards.
+        timeout_s: Seconds after which decoding a clip fails.
+        max_substituted: A clip fails if more than this share of its frames is damaged.
+    """
     if not len(manifest):
         raise FixInput("the manifest has no clips", where=manifest.name)
     if not targets:
-        raise FixUsage("no backbone was named", hint="-b NAME; obygaze backbones ls")
+        raise FixUsage("no backbone given", hint="-b NAME; obygaze backbones ls shows the names")
     stores = [target.store for target in targets]
     if len(set(stores)) < len(stores):
-        raise FixUsage("two backbones cannot write to one store", where=", ".join(stores))
+        raise FixUsage("each backbone needs a store of its own", where=", ".join(stores))
     clips = sorted(manifest, key=sort_key)
     root = Path(manifest.header.video_root)
     rows = (
-        Row(
+        PlannedClip(
             clip.clip_id,
             clip.movie_id,
             str(root / clip.video) if clip.video and manifest.header.video_root else "",
@@ -133,45 +145,46 @@ def make_plan(
         rows=tuple(rows),
         targets=tuple(targets),
         workspace=str(workspace.resolve()),
-        **settings,
+        timeout_s=timeout_s,
+        max_substituted=max_substituted,
     )
 
 
 def write_plan(plan: ExtractPlan, path: Path, *, force: bool = False) -> None:
-    """Keep a plan for other workers."""
+    """Write the file of a plan."""
     write_new(path, plan.to_bytes(), force=force)
 
 
 def read_plan_file(path: Path) -> ExtractPlan:
-    """A plan as another process wrote it."""
+    """Read the file of a plan."""
     if not path.is_file():
-        raise NotFound("there is no plan here", where=str(path), hint="obygaze extract plan -o")
+        raise NotFound("no plan here", where=str(path), hint="obygaze extract plan -o FILE")
     return plan_from_bytes(path.read_bytes(), str(path))
 
 
 def plan_from_bytes(data: bytes, where: str) -> ExtractPlan:
-    """A plan from the bytes of its file, wherever they came from."""
+    """Parse the bytes of a plan's file; `where` names their source in errors."""
     try:
         value = json.loads(data)
         schema = value.pop("schema")
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise FixInput(f"this is not an extraction plan: {error}", where=where) from error
+        raise FixInput(f"not an extraction plan: {error}", where=where) from error
     if schema != SCHEMA:
-        raise Mismatch(f"this plan is of schema {schema!r}, not {SCHEMA!r}", where=where)
+        raise Mismatch(f"expected a plan of schema {SCHEMA!r}, got {schema!r}", where=where)
     try:
         return _plan_from(value)
     except (TypeError, KeyError) as error:
-        raise FixInput(f"this plan is not whole: {error}", where=where) from error
+        raise FixInput(f"invalid extraction plan: {error}", where=where) from error
 
 
 def _plan_from(value: Mapping[str, Any]) -> ExtractPlan:
-    rows = tuple(Row(**row) for row in value["rows"])
+    rows = tuple(PlannedClip(**row) for row in value["rows"])
     targets = tuple(Target(**{**t, "levels": tuple(t["levels"])}) for t in value["targets"])
     return ExtractPlan(**{**value, "rows": rows, "targets": targets})
 
 
 def units_of(index: int, workers: int, plan: ExtractPlan) -> Iterator[int]:
-    """The units of one of several identical workers: every `workers`-th, from `index`."""
+    """Return the units of a worker: every `workers`-th, from `index`."""
     if not 0 <= index < workers:
-        raise FixUsage(f"worker {index} of {workers}: count from 0")
+        raise FixUsage(f"--worker I/{workers}: I must be 0 to {workers - 1}, got {index}")
     yield from range(index, plan.n_units, workers)

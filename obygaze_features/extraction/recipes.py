@@ -1,58 +1,82 @@
-"""From a backbone and a target to the recipe, the arrays and the view of a store."""
+"""Convert between a target of a plan and the recipe of its store; extract by a store's recipe."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from obygaze_features.backbones.base import Backbone, Card
-from obygaze_features.backbones.geometry import Level
-from obygaze_features.core.errors import FixUsage
-from obygaze_features.extraction.plan import Target
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone, Card
+from obygaze_features.backbones.geometry import Geometry, Level
+from obygaze_features.backbones.load import blank_padding, load_backbone
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.blocks import stack, to_numpy
+from obygaze_features.extraction.plan import PlannedClip, Target
+from obygaze_features.extraction.sources import planned_clips
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import TIME_ARRAYS, ArraySpec
-from obygaze_features.video.decode import View
+from obygaze_features.store.read.reader import Store
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.decode import View, decode_clip
 from obygaze_features.video.picture import conversion_sha256
 from obygaze_features.video.sampling import Sampling
 
-# The rule by which frames are found; a change that could give another frame raises it.
+# The rule by which frames are found; raise it with any change that could give other frames.
 DECODER_RULE = 1
-SPELLED = {
+SAMPLING_RULES = {
     "even": "int(i * total / T)",
     "fps": "each int(rate)-th frame, at most T by linspace, the rest masked",
     "keyframes": "the key frame nearest to int(i * total / T)",
 }
+# Levels that are stored only on request.
 HEAVY = ("tokens",)
 
+Levels = dict[str, npt.NDArray[Any]]
 
-def chosen_levels(backbone: Backbone, asked: Sequence[str]) -> dict[str, Level]:
-    """The levels to store: those asked for, or all but the heaviest."""
+
+def load_target(target: Target, workspace: Workspace, device: str = "cpu") -> Backbone:
+    """Load the backbone of a target."""
+    return load_backbone(
+        target.backbone,
+        target.weights,
+        device=device,
+        dtype=target.dtype,
+        attn_implementation=target.attention,
+        tf32=target.tf32,
+        compiled=target.compiled,
+        workspace=workspace,
+    )
+
+
+def chosen_levels(backbone: Backbone, names: Sequence[str]) -> dict[str, Level]:
+    """Return the feature levels of these names, or all but the heaviest."""
     available = backbone.levels
-    unknown = [name for name in asked if name not in available]
+    unknown = [name for name in names if name not in available]
     if unknown:
         raise FixUsage(
             f"{backbone.card.label} has no level {', '.join(unknown)}",
             hint=f"--levels {','.join(available)}",
         )
-    names = asked or [name for name in available if name not in HEAVY]
+    names = names or [name for name in available if name not in HEAVY]
     return {name: available[name] for name in available if name in names}
 
 
-def view_of(backbone: Backbone, target: Target) -> View:
-    """The frames a backbone wants of each clip, at full size: pixels are made from them by it."""
-    return View(count=backbone.geometry.frames, sampling=rule_of(backbone.card, target))
-
-
-def rule_of(card: Card, target: Target) -> Sampling:
-    """The rule by which a target's frames are chosen."""
-    if target.sampling != "keyframes":
-        return "fps" if card.input.sampling == "fps" else "even"
-    if card.input.sampling == "fps":
-        raise FixUsage(f"{card.label} samples by its own rule, not by key frames")
-    return "keyframes"
+def view_of(card: Card, geometry: Geometry, target: Target) -> View:
+    """Return the number of frames of a target, and the rule by which they are chosen."""
+    rule: Sampling = "fps" if card.input.sampling == "fps" else "even"
+    if target.sampling == "keyframes":
+        if rule == "fps":
+            raise FixUsage(f"--sampling keyframes: {card.label} needs its own sampling rule")
+        rule = "keyframes"
+    return View(geometry.frames, rule)
 
 
 def arrays_of(backbone: Backbone, levels: Mapping[str, Level]) -> list[ArraySpec]:
-    """The arrays of the store: levels, the times of the frames, and which of them are real."""
+    """Return the arrays of a store: levels, times of the frames, and the mask of real frames."""
     specs = [
         ArraySpec(name, level.shape, level.dims, level.dtype) for name, level in levels.items()
     ]
@@ -64,15 +88,76 @@ def arrays_of(backbone: Backbone, levels: Mapping[str, Level]) -> list[ArraySpec
 
 
 def recipe_of(backbone: Backbone, view: View, levels: Mapping[str, Level]) -> Recipe:
-    """What decides the numbers of a store."""
-    parts = {**backbone.recipe(), "levels": sorted(levels)}
+    """Return the recipe: everything that determines the numbers of a store."""
     return Recipe.of(
-        sampling={"rule": SPELLED[view.sampling], "frames": view.count},
-        decoder={
-            "name": "pyav",
-            "rule": DECODER_RULE,
-            "conversion_sha256": conversion_sha256(),
-        },
+        sampling={"rule": SAMPLING_RULES[view.sampling], "frames": view.count},
+        decoder={"name": "pyav", "rule": DECODER_RULE, "conversion_sha256": conversion_sha256()},
         storage={name: level.dtype for name, level in sorted(levels.items())},
-        **parts,
+        **{**backbone.recipe(), "levels": sorted(levels)},
     )
+
+
+def redecoder(
+    workspace: Workspace, store: Store, weights: str | None = None
+) -> Callable[[Sequence[str]], Mapping[str, Levels]]:
+    """Return a function that extracts clips again, by exactly the store's recipe.
+
+    Args:
+        workspace: Where the store's manifest is.
+        store: The store to compare with.
+        weights: The file or folder of the weights.
+    """
+    if store.recipe.is_unknown:
+        raise FixInput("the recipe of these features is not known", where=store.location)
+    recipe = store.recipe.to_dict()
+    target = _target(recipe, weights)
+    backbone = load_target(target, workspace)
+    view = view_of(backbone.card, backbone.geometry, target)
+    levels = chosen_levels(backbone, recipe["levels"])
+    here = recipe_of(backbone, view, levels).as_claimed_by(store.recipe)
+    if here.fingerprint != store.fingerprint:
+        raise Mismatch(
+            "what is installed here would extract other features",
+            where=store.location,
+            hint="the same weights: --weights PATH",
+            details=list(map(str, here.diff(store.recipe, ("here", "in the store")))),
+        )
+    clips = planned_clips(workspace, store)
+
+    def extract_again(clip_ids: Sequence[str]) -> Mapping[str, Levels]:
+        made = ((clip_id, _extract(clips[clip_id], backbone, view, levels)) for clip_id in clip_ids)
+        return {clip_id: found for clip_id, found in made if found is not None}
+
+    return extract_again
+
+
+def _target(recipe: Mapping[str, Any], weights: str | None) -> Target:
+    backbone, compute = recipe["backbone"], recipe["compute"]
+    keyframes = recipe["sampling"].get("rule") == SAMPLING_RULES["keyframes"]
+    return Target(
+        store="",
+        backbone=f"{backbone['name']}@{backbone.get('preset', DEFAULT_PRESET)}",
+        weights=weights,
+        sampling="keyframes" if keyframes else "card",
+        dtype=compute.get("dtype", "float32") if "attention" in compute else "float32",
+        attention=compute.get("attention"),
+        tf32=bool(compute.get("tf32", False)),
+        compiled=bool(compute.get("compiled", False)),
+    )
+
+
+def _extract(
+    clip: PlannedClip, backbone: Backbone, view: View, levels: Mapping[str, Level]
+) -> Levels | None:
+    if not clip.video or not Path(clip.video).is_file():
+        return None
+    try:
+        decoded = decode_clip(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
+    except BadVideo:
+        return None
+    pixels = backbone.preprocess(decoded.frames)
+    mask = None
+    if backbone.takes_mask:
+        pixels, mask = blank_padding(pixels, decoded.mask), decoded.mask[np.newaxis]
+    found = backbone.forward(stack([pixels]), mask, only=set(levels))
+    return {name: to_numpy(level)[0] for name, level in found.items()}

@@ -1,8 +1,7 @@
-"""A plan as a Slurm array: identical workers, each taking every K-th unit, and no driver.
+"""Write a plan as a Slurm array: identical workers, each with every K-th unit, and no driver.
 
-What is written is a short shell script that a person can read, change and submit again. Nothing
-waits for it: each task that is asked to stop puts itself back into the queue, and the commits of
-the stores are the only record of what is done.
+The result is a short shell script that a person can read, change and submit again. A task that is
+stopped requeues itself; only the commits of the stores record what is done.
 """
 
 from __future__ import annotations
@@ -16,25 +15,24 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
-from obygaze_features.extraction.clock import STAGES
 from obygaze_features.extraction.plan import ExtractPlan
-from obygaze_features.extraction.status import missing_units
+from obygaze_features.extraction.status import STAGES, missing_units
 from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.write.writer import StoreWriter
 
-# Where nothing was measured; a limit that is too short costs a restart, never features.
+# The time limit if nothing was measured; if it is too short, tasks restart.
 UNMEASURED_MINUTES = 60
 STARTING_MINUTES = 5
 SLACK = 1.5
 STEP_MINUTES = 5
-# Seconds before the limit at which a worker is asked to stop: one clip and one commit long.
+# Seconds before the limit at which a worker is stopped: enough for one clip and one commit.
 WARNING_S = 60
-MOST_RESTARTS = 200
+MAX_RESTARTS = 200
 
 SCRIPT_MARK = b"clips; task i takes unit i and each "
 SCRIPT = """\
@@ -66,7 +64,23 @@ exit "$code"
 
 @dataclass(frozen=True)
 class SlurmArray:
-    """What the script asks of Slurm, and how each task calls `obygaze extract run`."""
+    """The settings of a Slurm array, and of the `extract run` of each task.
+
+    Args:
+        plan_file: The file of the plan.
+        workers: Among how many workers the units are divided.
+        tasks: The workers to run.
+        minutes: The time limit of a task.
+        at_once: Run at most this many tasks at a time.
+        cpus: Cores of a task.
+        gres: Other resources of a task, such as gpu:1.
+        partition: The partition.
+        logs: The folder of the logs.
+        warning_s: Seconds before the limit at which a task is stopped.
+        directives: More options for sbatch.
+        run_options: Options for `extract run`.
+        folder: The working folder.
+    """
 
     plan_file: Path
     workers: int
@@ -84,7 +98,7 @@ class SlurmArray:
 
     @property
     def name(self) -> str:
-        """What the queue shows: of a plan's name, what Slurm has no other meaning for."""
+        """The name in the queue: the plan's name, without special characters."""
         return "obygaze-" + re.sub(r"[^\w.-]", "-", self.plan_file.stem)
 
     @property
@@ -95,13 +109,13 @@ class SlurmArray:
 
     @property
     def log_folder(self) -> Path:
-        """Where a task's words go; it must exist before the task starts."""
+        """The folder of the logs, which must exist before a task starts."""
         return (self.folder / self.logs).resolve()
 
     def script(self, plan: ExtractPlan) -> str:
-        """The text for sbatch."""
+        """Return the text of the script."""
         if not self.tasks or not all(0 <= task < self.workers for task in self.tasks):
-            raise FixUsage(f"tasks of {self.workers} workers are 0 to {self.workers - 1}")
+            raise FixUsage(f"tasks must be 0 to {self.workers - 1}, got {list(self.tasks)}")
         plan_file = (self.folder / self.plan_file).resolve()
         words = [*obygaze_command(), "extract", "run", str(plan_file), *self.run_options]
         return SCRIPT.format(
@@ -111,7 +125,7 @@ class SlurmArray:
             workers=self.workers,
             folder=shlex.quote(str(self.folder.resolve())),
             command=shlex.join(words),
-            most_restarts=MOST_RESTARTS,
+            most_restarts=MAX_RESTARTS,
         )
 
     def _directives(self) -> list[str]:
@@ -138,20 +152,27 @@ def array_for(
     *,
     resume: bool = False,
     minutes: int | None = None,
-    **asked: Any,
 ) -> SlurmArray | None:
-    """The array of a plan; with `resume` only of tasks with something to do, None without any."""
+    """Return the array of a plan; None if no task has anything to do.
+
+    Args:
+        plan: The plan.
+        plan_file: The file of the plan.
+        workers: Among how many workers the units are divided.
+        resume: Only include tasks that have something to do.
+        minutes: The time limit of a task. The default is estimated.
+    """
     units = missing_units(plan)
     everyone = list(range(min(workers, plan.n_units)))
     tasks = sorted({unit % workers for unit in units}) if resume else everyone
     if not tasks:
         return None
     limit = minutes or minutes_for(plan, units, workers)
-    return SlurmArray(plan_file, workers, tasks, limit, **asked)
+    return SlurmArray(plan_file, workers, tasks, limit)
 
 
 def minutes_for(plan: ExtractPlan, units: Sequence[int], workers: int) -> int:
-    """A time limit for the longest slice, by the pace of the blocks that are there."""
+    """Return a time limit for the longest task, by the speed of the committed blocks."""
     pace = seconds_a_clip(plan)
     if pace is None:
         return UNMEASURED_MINUTES
@@ -161,14 +182,14 @@ def minutes_for(plan: ExtractPlan, units: Sequence[int], workers: int) -> int:
 
 
 def seconds_a_clip(plan: ExtractPlan) -> float | None:
-    """What one worker took for a clip of all backbones, by the blocks committed so far."""
+    """Return the seconds a worker needs for a clip with all backbones; None if unknown."""
     total = waited = 0.0
     measured = False
     for target in plan.targets:
         spent, rows = _spent(Path(target.store))
         if rows:
             measured = True
-            # The stores of a plan wait for one and the same decoder.
+            # The stores of a plan wait for the same decoder.
             waited = max(waited, spent.pop("wait", 0.0) / rows)
             total += sum(spent.get(stage, 0.0) for stage in STAGES) / rows
     return waited + total if measured else None
@@ -190,12 +211,12 @@ def _spent(store: Path) -> tuple[dict[str, float], int]:
 
 
 def submit(script: Path) -> str:
-    """Hand a script to Slurm; the number of the job."""
+    """Submit a script to Slurm and return the job id."""
     program = shutil.which("sbatch")
     if program is None:
         raise NotFound(
-            "sbatch is not on the PATH of this machine",
-            hint=f"sbatch {script}, on a machine that submits jobs",
+            "sbatch is not on the PATH",
+            hint=f"run sbatch {script} on a machine that can submit jobs",
         )
     done = subprocess.run(
         [program, "--parsable", str(script)],
@@ -206,13 +227,13 @@ def submit(script: Path) -> str:
         check=False,
     )
     if done.returncode:
-        said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        raise ObygazeError(f"sbatch refused the script: {said}", where=str(script))
+        reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        raise ObygazeError(f"sbatch refused the script: {reason}", where=str(script))
     return done.stdout.strip().partition(";")[0]
 
 
 def obygaze_command() -> list[str]:
-    """The command that runs now, so that tasks run the same installation."""
+    """Return the path of the running command, so that tasks use the same installation."""
     called = Path(sys.argv[0])
     if called.name == "obygaze" and called.is_file():
         return [str(called.absolute())]
@@ -221,7 +242,7 @@ def obygaze_command() -> list[str]:
 
 
 def _environment() -> Mapping[str, str]:
-    # Submitted from within a job, the script must not take that job's settings for its own.
+    # Within a job, sbatch would take the settings of that job as defaults.
     return {
         name: value
         for name, value in os.environ.items()
@@ -230,13 +251,9 @@ def _environment() -> Mapping[str, str]:
 
 
 def _ranges(numbers: Sequence[int]) -> list[str]:
-    spans: list[list[int]] = []
-    for number in sorted(numbers):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return [str(first) if first == last else f"{first}-{last}" for first, last in spans]
+    runs = groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
+    spans = [[number for _, number in run] for _, run in runs]
+    return [str(s[0]) if len(s) == 1 else f"{s[0]}-{s[-1]}" for s in spans]
 
 
 def _clock(minutes: int) -> str:
@@ -245,7 +262,7 @@ def _clock(minutes: int) -> str:
 
 
 def _plain(value: object) -> str:
-    """A value that stays in its line: what follows a line break would be a command."""
+    """Return a value for a directive; a line break would start a command."""
     text = str(value)
     if not text.isprintable():
         raise FixUsage(f"{text!r} cannot be written into a script for Slurm")

@@ -1,4 +1,4 @@
-"""What rows are made from, and which clips changed since their features were extracted."""
+"""Compare the sources of a store's rows with the clips and videos of now."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.files import quick_sha256
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.plan import ExtractPlan, Row, Target, make_plan
+from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, make_plan
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.format.schema import OK, RowSource
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.read.verify import Report, changed_error
 
-# Files are read side by side: on a network drive each of them is a wait.
+# Files are read in parallel, since each may wait for a network drive.
 AT_ONCE = 8
 
 
 @dataclass(frozen=True)
 class SourceCheck:
-    """The rows of a store beside the clips and videos of now.
+    """The result of `check_sources`.
 
-    `changed` says for each row that changed what did. `unrecorded` rows were extracted before
-    sources were recorded; the videos of `without_file` are not here, only times were compared.
+    `changed` maps each changed row to its differences. `unrecorded` rows were extracted before
+    sources were recorded. For rows `without_file`, the video is missing; only times were compared.
     """
 
     changed: Mapping[int, Sequence[str]]
@@ -37,17 +37,17 @@ class SourceCheck:
     without_file: Sequence[int]
 
 
-def source_of(row: Row) -> RowSource | None:
-    """What a row would be made from now; None where it has no video."""
-    if not row.video:
+def source_of(clip: PlannedClip) -> RowSource | None:
+    """Return the source of a clip as it is now; None if it has no video."""
+    if not clip.video:
         return None
-    facts = _file_facts(row.video)
+    facts = _file_facts(clip.video)
     n_bytes, quick = facts if facts else (None, None)
-    return RowSource(row.start_s, row.end_s, n_bytes, quick)
+    return RowSource(clip.start_s, clip.end_s, n_bytes, quick)
 
 
-def check_sources(store: Store, rows: Mapping[int, Row]) -> SourceCheck:
-    """Compare rows that are ok with what they would be made from now; others are for `retry`."""
+def check_sources(store: Store, rows: Mapping[int, PlannedClip]) -> SourceCheck:
+    """Compare the recorded sources of rows that are "ok" with the clips and videos of now."""
     recorded: dict[int, RowSource] = {}
     unrecorded: list[int] = []
     for block in sorted({row // store.plan.block_rows for row in rows}):
@@ -76,9 +76,9 @@ def check_sources(store: Store, rows: Mapping[int, Row]) -> SourceCheck:
 def refuse_changed(
     plan: ExtractPlan, rows: Iterable[int] | None = None, *, only_sealed: bool = False
 ) -> None:
-    """An error (exit 5) that names the clips whose features are of other times or another file.
+    """Raise an error (exit code 5) if clips changed since their features were extracted.
 
-    With `only_sealed`, those of open stores are let through: they are about to be extracted again.
+    With `only_sealed`, open stores are not checked: their changed clips are extracted again.
     """
     wanted = range(len(plan.rows)) if rows is None else rows
     chosen = {row: plan.rows[row] for row in wanted}
@@ -88,7 +88,7 @@ def refuse_changed(
         if not (Path(target.store) / STORE_FILE).exists():
             continue
         store = open_store(target.store)
-        # A store of other clips is refused where it is opened for writing.
+        # A store of other clips is refused when it is opened for writing.
         is_of_plan = store.plan.manifest_sha256 == plan.clips_sha256
         if is_of_plan and (store.sealed or not only_sealed):
             changed = check_sources(store, chosen).changed
@@ -96,43 +96,43 @@ def refuse_changed(
             found += [(target, store)] if changed else []
     if found:
         stores = ", ".join(target.store for target, _ in found)
-        raise changed_error(lines, where=stores, hint=_how_to_redo(plan, found))
+        raise changed_error(lines, where=stores, hint=_how_to_retry(plan, found))
 
 
 def changed_rows(store: Store, plan: ExtractPlan) -> list[int]:
-    """The rows whose features are of other times or another file than those of the plan."""
+    """Return the rows whose times or video changed since their features were extracted."""
     return sorted(check_sources(store, dict(enumerate(plan.rows))).changed)
 
 
 def compare_sources(workspace: Workspace, store: Store, report: Report) -> None:
-    """Add to a verification which clips are not as the manifest and the videos here have them."""
-    rows = rows_by_clip(workspace, store)
+    """Add the clips whose times or video changed to the report of a verification."""
+    clips = planned_clips(workspace, store)
     ids: list[str] = store.clip_ids.tolist()
-    found = check_sources(store, {row: rows[clip] for row, clip in enumerate(ids)})
+    found = check_sources(store, {row: clips[clip_id] for row, clip_id in enumerate(ids)})
     report.changed = {ids[row]: list(what) for row, what in sorted(found.changed.items())}
     for those, why in (
         (found.unrecorded, "extracted before videos and times were recorded: not compared"),
-        (found.without_file, "whose video is not here: only the times were compared"),
+        (found.without_file, "without a video here: only the times were compared"),
     ):
         if those:
             report.warnings.append(f"{count(len(those), 'clip')} {why}")
 
 
-def rows_by_clip(workspace: Workspace, store: Store) -> dict[str, Row]:
-    """The clips of the manifest that a store was made of, as an extraction would take them now."""
+def planned_clips(workspace: Workspace, store: Store) -> dict[str, PlannedClip]:
+    """Return the clips of a store by id, from the manifest as it is now."""
     path = workspace.existing_manifest(store.plan.manifest_name)
     plan = make_plan(read_manifest(path), [Target("", "any")], workspace=workspace.root)
-    rows = {row.clip_id: row for row in plan.rows}
-    unknown = [clip for clip in store.clip_ids.tolist() if clip not in rows]
+    clips = {clip.clip_id: clip for clip in plan.rows}
+    unknown = [clip_id for clip_id in store.clip_ids.tolist() if clip_id not in clips]
     if unknown:
         raise Mismatch(f"the manifest has no clip {unknown[0]!r}", where=str(path))
-    return rows
+    return clips
 
 
-def _how_to_redo(plan: ExtractPlan, found: Sequence[tuple[Target, Store]]) -> str:
+def _how_to_retry(plan: ExtractPlan, found: Sequence[tuple[Target, Store]]) -> str:
     sealed = [target for target, store in found if store.sealed]
     words = " ".join(f"-b {target.backbone}" for target, _ in found)
-    again = f"obygaze extract retry {plan.manifest} {words} --changed"
+    again = f"obygaze extract run {plan.manifest} {words} --changed"
     if not sealed:
         return f"{again}, with the other options of this run, to extract them again"
     first = sealed[0]
@@ -143,8 +143,8 @@ def _how_to_redo(plan: ExtractPlan, found: Sequence[tuple[Target, Store]]) -> st
     )
 
 
-def _differences(source: RowSource, row: Row, facts: tuple[int, str] | None) -> list[str]:
-    pairs = {"start_s": (source.start_s, row.start_s), "end_s": (source.end_s, row.end_s)}
+def _differences(source: RowSource, clip: PlannedClip, facts: tuple[int, str] | None) -> list[str]:
+    pairs = {"start_s": (source.start_s, clip.start_s), "end_s": (source.end_s, clip.end_s)}
     found = [
         f"{name} was {_seconds(then)}, is {_seconds(now)}"
         for name, (then, now) in pairs.items()
@@ -154,9 +154,9 @@ def _differences(source: RowSource, row: Row, facts: tuple[int, str] | None) -> 
         return found
     n_bytes, quick = facts
     if n_bytes != source.n_bytes:
-        found.append(f"the video had {source.n_bytes} bytes, has {n_bytes} ({row.video})")
+        found.append(f"the video had {source.n_bytes} bytes, has {n_bytes} ({clip.video})")
     elif quick != source.quick_sha256:
-        found.append(f"the video has other bytes ({row.video})")
+        found.append(f"the video has other bytes ({clip.video})")
     return found
 
 
@@ -165,7 +165,7 @@ def _seconds(value: float | None) -> str:
 
 
 def _file_facts(path: str) -> tuple[int, str] | None:
-    """The size and the quick hash of a video; None where it cannot be read."""
+    """Return the size and the quick hash of a video; None if it cannot be read."""
     try:
         facts = Path(path).stat()
         if not stat.S_ISREG(facts.st_mode):
@@ -177,5 +177,5 @@ def _file_facts(path: str) -> tuple[int, str] | None:
 
 @lru_cache(maxsize=4096)
 def _quick(path: str, n_bytes: int, mtime_ns: int) -> tuple[int, str]:
-    # Once for each file, however many clips are cut from it, as long as it is not written to.
+    # Cached, since many clips may be cut from one file.
     return quick_sha256(Path(path))

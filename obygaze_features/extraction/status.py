@@ -1,4 +1,4 @@
-"""How far an extraction is, read from the commits of its store: no engine needs to be alive."""
+"""The progress of an extraction, read from the commits of its stores."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.errors import Mismatch
-from obygaze_features.extraction.clock import STAGES, who_waits
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.write.writer import StoreWriter
 
-# Which stages all stores of a run share, and the order in which stages are told.
+# The stages of the main process; they add up to its time. `decode` runs beside them.
+STAGES = ("wait", "preprocess", "forward", "write")
+# The stages that all stores of a run share, and the order in which stages are shown.
 SHARED = ("wait", "decode")
 SHOWN = (*SHARED, "preprocess", "forward", "write")
 
 
 @dataclass(frozen=True)
 class StoreStatus:
-    """Counts of a store's rows, why some failed, and where the time went."""
+    """The counts of a store's rows, the reasons of failures, and the seconds by stage."""
 
     store: str
     backbone: str
@@ -41,12 +42,12 @@ class StoreStatus:
 
     @property
     def done(self) -> bool:
-        """Whether every block is committed."""
+        """Return whether every block is committed."""
         return self.blocks_done == self.blocks
 
     @property
     def seconds_to_go(self) -> float | None:
-        """At the pace of what is committed, by one worker."""
+        """Return the seconds that one worker needs for the rest, at the speed so far."""
         spent = sum(self.seconds.get(stage, 0.0) for stage in STAGES)
         if not self.blocks_done or not spent:
             return None
@@ -54,11 +55,19 @@ class StoreStatus:
 
     @property
     def who_waits(self) -> str:
-        """What held the work up."""
-        return who_waits(self.seconds)
+        """Return a sentence on what limits the speed: decoding or the model."""
+        total = sum(self.seconds.get(stage, 0.0) for stage in STAGES)
+        if total <= 0:
+            return "nothing was measured yet"
+        waited = 100 * self.seconds.get("wait", 0.0) / total
+        in_model = sum(self.seconds.get(stage, 0.0) for stage in ("preprocess", "forward"))
+        computed = 100 * in_model / total
+        if waited >= computed:
+            return f"the model waited for decoding {waited:.0f} % of the time: use more --workers"
+        return f"the model computed {computed:.0f} % of the time: use a faster device"
 
     def to_json(self) -> dict[str, Any]:
-        """The state as one JSON document."""
+        """Return the status as one JSON document."""
         values = {**vars(self), "reasons": dict(self.reasons), "failures": dict(self.failures)}
         rounded = {stage: round(value, 3) for stage, value in self.seconds.items()}
         extra = {"seconds_to_go": self.seconds_to_go, "who_waits": self.who_waits}
@@ -66,9 +75,9 @@ class StoreStatus:
 
 
 def together(states: Sequence[StoreStatus], rows: Sequence[int] | None = None) -> dict[str, Any]:
-    """The stores of one run as one: a clip is ok where all have it, failed where one has not.
+    """Return the joint status of a run's stores as JSON: a clip is ok if it is ok in all stores.
 
-    `rows` are those that the states were read for; None: all.
+    `rows` are those that the states were read for; None means all.
     """
     whole = [open_store(state.store).status().is_ok for state in states]
     is_ok = np.logical_and.reduce(whole)
@@ -77,7 +86,7 @@ def together(states: Sequence[StoreStatus], rows: Sequence[int] | None = None) -
     clips = states[0].clips
     counts = {"clips": clips, "ok": ok, "failed": failed, "missing": clips - ok - failed}
     stages = dict.fromkeys(stage for state in states for stage in state.seconds)
-    # Stores share one decode and wait for it together; the rest each does for itself.
+    # Stores share one decoder and wait for it together; other stages add up.
     seconds = {
         stage: round(
             (max if stage in SHARED else sum)(s.seconds.get(stage, 0.0) for s in states), 3
@@ -88,9 +97,11 @@ def together(states: Sequence[StoreStatus], rows: Sequence[int] | None = None) -
 
 
 def store_status(location: str | Path, rows: Sequence[int] | None = None) -> StoreStatus:
-    """The state of one store. Rows without a video, and rows not reached yet, are missing.
+    """Return the status of a store; rows without a video or not extracted yet are missing.
 
-    With `rows`, those of whole blocks, the state of these alone: the share of one worker.
+    Args:
+        location: The folder of the store.
+        rows: Rows of whole blocks to count, such as one worker's. The default is all rows.
     """
     store = open_store(location)
     status = store.status()
@@ -119,9 +130,9 @@ def store_status(location: str | Path, rows: Sequence[int] | None = None) -> Sto
 
 
 def _progress(store: Store, blocks: Sequence[int]) -> tuple[int, dict[str, float]]:
-    """How many of these blocks are there, and the seconds of each stage that they took."""
+    """Return how many of these blocks are committed, and their seconds by stage."""
     if store.commits.seal is not None:
-        # The seal has only the sum over all blocks.
+        # The seal holds only the sum over all blocks.
         spent = store.commits.seal.seconds if len(blocks) == store.plan.n_blocks else {}
         known = {stage: spent[stage] for stage in SHOWN if stage in spent}
         return len(blocks), {**known, **spent}
@@ -134,7 +145,7 @@ def _progress(store: Store, blocks: Sequence[int]) -> tuple[int, dict[str, float
 
 
 def missing_units(plan: ExtractPlan) -> list[int]:
-    """The units of which some store lacks a block, read from commits; no backbone is loaded."""
+    """Return the units with a block that is not committed in some store."""
     missing: set[int] = set()
     for target in plan.targets:
         if not (Path(target.store) / STORE_FILE).exists():
@@ -143,9 +154,9 @@ def missing_units(plan: ExtractPlan) -> list[int]:
         other_blocks = writer.plan.n_blocks > 1 and plan.unit_rows % writer.plan.block_rows
         if writer.plan.n_clips != len(plan.rows) or other_blocks:
             raise Mismatch(
-                "this store was begun with another plan",
+                "this store belongs to another plan",
                 where=target.store,
-                hint="the plan it was begun with, or another store",
+                hint="use the plan of this store, or another store",
             )
         firsts = (writer.plan.block_range(block)[0] for block in writer.pending_blocks())
         missing.update(first // plan.unit_rows for first in firsts)

@@ -1,21 +1,31 @@
-"""Where embedded prompts are kept: with the features they belong to, or in a file of their own."""
+"""Keep embedded prompts in a store or a file; add prior and similarity to a table of captions."""
 
 from __future__ import annotations
 
+import csv
 import io
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from obygaze_features.core.errors import AlreadyThere, Mismatch, NotFound
+from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
 from obygaze_features.core.files import write_new
+from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import StoreWriter, TextTable
 from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.format.text import same_space, space_of_level
 
+if TYPE_CHECKING:
+    from obygaze_features.backbones.sentences import LanguageModel, SentenceEncoder
+
+MASK = "[MASK]"
+MASK_WORDS = ("man", "woman")
+
 
 def keep_texts(store: Path, table: TextTable) -> Path:
-    """Add texts to a store whose clips lie in the same space; once, before it is sealed."""
+    """Add texts to a store of the same embedding space, once, before the store is sealed."""
     if not (store / STORE_FILE).is_file():
         raise NotFound("no store here", where=str(store), hint="obygaze store ls")
     writer = StoreWriter(store)
@@ -29,7 +39,7 @@ def keep_texts(store: Path, table: TextTable) -> Path:
 
 
 def write_texts(path: Path, table: TextTable, *, force: bool = False) -> Path:
-    """The same table as an npz file: the arrays a store would have, under their names."""
+    """Write a table of texts as an npz file, with the names of a store's arrays."""
     stream = io.BytesIO()
     np.savez(
         stream,
@@ -54,10 +64,62 @@ def _check_space(writer: StoreWriter, table: TextTable) -> None:
     known = [space for space in spaces if space is not None]
     if known and not any(same_space(space, table.space_id) for space in known):
         raise Mismatch(
-            "these texts are of another space than the store's clips",
+            "the texts are in another embedding space than the store's clips",
             where=str(writer.path),
-            hint="the same backbone and weights as the store's",
+            hint="use the backbone and weights of the store",
             details=[f"clips: {known[0]}", f"texts: {table.space_id}"],
         )
-    if spaces == []:
-        raise Mismatch("no level of this store is ever compared with text", where=str(writer.path))
+    if not spaces:
+        raise Mismatch(
+            "no level of this store can be compared with texts",
+            where=str(writer.path),
+            hint="use a store of a backbone with a text tower, such as clip-b16",
+        )
+
+
+def fill_captions(
+    table: Path,
+    out: Path,
+    lm: LanguageModel,
+    encoder: SentenceEncoder,
+    progress: Progress | None = None,
+    *,
+    force: bool = False,
+) -> int:
+    """Write a table of captions with columns for prior and similarity; return its rows.
+
+    Captions with [MASK] get two columns of each, with "man" and "woman" in its place.
+
+    Args:
+        table: A CSV file with the columns caption, visual and prob.
+        out: The CSV file to write.
+        lm: Gives the prior of each caption.
+        encoder: Gives the similarity of each caption and its `visual` word.
+        progress: Advances twice, or once without [MASK].
+        force: Replace a file.
+    """
+    progress = progress or Quiet()
+    read = read_table(table, required=("caption", "visual", "prob"))
+    if not read.rows:
+        raise FixInput("the table has no captions", where=str(table))
+    masked = any(MASK in row["caption"] for row in read.rows)
+    endings = [f"_{word}" for word in MASK_WORDS] if masked else [""]
+    new = [f"{name}{ending}" for ending in endings for name in ("lm", "sim")]
+    taken = [name for name in new if name in read.columns]
+    if taken:
+        raise FixInput(f"the table already has a column {taken[0]!r}", where=str(table))
+    visual = [row["visual"] for row in read.rows]
+    filled: dict[str, list[float]] = {}
+    for ending in endings:
+        texts = [row["caption"].replace(MASK, ending.lstrip("_")) for row in read.rows]
+        priors = {text: lm.prior(text) for text in dict.fromkeys(texts)}
+        filled[f"lm{ending}"] = [priors[text] for text in texts]
+        filled[f"sim{ending}"] = encoder.similarity(texts, visual)
+        progress.advance()
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([*read.columns, *new])
+    for i, row in enumerate(read.rows):
+        writer.writerow([*row.cells.values(), *(repr(filled[name][i]) for name in new)])
+    write_new(out, stream.getvalue().encode("utf-8"), force=force)
+    return len(read.rows)

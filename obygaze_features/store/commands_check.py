@@ -22,7 +22,7 @@ from obygaze_features.store.read.verify import (
 )
 
 # Extraction knows stores, never the other way round; it is called by name, where it is there.
-REDECODE = "obygaze_features.extraction.redecode:redecoder"
+REDECODE = "obygaze_features.extraction.recipes:redecoder"
 COMPARE_SOURCES = "obygaze_features.extraction.sources:compare_sources"
 
 

@@ -11,7 +11,7 @@ import pytest
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
-from obygaze_features.extraction.captions import fill_captions
+from obygaze_features.extraction.texts import fill_captions
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

@@ -13,13 +13,12 @@ from support.extraction import CountingBackbone
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import FixInput, ObygazeError
-from obygaze_features.extraction.blocks import BlockMaker
-from obygaze_features.extraction.clock import Clock, who_waits
-from obygaze_features.extraction.pipeline import Decoded, run_rows
-from obygaze_features.extraction.plan import ExtractPlan, Row, Target
+from obygaze_features.extraction.blocks import BlockMaker, Clock
+from obygaze_features.extraction.pipeline import DecodedRow, run_rows
+from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target
 from obygaze_features.extraction.recipes import arrays_of, chosen_levels, recipe_of, view_of
 from obygaze_features.extraction.run import _Watch
-from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store import RowStatus, StoreWriter, create_store, open_store
 from obygaze_features.video.decode import DecodedClip, View
 
@@ -42,7 +41,7 @@ class World:
     def __init__(self, folder: Path, **backbone: Any) -> None:
         inner = load_backbone("descriptors")
         self.backbone = CountingBackbone(inner, **backbone)
-        self.view = view_of(inner, Target("s", "descriptors"))
+        self.view = view_of(inner.card, inner.geometry, Target("s", "descriptors"))
         levels = chosen_levels(inner, ())
         self.path = folder / "store"
         create_store(
@@ -74,10 +73,10 @@ class World:
         for row, views in jobs:
             self.decoded.append(row)
             clip = self.failing.get(row) or a_clip(row)
-            yield Decoded(row, dict.fromkeys(views, clip), 0.5)
+            yield DecodedRow(row, dict.fromkeys(views, clip), 0.5)
 
     def run(self, *makers: BlockMaker) -> None:
-        def tell(decoded: Decoded) -> None:
+        def tell(decoded: DecodedRow) -> None:
             if self.stop_after is not None and decoded.row >= self.stop_after:
                 self.stop.signal_name = "SIGTERM"
 
@@ -135,7 +134,7 @@ def test_rows_the_model_failed_on_are_told_like_those_that_could_not_be_decoded(
 
 def test_a_watch_counts_each_row_once(tmp_path: Path) -> None:
     world, stop, moved = World(tmp_path, most=1, odd_rows=[6]), StopFlag(), []
-    rows = tuple(Row(f"c-{i:02d}", "c", "x") for i in range(N))
+    rows = tuple(PlannedClip(f"c-{i:02d}", "c", "x") for i in range(N))
     plan = ExtractPlan("m", "", "", rows, (Target(str(world.path), "descriptors"),))
 
     class Counting(Quiet):
@@ -148,7 +147,7 @@ def test_a_watch_counts_each_row_once(tmp_path: Path) -> None:
     events: list[Mapping[str, Any]] = []
     watch = _Watch(plan, Counting(), events.append, stop, strict=False)
     run_rows([world.maker(batch=4)], world.decode, stop, watch)
-    assert sum(moved) == N and watch.failed == {6} and not stop
+    assert sum(moved) == N and set(watch.failed) == {6} and not stop
     statuses = [event["status"] for event in events if event["clip_id"] == "c-06"]
     assert statuses[0] == "ok" and "NotFinite" in statuses[1]
     assert len(events) == N + 1
@@ -156,7 +155,7 @@ def test_a_watch_counts_each_row_once(tmp_path: Path) -> None:
 
 def test_a_strict_run_stops_at_what_the_model_cannot_do(tmp_path: Path) -> None:
     world, stop = World(tmp_path, odd_rows=[1]), StopFlag()
-    rows = tuple(Row(f"c-{i:02d}", "c", "x") for i in range(N))
+    rows = tuple(PlannedClip(f"c-{i:02d}", "c", "x") for i in range(N))
     plan = ExtractPlan("m", "", "", rows, (Target(str(world.path), "descriptors"),))
     watch = _Watch(plan, Quiet(), lambda event: None, stop, strict=True)
     run_rows([world.maker(batch=1)], world.decode, stop, watch)
@@ -218,7 +217,7 @@ def test_redone_rows_replace_failed_ones_only(tmp_path: Path) -> None:
     world.run(world.maker())
     before = open_store(world.path).matrix("clip", missing="nan").values
     world.failing, world.decoded = {}, []
-    world.run(world.maker(wanted=world.writer.rows_to_retry(), redo=True))
+    world.run(world.maker(wanted=world.writer.rows_to_retry(), retry=True))
     assert world.decoded == [5]
     marker = world.writer.marker(1)
     # Four rows of half a second, one of which was decoded twice.
@@ -236,12 +235,6 @@ def test_seconds_are_kept_in_the_markers(tmp_path: Path) -> None:
     # Four rows, each said to have taken half a second to decode.
     assert marker.seconds["decode"] == 2.0
     assert {"wait", "preprocess", "forward"} <= marker.seconds.keys()
-
-
-def test_who_waits_for_whom() -> None:
-    assert "decoding 62 %" in who_waits({"wait": 62, "forward": 30, "preprocess": 8})
-    assert "computed 70 %" in who_waits({"wait": 30, "forward": 60, "preprocess": 10})
-    assert "nothing" in who_waits({})
 
 
 def test_a_clock_starts_again_when_it_is_read() -> None:

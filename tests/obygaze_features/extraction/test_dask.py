@@ -22,8 +22,8 @@ from support.servers import wait_until
 from support.slow_obygaze import clips_begun, install
 
 from obygaze_features.extraction.plan import ExtractPlan
-from obygaze_features.extraction.run import Machine, extract
-from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.extraction.run import Resources, extract
+from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.extraction.status import missing_units
 from obygaze_features.manifest.model import Manifest
 
@@ -214,7 +214,7 @@ def test_changed_weights_are_refused(films: Manifest, world: World) -> None:
     write_tiny_card("clip", world.folder / "backbones")
     plan = a_plan(few, world.folder, "tiny-clip", weights=str(weights))
     path = plan_file(plan, world.folder / "plan.json")
-    extract(plan, Machine(), StopFlag(), rows=range(BLOCK_ROWS))
+    extract(plan, Resources(), StopFlag(), rows=range(BLOCK_ROWS))
     store = Path(plan.targets[0].store)
     before = array_bytes(store)
     assert missing_units(plan) == [1]
@@ -223,7 +223,7 @@ def test_changed_weights_are_refused(films: Manifest, world: World) -> None:
     assert (done.code, "weights" in done.stderr) == (5, True), done.stderr
     assert array_bytes(store) == before
     save_tiny("clip", weights)
-    (state,) = extract(plan, Machine(), StopFlag())
+    (state,) = extract(plan, Resources(), StopFlag())
     assert (state.ok, state.done) == (5, True)
 
 
@@ -271,7 +271,7 @@ def test_a_cluster_that_is_joined_and_then_dies_whole(
         (("--engine", "dask"), "either --devices or --scheduler"),
         ((*TWO, "--scheduler", "tls://a:1"), "either --devices or --scheduler"),
         ((*TWO, "--worker", "0/2"), "--worker"),
-        (("--engine", "dask", "--devices", "cpu,0"), "other devices give other numbers"),
+        (("--engine", "dask", "--devices", "cpu,0"), "all GPUs or all cpu"),
         (("--devices", "0"), "--engine dask"),
         (("--engine", "dask", "--scheduler", "tcp://10.0.0.1:1"), "is not encrypted"),
     ],

@@ -16,8 +16,8 @@ from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.extraction import dask_engine
 from obygaze_features.extraction.dask_cluster import ClusterLost
 from obygaze_features.extraction.plan import ExtractPlan
-from obygaze_features.extraction.run import Machine, extract
-from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.extraction.run import Resources, extract
+from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.video.pool import DecodePool
 
@@ -32,7 +32,7 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 @pytest.fixture(scope="module")
 def undisturbed(films: Manifest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     plan = a_plan(films, tmp_path_factory.mktemp("undisturbed"), "descriptors")
-    extract(plan, Machine(), StopFlag())
+    extract(plan, Resources(), StopFlag())
     return array_bytes(Path(plan.targets[0].store))
 
 
@@ -115,7 +115,7 @@ def pool() -> Iterator[DecodePool]:
 
 def made_here(plan: ExtractPlan, pool: DecodePool) -> Callable[[int], StubFuture]:
     def make(unit: int) -> StubFuture:
-        extract(plan, Machine(), StopFlag(), rows=plan.unit_range(unit), pool=pool)
+        extract(plan, Resources(), StopFlag(), rows=plan.unit_range(unit), pool=pool)
         return StubFuture("finished", [])
 
     return make
@@ -140,15 +140,15 @@ def test_a_client_that_hangs_is_given_up(
         wait_for_answers(monkeypatch, 120.0 if client is good else 2.0)
         return contextlib.nullcontext(client)
 
-    (state,) = dask_engine.extract_on(connect, plan, Machine(), StopFlag())
+    (state,) = dask_engine.extract_on(connect, plan, Resources(), StopFlag())
     assert state.done and not clients
     assert array_bytes(Path(plan.targets[0].store)) == undisturbed
     wait_for_answers(monkeypatch, 2.0)
     with pytest.raises(ClusterLost, match="no worker"):
         fresh = a_plan_beside(plan)
-        dask_engine.extract_on(connected(hung), fresh, Machine(), StopFlag(), rebuild=False)
-    with pytest.raises(ClusterLost, match="3 clusters came to nothing"):
-        dask_engine.extract_on(connected(hung), fresh, Machine(), StopFlag())
+        dask_engine.extract_on(connected(hung), fresh, Resources(), StopFlag(), rebuild=False)
+    with pytest.raises(ClusterLost, match="the cluster failed 3 times"):
+        dask_engine.extract_on(connected(hung), fresh, Resources(), StopFlag())
 
 
 def a_plan_beside(plan: ExtractPlan) -> ExtractPlan:
@@ -172,7 +172,7 @@ def test_units_lost_with_their_workers_are_made_again(
             return StubFuture("error", KilledWorker())
         return StubFuture("cancelled") if seen.count(unit) == 1 and unit % 3 == 1 else make(unit)
 
-    dask_engine.extract_on(connected(StubClient(ends)), plan, Machine(), StopFlag())
+    dask_engine.extract_on(connected(StubClient(ends)), plan, Resources(), StopFlag())
     assert array_bytes(Path(plan.targets[0].store)) == undisturbed
     assert sorted(seen) == sorted([*range(N_UNITS), *(u for u in range(N_UNITS) if u % 3 < 2)])
 
@@ -180,15 +180,15 @@ def test_units_lost_with_their_workers_are_made_again(
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (KilledWorker(), "lost with its workers again and again"),
-        (ModuleNotFoundError("No module named 'obygaze_features'"), "the same installation"),
+        (KilledWorker(), "was lost with its worker 21 times"),
+        (ModuleNotFoundError("No module named 'obygaze_features'"), "install the same obygaze"),
         (FixInput("bad", hint="as it was"), "as it was"),
     ],
 )
 def test_what_ends_a_run(plan: ExtractPlan, error: Exception, said: str) -> None:
     client = StubClient(lambda unit: StubFuture("error", error))
     with pytest.raises(ObygazeError) as caught:
-        dask_engine.extract_on(connected(client), plan, Machine(), StopFlag())
+        dask_engine.extract_on(connected(client), plan, Resources(), StopFlag())
     assert said in str(caught.value)
 
 
@@ -212,5 +212,5 @@ def test_no_more_units_under_way_than_keep_the_workers_busy(
         return client.workers
 
     monkeypatch.setattr(client, "processing", processing)
-    assert dask_engine.extract_on(connected(client), plan, Machine(), stop) == []
+    assert dask_engine.extract_on(connected(client), plan, Resources(), stop) == []
     assert submitted == [0, 1, 2, 3, 4, 5], "two for each worker, and two more"

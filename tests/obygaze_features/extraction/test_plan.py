@@ -91,7 +91,7 @@ def test_files_that_are_no_plan(tmp_path: Path, text: str, error: type[Exception
 def test_what_cannot_be_planned(tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="backbone"):
         make_plan(films(), [], workspace=tmp_path)
-    with pytest.raises(FixUsage, match="one store"):
+    with pytest.raises(FixUsage, match="a store of its own"):
         make_plan(films(), [Target("s", "x"), Target("s", "y")], workspace=tmp_path)
     with pytest.raises(FixInput, match="no clips"):
         make_plan(films(0), [Target("s", "x")], workspace=tmp_path)

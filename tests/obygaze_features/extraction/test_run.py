@@ -217,9 +217,9 @@ def test_a_signal_during_the_start_is_not_lost(films: Manifest, tmp_path: Path) 
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
     code = (
         "import os, signal, sys\n"
-        "from obygaze_features.extraction import signals\n"
-        "caught = signals.stop_on_signals\n"
-        "def at_once():\n"
+        "from obygaze_features.extraction import shared_machine\n"
+        "caught = shared_machine.stop_on_signals\n"
+        "def at_once(max_hours):\n"
         "    manager = caught()\n"
         "    flag = manager.__enter__()\n"
         "    assert 'obygaze_features.extraction.run' not in sys.modules\n"
@@ -252,7 +252,7 @@ def test_retry_makes_only_what_failed(films: Manifest, tmp_path: Path) -> None:
     before = open_store(store).matrix("clip", missing="nan").values
     write_video(folder / "videos" / "tt0/tt0-004.mp4", numbers=range(4, 22), size=(64, 48))
     assert run_obygaze(*command).code == 3, "running again does not touch committed rows"
-    done = run_obygaze("-C", tmp_path, "extract", "retry", "films", "-b", "descriptors", "--json")
+    done = run_obygaze("-C", tmp_path, "extract", "run", *command[4:], "--retry-failed")
     assert (done.code, done.json()["ok"], done.json()["sealed"]) == (0, 9, True)
     after = open_store(store).matrix("clip").values
     np.testing.assert_array_equal(np.delete(after, 4, 0), np.delete(before, 4, 0))
@@ -261,9 +261,11 @@ def test_retry_makes_only_what_failed(films: Manifest, tmp_path: Path) -> None:
 def test_retry_says_that_a_sealed_store_stays_as_it_is(world: Path) -> None:
     words = ("films", "-b", "descriptors")
     assert run_obygaze("-C", world, "extract", "run", *words, "--seal").code == 3
-    done = run_obygaze("-C", world, "extract", "retry", *words)
-    assert done.code == 1
-    assert "sealed: its 3 rows without features stay" in done.stderr
+    # `retry` is the old name of `run --retry-failed`.
+    for name in (("run", "--retry-failed"), ("retry",)):
+        done = run_obygaze("-C", world, "extract", *name, *words)
+        assert done.code == 1
+        assert "sealed; 3 rows stay without features" in done.stderr
 
 
 def test_strict_stops_at_the_first_bad_clip(world: Path) -> None:
@@ -362,14 +364,14 @@ def test_parts_of_one_film_file(tmp_path: Path) -> None:
     ("words", "code", "said"),
     [
         (("-b", "nothing"), 1, "no backbone called"),
-        ((), 2, "no backbone was named"),
+        ((), 2, "no backbone given"),
         (("-b", "descriptors", "--levels", "clip,none"), 2, "no level none"),
         (("-b", "descriptors", "--store", "other=x"), 2, "other"),
         (("-b", "descriptors", "--weights", "x"), 2, "NAME=VALUE"),
         (("-b", "descriptors", "--worker", "3"), 2, "0/8"),
-        (("-b", "descriptors", "--timeout", "0"), 2, "--timeout above 0"),
-        (("-b", "descriptors", "--timeout", "nan"), 2, "--timeout above 0"),
-        (("-b", "descriptors", "--timeout", "inf"), 2, "--timeout above 0"),
+        (("-b", "descriptors", "--timeout", "0"), 2, "--timeout must be above 0"),
+        (("-b", "descriptors", "--timeout", "nan"), 2, "--timeout must be above 0"),
+        (("-b", "descriptors", "--timeout", "inf"), 2, "--timeout must be above 0"),
         (("-b", "descriptors", "--max-substituted", "7"), 2, "0<=x<=1"),
     ],
 )

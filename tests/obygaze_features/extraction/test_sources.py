@@ -18,8 +18,8 @@ from support.videos import write_video
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.files import quick_sha256
 from obygaze_features.extraction.dask_engine import extract_on
-from obygaze_features.extraction.run import Machine
-from obygaze_features.extraction.signals import StopFlag
+from obygaze_features.extraction.run import Resources
+from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store, pack, unpack
 from obygaze_features.store.format.records import Marker, marker_key
@@ -55,7 +55,7 @@ class World:
         return self.call("extract", "run", "films", "-b", "descriptors", *words)
 
     def retry(self, *words: str | Path) -> Result:
-        return self.call("extract", "retry", "films", "-b", "descriptors", *words)
+        return self.call("extract", "run", "films", "-b", "descriptors", "--retry-failed", *words)
 
     def move(self, clip_id: str, start_s: float, end_s: float) -> None:
         clips = [
@@ -135,7 +135,7 @@ def test_moved_times_are_refused_and_extracted_again_on_request(world: World) ->
     assert done.code == 5
     for words in ("1 clip changed", "tt0-001: start_s was 2, is 5, end_s was 4, is 9"):
         assert words in done.stderr
-    assert "obygaze extract retry films -b descriptors --changed" in done.stderr
+    assert "obygaze extract run films -b descriptors --changed" in done.stderr
     assert world.retry("--no-seal").code == 5, "what would be sealed must not be of other times"
     assert array_bytes(world.store) == before
     told = world.retry("--changed", "--no-seal", "--events", "-", "--json").ok().stdout
@@ -186,7 +186,7 @@ def test_a_sealed_store_is_merged_into_an_open_one(world: World) -> None:
     assert done.code == 5
     merge = ("store", "merge", str(world.store), "--manifest", "films", "--no-seal", "-o")
     assert f"obygaze {' '.join(merge)} NEW, then" in done.stderr
-    retry = "obygaze extract retry films -b descriptors --changed --store descriptors=NEW"
+    retry = "obygaze extract run films -b descriptors --changed --store descriptors=NEW"
     assert retry in done.stderr
     refused = world.retry("--changed")
     assert (refused.code, " ".join(merge) in refused.stderr) == (5, True), refused.stderr
@@ -230,7 +230,7 @@ def test_without_its_video_a_clip_is_compared_by_its_times(world: World) -> None
     (world.videos / "tt1.mp4").unlink()
     world.run("--no-seal").ok()
     done = world.call("store", "verify", "films.descriptors", "--videos").ok()
-    assert "2 clips whose video is not here: only the times were compared" in done.stderr
+    assert "2 clips without a video here: only the times were compared" in done.stderr
     world.move("tt1-002", 5, 7)
     assert world.run("--no-seal").code == 5
 
@@ -286,7 +286,7 @@ def test_a_worker_looks_at_its_own_clips(tmp_path: Path) -> None:
         raise AssertionError("refused before anything is started")
 
     with pytest.raises(Mismatch, match="1 clip changed"):
-        extract_on(no_cluster, plan, Machine(), StopFlag())  # type: ignore[arg-type]
+        extract_on(no_cluster, plan, Resources(), StopFlag())  # type: ignore[arg-type]
 
 
 def test_a_changed_clip_that_cannot_be_read_any_more_fails(world: World) -> None:

@@ -10,7 +10,7 @@ from support.cli import run_obygaze
 from support.extraction import film_folder, keep_manifest
 from support.stores import block_of, plan_store, some_values
 
-from obygaze_features.extraction.status import store_status, together
+from obygaze_features.extraction.status import StoreStatus, store_status, together
 from obygaze_features.store import RowStatus, StoreWriter
 
 BAD = RowStatus("failed", "decode", "timeout")
@@ -77,3 +77,12 @@ def test_the_last_line_of_a_run_is_its_whole_document(tmp_path: Path) -> None:
     assert {"store", "clips", "ok", "failed", "missing", "seconds"} <= last.keys()
     assert (last["clips"], last["ok"], last["failed"], last["missing"]) == (5, 4, 1, 0)
     assert np.all([value >= 0 for value in last["seconds"].values()])
+
+
+def test_what_limits_the_speed() -> None:
+    def who_waits(**seconds: float) -> str:
+        return StoreStatus("s", "b", 1, 1, 0, 0, 1, 1, {}, {}, seconds, False).who_waits
+
+    assert "decoding 62 %" in who_waits(wait=62, forward=30, preprocess=8)
+    assert "computed 70 %" in who_waits(wait=30, forward=60, preprocess=10)
+    assert "nothing" in who_waits()

@@ -6,8 +6,7 @@ import pytest
 
 from obygaze_features.backbones.base import Placement
 from obygaze_features.extraction.plan import Target
-from obygaze_features.extraction.recipes import SPELLED
-from obygaze_features.extraction.redecode import _target
+from obygaze_features.extraction.recipes import SAMPLING_RULES, _target
 
 
 @pytest.mark.parametrize(
@@ -22,7 +21,10 @@ def test_a_target_is_read_back_from_its_recipe(placement: Placement, sampling: s
     recipe = {
         "backbone": {"name": "clip-b16", "preset": "default"},
         "compute": placement.recipe(),
-        "sampling": {"rule": SPELLED["even" if sampling == "card" else sampling], "frames": 16},
+        "sampling": {
+            "rule": SAMPLING_RULES["even" if sampling == "card" else sampling],
+            "frames": 16,
+        },
     }
     assert _target(recipe, "folder") == Target(
         store="",

@@ -13,13 +13,12 @@ from support.cli import environment, run_obygaze
 from support.extraction import a_plan, film_folder, plan_file
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
-from obygaze_features.extraction import etiquette
-from obygaze_features.extraction.etiquette import (
-    cap_gpu_memory,
-    no_longer_than,
+from obygaze_features.extraction import shared_machine
+from obygaze_features.extraction.shared_machine import (
+    limit_gpu_memory,
     refuse_busy_gpus,
+    stop_on_signals,
 )
-from obygaze_features.extraction.signals import StopFlag
 
 FIRST, SECOND = "GPU-11111111-aaaa", "GPU-22222222-bbbb"
 
@@ -111,19 +110,19 @@ def test_the_cap_is_a_share_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         "set_per_process_memory_fraction",
         lambda share, device: seen.append((share, str(device))),
     )
-    cap_gpu_memory("cuda:1", 20)
-    cap_gpu_memory("cuda:0", 200)
+    limit_gpu_memory("cuda:1", 20)
+    limit_gpu_memory("cuda:0", 200)
     assert seen == [(0.25, "cuda:1"), (1.0, "cuda:0")]
     with pytest.raises(FixUsage, match="--device cpu"):
-        cap_gpu_memory("cpu", 4)
+        limit_gpu_memory("cpu", 4)
 
 
 def test_nice_is_behind_everyone_and_so_are_the_decoders() -> None:
     code = (
         "import os, subprocess, sys\n"
-        "from obygaze_features.extraction.etiquette import be_nice\n"
-        "be_nice()\n"
-        "be_nice()\n"
+        "from obygaze_features.extraction.shared_machine import lower_priority\n"
+        "lower_priority()\n"
+        "lower_priority()\n"
         "ask = 'import os; print(os.nice(0))'\n"
         "print(os.nice(0), subprocess.check_output([sys.executable, '-c', ask], text=True))\n"
         "print(subprocess.check_output(['ionice', '-p', str(os.getpid())], text=True))\n"
@@ -131,21 +130,19 @@ def test_nice_is_behind_everyone_and_so_are_the_decoders() -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True
     )
-    expected = str(max(etiquette.NICENESS, os.nice(0)))
+    expected = str(max(shared_machine.NICENESS, os.nice(0)))
     assert done.stdout.split()[:3] == [expected, expected, "idle"], done.stderr
 
 
 def test_a_run_ends_after_its_hours(tmp_path: Path) -> None:
-    stop = StopFlag()
-    with no_longer_than(0.02 / 3600, stop):
+    with stop_on_signals(0.02 / 3600) as stop:
         ends = time.monotonic() + 10
         while not stop and time.monotonic() < ends:
             time.sleep(0.01)
     assert stop.signal_name.startswith("--max-hours")
-    fresh = StopFlag()
-    with no_longer_than(1, fresh), no_longer_than(None, fresh):
+    with stop_on_signals(1) as long, stop_on_signals() as unlimited:
         pass
-    assert not fresh
+    assert not long and not unlimited
     manifest = film_folder(tmp_path / "films", 9)
     path = plan_file(a_plan(manifest, tmp_path, "descriptors"), tmp_path / "plan.json")
     done = run_obygaze("extract", "run", path, "--max-hours", "0.0000001")

@@ -1,0 +1,153 @@
+"""Run on a shared machine: stop on signals and time limits, respect other people's work."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from obygaze_features.core.errors import EXIT_INTERRUPTED, FixUsage, ObygazeError, Stopped
+
+# Clusters send these before they take the machine away.
+STOP_SIGNALS = ("SIGTERM", "SIGUSR1", "SIGUSR2", "SIGINT")
+NICENESS = 10
+NVIDIA_SMI_S = 30
+
+
+@dataclass
+class StopFlag:
+    """Whether a stop was requested, and by which signal; a second Ctrl-C interrupts at once."""
+
+    signal_name: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.signal_name)
+
+    def ask(self, number: int, frame: FrameType | None = None) -> None:
+        """Handle a signal."""
+        name = signal.Signals(number).name
+        if self.signal_name and name == "SIGINT":
+            raise KeyboardInterrupt
+        self.signal_name = self.signal_name or name
+
+    def raise_if_asked(self, left: str) -> None:
+        """Raise the error of a run that was stopped: exit code 75, or 130 for Ctrl-C."""
+        if not self:
+            return
+        error = Stopped(
+            f"stopped by {self.signal_name}, {left}", hint="the same command again, to go on"
+        )
+        if self.signal_name == "SIGINT":
+            error.exit_code = EXIT_INTERRUPTED
+        raise error
+
+
+@contextlib.contextmanager
+def stop_on_signals(max_hours: float | None = None) -> Iterator[StopFlag]:
+    """Return a flag that is set by a signal, or after `max_hours`.
+
+    Args:
+        max_hours: The hours after which to stop. The default is no limit.
+
+    Enter it before slow imports, so that a signal during these is not lost.
+    """
+    flag = StopFlag()
+
+    def time_is_up() -> None:
+        flag.signal_name = flag.signal_name or f"--max-hours {max_hours:g}"
+
+    timer = threading.Timer(0 if max_hours is None else max_hours * 3600, time_is_up)
+    timer.daemon = True
+    before = {name: signal.signal(getattr(signal, name), flag.ask) for name in STOP_SIGNALS}
+    if max_hours is not None:
+        timer.start()
+    try:
+        yield flag
+    finally:
+        timer.cancel()
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)
+
+
+def refuse_busy_gpus(devices: Sequence[str]) -> None:
+    """Raise an error if a process of another user computes on one of these GPUs."""
+    wanted = [uuid for device in devices for uuid in _uuids(device)]
+    users = _nvidia_smi("--query-compute-apps=gpu_uuid,pid,used_memory", columns=3)
+    others = [user for user in users if user[0] in wanted and not _is_ours(user[1])]
+    if others:
+        raise ObygazeError(
+            f"this GPU is in use by others: {len(others)} processes compute on it",
+            where=", ".join(dict.fromkeys(gpu for gpu, _, _ in others)),
+            hint="another --device, later, or --share to compute beside them",
+            details=[f"  process {pid} on {gpu}: {memory} MB" for gpu, pid, memory in others],
+        )
+
+
+def limit_gpu_memory(device: str, gigabytes: float) -> None:
+    """Limit the GPU memory that torch may use; batches that do not fit are halved."""
+    import torch
+
+    if not device.startswith("cuda"):
+        raise FixUsage(f"--gpu-mem needs a GPU, got --device {device}")
+    chosen = torch.device(device)
+    total = torch.cuda.get_device_properties(chosen).total_memory
+    share = min(1.0, gigabytes * 1e9 / total)
+    torch.cuda.set_per_process_memory_fraction(share, chosen)
+
+
+def lower_priority() -> None:
+    """Give this process, and the decoders it will start, a low CPU and disk priority."""
+    os.nice(max(0, NICENESS - os.nice(0)))
+    ionice = shutil.which("ionice")
+    if ionice is not None:
+        subprocess.run([ionice, "-c", "3", "-p", str(os.getpid())], check=False)
+
+
+def _uuids(device: str) -> list[str]:
+    """Return the UUID of `cuda` or `cuda:1`; a number counts among the visible GPUs."""
+    kind, _, number = device.partition(":")
+    if kind != "cuda":
+        return []
+    known = [uuid for (uuid,) in _nvidia_smi("--query-gpu=uuid", columns=1)]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = [str(i) for i in range(len(known))] if visible is None else visible.split(",")
+    index = int(number or 0)
+    if index >= len(names):
+        return []
+    name = names[index].strip()
+    if name.isdigit():
+        return known[int(name) : int(name) + 1]
+    return [uuid for uuid in known if uuid.startswith(name)]
+
+
+def _nvidia_smi(query: str, *, columns: int) -> list[list[str]]:
+    """Return the lines of nvidia-smi; none if the program is missing or fails."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return []
+    words = [program, query, "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, encoding="utf-8", errors="replace", timeout=NVIDIA_SMI_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    lines = [[part.strip() for part in line.split(",")] for line in done.stdout.splitlines()]
+    return [line for line in lines if len(line) == columns]
+
+
+def _is_ours(pid: str) -> bool:
+    """Return whether a process belongs to this user; one that is not visible does not."""
+    if not pid.isdigit():
+        return False
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid == os.getuid()
+    except OSError:
+        return False
