@@ -21,9 +21,18 @@ FORMATS = ("html", "md", "latex", "csv")
 )
 @click.argument("runs", nargs=-1, required=True)
 @click.option(
-    "--format", "formats", multiple=True, type=click.Choice(FORMATS), help="[default: all]"
+    "--format",
+    "formats",
+    multiple=True,
+    type=click.Choice(FORMATS),
+    help="Write only this format; repeatable. [default: all]",
 )
-@click.option("-o", "out", type=click.Path(path_type=Path), help="The page. [default: in the run]")
+@click.option(
+    "-o",
+    "out",
+    type=click.Path(path_type=Path),
+    help="File of the page. [default: report.html in the first run]",
+)
 @json_option
 @pass_session
 def report(
@@ -35,8 +44,8 @@ def report(
 ) -> None:
     """Write the report of runs: a page, tables, figures.
 
-    The page holds everything it shows and asks the network for nothing. Tables come as CSV, LaTeX
-    and Markdown, figures as SVG and PNG, in the folder of each run.
+    The page contains all its figures and loads nothing from the network. Tables are written as CSV,
+    LaTeX and Markdown, figures as SVG and PNG, into the folder of each run.
     """
     from obygaze_models.report.page import report as make
 

@@ -1,62 +1,54 @@
-"""Concepts drawn: how well and how stably they are found, how alike they are, what they weigh."""
+"""Figures of concepts and bottlenecks: quality, similarity, weights, corrections, trees."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any
+import textwrap
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from obygaze_features.core.figures import INK, MUTED, canvas, save
-from obygaze_models.protocols.runner.records import Record, Run
-from obygaze_models.report.anatomy import effects, parts
-from obygaze_models.report.figure import BLIND, MODEL, ORDER_COLORS, PALE, Figure, bare
+from obygaze_features.core.figures import INK, MUTED
+from obygaze_models.protocols.runner.records import Record
+from obygaze_models.report.concepts import MAX_TREE_DEPTH, effects, head_name
+from obygaze_models.report.figure import (
+    BASELINE,
+    MODEL,
+    WRONG,
+    FigureSet,
+    draw_grid,
+    hide_ticks,
+    label_rows,
+)
+from obygaze_models.report.lookup import ReportRun, grouped
 from obygaze_models.report.tables import slug
 
-QUALITY = (
-    "Left: average precision on unseen films with 95 % intervals; tick: share of clips that have "
-    "the concept, which is what chance reaches; open dots: p above .05 after Holm. Right: cosine "
-    "of the vector found without a film to that found with it, mean and least."
-)
-ALIKE = (
-    "Left: cosine of each pair of concept vectors. Middle: AUC of a row's margin for a column's "
-    "concept, on unseen films; a pure bank is dark on the diagonal only. Right: the same for the "
-    "true concepts, which is the impurity that the clips themselves have."
-)
-WEIGHTS = "What one standard deviation of a concept's margin adds to the log odds of a positive."
-CURVES = (
-    "A person corrects concepts of every clip, one after the other: the most helpful first "
-    "(greedy, chosen on other films), the most uncertain first, or at random. Means over films "
-    "left out together."
-)
+ORDER_COLORS = {"greedy": MODEL, "uncertainty": WRONG, "random": BASELINE}
 
 
-def draw_concepts(run: Run, folder: Path) -> Iterable[Figure]:
-    """Quality, likeness, weights, corrections: what a run's anatomy holds."""
-    for number, bank in enumerate(parts(run, "concepts")):
+def draw_concepts(run: ReportRun, figures: FigureSet) -> None:
+    """Draw quality and similarity of concept vectors, then weights and corrections of heads."""
+    for number, bank in enumerate(run.banks):
         if bank["concepts"]:
             end = f"{slug(bank['feature'])}" + (f"-{number}" if number else "")
-            yield _quality(bank, folder / f"concepts-{end}")
-            yield _alike(bank, folder / f"cosines-{end}")
-    heads = parts(run, "head")
-    for model, feature in dict.fromkeys((h["model"], h["feature"]) for h in heads):
-        own = [h for h in heads if (h["model"], h["feature"]) == (model, feature)]
+            _draw_quality(bank, f"concepts-{end}", figures)
+            _draw_similarity(bank, f"cosines-{end}", figures)
+    for (model, feature), heads in grouped(run.heads, lambda h: (h["model"], h["feature"])).items():
         end = slug(f"{model}-{feature}")
-        if own[0]["weights"]:
-            yield _weights(own, folder / f"weights-{end}")
-        curved = [head for head in own if head["interventions"]]
-        if curved:
-            yield _corrections(curved, folder / f"interventions-{end}")
+        if heads[0]["weights"]:
+            _draw_weights(heads, f"weights-{end}", figures)
+        if corrected := [head for head in heads if head["interventions"]]:
+            _draw_corrections(corrected, f"interventions-{end}", figures)
 
 
-def _quality(bank: Record, stem: Path) -> Figure:
+def _draw_quality(bank: Record, key: str, figures: FigureSet) -> None:
     concepts = sorted(bank["concepts"], key=lambda one: one["ap"]["value"] or 0.0)
-    names = [f"{one['name']} ({one['n_positive']})" for one in concepts]
     layout = {"ncols": 2, "sharey": True, "width_ratios": [3, 1.4]}
-    with canvas(7.2, 0.9 + 0.27 * len(concepts), **layout) as (figure, (left, right)):
-        for row, one in enumerate(concepts):
-            _concept(left, right, row, one)
+    size, feature = (7.2, 0.9 + 0.27 * len(concepts)), bank["feature"]
+    with figures.draw("concepts", key, size, layout, feature=feature) as (_, (left, right)):
+        for row, concept in enumerate(concepts):
+            _draw_concept(left, right, row, concept)
+        names = [f"{one['name']} ({one['n_positive']})" for one in concepts]
         left.set_yticks(range(len(names)), names)
         left.set_ylim(-0.6, len(names) - 0.4)
         left.set_xlim(-0.01, 1.01)
@@ -64,30 +56,24 @@ def _quality(bank: Record, stem: Path) -> Figure:
         left.set_xlabel("AP, 95 % interval over films", color=MUTED)
         right.set_xlabel("cosine without a film", color=MUTED)
         for axes in (left, right):
-            axes.xaxis.grid(visible=True, color=PALE, lw=0.7)
-            axes.set_axisbelow(True)
-            bare(axes, "left")
-        left.set_title(f"Concept vectors of {bank['feature']}")
-        svg, png = save(figure, stem)
-    title = f"How well concepts are found, {bank['feature']}"
-    return Figure(stem.name, title, QUALITY, svg, png, "concepts")
+            draw_grid(axes)
+            hide_ticks(axes, "left")
+        left.set_title(f"Concept vectors of {feature}")
 
 
-def _concept(left: Any, right: Any, row: int, one: Record) -> None:
-    ends = one["ap"]["ci"]
-    if None not in ends:
-        left.plot(ends, [row, row], color=MODEL, lw=1.7, alpha=0.75)
-    sure = one["p_holm"] is not None and one["p_holm"] < 0.05
-    face = MODEL if sure else "white"
-    left.scatter(one["ap"]["value"], row, s=28, color=face, edgecolor=MODEL, zorder=3)
-    left.plot([one["prevalence"]] * 2, [row - 0.3, row + 0.3], color=INK, lw=1.1)
-    held = one["stability"]
-    right.plot([held["least"], held["mean"]], [row, row], color=BLIND, lw=1.4)
-    right.scatter(held["least"], row, s=14, color=BLIND)
-    right.scatter(held["mean"], row, s=28, color=MODEL, zorder=3)
+def _draw_concept(left: Any, right: Any, row: int, concept: Record) -> None:
+    ap, p, stability = concept["ap"], concept["p_holm"], concept["stability"]
+    if None not in ap["ci"]:
+        left.plot(ap["ci"], [row, row], color=MODEL, lw=1.7, alpha=0.75)
+    face = MODEL if p is not None and p < 0.05 else "white"
+    left.scatter(ap["value"], row, s=28, color=face, edgecolor=MODEL, zorder=3)
+    left.plot([concept["prevalence"]] * 2, [row - 0.3, row + 0.3], color=INK, lw=1.1)
+    right.plot([stability["least"], stability["mean"]], [row, row], color=BASELINE, lw=1.4)
+    right.scatter(stability["least"], row, s=14, color=BASELINE)
+    right.scatter(stability["mean"], row, s=28, color=MODEL, zorder=3)
 
 
-def _alike(bank: Record, stem: Path) -> Figure:
+def _draw_similarity(bank: Record, key: str, figures: FigureSet) -> None:
     names = [one["name"] for one in bank["concepts"]]
     panels = (
         ("cosine of vectors", bank["cosines"], "RdBu_r", (-1.0, 1.0)),
@@ -95,80 +81,139 @@ def _alike(bank: Record, stem: Path) -> Figure:
         ("AUC, true concepts", bank["co_occurrence"], "PuOr", (1.0, 0.0)),
     )
     side = 0.9 + 0.2 * len(names)
-    with canvas(1.2 + 3 * side, 1.9 + side, ncols=3, sharey=True) as (figure, grid):
-        for axes, (title, values, colors, ends) in zip(grid, panels, strict=True):
-            _heat(axes, values, colors, ends)
+    size, layout = (1.2 + 3 * side, 1.9 + side), {"ncols": 3, "sharey": True}
+    with figures.draw("cosines", key, size, layout, feature=bank["feature"]) as (_, grid):
+        for axes, (panel, values, colors, ends) in zip(grid, panels, strict=True):
+            _draw_heat(axes, np.array(values, dtype=np.float64), colors, ends)
             axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7, color=INK)
-            axes.set_title(title, fontsize=8.5)
-            bare(axes)
+            axes.set_title(panel, fontsize=8.5)
+            hide_ticks(axes)
         grid[0].set_yticks(range(len(names)), names, fontsize=7)
-        svg, png = save(figure, stem)
-    title = f"How alike concepts are, {bank['feature']}"
-    return Figure(stem.name, title, ALIKE, svg, png, "concepts")
 
 
-def _heat(
-    axes: Any, values: Sequence[Sequence[Any]], colors: str, ends: tuple[float, float]
-) -> None:
+def _draw_heat(axes: Any, table: Any, colors: str, ends: tuple[float, float]) -> None:
     import matplotlib
 
-    table = np.array(values, dtype=np.float64)
-    shades = matplotlib.colormaps[colors]
     scaled = (table - ends[0]) / (ends[1] - ends[0])
-    image = shades(np.nan_to_num(scaled, nan=0.5))
+    image = matplotlib.colormaps[colors](np.nan_to_num(scaled, nan=0.5))
     image[np.isnan(table)] = (1, 1, 1, 1)
     axes.imshow(image, aspect="equal")
-    for y, row in enumerate(table):
-        for x, value in enumerate(row):
-            if not np.isnan(value):
-                dark = abs(scaled[y, x] - 0.5) > 0.33
-                text = f"{value:.1f}".replace("0.", ".").replace("-.0", ".0")
-                color = "white" if dark else INK
-                axes.text(x, y, text, ha="center", va="center", fontsize=5.5, color=color)
+    for (y, x), value in np.ndenumerate(table):
+        if not np.isnan(value):
+            text = f"{value:.1f}".replace("0.", ".").replace("-.0", ".0")
+            color = "white" if abs(scaled[y, x] - 0.5) > 0.33 else INK
+            axes.text(x, y, text, ha="center", va="center", fontsize=5.5, color=color)
 
 
-def _weights(heads: Sequence[Record], stem: Path) -> Figure:
+def _draw_weights(heads: Sequence[Record], key: str, figures: FigureSet) -> None:
     names = heads[0]["concepts"]
     layout = {"ncols": len(heads), "sharey": True, "sharex": True, "squeeze": False}
-    with canvas(7.2, 0.9 + 0.22 * len(names), **layout) as (figure, grid):
+    size, name = (7.2, 0.9 + 0.22 * len(names)), f"{heads[0]['model']} ({heads[0]['feature']})"
+    with figures.draw("weights", key, size, layout, name=name) as (figure, grid):
         for axes, head in zip(grid[0], heads, strict=True):
             values = effects(head)
-            colors = [MODEL if value >= 0 else ORDER_COLORS["uncertainty"] for value in values]
+            colors = [MODEL if value >= 0 else WRONG for value in values]
             axes.barh(range(len(values)), values, color=colors, height=0.66)
             axes.axvline(0, color=MUTED, lw=0.7)
             axes.set_title(head["task"], fontsize=9)
-            bare(axes, "left")
-        grid[0, 0].set_yticks(range(len(names)), names)
-        grid[0, 0].set_ylim(len(names) - 0.4, -0.6)
+            hide_ticks(axes, "left")
+        label_rows(grid[0, 0], names)
         figure.supxlabel("log odds per standard deviation", fontsize=8.5, color=MUTED)
-        svg, png = save(figure, stem)
-    title = f"What {heads[0]['model']} ({heads[0]['feature']}) weighs"
-    return Figure(stem.name, title, f"{title}. {WEIGHTS}", svg, png, "concepts")
 
 
-def _corrections(heads: Sequence[Record], stem: Path) -> Figure:
+def _draw_corrections(heads: Sequence[Record], key: str, figures: FigureSet) -> None:
     layout = {"nrows": 2, "ncols": len(heads), "sharex": True, "sharey": "row", "squeeze": False}
-    with canvas(max(3.6, min(2.3 * len(heads), 7.4)) + 0.4, 3.7, **layout) as (figure, grid):
-        for column, head in enumerate(heads):
-            for row, metric in enumerate(("f1", "ap")):
-                _curves(grid[row, column], head, metric)
-            grid[0, column].set_title(head["task"], fontsize=9)
-            grid[1, column].set_xlabel("corrected concepts", color=MUTED)
+    name = f"{heads[0]['model']} ({heads[0]['feature']})"
+    size = max(3.6, min(2.3 * len(heads), 7.4)) + 0.4, 3.7
+    with figures.draw("interventions", key, size, layout, name=name) as (figure, grid):
+        for (top, bottom), head in zip(grid.T, heads, strict=True):
+            _draw_curves(top, head, "f1")
+            _draw_curves(bottom, head, "ap")
+            top.set_title(head["task"], fontsize=9)
+            bottom.set_xlabel("corrected concepts", color=MUTED)
         grid[0, 0].set_ylabel("F1 binary")
         grid[1, 0].set_ylabel("AP")
-        shown = grid[0, -1].get_legend_handles_labels()
-        figure.legend(*shown, fontsize=7.5, loc="outside upper right", ncols=3)
-        svg, png = save(figure, stem)
-    title = f"Corrections of {heads[0]['model']} ({heads[0]['feature']})"
-    return Figure(stem.name, title, f"{title}. {CURVES}", svg, png, "concepts")
+        entries = grid[0, -1].get_legend_handles_labels()
+        figure.legend(*entries, fontsize=7.5, loc="outside upper right", ncols=3)
 
 
-def _curves(axes: Any, head: Record, metric: str) -> None:
+def _draw_curves(axes: Any, head: Record, metric: str) -> None:
     for curve in head["interventions"]:
         values = curve[metric]
         color = ORDER_COLORS.get(curve["order"], INK)
         axes.plot(range(len(values)), values, color=color, lw=1.7, label=curve["order"])
         axes.scatter(range(len(values)), values, s=8, color=color)
     axes.set_ylim(-0.02, 1.02)
-    axes.yaxis.grid(visible=True, color=PALE, lw=0.7)
-    axes.set_axisbelow(True)
+    draw_grid(axes, "y")
+
+
+class TreeNode(NamedTuple):
+    """A node of a decision tree and its place in the drawing."""
+
+    node: int
+    x: float
+    depth: int
+
+
+def draw_trees(run: ReportRun, figures: FigureSet) -> None:
+    """Draw each decision tree on concept margins (Figure 5 of the paper)."""
+    for head in run.heads:
+        if head["tree"]:
+            _draw_tree(head, figures)
+
+
+def _draw_tree(head: Record, figures: FigureSet) -> None:
+    tree = head["tree"]
+    placed = {one.node: one for one in place_nodes(tree, 0, 0, [0.0])}
+    depth = max(one.depth for one in placed.values())
+    width = max(one.x for one in placed.values()) + 1
+    size = max(4.0, min(1.15 * width, 11.0)), 0.7 + 0.85 * (depth + 1)
+    name = head_name(head)
+    with figures.draw("tree", f"tree-{slug(name)}", size, name=name) as (_, axes):
+        for one in placed.values():
+            for side, answer in (("left", "no"), ("right", "yes")):
+                child = placed.get(tree[side][one.node])
+                if child is not None and tree["left"][one.node] >= 0:
+                    _draw_branch(axes, one, child, answer)
+        for one in placed.values():
+            _draw_node(axes, head, one, tree["left"][one.node] in placed)
+        axes.set(xlim=(-0.6, width - 0.4), ylim=(-depth - 0.45, 0.45), xticks=[], yticks=[])
+        hide_ticks(axes)
+        axes.set_title(f"{name}: {head['n']} clips, {head['n_positive']} positive")
+
+
+def place_nodes(tree: Any, node: int, depth: int, free: list[float]) -> list[TreeNode]:
+    """Place leaves side by side, and each other node above the middle of its branches."""
+    if tree["left"][node] < 0 or depth == MAX_TREE_DEPTH:
+        free[0] += 1
+        return [TreeNode(node, free[0] - 1, depth)]
+    left = place_nodes(tree, tree["left"][node], depth + 1, free)
+    right = place_nodes(tree, tree["right"][node], depth + 1, free)
+    return [TreeNode(node, (left[0].x + right[0].x) / 2, depth), *left, *right]
+
+
+def _draw_branch(axes: Any, one: TreeNode, child: TreeNode, answer: str) -> None:
+    axes.plot([one.x, child.x], [-one.depth, -child.depth], color=MUTED, lw=0.8, zorder=0)
+    x, y = (one.x + child.x) / 2, -(one.depth + child.depth) / 2
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+    axes.text(x, y, answer, fontsize=6, color=MUTED, ha="center", va="center", bbox=ground)
+
+
+def _draw_node(axes: Any, head: Record, one: TreeNode, is_inner: bool) -> None:
+    import matplotlib
+
+    tree, node = head["tree"], one.node
+    share = tree["share"][node]
+    text = f"{100 * share:.0f} % of {tree['n'][node]}"
+    if is_inner:
+        name = textwrap.fill(head["concepts"][tree["concept"][node]], 14)
+        text = f"{name}\n> {tree['threshold'][node]:.3g} ?\n{text}"
+    elif tree["left"][node] >= 0:
+        text += "\n…"
+    face = matplotlib.colormaps["Blues"](0.08 + 0.75 * share)
+    box = {"boxstyle": "round,pad=0.35", "facecolor": face, "edgecolor": MUTED, "linewidth": 0.6}
+    style = {"ha": "center", "va": "center", "fontsize": 7, "bbox": box}
+    axes.text(one.x, -one.depth, text, color="white" if share > 0.62 else INK, **style)
+
+
+FIGURES = (draw_concepts, draw_trees)

@@ -1,28 +1,51 @@
-"""The clips themselves: their levels and concepts, and each film in its order with predictions."""
+"""Figures by film: levels and concepts of the clips, values of each film, and timelines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES, MUTED, canvas, save
+from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES, MUTED, spread_dots
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Clip, Manifest, view
 from obygaze_features.manifest.stats import compute_stats, draw_stats
-from obygaze_models.protocols.runner.records import PREDICTIONS_FILE, Record, Run
-from obygaze_models.report.figure import MODEL, PALE, WRONG, Figure, bare
-from obygaze_models.report.words import pair_name, pairs_of, primary, stores_of, value_of
+from obygaze_models.protocols.runner.records import PREDICTIONS_FILE, Record
+from obygaze_models.report.figure import (
+    MODEL,
+    PALE,
+    WRONG,
+    FigureSet,
+    hide_ticks,
+    label_rows,
+)
+from obygaze_models.report.lookup import (
+    ReportRun,
+    film_value,
+    grouped,
+    metric_name,
+    pair_name,
+    pair_of,
+    rank_of,
+)
 
-FILMS_A_FIGURE = 12
-UNKNOWN = "#f6f5f1"
-STATS = "How clips share out over levels, and the share of a level's clips that carry a concept."
+FILMS_PER_FIGURE = 12
+MAX_TESTS = 4
+UNKNOWN_LEVEL = "#f6f5f1"
 
 
-def manifest_of(run: Run) -> Manifest | None:
-    """The manifest that a run was made of, in its view; None where it has moved or changed."""
+def draw_levels(run: ReportRun, figures: FigureSet) -> None:
+    """Draw levels and concepts (Figure 2 of the paper), if the manifest has not changed."""
+    manifest = manifest_of(run)
+    if manifest is not None and any(clip.level for clip in manifest):
+        svg, png = draw_stats(compute_stats(manifest), figures.folder / "clips", "")
+        figures.add("levels", "clips", svg, png)
+
+
+def manifest_of(run: ReportRun) -> Manifest | None:
+    """Return the manifest of a run in its view; None if it was moved or changed since."""
     about = run.about["manifest"]
     try:
         found = read_manifest(Path(about["path"]))
@@ -33,173 +56,169 @@ def manifest_of(run: Run) -> Manifest | None:
         return None
 
 
-def draw_clips(run: Run, folder: Path) -> Iterable[Figure]:
-    """Levels, and concepts over levels (Figure 2), where the manifest is still there."""
-    manifest = manifest_of(run)
-    if manifest is None or not any(clip.level for clip in manifest):
+def draw_films(run: ReportRun, figures: FigureSet) -> None:
+    """Draw the primary metric by film, a panel per test task: how much films differ."""
+    films, metric = run.films, run.primary
+    if len(films) < 2:
         return
-    svg, png = draw_stats(compute_stats(manifest), folder / "clips", "")
-    yield Figure("clips", "Levels and concepts", STATS, svg, png, "clips")
+    tests = list(grouped(run.cells, lambda cell: cell["test"]).items())[:MAX_TESTS]
+    layout = {"ncols": len(tests), "sharey": True, "sharex": True, "squeeze": False}
+    size = 7.2, 1.0 + 0.2 * len(films)
+    with figures.draw("films", "films", size, layout) as (_, grid):
+        for axes, (test, cells) in zip(grid[0], tests, strict=True):
+            for row, film in enumerate(films):
+                _draw_film_row(axes, row, [film_value(cell, film, metric) for cell in cells])
+            axes.set_title(test, fontsize=9)
+            axes.set_xlabel(metric_name(metric), color=MUTED)
+            hide_ticks(axes, "left")
+        label_rows(grid[0, 0], films)
+        grid[0, 0].set_xlim(-0.03, 1.03)
 
 
-@dataclass(frozen=True)
-class Said:
-    """What one model says of a clip, and whether that is right."""
+def _draw_film_row(axes: Any, row: int, values: Sequence[float | None]) -> None:
+    known = [value for value in values if value is not None]
+    if known:
+        axes.plot([min(known), max(known)], [row, row], color=PALE, lw=4, zorder=0)
+        moved = spread_dots(known, 0.02)
+        step = min(0.2, 0.35 / max(map(abs, moved), default=1) if any(moved) else 0.2)
+        rows = [row + step * offset for offset in moved]
+        axes.scatter(known, rows, s=16, color=MODEL, alpha=0.6, lw=0)
+
+
+class ClipScore(NamedTuple):
+    """The mean score of a model for a clip, from 0 to 1, and whether it decided correctly."""
 
     score: float
-    right: bool
+    correct: bool
 
 
-@dataclass(frozen=True)
-class Strip:
-    """One film: a level for each clip in order, and for each model what it says."""
+class Timeline(NamedTuple):
+    """One film: the level of each clip in order, and the score of each clip by model."""
 
     film: str
     levels: Sequence[str]
-    models: Mapping[str, Sequence[Said | None]]
+    models: Mapping[str, Sequence[ClipScore | None]]
 
 
-def draw_timelines(run: Run, folder: Path) -> Iterable[Figure]:
-    """Films in the order of their clips: annotated levels above, predictions below."""
+def draw_timelines(run: ReportRun, figures: FigureSet) -> None:
+    """Draw films in the order of their clips: annotation levels above, predictions below."""
     if not run.cells or not (run.folder / PREDICTIONS_FILE).is_file() or not run.predictions:
         return
-    pair = _pair(run)
-    strips = _strips(run, pair)
-    for start in range(0, len(strips), FILMS_A_FIGURE):
-        part = strips[start : start + FILMS_A_FIGURE]
-        number = start // FILMS_A_FIGURE + 1
-        name = "timelines" if len(strips) <= FILMS_A_FIGURE else f"timelines-{number}"
-        svg, png = _draw(part, folder / name)
-        models = ", ".join(dict.fromkeys(name for strip in part for name in strip.models))
-        caption = (
-            f"Each film from its first clip to its last. Upper strip: annotated level. Below: the "
-            f"score of {models}, {pair_name(*pair)}; dashed: one half, or the middle of its "
-            "margins. Blue: decided rightly; orange: wrongly. "
-            "Gaps: clips that the task leaves out."
-        )
-        yield Figure(name, "Films in their order", caption, svg, png, "films")
+    sizes = {pair_of(cell): cell["n_test"] for cell in run.cells}
+    # The pair with most clips; if equal, one whose train and test tasks are the same.
+    pair = max(run.pairs, key=lambda pair: (sizes[pair], pair[0] == pair[1]))
+    timelines = timelines_of(run, pair)
+    for start in range(0, len(timelines), FILMS_PER_FIGURE):
+        shown = timelines[start : start + FILMS_PER_FIGURE]
+        many = len(timelines) > FILMS_PER_FIGURE
+        key = f"timelines-{start // FILMS_PER_FIGURE + 1}" if many else "timelines"
+        models = dict.fromkeys(name for timeline in shown for name in timeline.models)
+        names = {"models": ", ".join(models), "pair": pair_name(*pair)}
+        rows = max(len(timeline.models) for timeline in shown)
+        size = 7.6, 0.55 + len(shown) * (0.3 + 0.3 * rows)
+        layout = {"nrows": len(shown), "squeeze": False}
+        with figures.draw("timelines", key, size, layout, **names) as (_, grid):
+            longest = max(len(timeline.levels) for timeline in shown)
+            for axes, timeline in zip(grid[:, 0], shown, strict=True):
+                _draw_timeline(axes, timeline, longest)
+            _draw_legend(grid[0, 0], {level for timeline in shown for level in timeline.levels})
 
 
-def _draw(strips: Sequence[Strip], stem: Path) -> tuple[Path, Path]:
-    rows = max(len(strip.models) for strip in strips)
-    height = 0.55 + len(strips) * (0.3 + 0.3 * rows)
-    longest = max(len(strip.levels) for strip in strips)
-    with canvas(7.6, height, nrows=len(strips), squeeze=False) as (figure, grid):
-        for axes, strip in zip(grid[:, 0], strips, strict=True):
-            _film(axes, strip, longest)
-        grid[0, 0].legend(
-            handles=_legend(grid[0, 0], strips),
-            loc="lower left",
-            bbox_to_anchor=(0, 1.0),
-            ncols=6,
-            fontsize=7,
-            handlelength=1,
-            columnspacing=1.2,
-            borderpad=0,
-        )
-        return save(figure, stem)
-
-
-def _film(axes: Any, strip: Strip, longest: int) -> None:
-    for place, level in enumerate(strip.levels):
-        axes.bar(place, 0.5, bottom=-0.5, width=1.0, color=LEVEL_COLORS.get(level, UNKNOWN), lw=0)
-    for row, said in enumerate(strip.models.values()):
+def _draw_timeline(axes: Any, timeline: Timeline, longest: int) -> None:
+    colors = [LEVEL_COLORS.get(level, UNKNOWN_LEVEL) for level in timeline.levels]
+    axes.bar(range(len(colors)), 0.5, bottom=-0.5, width=1.0, color=colors, lw=0)
+    for row, scores in enumerate(timeline.models.values()):
         bottom = -1.7 - 1.2 * row
         axes.axhline(bottom + 0.5, color=MUTED, lw=0.4, ls=(0, (2, 3)), zorder=0)
-        for place, one in enumerate(said):
-            if one is not None:
-                axes.bar(place, 1.0, bottom=bottom, width=1.0, color=PALE, lw=0, zorder=-1)
-                color = MODEL if one.right else WRONG
-                height = max(one.score, 0.04)
-                axes.bar(place, height, bottom=bottom, width=0.9, color=color, lw=0)
-    places = [-0.25, *(-1.2 - 1.2 * row for row in range(len(strip.models)))]
-    axes.set_yticks(places, [strip.film, *strip.models], fontsize=6.5)
+        known = {place: score for place, score in enumerate(scores) if score is not None}
+        colors = [MODEL if score.correct else WRONG for score in known.values()]
+        heights = [max(score.score, 0.04) for score in known.values()]
+        axes.bar(list(known), 1.0, bottom=bottom, width=1.0, color=PALE, lw=0, zorder=-1)
+        axes.bar(list(known), heights, bottom=bottom, width=0.9, color=colors, lw=0)
+    places = [-0.25, *(-1.2 - 1.2 * row for row in range(len(timeline.models)))]
+    axes.set_yticks(places, [timeline.film, *timeline.models], fontsize=6.5)
     axes.get_yticklabels()[0].set(fontweight="bold", fontsize=7.5)
-    axes.set_ylim(-0.55 - 1.2 * max(len(strip.models), 1), 0.05)
-    axes.set_xlim(-0.6, longest - 0.4)
-    axes.set_xticks([])
-    bare(axes)
+    axes.set_ylim(-0.55 - 1.2 * max(len(timeline.models), 1), 0.05)
+    axes.set(xlim=(-0.6, longest - 0.4), xticks=[])
+    hide_ticks(axes)
 
 
-def _legend(axes: Any, strips: Sequence[Strip]) -> list[Any]:
+def _draw_legend(axes: Any, levels: set[str]) -> None:
     from matplotlib.patches import Patch
 
-    used = {level for strip in strips for level in strip.levels}
-    shown = [
-        Patch(color=color, label=f"{level} {LEVEL_NAMES[level]}")
-        for level, color in LEVEL_COLORS.items()
-        if level in used
-    ]
-    return [*shown, Patch(color=MODEL, label="right"), Patch(color=WRONG, label="wrong")]
+    used = [level for level in LEVEL_COLORS if level in levels]
+    entries = {f"{level} {LEVEL_NAMES[level]}": LEVEL_COLORS[level] for level in used}
+    entries |= {"correct": MODEL, "wrong": WRONG}
+    axes.legend(
+        handles=[Patch(color=color, label=label) for label, color in entries.items()],
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=6,
+        fontsize=7,
+        handlelength=1,
+        columnspacing=1.2,
+        borderpad=0,
+    )
 
 
-def _pair(run: Run) -> tuple[str, str]:
-    """The pair of tasks that tells of most clips; of those, what was trained on the same task."""
-    sizes = {(c["train"], c["test"]): c["n_test"] for c in run.cells}
-    return max(pairs_of(run), key=lambda pair: (sizes[pair], pair[0] == pair[1]))
-
-
-def _strips(run: Run, pair: tuple[str, str]) -> list[Strip]:
-    rows = [row for row in run.predictions if (row["train"], row["test"]) == pair]
-    models = {(c["model"], c["feature"]): c for c in _best(run, pair)}
-    said = {key: _said(rows, key) for key in models}
-    films: dict[str, dict[str, str]] = {}
-    for clip in _in_order(run, rows):
-        films.setdefault(clip.movie_id, {})[clip.clip_id] = clip.level
-    return [
-        Strip(
-            film,
-            list(levels.values()),
-            {
-                f"{model} ({feature})": [found.get(clip) for clip in levels]
-                for (model, feature), found in said.items()
-            },
+def timelines_of(run: ReportRun, pair: tuple[str, str]) -> list[Timeline]:
+    """Return the timeline of each film for a pair of tasks: the best model of each store."""
+    rows = [row for row in run.predictions if pair_of(row) == pair]
+    scores = {
+        f"{cell['model']} ({cell['feature']})": clip_scores(
+            [r for r in rows if (r["model"], r["feature"]) == (cell["model"], cell["feature"])]
         )
-        for film, levels in sorted(films.items())
-        if any(clip in found for found in said.values() for clip in levels)
+        for cell in _best_cells(run, pair)
+    }
+    films = grouped(_clips_in_order(run, rows), lambda clip: clip.movie_id)
+    return [
+        Timeline(
+            film,
+            [clip.level for clip in clips],
+            {name: [own.get(clip.clip_id) for clip in clips] for name, own in scores.items()},
+        )
+        for film, clips in sorted(films.items())
+        if any(clip.clip_id in own for own in scores.values() for clip in clips)
     ]
 
 
-def _in_order(run: Run, rows: Sequence[Record]) -> list[Clip]:
-    """The clips of the manifest as films run; without it, those tested, by id, as S or not."""
+def _best_cells(run: ReportRun, pair: tuple[str, str]) -> list[Record]:
+    """Return the cell with the best primary metric on each store."""
+    cells = [cell for cell in run.cells if pair_of(cell) == pair and cell["feature"]]
+    by_store = grouped(cells, lambda cell: cell["feature"])
+    own = [by_store[store] for store in run.stores if store in by_store]
+    return [max(some, key=lambda cell: rank_of(cell, run.primary)) for some in own]
+
+
+def _clips_in_order(run: ReportRun, rows: Sequence[Record]) -> list[Clip]:
+    """Return the clips of the manifest in film order; without it, the tested clips by id."""
     manifest = manifest_of(run)
     if manifest is not None:
         clips = list(manifest)
         if all(clip.start_s is not None for clip in clips):
             return sorted(clips, key=lambda clip: (clip.movie_id, clip.start_s or 0.0))
         return sorted(clips, key=lambda clip: (clip.movie_id, clip.scene or 0))
-    seen = {row["clip_id"]: row for row in rows}
+    tested = {row["clip_id"]: row for row in rows}
     return [
-        Clip(clip_id=name, movie_id=row["movie_id"], level="S" if row["y"] == 1 else "EN")
-        for name, row in sorted(seen.items())
+        Clip(clip_id=clip_id, movie_id=row["movie_id"], level="S" if row["y"] == 1 else "EN")
+        for clip_id, row in sorted(tested.items())
     ]
 
 
-def _best(run: Run, pair: tuple[str, str]) -> list[Record]:
-    """The model with the best primary metric on each store."""
-    metric = primary(run)
-    cells = [cell for cell in run.cells if (cell["train"], cell["test"]) == pair]
-    own = [[c for c in cells if c["feature"] == store] for store in stores_of(run)]
-    return [max(some, key=lambda c: value_of(c, metric) or -1.0) for some in own if some]
+def clip_scores(rows: Sequence[Record]) -> dict[str, ClipScore]:
+    """Return the mean score and the majority decision of each clip over the fits that tested it.
 
-
-def _said(rows: Sequence[Record], key: tuple[str, str]) -> dict[str, Said]:
-    """The mean score of each clip over the fits that tested it, and what most decided."""
-    found: dict[str, list[Record]] = {}
-    for row in rows:
-        if (row["model"], row["feature"]) == key:
-            found.setdefault(row["clip_id"], []).append(row)
-    means = {clip: sum(r["score"] for r in own) / len(own) for clip, own in found.items()}
-    scale = _scale(list(means.values()))
+    Margins are scaled so that 0 becomes 0.5, the middle of the strip.
+    """
+    by_clip = grouped(rows, lambda row: row["clip_id"])
+    means = {clip: fmean(row["score"] for row in own) for clip, own in by_clip.items()}
+    if not all(0 <= mean <= 1 for mean in means.values()):
+        largest = max(map(abs, means.values()))
+        means = {clip: 0.5 + mean / (2 * largest) for clip, mean in means.items()}
     return {
-        clip: Said(scale(means[clip]), 2 * sum(r["decision"] == r["y"] for r in own) >= len(own))
-        for clip, own in found.items()
+        clip: ClipScore(means[clip], 2 * sum(r["decision"] == r["y"] for r in own) >= len(own))
+        for clip, own in by_clip.items()
     }
 
 
-def _scale(scores: Sequence[float]) -> Any:
-    """Margins are drawn so that 0 is in the middle, as .5 is among probabilities."""
-    if all(0 <= score <= 1 for score in scores):
-        return lambda score: score
-    widest = max(abs(score) for score in scores)
-    return lambda score: 0.5 + score / (2 * widest)
+FIGURES = (draw_levels, draw_films, draw_timelines)

@@ -1,214 +1,219 @@
-"""Figures of results: models beside baselines, values film by film, what makes a clip hard."""
+"""Figures of results: intervals of models and baselines, factors of success, decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from obygaze_features.core.figures import INK, MUTED, canvas, save, spread_dots
-from obygaze_models.protocols.runner.records import Record, Run
-from obygaze_models.report.figure import BLIND, MODEL, PALE, WRONG, Figure, bare, rule
-from obygaze_models.report.tables import slug
-from obygaze_models.report.words import (
-    are_own_tests,
+from obygaze_features.core.figures import INK, MUTED
+from obygaze_models.protocols.runner.records import Record
+from obygaze_models.report.figure import (
+    BASELINE,
+    MODEL,
+    PALE,
+    WRONG,
+    FigureSet,
+    draw_grid,
+    draw_reference,
+    hide_ticks,
+    label_rows,
+)
+from obygaze_models.report.lookup import (
+    ReportRun,
     chance_of,
+    factor_names,
+    grouped,
     is_one_film,
-    level_of,
     merged_baselines,
     metric_name,
     number_of,
     pair_name,
-    primary,
-    stores_of,
-    value_of,
-    with_store,
+    pair_of,
+    rank_of,
 )
+from obygaze_models.report.tables import slug
 
-Row = tuple[str, Record | None]
-INTERVALS = (
-    "Dots: all clips of unseen folds. Lines: where other films could have put them. "
-    "Grey: baselines that see no feature; open: the ceiling. Orange: some test clips were seen in "
-    "training. Dashed, for AP and AUC: what a random order scores."
-)
-FILMS = "Each dot is a model; a film's models share a line."
+MAX_ROWS, MAX_COLUMNS = 12, 6
 
 
-def draw_intervals(run: Run, folder: Path) -> Iterable[Figure]:
-    """The primary metric with its interval over films; baselines, each once, below."""
-    metric = primary(run)
-    if are_own_tests(run):
-        yield from _by_task(run, metric, folder)
+def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
+    """Draw the primary metric with its interval over films; baselines are below the models."""
+    rows: list[tuple[str, Record | None]] = []
+    if run.is_own_test:
+        for name, cells in grouped(run.cells, run.label).items():
+            cells.sort(key=lambda cell: -rank_of(cell, run.primary))
+            rows += [(name, None), *((f"{cell['test']}  ", cell) for cell in cells)]
+        size = 7.2, 0.95 + 0.22 * len(rows)
+        with figures.draw("intervals_by_task", "intervals", size) as (_, axes):
+            _draw_rows(axes, rows, run, ticks=True)
         return
-    for test in _tests(run):
-        rows = _rows(run, test)
-        with canvas(7.2, 0.95 + 0.19 * len(rows)) as (figure, axes):
-            _draw_rows(axes, rows, metric, level_of(run))
+    for test, cells in grouped(run.cells, lambda cell: cell["test"]).items():
+        rows = []
+        for train, own in grouped(cells, lambda cell: cell["train"]).items():
+            rows += [(f"trained on {train}", None), *((run.label(cell), cell) for cell in own)]
+        baselines = merged_baselines([r for r in run.baselines if r["test"] == test])
+        rows += [("baselines without features", None)] if baselines else []
+        rows += [(_short(names, trains), record) for names, trains, record in baselines]
+        size = 7.2, 0.95 + 0.19 * len(rows)
+        with figures.draw("intervals", f"intervals-{slug(test)}", size, test=test) as (_, axes):
+            _draw_rows(axes, rows, run)
             axes.set_title(f"Tested on {test}")
-            svg, png = save(figure, folder / f"intervals-{slug(test)}")
-        yield Figure(svg.stem, f"Intervals, tested on {test}", INTERVALS, svg, png, "results")
 
 
-def _by_task(run: Run, metric: str, folder: Path) -> Iterable[Figure]:
-    """Many tasks, each tested on itself: a row a task (concepts, as in Figure 3)."""
-    stores = stores_of(run)
-    rows: list[Row] = []
-    for name in dict.fromkeys(with_store(cell, stores) for cell in run.cells):
-        own = [cell for cell in run.cells if with_store(cell, stores) == name]
-        own.sort(key=lambda cell: -(value_of(cell, metric) or -1.0))
-        rows += [(name, None), *((f"{cell['test']}  ", cell) for cell in own)]
-    with canvas(7.2, 0.95 + 0.22 * len(rows)) as (figure, axes):
-        _draw_rows(axes, rows, metric, level_of(run), ticks=True)
-        svg, png = save(figure, folder / "intervals")
-    caption = INTERVALS.split(" Grey:")[0] + " Tick: what a random order scores."
-    yield Figure("intervals", "Intervals by task", caption, svg, png, "results")
-
-
-def _rows(run: Run, test: str) -> list[Row]:
-    stores = stores_of(run)
-    rows: list[Row] = []
-    for train in _trains(run, test):
-        own = [c for c in run.cells if (c["train"], c["test"]) == (train, test)]
-        rows += [(f"trained on {train}", None), *((with_store(c, stores), c) for c in own)]
-    blind = merged_baselines([r for r in run.baselines if r["test"] == test])
-    if blind:
-        rows.append(("no feature seen", None))
-    for names, trains, record in blind:
-        rows.append((_short(names, trains), record))
-    return rows
-
-
-def _short(names: str, trains: str) -> str:
-    listed = names.split(", ")
-    told = names if len(listed) < 3 else f"{listed[0]} and {len(listed) - 1} more"
-    return told if trains == "any task" else f"{told} · {trains}"
+def _short(names: Sequence[str], trains: str) -> str:
+    few = len(names) < 3
+    shown = ", ".join(names) if few else f"{names[0]} and {len(names) - 1} more"
+    return shown if trains == "any task" else f"{shown} · {trains}"
 
 
 def _draw_rows(
-    axes: Any, rows: Sequence[Row], metric: str, level: str, *, ticks: bool = False
+    axes: Any, rows: Sequence[tuple[str, Record | None]], run: ReportRun, *, ticks: bool = False
 ) -> None:
-    records = [record for _, record in rows if record]
+    metric = run.primary
+    label_rows(axes, [name for name, _ in rows], fontsize=7.5)
     for place, (_, record) in enumerate(rows):
         if record is None:
+            axes.get_yticklabels()[place].set(fontweight="bold", color=MUTED)
             continue
-        _interval(axes, place, record, metric)
+        _draw_interval(axes, place, record, metric)
         if ticks:
-            axes.plot(
-                [chance_of(record, metric)] * 2, [place - 0.32, place + 0.32], color=INK, lw=1
-            )
+            chance = chance_of(record, metric)
+            axes.plot([chance, chance], [place - 0.32, place + 0.32], color=INK, lw=1)
+    records = [record for _, record in rows if record]
     if not ticks and records and metric in ("ap", "auc"):
-        rule(axes, chance_of(records[0], metric))
-    labels = [name if record else f"{name}" for name, record in rows]
-    axes.set_yticks(range(len(rows)), labels, fontsize=7.5)
-    for label, (_, record) in zip(axes.get_yticklabels(), rows, strict=True):
-        if record is None:
-            label.set(fontweight="bold", color=MUTED)
-    axes.set_ylim(len(rows) - 0.4, -0.7)
+        draw_reference(axes, chance_of(records[0], metric))
     axes.set_xlim(-0.01, 1.01)
-    axes.xaxis.grid(visible=True, color=PALE, lw=0.7)
-    axes.set_axisbelow(True)
-    bare(axes, "left")
-    axes.set_xlabel(f"{metric_name(metric)}, {level} interval over films", color=MUTED)
+    draw_grid(axes)
+    hide_ticks(axes, "left")
+    axes.set_xlabel(f"{metric_name(metric)}, {run.confidence} interval over films", color=MUTED)
 
 
-def _interval(axes: Any, place: int, record: Record, metric: str) -> None:
+def _draw_interval(axes: Any, place: int, record: Record, metric: str) -> None:
     number = number_of(record, metric)
-    if number is None or number.value is None:
+    if number.value is None:
         return
-    color = WRONG if record["leaked"] else MODEL if record["kind"] == "cell" else BLIND
+    color = WRONG if record["leaked"] else MODEL if record["kind"] == "cell" else BASELINE
     if number.interval:
         axes.plot([number.low, number.high], [place, place], color=color, lw=1.7, alpha=0.75)
     face = "white" if record.get("ceiling") else color
     axes.scatter(number.value, place, s=24, color=face, edgecolor=color, zorder=3)
 
 
-def _tests(run: Run) -> list[str]:
-    return list(dict.fromkeys(cell["test"] for cell in run.cells))
+def draw_factors(run: ReportRun, figures: FigureSet) -> None:
+    """Draw the log odds of success for each factor, all films and each (Figure 6 of the paper)."""
+    for (model, feature, train, test), analyses in run.analyses.items():
+        if names := factor_names(analyses):
+            key = f"factors-{slug(f'{model}-{feature}-{train}-{test}')}"
+            size = 7.2, 1.0 + 0.26 * len(names)
+            with figures.draw("factors", key, size, model=model) as (_, axes):
+                for record in analyses:
+                    _draw_analysis(axes, record, names)
+                draw_reference(axes, 0)
+                label_rows(axes, names)
+                axes.set_xlim(*_limits(analyses))
+                hide_ticks(axes, "left")
+                axes.set_xlabel("log odds of success", color=MUTED)
+                axes.set_title(f"{model} ({feature}), {pair_name(train, test)}")
 
 
-def _trains(run: Run, test: str) -> list[str]:
-    return list(dict.fromkeys(cell["train"] for cell in run.cells if cell["test"] == test))
-
-
-def draw_films(run: Run, folder: Path) -> Iterable[Figure]:
-    """The primary metric film by film, a panel a test: how much one film differs from the next."""
-    metric, tests = primary(run), _tests(run)[:4]
-    films = sorted({film for cell in run.cells for film in cell["by_movie"]})
-    if len(films) < 2:
-        return
-    layout = {"ncols": len(tests), "sharey": True, "sharex": True, "squeeze": False}
-    with canvas(7.2, 1.0 + 0.2 * len(films), **layout) as (figure, grid):
-        for axes, test in zip(grid[0], tests, strict=True):
-            for row, film in enumerate(films):
-                cells = [cell for cell in run.cells if cell["test"] == test]
-                _film_row(axes, row, [c["by_movie"].get(film, {}).get(metric) for c in cells])
-            axes.set_title(test, fontsize=9)
-            axes.set_xlabel(metric_name(metric), color=MUTED)
-            bare(axes, "left")
-        grid[0, 0].set_yticks(range(len(films)), films)
-        grid[0, 0].set_ylim(len(films) - 0.4, -0.6)
-        grid[0, 0].set_xlim(-0.03, 1.03)
-        svg, png = save(figure, folder / "films")
-    yield Figure("films", "Film by film", FILMS, svg, png, "films")
-
-
-def _film_row(axes: Any, row: int, values: Sequence[float | None]) -> None:
-    known = [value for value in values if value is not None]
-    if known:
-        axes.plot([min(known), max(known)], [row, row], color=PALE, lw=4, zorder=0)
-        moved = spread_dots(known, 0.02)
-        step = min(0.2, 0.35 / max(map(abs, moved), default=1) if any(moved) else 0.2)
-        places = [row + step * one for one in moved]
-        axes.scatter(known, places, s=16, color=MODEL, alpha=0.6, lw=0)
-
-
-def draw_factors(run: Run, folder: Path) -> Iterable[Figure]:
-    """What makes success likelier: log odds of each factor, all films and each (Figure 6)."""
-    cells: dict[tuple[str, ...], list[Record]] = {}
-    for record in run.of("analysis"):
-        key = (record["model"], record["feature"], record["train"], record["test"])
-        cells.setdefault(key, []).append(record)
-    for (model, feature, train, test), own in cells.items():
-        stem = folder / f"factors-{slug(f'{model}-{feature}-{train}-{test}')}"
-        names = list(dict.fromkeys(f["name"] for record in own for f in record["factors"]))
-        if not names:
-            continue
-        with canvas(7.2, 1.0 + 0.26 * len(names)) as (figure, axes):
-            for record in own:
-                _factors(axes, record, names)
-            axes.axvline(0, color=MUTED, lw=0.8, ls=(0, (3, 3)), zorder=0)
-            axes.set_yticks(range(len(names)), names)
-            axes.set_ylim(len(names) - 0.4, -0.6)
-            axes.set_xlim(*_limits(own))
-            bare(axes, "left")
-            axes.set_xlabel("log odds of success", color=MUTED)
-            axes.set_title(f"{model} ({feature}), {pair_name(train, test)}")
-            svg, png = save(figure, stem)
-        caption = (
-            "Blue: all films, with 95 % intervals. Grey dots: one film each. "
-            "Right of the dashed line the model is right more often."
-        )
-        yield Figure(stem.name, f"Factors of success, {model}", caption, svg, png, "analysis")
-
-
-def _factors(axes: Any, record: Record, names: Sequence[str]) -> None:
+def _draw_analysis(axes: Any, record: Record, names: Sequence[str]) -> None:
     for factor in record["factors"]:
-        place = names.index(factor["name"])
+        place, low, high = names.index(factor["name"]), factor["low"], factor["high"]
         if is_one_film(record):
-            axes.scatter(factor["log_odds"], place, s=14, color=BLIND, alpha=0.7, lw=0, zorder=1)
-        elif None not in (factor["low"], factor["high"]):
-            ends = [factor["low"], factor["high"]]
-            axes.plot(ends, [place, place], color=MODEL, lw=1.8, zorder=2)
+            axes.scatter(factor["log_odds"], place, s=14, color=BASELINE, alpha=0.7, lw=0, zorder=1)
+        elif low is not None and high is not None:
+            axes.plot([low, high], [place, place], color=MODEL, lw=1.8, zorder=2)
             axes.scatter(factor["log_odds"], place, s=28, color=MODEL, zorder=3)
 
 
-def _limits(records: Sequence[Record]) -> tuple[float, float]:
-    """Wide enough for the whole; a film where a factor decides alone may fall off the edge."""
-    whole = [r for r in records if not is_one_film(r)] or records
-    ends = [
-        abs(f[k]) for r in whole for f in r["factors"] for k in ("low", "high") if f[k] is not None
-    ]
-    widest = float(np.clip(1.15 * max(ends, default=2.0), 1.0, 12.0))
-    return -widest, widest
+def _limits(analyses: Sequence[Record]) -> tuple[float, float]:
+    """Return limits that show the intervals of all films; extreme single films are cut off."""
+    shown = [record for record in analyses if not is_one_film(record)] or analyses
+    ends = [f[end] for record in shown for f in record["factors"] for end in ("low", "high")]
+    largest = max((abs(end) for end in ends if end is not None), default=2.0)
+    limit = min(max(1.15 * largest, 1.0), 12.0)
+    return -limit, limit
+
+
+def draw_confusion(run: ReportRun, figures: FigureSet) -> None:
+    """Draw the counts of the four outcomes: a row per pair of tasks, a column per model."""
+    _draw_panels("confusion", run, figures, 0.86, {}, _draw_counts)
+
+
+def draw_calibration(run: ReportRun, figures: FigureSet) -> None:
+    """Draw the share of positive clips for each predicted probability."""
+    _draw_panels("calibration", run, figures, 1.05, {"sharex": True, "sharey": True}, _draw_bins)
+
+
+def _draw_panels(
+    kind: str,
+    run: ReportRun,
+    figures: FigureSet,
+    side: float,
+    layout: Mapping[str, Any],
+    draw: Callable[[Any, Record], None],
+) -> None:
+    """Draw a small panel for each cell, in one figure per store."""
+    found = [cell for cell in run.cells if cell["feature"] and cell.get(kind)]
+    for store, cells in grouped(found, lambda cell: cell["feature"]).items():
+        by_place = {(pair_of(cell), cell["model"]): cell for cell in cells}
+        pairs, models = (list(dict.fromkeys(keys)) for keys in zip(*by_place, strict=True))
+        names = {"feature": store, "cut": _cut_note(pairs, models)}
+        pairs, models = pairs[:MAX_ROWS], models[:MAX_COLUMNS]
+        titles = [textwrap.fill(model, round(17 * side)) for model in models]
+        n_lines = max(title.count("\n") for title in titles)
+        height = 0.5 + 0.13 * n_lines + (side + 0.14) * len(pairs)
+        size = 1.5 + (side + 0.35) * len(models), height
+        grid_layout = {**layout, "nrows": len(pairs), "ncols": len(models), "squeeze": False}
+        with figures.draw(kind, f"{kind}-{slug(store)}", size, grid_layout, **names) as (_, grid):
+            for axes, name in zip(grid[0], titles, strict=True):
+                axes.set_title(name, fontsize=8, loc="center")
+            for row, pair in zip(grid, pairs, strict=True):
+                label = pair_name(*pair).replace(" → ", "\n→ ")
+                row[0].set_ylabel(label, fontsize=8, rotation=0, ha="right", va="center")
+                for axes, model in zip(row, models, strict=True):
+                    if (pair, model) in by_place:
+                        draw(axes, by_place[pair, model])
+                    else:
+                        axes.axis("off")
+
+
+def _cut_note(pairs: Sequence[object], models: Sequence[object]) -> str:
+    """Return a sentence on what a figure leaves out for lack of room, or an empty text."""
+    shown = []
+    if len(models) > MAX_COLUMNS:
+        shown.append(f"the first {MAX_COLUMNS} of {len(models)} models")
+    if len(pairs) > MAX_ROWS:
+        shown.append(f"the first {MAX_ROWS} of {len(pairs)} pairs of tasks")
+    return f" Shown are {' and '.join(shown)}." if shown else ""
+
+
+def _draw_counts(axes: Any, cell: Record) -> None:
+    counts = cell["confusion"]
+    table = [[counts["tn"], counts["fp"]], [counts["fn"], counts["tp"]]]
+    shares = [[n / max(sum(row), 1e-9) for n in row] for row in table]
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1.25, aspect="equal")
+    for y, row in enumerate(table):
+        for x, count in enumerate(row):
+            color = "white" if shares[y][x] > 0.7 else INK
+            axes.text(x, y, f"{count:.0f}", ha="center", va="center", fontsize=8, color=color)
+    axes.set_xticks([])
+    axes.set_yticks([0, 1], ["no", "yes"], fontsize=6, color=MUTED)
+    hide_ticks(axes)
+
+
+def _draw_bins(axes: Any, cell: Record) -> None:
+    bins = [found for found in cell["calibration"] if found["n"]]
+    scores, shares = [b["score"] for b in bins], [b["share"] for b in bins]
+    total = max(sum(found["n"] for found in bins), 1)
+    sizes = [6 + 70 * found["n"] / total for found in bins]
+    axes.plot([0, 1], [0, 1], color=MUTED, lw=0.7, ls=(0, (3, 3)))
+    axes.plot(scores, shares, color=PALE, lw=1.2, zorder=1)
+    axes.scatter(scores, shares, s=sizes, color=MODEL, alpha=0.85, lw=0, zorder=2)
+    axes.set(xlim=(-0.06, 1.06), ylim=(-0.06, 1.06))
+    axes.set_xticks([0, 0.5, 1], ["0", ".5", "1"], fontsize=6.5)
+    axes.set_yticks([0, 0.5, 1], ["0", ".5", "1"], fontsize=6.5)
+
+
+FIGURES = (draw_intervals, draw_factors, draw_confusion, draw_calibration)

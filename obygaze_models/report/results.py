@@ -1,163 +1,183 @@
-"""Tables of results: every model beside the baselines, cell by cell and film by film."""
+"""Tables of results: models with baselines, single films, and the numbers of the paper."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from obygaze_models.protocols.runner.records import Record, Run
-from obygaze_models.report.tables import Group, Number, Table, slug
-from obygaze_models.report.words import (
-    NAMES,
+from obygaze_models.protocols.runner.records import Record
+from obygaze_models.report.lookup import (
     SHOWN,
-    are_own_tests,
+    ReportRun,
+    film_value,
+    grouped,
     merged_baselines,
     metric_name,
+    model_and_store,
     number_of,
     pair_name,
-    primary,
-    stores_of,
-    with_store,
+    pair_of,
 )
+from obygaze_models.report.tables import (
+    FoldSpread,
+    Heading,
+    Number,
+    ResultTable,
+    Row,
+    make_table,
+    slug,
+)
+from obygaze_models.report.texts import sentence
 
-Row = tuple[Any, ...]
-MOST_OPEN = 12
+Rows = list[Row | Heading]
+MAX_OPEN_ROWS = 12
+MAX_FILM_COLUMNS = 6
 
 
-def result_tables(run: Run) -> Iterable[Table]:
-    """One table a test: models by the task that trained them, then baselines, each said once."""
-    stores = stores_of(run)
-    if are_own_tests(run):
+def result_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield a table per test task: models by train task, then baselines, equal ones in one row."""
+    if run.is_own_test:
         yield _by_task(run)
         return
-    for test in dict.fromkeys(record["test"] for record in [*run.cells, *run.baselines]):
-        cells = [record for record in run.cells if record["test"] == test]
-        blind = merged_baselines([r for r in run.baselines if r["test"] == test])
-        alike = len({(r["n_test"], r["prevalence"]) for r in [*cells, *(b[2] for b in blind)]}) == 1
-        groups: list[Group] = []
-        rows: list[Row] = []
-        records: list[Record] = []
-        for train in dict.fromkeys(record["train"] for record in cells):
-            groups.append(Group(len(rows), f"trained on {train}"))
-            for record in (r for r in cells if r["train"] == train):
-                rows.append((with_store(record, stores), *_result(record, alike)))
-                records.append(record)
-        if blind:
-            groups.append(Group(len(rows), "no feature seen", quiet=True))
-        for names, trains, record in blind:
-            said = f"{names} · {trains}" + (f" ({record['feature']})" if record["feature"] else "")
-            rows.append((said, *_result(record, alike)))
-            records.append(record)
-        counted = () if alike else ("clips", "share positive")
-        leaked = frozenset(i for i, record in enumerate(records) if record["leaked"])
-        yield Table(
-            f"results-{slug(test)}",
-            f"Tested on {test}{_title_of(run, test)}" + (_measure(records[0]) if alike else ""),
-            ("model", *counted, *(NAMES[metric] for metric in SHOWN), "leaked"),
-            tuple(rows),
-            "Leaked: test clips that were seen in training; such rows are red on the page."
-            if leaked
-            else "",
-            leaked,
-            tuple(groups),
-        )
+    for test, records in grouped([*run.cells, *run.baselines], lambda r: r["test"]).items():
+        cells = [record for record in records if record["kind"] == "cell"]
+        baselines = merged_baselines([r for r in records if r["kind"] == "baseline"])
+        shown = [*cells, *(record for _, _, record in baselines)]
+        equal = len({(record["n_test"], record["prevalence"]) for record in shown}) == 1
+        rows: Rows = []
+        for train, own in grouped(cells, lambda r: r["train"]).items():
+            rows.append(Heading(f"trained on {train}"))
+            rows += [(run.label(record), *_result(record, equal)) for record in own]
+        if baselines:
+            rows.append(Heading("baselines without features", quiet=True))
+        for names, trains, record in baselines:
+            store = f" ({record['feature']})" if record["feature"] else ""
+            rows.append((f"{', '.join(names)} · {trains}{store}", *_result(record, equal)))
+        title = f"{test}: {run.task_titles[test]}" if test in run.task_titles else test
+        title += _sizes(shown[0]) if equal else ""
+        table = make_table("results", f"results-{slug(test)}", rows, _headers(equal), test=title)
+        leaks = any(record["leaked"] for record in shown)
+        yield table if leaks else replace(table, note="")
 
 
-def _by_task(run: Run) -> Table:
-    """Many tasks, each tested on itself: a group a model, a row a task."""
-    groups: list[Group] = []
-    rows: list[Row] = []
+def _by_task(run: ReportRun) -> ResultTable:
+    """Return one table of tasks that are each tested on themselves: a group per model."""
+    rows: Rows = []
     records = [*run.cells, *run.baselines]
-    for name in dict.fromkeys(with_store(record, stores_of(run)) for record in records):
-        own = [record for record in records if with_store(record, stores_of(run)) == name]
-        groups.append(Group(len(rows), name, quiet=own[0]["kind"] == "baseline"))
+    for name, own in grouped(records, run.label).items():
+        rows.append(Heading(name, quiet=own[0]["kind"] == "baseline"))
         rows += [(record["test"], *_result(record, False)) for record in own]
-    return Table(
-        "results",
-        "Each task tested on itself",
-        ("task", "clips", "share positive", *(NAMES[metric] for metric in SHOWN), "leaked"),
-        tuple(rows),
-        warn=frozenset(i for i, row in enumerate(rows) if row[-1]),
-        groups=tuple(groups),
-    )
+    return make_table("tasks", "results", rows, _headers(False))
 
 
-def _result(record: Record, alike: bool) -> tuple[Any, ...]:
-    counted = () if alike else (record["n_test"], Number(record["prevalence"]))
-    return (*counted, *(number_of(record, metric) for metric in SHOWN), record["leaked"])
+def _headers(equal: bool) -> tuple[str, ...]:
+    sizes = () if equal else ("clips", "share positive")
+    return (*sizes, *(metric_name(metric) for metric in SHOWN), "leaked")
 
 
-def _measure(record: Record) -> str:
+def _result(record: Record, equal: bool) -> Row:
+    """Return the cells of a record; without sizes where they are equal for the whole table."""
+    sizes = () if equal else (record["n_test"], Number(record["prevalence"]))
+    return (*sizes, *(number_of(record, metric) for metric in SHOWN), record["leaked"])
+
+
+def _sizes(record: Record) -> str:
     films = f" of {record['n_movies']} films" if record.get("n_movies") else ""
     return f" ({record['n_test']} clips{films}, {100 * record['prevalence']:.1f} % positive)"
 
 
-def argmax_tables(run: Run) -> Iterable[Table]:
-    """Several one-against-rest tasks as one question."""
-    rows = tuple(
+def argmax_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield a table of several one-against-rest tasks that are evaluated as one question."""
+    rows = [
         (
-            with_store(r, stores_of(run)),
-            r["n_test"],
-            Number(r["accuracy"], *(r["ci"] or (None, None))),
-            Number(r["f1_macro"]),
-            Number(r["majority"]),
+            run.label(record),
+            record["n_test"],
+            Number(record["accuracy"], *(record["ci"] or (None, None))),
+            Number(record["f1_macro"]),
+            Number(record["majority"]),
         )
-        for r in run.of("argmax")
-    )
+        for record in run.of("argmax")
+    ]
     if rows:
-        headers = ("model", "clips", "accuracy", "F1 macro", "largest class")
         tasks = ", ".join(run.of("argmax")[0]["tasks"])
-        yield Table("argmax", f"The highest of {tasks}", headers, rows)
+        yield make_table("argmax", "argmax", rows, tasks=tasks)
 
 
-def film_tables(run: Run) -> Iterable[Table]:
-    """The primary metric of each model, film by film; what there is less of makes the columns."""
-    films = sorted({film for record in run.cells for film in record["by_movie"]})
-    if not films:
-        return
-    make = _films_down if len(run.cells) < MOST_ACROSS else _films_across
-    yield make(run, films, f"{metric_name(primary(run))} of each film")
+def film_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield the primary metric by film: films are rows if there are few models, else columns."""
+    films, metric = run.films, run.primary
+    name = metric_name(metric)
+    if films and len(run.cells) <= MAX_FILM_COLUMNS:
+        names = [f"{run.label(cell)}, {pair_name(*pair_of(cell))}" for cell in run.cells]
+        rows = [(f, *(Number(film_value(cell, f, metric)) for cell in run.cells)) for f in films]
+        yield make_table("films", "films", rows, names, metric=name)
+    elif films:
+        by_pair = rows_by_pair(run, lambda r: [Number(film_value(r, f, metric)) for f in films])
+        table = make_table("models", "films", by_pair, films, metric=name)
+        yield replace(table, folded=len(run.cells) > MAX_OPEN_ROWS)
 
 
-MOST_ACROSS = 7
-NO_CLASS = "A dash: the film has no clip of one of the classes."
+def rows_by_pair(run: ReportRun, values: Callable[[Record], Sequence[Any]]) -> Rows:
+    """Return a row per cell, under a heading for each pair of train task and test task."""
+    rows: Rows = []
+    for pair, cells in grouped(run.cells, pair_of).items():
+        rows.append(Heading(pair_name(*pair)))
+        rows += [(run.label(cell), *values(cell)) for cell in cells]
+    return rows
 
 
-def _films_down(run: Run, films: Sequence[str], title: str) -> Table:
-    stores = stores_of(run)
-    names = (f"{with_store(c, stores)}, {pair_name(c['train'], c['test'])}" for c in run.cells)
-    rows = tuple(
-        (film, *(_film_value(cell, film, primary(run)) for cell in run.cells)) for film in films
+def paper_sentences(run: ReportRun) -> tuple[str, ...]:
+    """Return how this run differs from the paper, and what the spread is."""
+    if not any(cell.get("paper") for cell in run.cells):
+        return ()
+    quirk = run.protocol.get("splits", {}).get("quirk")
+    keys = (quirk, "spread") if quirk in ("authors", "text") else ("spread",)
+    return tuple(map(sentence, keys))
+
+
+def paper_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield the numbers of this run with those that the paper prints: by cell, then by film."""
+    printed = [(cell, one) for cell in run.cells for one in cell.get("paper") or ()]
+    by_metric = grouped([p for p in printed if not p[1].get("movie")], lambda p: p[1]["metric"])
+    for metric, own in by_metric.items():
+        rows: Rows = []
+        for name, same in grouped(own, lambda p: model_and_store(p[0])).items():
+            rows.append(Heading(name))
+            rows += [
+                (*pair_of(r), _ours(r, one), FoldSpread(one["mean"], one.get("sd")), r["leaked"])
+                for r, one in same
+            ]
+        yield make_table("paper", f"paper-{metric}", rows, metric=metric_name(metric))
+    for cell in run.cells:
+        by_film = [one for one in cell.get("paper") or () if one.get("movie")]
+        if by_film:
+            yield _paper_by_film(cell, by_film)
+
+
+def _paper_by_film(cell: Record, printed: Sequence[Mapping[str, Any]]) -> ResultTable:
+    """Return a row per film, as in Table 4 of the paper."""
+    rows: list[tuple[str, str, FoldSpread, FoldSpread]] = [
+        (one.get("source") or one["movie"], one["movie"], _ours(cell, one), FoldSpread(one["mean"]))
+        for one in printed
+    ]
+    known = [(row[2].mean, row[3].mean) for row in rows if row[2].mean is not None]
+    if known:
+        ours, theirs = (sum(values) / len(known) for values in zip(*known, strict=True))
+        rows.append(("mean of these films", "", FoldSpread(ours), FoldSpread(theirs)))
+    return make_table(
+        "paper_films",
+        f"paper-films-{cell['model']}-{cell['feature']}",
+        rows,
+        metric=metric_name(printed[0]["metric"]),
+        name=f"{model_and_store(cell)}, {pair_name(*pair_of(cell))}",
+        leaked=cell["leaked"],
+        n_test=cell["n_test"],
     )
-    return Table("films", title, ("film", *names), rows, NO_CLASS)
 
 
-def _films_across(run: Run, films: Sequence[str], title: str) -> Table:
-    rows, groups = by_pair(
-        run, lambda record: [_film_value(record, film, primary(run)) for film in films]
-    )
-    many = len(rows) > MOST_OPEN
-    return Table("films", title, ("model", *films), rows, NO_CLASS, groups=groups, folded=many)
-
-
-def by_pair(
-    run: Run, values: Callable[[Record], Sequence[Any]]
-) -> tuple[tuple[Row, ...], tuple[Group, ...]]:
-    """A row for each cell, those of one training and one test task together."""
-    groups: list[Group] = []
-    rows: list[Row] = []
-    for pair in dict.fromkeys((r["train"], r["test"]) for r in run.cells):
-        groups.append(Group(len(rows), pair_name(*pair)))
-        for record in run.cells:
-            if (record["train"], record["test"]) == pair:
-                rows.append((with_store(record, stores_of(run)), *values(record)))
-    return tuple(rows), tuple(groups)
-
-
-def _film_value(record: Record, film: str, metric: str) -> Number:
-    return Number(record["by_movie"].get(film, {}).get(metric))
-
-
-def _title_of(run: Run, task: str) -> str:
-    title = run.protocol.get("tasks", {}).get(task, {}).get("title")
-    return f": {title}" if title else ""
+def _ours(cell: Record, printed: Mapping[str, Any]) -> FoldSpread:
+    if film := printed.get("movie"):
+        return FoldSpread(film_value(cell, film, printed["metric"]))
+    found = cell.get(printed["metric"]) or {}
+    return FoldSpread(found.get("mean"), found.get("sd"))

@@ -1,9 +1,8 @@
-"""Tables as data, and as Markdown, LaTeX, CSV and HTML: one content, four spellings."""
+"""Tables of results, written as Markdown, LaTeX, CSV and HTML."""
 
 from __future__ import annotations
 
 import csv
-import html
 import io
 import math
 import re
@@ -11,13 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from obygaze_models.report.texts import report_text
+
+Row = tuple[Any, ...]
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}",
         **{mark: f"\\{mark}" for mark in "&%$#_{}"},
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
-        # After the end of a row, these would be read as its arguments.
+        # At the start of a row, LaTeX would take these as arguments of the row before.
         "[": "{[}",
         "*": "{*}",
         "<": r"\textless{}",
@@ -32,7 +34,7 @@ _LATEX = str.maketrans(
 
 @dataclass(frozen=True)
 class Number:
-    """A number in a cell, with its interval where it has one."""
+    """A number in a cell, with its interval if it has one."""
 
     value: float | None
     low: float | None = None
@@ -42,13 +44,13 @@ class Number:
     is_p: bool = False
 
     def __str__(self) -> str:
-        """The number and its interval, in one line."""
+        """Return the number and its interval in one line."""
         text = self.short
         return f"{text} [{self.interval}]" if self.interval else text
 
     @property
     def short(self) -> str:
-        """The number alone; a dash where there is none."""
+        """The number without its interval; a dash if it is missing."""
         if self.value is None or not math.isfinite(self.value):
             return "–"
         if self.is_p and self.value < 10**-self.digits / 2:
@@ -57,194 +59,144 @@ class Number:
 
     @property
     def interval(self) -> str:
-        """The ends of the interval, empty where there is none."""
+        """The ends of the interval; empty if it is missing."""
         if self.low is None or self.high is None or math.isnan(self.low + self.high):
             return ""
         return f"{self.low:z.{self.digits}f}, {self.high:z.{self.digits}f}"
 
 
 @dataclass(frozen=True)
-class Spread:
-    """A mean with its standard deviation, as the paper prints them."""
+class FoldSpread:
+    """A mean with its standard deviation over folds or runs, as in the paper."""
 
     mean: float | None
     sd: float | None = None
 
     def __str__(self) -> str:
-        """.79 (.05)"""
+        """Return the text of a cell, such as `0.79 (0.05)`."""
         if self.mean is None:
             return "–"
         return f"{self.mean:.2f}" + ("" if self.sd is None else f" ({self.sd:.2f})")
 
 
 @dataclass(frozen=True)
-class Group:
-    """Rows of a table that belong together, from `start` on; `quiet` ones only give the measure."""
+class Heading:
+    """A line above rows that belong together; `quiet` rows are there for comparison only."""
 
-    start: int
     title: str
     quiet: bool = False
 
 
 @dataclass(frozen=True)
-class Table:
-    """One table of a report.
+class ResultTable:
+    """A table of a report.
 
-    `warn` are the rows (by number) that a reader must not overlook; a `folded` table is closed on
-    the page, because a figure says the same.
+    `rows` are tuples of cells, with a `Heading` above those that belong together. Rows whose cell
+    in the column `warn` is not 0 are red on the page. A `folded` table is closed on the page,
+    because a figure shows the same.
     """
 
     key: str
     title: str
-    headers: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
+    headers: Sequence[str]
+    rows: Sequence[Row | Heading]
     note: str = ""
-    warn: frozenset[int] = frozenset()
-    groups: tuple[Group, ...] = ()
+    warn: str = ""
     folded: bool = False
 
-    def as_markdown(self) -> str:
-        """A Markdown table under its title."""
-        bars = ["---:" if self._is_numeric(i) else "---" for i in range(len(self.headers))]
-        lines = [f"### {plain(self.title)}", "", _bar(map(plain, self.headers)), _bar(bars)]
-        titles = {group.start: group.title for group in self.groups}
-        for number, row in enumerate(self.rows):
-            if number in titles:
-                lines.append(_bar([f"**{plain(titles[number])}**", *[""] * (len(row) - 1)]))
-            lines.append(_bar(plain(str(cell)) for cell in map(_shown, row)))
-        return "\n".join([*lines, "", *([plain(self.note), ""] if self.note else [])])
-
-    def as_latex(self) -> str:
-        """A booktabs table, ready to be input."""
-        aligned = "".join("r" if self._is_numeric(i) else "l" for i in range(len(self.headers)))
-        lines = [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{_latex(self.title)}}}",
-            rf"\label{{tab:{slug(self.key)}}}",
-            rf"\begin{{tabular}}{{{aligned}}}",
-            r"\toprule",
-            " & ".join(map(_latex, self.headers)) + r" \\",
-            *self._latex_rows(),
-            r"\bottomrule",
-            r"\end{tabular}",
-            *([rf"\par\smallskip{{\footnotesize {_latex(self.note)}}}"] if self.note else []),
-            r"\end{table}",
-        ]
-        return "\n".join(lines) + "\n"
-
-    def _latex_rows(self) -> list[str]:
-        titles = {group.start: group.title for group in self.groups}
-        lines = [] if 0 in titles else [r"\midrule"]
-        for number, row in enumerate(self.rows):
-            if number in titles:
-                told = _latex(titles[number])
-                lines += [r"\midrule", rf"\multicolumn{{{len(row)}}}{{l}}{{\emph{{{told}}}}} \\"]
-            lines.append(" & ".join(_latex(str(_shown(cell))) for cell in row) + r" \\")
-        return lines
-
     def as_csv(self) -> str:
-        """The numbers at full precision; intervals and groups in columns of their own."""
-        wide = [i for i in range(len(self.headers)) if self._has_interval(i)]
-        headers = [name for i, h in enumerate(self.headers) for name in _columns(h, i in wide)]
-        if self.groups:
-            headers = ["group", *headers]
+        """Return the numbers at full precision; intervals and headings have their own columns."""
+        names = [f"{header}{end}" for header in self.headers for end in ("", " low", " high")]
+        table = [
+            [heading.title if heading else "", *(v for cell in row for v in _values(cell))]
+            for heading, rows in self.blocks()
+            for row in rows
+        ]
+        used = {i for row in table for i, value in enumerate(row) if value != ""}
+        kept = [i for i in range(len(names) + 1) if i in used or i % 3 == 1]
         stream = io.StringIO(newline="")
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(headers)
-        for group, rows in self._grouped():
-            first = [group.title if group else ""] if self.groups else []
-            for _, row in rows:
-                cells = [v for i, cell in enumerate(row) for v in _values(cell, i in wide)]
-                writer.writerow([*first, *cells])
+        writer.writerows([row[i] for i in kept] for row in [["group", *names], *table])
         return stream.getvalue()
 
-    def as_html(self) -> str:
-        """A table for the page; numbers are aligned, intervals small under them."""
-        numeric = [self._is_numeric(i) for i in range(len(self.headers))]
-        head = "".join(
-            f'<th scope="col"{_N if n else ""}>{html.escape(name)}</th>'
-            for n, name in zip(numeric, self.headers, strict=True)
-        )
-        parts = [f"<table>\n<thead><tr>{head}</tr></thead>"]
-        for group, rows in self._grouped():
-            parts.append('<tbody class="quiet">' if group and group.quiet else "<tbody>")
-            if group:
-                wide = f'colspan="{len(self.headers)}" scope="rowgroup"'
-                parts.append(f'<tr class="group"><th {wide}>{html.escape(group.title)}</th></tr>')
-            for number, row in rows:
-                cells = "".join(map(_html_cell, row))
-                parts.append(f"<tr{_WARN if number in self.warn else ''}>{cells}</tr>")
-            parts.append("</tbody>")
-        return "\n".join([*parts, "</table>"])
+    def blocks(self) -> list[tuple[Heading | None, list[Row]]]:
+        """Return the rows below each heading; rows before the first one have None."""
+        blocks: list[tuple[Heading | None, list[Row]]] = []
+        for row in self.rows:
+            if isinstance(row, Heading):
+                blocks.append((row, []))
+            else:
+                if not blocks:
+                    blocks.append((None, []))
+                blocks[-1][1].append(row)
+        return blocks
 
-    def _grouped(self) -> list[tuple[Group | None, list[tuple[int, tuple[Any, ...]]]]]:
-        rows = list(enumerate(self.rows))
-        if not self.groups:
-            return [(None, rows)]
-        ends = [*(group.start for group in self.groups[1:]), len(rows)]
-        found: list[tuple[Group | None, list[tuple[int, tuple[Any, ...]]]]] = [
-            (group, rows[group.start : end]) for group, end in zip(self.groups, ends, strict=True)
-        ]
-        return found
+    def _columns(self) -> list[list[Any]]:
+        rows = [row for _, rows in self.blocks() for row in rows]
+        return [[row[i] for row in rows] for i in range(len(self.headers))]
 
-    def _is_numeric(self, column: int) -> bool:
-        cells = [row[column] for row in self.rows]
-        known = [cell for cell in cells if cell is not None]
-        return bool(known) and all(isinstance(cell, NUMERIC) for cell in known)
-
-    def _has_interval(self, column: int) -> bool:
-        cells = (row[column] for row in self.rows)
-        return any(isinstance(cell, Number) and cell.interval for cell in cells)
+    @property
+    def numeric(self) -> list[bool]:
+        """Whether each column holds numbers only."""
+        known = [[cell for cell in cells if cell is not None] for cells in self._columns()]
+        return [bool(cells) and all(isinstance(c, NUMERIC) for c in cells) for cells in known]
 
 
-NUMERIC = (int, float, Number, Spread)
-_N, _WARN = ' class="n"', ' class="warn"'
-# What could be taken for markup, or for a link, by a reader of Markdown.
+NUMERIC = (int, float, Number, FoldSpread)
+# Markdown would read these as markup or as a link.
 _MARKUP = re.compile(r"([\\`*_\[\]<>|#])")
 
 
-def plain(text: str) -> str:
-    """Text that Markdown shows as it is."""
-    return _MARKUP.sub(r"\\\1", " ".join(text.split()))
+def make_table(
+    kind: str, key: str, rows: Sequence[Row | Heading], headers: Sequence[str] = (), **names: object
+) -> ResultTable:
+    """Return a table with the text of its kind.
+
+    Args:
+        kind: The kind of table in texts.toml.
+        key: The file name without suffix.
+        rows: The rows and headings.
+        headers: Headers after those of the kind.
+        names: The names to fill into title and note.
+    """
+    text = report_text().tables[kind]
+    title, note = text.title.format(**names), text.note.format(**names)
+    return ResultTable(key, title, (*text.headers, *headers), rows, note, text.warn, text.folded)
+
+
+def markdown_text(text: object) -> str:
+    """Return text escaped for Markdown."""
+    return _MARKUP.sub(r"\\\1", " ".join(str(text).split()))
+
+
+def latex_text(text: object) -> str:
+    """Return text escaped for LaTeX."""
+    return " ".join(str(text).translate(_LATEX).split())
 
 
 def slug(text: str) -> str:
-    """A name for files, labels and anchors, whatever was in the text."""
+    """Return a name for files, labels and anchors made from any text."""
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-") or "none"
 
 
-def _shown(cell: Any) -> Any:
+def shown(cell: Any) -> Any:
+    """Return what a cell shows: floats are rounded, a missing value is a dash."""
     if cell is None:
         return "–"
     return Number(cell) if isinstance(cell, float) else cell
 
 
-def _bar(cells: Any) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _latex(text: str) -> str:
-    return " ".join(text.translate(_LATEX).split())
-
-
-def _columns(header: str, wide: bool) -> list[str]:
-    return [header, f"{header} low", f"{header} high"] if wide else [header]
-
-
-def _values(cell: Any, wide: bool) -> Sequence[Any]:
+def _values(cell: Any) -> list[Any]:
+    values = [str(cell) if isinstance(cell, FoldSpread) else cell, None, None]
     if isinstance(cell, Number):
-        found = [cell.value, cell.low, cell.high] if wide else [cell.value]
-        return ["" if value is None else value for value in found]
-    plain = "" if cell is None else str(cell) if isinstance(cell, Spread) else cell
-    return [plain, "", ""] if wide else [plain]
+        values = [cell.value, cell.low, cell.high]
+    return ["" if value is None else value for value in values]
 
 
-def _html_cell(cell: Any) -> str:
-    cell = _shown(cell)
-    if isinstance(cell, Number) and cell.interval:
-        apart = " to " if "-" in cell.interval else "–"
-        ends = html.escape(cell.interval.replace(", ", apart))
-        return f'<td class="n">{html.escape(cell.short)} <small>{ends}</small></td>'
-    kind = _N if isinstance(cell, NUMERIC) or cell == "–" else ""
-    return f"<td{kind}>{html.escape(str(cell))}</td>"
+def cell_parts(cell: Any) -> tuple[str, str, bool]:
+    """Return the text of a cell, the text of its interval, and whether it holds a number."""
+    cell = shown(cell)
+    if isinstance(cell, Number):
+        dash = " to " if "-" in cell.interval else "–"
+        return cell.short, cell.interval.replace(", ", dash), True
+    return str(cell), "", isinstance(cell, NUMERIC) or cell == "–"

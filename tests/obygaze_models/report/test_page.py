@@ -91,8 +91,11 @@ def test_drawings_on_the_page_are_whole_and_ask_for_nothing_either(whole):
 def hostile_run(folder: Path) -> Path:
     missing = {"clip_id": HOSTILE, "reason": HOSTILE, "tasks": [HOSTILE]}
     coverage = {"kind": "coverage", "feature": HOSTILE, "n_clips": 1, "n_missing": 1}
+    printed = {"metric": "/../../../evil", "mean": 0.5, "sd": None, "movie": None, "source": ""}
+    papers = [printed, {**printed, "metric": "ap", "movie": "tt1"}]
     records = [
-        cell(HOSTILE, train=HOSTILE, test=HOSTILE, feature=HOSTILE),
+        cell(HOSTILE, train=HOSTILE, test=HOSTILE, feature=HOSTILE, paper=papers),
+        cell("/../../..", feature="/evil", paper=papers),
         {**coverage, "missing": [missing]},
         {**analysis(HOSTILE), "model": HOSTILE},
         {**concepts((HOSTILE, "Look")), "note": HOSTILE},
@@ -114,9 +117,9 @@ def test_names_cannot_become_markup_or_paths(tmp_path):
     assert "script" not in page.tags and not page.handlers
     assert all(link.startswith(("#", "data:")) for link in page.links)
     assert HOSTILE in "".join(page.text)
-    for path in written:
+    for path in [*written, *tmp_path.rglob("*evil*")]:
         assert path.resolve().is_relative_to(tmp_path / "run")
-        assert re.fullmatch(r"[A-Za-z0-9.-]+", path.name)
+        assert re.fullmatch(r"[A-Za-z0-9_.-]+", path.name)
     markdown = (tmp_path / "run" / "report.md").read_text("utf-8")
     assert not re.search(r"(?<!\\)<", markdown)
 
@@ -131,7 +134,7 @@ def test_tables_and_figures_lie_beside_the_page(whole):
         assert name in names
     for name in re.findall(r"\]\((figures/[^)]+)\)", (folder / "report.md").read_text("utf-8")):
         assert (folder / name).is_file()
-    assert (folder / "tables" / "provenance.csv").read_text("utf-8").startswith(",what,")
+    assert (folder / "tables" / "provenance.csv").read_text("utf-8").startswith("kind,name,")
 
 
 def test_the_same_run_gives_the_same_page(tmp_path, whole):

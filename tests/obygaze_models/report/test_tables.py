@@ -8,21 +8,27 @@ import re
 
 import pytest
 
-from obygaze_models.report.tables import Group, Number, Spread, Table, slug
+from obygaze_models.report.page import render
+from obygaze_models.report.tables import FoldSpread, Heading, Number, ResultTable, slug
 
 HOSTILE = r"<script>alert('x')</script> a|b \input{x} $1_2^3 100% #& ~ *bold* [link](http://x)"
-TABLE = Table(
+TABLE = ResultTable(
     "plain",
     "A table",
-    ("model", "clips", "AP", "paper"),
+    ("model", "clips", "AP", "paper", "leaked"),
     (
-        ("ridge", 12, Number(0.625, 0.25, 0.875), Spread(0.79, 0.05)),
-        ("mlp", 12, Number(None), None),
+        Heading("seen"),
+        ("ridge", 12, Number(0.625, 0.25, 0.875), FoldSpread(0.79, 0.05), 0),
+        Heading("unseen", quiet=True),
+        ("mlp", 12, Number(None), None, 3),
     ),
     "A note.",
-    frozenset({1}),
-    (Group(0, "seen"), Group(1, "unseen", quiet=True)),
+    warn="leaked",
 )
+
+
+def written(table: ResultTable, ending: str) -> str:
+    return render(f"table.{ending}", table=table)
 
 
 def read_csv(text: str) -> list[list[str]]:
@@ -37,7 +43,7 @@ def test_numbers_say_their_interval_and_a_dash_where_there_is_nothing():
     assert str(Number(0.0004, digits=3, is_p=True)) == "<0.001"
     assert str(Number(0.0006, digits=3, is_p=True)) == "0.001"
     assert str(Number(1.5, 0.5, 2.5, digits=1, mark="*")) == "1.5* [0.5, 2.5]"
-    assert (str(Spread(0.79, 0.05)), str(Spread(0.5)), str(Spread(None))) == (
+    assert (str(FoldSpread(0.79, 0.05)), str(FoldSpread(0.5)), str(FoldSpread(None))) == (
         "0.79 (0.05)",
         "0.50",
         "–",
@@ -46,72 +52,66 @@ def test_numbers_say_their_interval_and_a_dash_where_there_is_nothing():
 
 def test_csv_keeps_full_precision_with_intervals_and_groups_in_columns_of_their_own():
     assert read_csv(TABLE.as_csv()) == [
-        ["group", "model", "clips", "AP", "AP low", "AP high", "paper"],
-        ["seen", "ridge", "12", "0.625", "0.25", "0.875", "0.79 (0.05)"],
-        ["unseen", "mlp", "12", "", "", "", ""],
+        ["group", "model", "clips", "AP", "AP low", "AP high", "paper", "leaked"],
+        ["seen", "ridge", "12", "0.625", "0.25", "0.875", "0.79 (0.05)", "0"],
+        ["unseen", "mlp", "12", "", "", "", "", "3"],
     ]
 
 
 def test_markdown_has_a_line_a_row_and_a_line_a_group():
-    assert TABLE.as_markdown().splitlines() == [
+    assert written(TABLE, "md").rstrip().splitlines() == [
         "### A table",
         "",
-        "| model | clips | AP | paper |",
-        "| --- | ---: | ---: | ---: |",
-        "| **seen** |  |  |  |",
-        r"| ridge | 12 | 0.62 \[0.25, 0.88\] | 0.79 (0.05) |",
-        "| **unseen** |  |  |  |",
-        "| mlp | 12 | – | – |",
+        "| model | clips | AP | paper | leaked |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        "| **seen** |  |  |  |  |",
+        r"| ridge | 12 | 0.62 \[0.25, 0.88\] | 0.79 (0.05) | 0 |",
+        "| **unseen** |  |  |  |  |",
+        "| mlp | 12 | – | – | 3 |",
         "",
         "A note.",
     ]
 
 
 def test_latex_is_a_booktabs_table():
-    lines = TABLE.as_latex().splitlines()
+    text = written(TABLE, "tex")
+    lines = text.splitlines()
     assert lines[2:6] == [
         r"\caption{A table}",
         r"\label{tab:plain}",
-        r"\begin{tabular}{lrrr}",
+        r"\begin{tabular}{lrrrr}",
         r"\toprule",
     ]
-    assert r"ridge & 12 & 0.62 {[}0.25, 0.88] & 0.79 (0.05) \\" in lines
-    assert r"mlp & 12 & -- & -- \\" in lines
-    assert r"\multicolumn{4}{l}{\emph{unseen}} \\" in lines
-    assert TABLE.as_latex().count(r"\begin") == TABLE.as_latex().count(r"\end") == 2
+    assert r"ridge & 12 & 0.62 {[}0.25, 0.88] & 0.79 (0.05) & 0 \\" in lines
+    assert r"mlp & 12 & -- & -- & 3 \\" in lines
+    assert r"\multicolumn{5}{l}{\emph{unseen}} \\" in lines
+    assert text.count(r"\begin") == text.count(r"\end") == 2
 
 
 def test_html_marks_what_must_not_be_overlooked_and_quiets_what_only_gives_the_measure():
-    page = TABLE.as_html()
+    page = written(TABLE, "html")
     assert '<tr class="warn"><td>mlp</td>' in page
     assert page.count("<tbody") == page.count("</tbody>") == 2
-    assert '<tbody class="quiet">\n<tr class="group"><th colspan="4"' in page
+    assert '<tbody class="quiet">\n<tr class="group"><th colspan="5"' in page
     assert '<td class="n">0.62 <small>0.25–0.88</small></td>' in page
-    assert (
-        "-0.50 <small>-0.75 to -0.25</small>"
-        in Table("t", "t", ("x",), ((Number(-0.5, -0.75, -0.25),),)).as_html()
-    )
+    negative = ResultTable("t", "t", ("x",), [(Number(-0.5, -0.75, -0.25),)])
+    assert "-0.50 <small>-0.75 to -0.25</small>" in written(negative, "html")
 
 
 @pytest.mark.parametrize("where", ["title", "header", "cell", "note", "group"])
 def test_names_are_never_markup(where):
     own = {"title": "t", "header": "h", "cell": "c", "note": "n", "group": "g", where: HOSTILE}
-    table = Table(
-        HOSTILE,
-        own["title"],
-        (own["header"], "n"),
-        ((own["cell"], 1),),
-        own["note"],
-        groups=(Group(0, own["group"]),),
-    )
-    assert "<script" not in table.as_html()
-    assert ("&lt;script" in table.as_html()) == (where in ("header", "cell", "group"))
-    markdown = table.as_markdown()
+    rows = [Heading(own["group"]), (own["cell"], 1)]
+    table = ResultTable(HOSTILE, own["title"], (own["header"], "n"), rows, own["note"])
+    page = written(table, "html")
+    assert "<script" not in page
+    assert ("&lt;script" in page) == (where in ("header", "cell", "group"))
+    markdown = written(table, "md")
     assert "<script" not in markdown.replace(r"\<", "")
     assert "](http" not in markdown.replace(r"\]", "")
-    rows = [line for line in markdown.splitlines() if line.startswith("|")]
-    assert {len(re.split(r"(?<!\\)\|", row)) for row in rows} == {4}  # two cells and both ends
-    check_latex(table.as_latex())
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert {len(re.split(r"(?<!\\)\|", line)) for line in lines} == {4}  # two cells and both ends
+    check_latex(written(table, "tex"))
     assert [len(row) for row in read_csv(table.as_csv())] == [3, 3]
 
 
@@ -132,7 +132,8 @@ def check_latex(text: str) -> None:
 
 
 def test_a_row_may_begin_with_a_bracket_in_latex():
-    check_latex(Table("t", "t", ("x",), (("a",), ("[2cm]",), ("*",))).as_latex())
+    table = ResultTable("t", "t", ("x",), [("a",), ("[2cm]",), ("*",)])
+    check_latex(written(table, "tex"))
 
 
 def test_names_of_files_are_plain():

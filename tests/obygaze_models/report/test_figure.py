@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,40 +12,47 @@ from support.runs import cell, predictions, usual, write_run
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.runner.records import read_run
-from obygaze_models.report.content import sections_of
-from obygaze_models.report.figure_films import _said, _scale, _strips, manifest_of
-from obygaze_models.report.figure_grids import _folded
-from obygaze_models.report.figure_tree import _place
-from obygaze_models.report.figures import draw_all
-from obygaze_models.report.words import chance_of
+from obygaze_models.report.figure import Figure
+from obygaze_models.report.figure_concepts import place_nodes
+from obygaze_models.report.figure_films import ClipScore, clip_scores, manifest_of, timelines_of
+from obygaze_models.report.lookup import ReportRun, chance_of
+from obygaze_models.report.page import draw_figures
+from obygaze_models.report.sections import sections_of
+
+
+def run_of(folder: Path, records, *more, **about) -> ReportRun:
+    return ReportRun.of_run(read_run(write_run(folder, records, *more, **about)))
+
+
+def drawn(run: ReportRun) -> dict[str, Figure]:
+    return {figure.key: figure for figure in draw_figures(run, run.folder / "figures")}
 
 
 def test_every_record_has_its_figure_and_both_spellings(tmp_path):
-    run = read_run(write_run(tmp_path / "run", usual()))
-    made = draw_all(run, tmp_path / "figures")
-    assert [figure.key for figure in made] == [
-        "intervals-EN-S",
+    made = drawn(run_of(tmp_path / "run", usual()))
+    assert list(made) == [
         "films",
         "timelines",
+        "intervals-EN-S",
+        "factors-ridge-clip-HN-S-EN-S",
+        "confusion-clip",
+        "calibration-clip",
         "concepts-clip",
         "cosines-clip",
         "interventions-pcbm-dt-clip",
         "weights-pcbm-lr-clip",
         "interventions-pcbm-lr-clip",
         "tree-pcbm-dt-clip-HN-S",
-        "factors-ridge-clip-HN-S-EN-S",
-        "confusion-clip",
-        "calibration-clip",
     ]
-    for figure in made:
+    for figure in made.values():
         assert figure.svg.read_text("utf-8").startswith("<?xml")
         assert figure.png.read_bytes().startswith(b"\x89PNG")
         assert figure.caption and figure.title
 
 
 def test_figures_are_the_same_bytes_each_time(tmp_path):
-    run = read_run(write_run(tmp_path / "run", usual()))
-    first, second = (draw_all(run, tmp_path / name) for name in ("one", "two"))
+    run = run_of(tmp_path / "run", usual())
+    first, second = (draw_figures(run, tmp_path / name) for name in ("one", "two"))
     for one, two in zip(first, second, strict=True):
         assert one.svg.read_bytes() == two.svg.read_bytes(), one.key
         assert one.png.read_bytes() == two.png.read_bytes(), one.key
@@ -53,16 +61,12 @@ def test_figures_are_the_same_bytes_each_time(tmp_path):
 def test_tasks_tested_on_themselves_are_one_figure(tmp_path):
     names = ("Look", "Body", "Type of shot")
     records = [cell("cav", train=name, test=name) for name in names]
-    run = read_run(write_run(tmp_path / "run", records))
-    keys = [figure.key for figure in draw_all(run, tmp_path / "figures")]
-    assert keys[0] == "intervals"
-    svg = (tmp_path / "figures" / "intervals.svg").read_text("utf-8")
+    svg = drawn(run_of(tmp_path / "run", records))["intervals"].svg.read_text("utf-8")
     assert all(name in svg for name in names)
 
 
 def test_a_run_of_baselines_alone_has_no_model_to_draw(tmp_path):
-    run = read_run(write_run(tmp_path / "run", usual()[2:6]))
-    assert draw_all(run, tmp_path / "figures") == []
+    assert drawn(run_of(tmp_path / "run", usual()[2:6])) == {}
 
 
 @pytest.fixture
@@ -85,42 +89,45 @@ def films(tmp_path: Path):
 
 def test_films_are_drawn_in_their_order_with_levels_of_the_manifest(tmp_path, films):
     about = {**films, "n_clips": 12, "n_movies": 3}
-    run = read_run(write_run(tmp_path / "run", usual(), manifest=about))
-    (first, *_) = _strips(run, ("HN_S", "EN_S"))
+    run = run_of(tmp_path / "run", usual(), manifest=about)
+    (first, *_) = timelines_of(run, ("HN_S", "EN_S"))
     # Scenes count down from the fourth clip to the first.
     assert (first.film, list(first.levels)) == ("tt1", ["EN", "NS", "HN", "S"])
-    (said,) = first.models.values()
-    assert [one.score for one in said] == [0.25, 0.25, 0.25, 0.75]
-    assert [one.right for one in said] == [True, True, True, True]
+    (scores,) = first.models.values()
+    assert scores == [*[ClipScore(0.25, True)] * 3, ClipScore(0.75, True)]
     # The fifth clip is positive, and the model says no.
-    second = _strips(run, ("HN_S", "EN_S"))[1]
-    assert [one.right for one in next(iter(second.models.values()))] == [True, True, True, False]
-    assert "clips" in [figure.key for figure in draw_all(run, tmp_path / "figures")]
+    second = timelines_of(run, ("HN_S", "EN_S"))[1]
+    assert [one.correct for one in next(iter(second.models.values()))] == [True, True, True, False]
+    assert "clips" in drawn(run)
 
 
 def test_a_manifest_that_has_changed_is_not_drawn(tmp_path, films):
     about = {**films, "sha256": "0" * 64, "n_clips": 12, "n_movies": 3}
-    run = read_run(write_run(tmp_path / "run", usual(), manifest=about))
+    run = run_of(tmp_path / "run", usual(), manifest=about)
     assert manifest_of(run) is None
-    (first, *_) = _strips(run, ("HN_S", "EN_S"))
+    (first, *_) = timelines_of(run, ("HN_S", "EN_S"))
     assert list(first.levels) == ["S", "EN", "EN", "EN"]
 
 
 def test_scores_of_several_fits_are_averaged_and_margins_keep_their_zero_in_the_middle():
     rows = [
-        {"model": "m", "feature": "f", "clip_id": "a", "score": s, "decision": d, "y": "1"}
-        for s, d in (("0.5", "1"), ("0.25", "0"), ("0.75", "1"))
+        {"clip_id": "a", "score": score, "decision": decision, "y": 1}
+        for score, decision in ((0.5, True), (0.25, False), (0.75, True))
     ]
-    found = _said(rows, ("m", "f"))
-    assert (found["a"].score, found["a"].right) == (0.5, True)
-    assert [_scale([-4.0, 2.0])(s) for s in (-4.0, 0.0, 2.0)] == [0.0, 0.5, 0.75]
+    assert clip_scores(rows) == {"a": ClipScore(0.5, True)}
+    margins = [
+        {"clip_id": str(score), "score": score, "decision": score > 0, "y": 0}
+        for score in (-4.0, 0.0, 2.0)
+    ]
+    found = clip_scores(margins)
+    assert [one.score for one in found.values()] == [0.0, 0.5, 0.75]
+    assert [one.correct for one in found.values()] == [True, True, False]
 
 
 def test_a_film_too_long_for_one_screen_and_many_films_are_drawn(tmp_path):
     clips = {f"f{f:02d}-{i:03d}": f"f{f:02d}" for f in range(14) for i in range(8)}
-    run = read_run(write_run(tmp_path / "run", [cell()], predictions(clips)))
-    keys = [figure.key for figure in draw_all(run, tmp_path / "figures")]
-    assert "timelines-1" in keys and "timelines-2" in keys
+    made = drawn(run_of(tmp_path / "run", [cell()], predictions(clips)))
+    assert "timelines-1" in made and "timelines-2" in made
 
 
 def test_a_tree_is_cut_at_four_levels_and_questions_stand_over_their_answers():
@@ -128,7 +135,7 @@ def test_a_tree_is_cut_at_four_levels_and_questions_stand_over_their_answers():
     n = 6
     left = [2 * k + 2 if i % 2 == 0 else -1 for i in range(2 * n) for k in [i // 2]] + [-1]
     right = [i + 1 if i % 2 == 0 else -1 for i in range(2 * n)] + [-1]
-    placed = _place({"left": left, "right": right}, 0, 0, [0.0])
+    placed = place_nodes({"left": left, "right": right}, 0, 0, [0.0])
     assert max(one.depth for one in placed) == 4
     assert len(placed) == 9
     by_node = {one.node: one for one in placed}
@@ -137,18 +144,19 @@ def test_a_tree_is_cut_at_four_levels_and_questions_stand_over_their_answers():
 
 def test_a_grid_says_what_it_has_no_room_for(tmp_path):
     few, many = ([cell(f"model-{i}") for i in range(n)] for n in (6, 40))
-    for name, records, told in (("few", few, ""), ("many", many, "the first 6 of 40 models")):
-        run = read_run(write_run(tmp_path / name, records))
-        made = {figure.key: figure for figure in draw_all(run, tmp_path / name / "figures")}
+    for name, records, cut in (("few", few, ""), ("many", many, "the first 6 of 40 models")):
+        made = drawn(run_of(tmp_path / name, records))
         for key in ("confusion-clip", "calibration-clip"):
-            assert ("Shown are" in made[key].caption) == bool(told)
-            assert told in made[key].caption
+            assert ("Shown are" in made[key].caption) == bool(cut)
+            assert cut in made[key].caption
 
 
-def test_long_names_are_folded_where_they_have_hyphens_and_blanks():
-    assert _folded("mlp", 12) == "mlp"
-    assert _folded("mlp-with-a-long-name", 12) == "mlp-with-a-\nlong-name"
-    assert _folded("mlp (store one)", 12) == "mlp (store\none)"
+def test_long_names_are_folded_where_they_have_hyphens_and_blanks(tmp_path):
+    names = ("mlp", "mlp-with-a-long-name", "mlp (store one)")
+    made = drawn(run_of(tmp_path / "run", [cell(name) for name in names]))
+    svg = made["confusion-clip"].svg.read_text("utf-8")
+    lines = re.findall(r">([^<>]+)</t", svg)
+    assert {"mlp", "mlp-with-a-", "long-name", "mlp (store one)"} <= set(lines)
 
 
 def test_chance_is_the_mean_of_what_random_orders_score_in_the_folds():
@@ -166,10 +174,10 @@ def test_chance_is_the_mean_of_what_random_orders_score_in_the_folds():
 
 
 def test_intervals_are_called_what_they_are(tmp_path):
-    run = read_run(write_run(tmp_path / "run", usual()))
+    run = run_of(tmp_path / "run", usual())
     own = {**run.protocol, "report": {**run.protocol.get("report", {}), "confidence": 0.8}}
     other = replace(run, about={**run.about, "protocol": own})
-    draw_all(other, tmp_path / "figures")
-    assert "80 % interval over films" in (tmp_path / "figures/intervals-EN-S.svg").read_text()
+    svg = drawn(other)["intervals-EN-S"].svg.read_text("utf-8")
+    assert "80 % interval over films" in svg
     words = [text for section in sections_of(other) for text in section.sentences]
     assert any(text.startswith("Small numbers are 80 % intervals") for text in words)

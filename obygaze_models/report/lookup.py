@@ -1,0 +1,194 @@
+"""Look up names, numbers and groups in the records of a run, for tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from obygaze_models.evaluation.error_analysis import ALL_FILMS
+from obygaze_models.protocols.runner.records import Record, Run
+from obygaze_models.report.tables import Number
+from obygaze_models.report.texts import report_text
+
+T = TypeVar("T")
+K = TypeVar("K")
+SHOWN = ("f1_binary", "f1_weighted", "ap", "auc")
+
+
+@dataclass(frozen=True)
+class ReportRun(Run):
+    """A finished run, with what tables and figures look up in its records."""
+
+    @classmethod
+    def of_run(cls, run: Run) -> ReportRun:
+        """Return the same run with these properties."""
+        return cls(run.folder, run.about, run.records)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The table `report` of the protocol."""
+        found: Mapping[str, Any] = self.protocol.get("report", {})
+        return found
+
+    @property
+    def primary(self) -> str:
+        """The primary metric of the protocol."""
+        return str(self.settings.get("primary") or "ap")
+
+    @property
+    def confidence(self) -> str:
+        """The confidence level of the intervals, such as "95 %"."""
+        return f"{100 * self.settings.get('confidence', 0.95):g} %"
+
+    @property
+    def task_titles(self) -> dict[str, str]:
+        """The titles of the tasks that have one."""
+        tasks = self.protocol.get("tasks", {})
+        return {name: task["title"] for name, task in tasks.items() if task.get("title")}
+
+    @cached_property
+    def stores(self) -> list[str]:
+        """The stores of the models, in the order of the tables."""
+        return list(dict.fromkeys(cell["feature"] for cell in self.cells if cell["feature"]))
+
+    @cached_property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The train task and the test task of every cell, in the order of the tables."""
+        return list(dict.fromkeys(map(pair_of, self.cells)))
+
+    @property
+    def is_own_test(self) -> bool:
+        """Whether there are many tasks, each tested on itself only, such as concepts."""
+        return len(self.pairs) > 2 and all(train == test for train, test in self.pairs)
+
+    @cached_property
+    def films(self) -> list[str]:
+        """The films that some cell was tested on, sorted."""
+        return sorted({film for cell in self.cells for film in cell["by_movie"]})
+
+    @property
+    def analyses(self) -> dict[tuple[str, ...], list[Record]]:
+        """The error analyses by cell: model, store, train task and test task."""
+        keys = ("model", "feature", "train", "test")
+        return grouped(self.of("analysis"), lambda record: tuple(record[key] for key in keys))
+
+    @property
+    def banks(self) -> list[Record]:
+        """The records of concept vectors, one for each store and settings."""
+        return [record for record in self.of("anatomy") if record["part"] == "concepts"]
+
+    @property
+    def heads(self) -> list[Record]:
+        """The records of the heads of bottlenecks."""
+        return [record for record in self.of("anatomy") if record["part"] == "head"]
+
+    def label(self, record: Record) -> str:
+        """Return the name of a model, with its store if the run has several stores."""
+        several = record.get("feature") and len(self.stores) > 1
+        return model_and_store(record) if several else model_name(record)
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return the items under each key, keys in the order in which they first appear."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def metric_name(metric: str) -> str:
+    """Return the name of a metric in tables."""
+    return report_text().metrics.get(metric, metric)
+
+
+def model_name(record: Record) -> str:
+    """Return the name of a model; baselines with exact values and ceilings are marked."""
+    name = str(record["model"])
+    if record.get("expected"):
+        return f"{name} (expected)"
+    return f"{name} (ceiling)" if record.get("ceiling") else name
+
+
+def model_and_store(record: Record) -> str:
+    """Return the name of a model and its store."""
+    return f"{model_name(record)} ({record['feature']})"
+
+
+def pair_of(record: Record) -> tuple[str, str]:
+    """Return the train task and the test task of a record."""
+    return record["train"], record["test"]
+
+
+def pair_name(train: str, test: str) -> str:
+    """Return the name of a pair of tasks; two equal tasks are named once."""
+    return train if train == test else f"{train} → {test}"
+
+
+def film_value(record: Record, film: str, metric: str) -> float | None:
+    """Return a metric of a cell on the clips of one film."""
+    value: float | None = record["by_movie"].get(film, {}).get(metric)
+    return value
+
+
+def factor_names(analyses: Sequence[Record]) -> list[str]:
+    """Return the factors of some error analyses, in their order."""
+    return list(dict.fromkeys(f["name"] for record in analyses for f in record["factors"]))
+
+
+def is_one_film(record: Record) -> bool:
+    """Return whether an error analysis is of one film, not of all films."""
+    return record["film"] not in ("", ALL_FILMS)
+
+
+def number_of(record: Record, metric: str) -> Number:
+    """Return a metric of a cell with its interval over films."""
+    found = record.get(metric)
+    if not isinstance(found, Mapping):
+        return Number(None)
+    low, high = found.get("ci") or (None, None)
+    value = found.get("value")
+    return Number(found.get("mean") if value is None else value, low, high)
+
+
+def rank_of(record: Record, metric: str) -> float:
+    """Return a metric of a cell for sorting; a missing one is the lowest."""
+    return number_of(record, metric).value or -1.0
+
+
+def chance_of(record: Record, metric: str) -> float:
+    """Return the expected value of a random order: for AP the mean over folds, for AUC 0.5."""
+    if metric != "ap":
+        return 0.5
+    from obygaze_models.models.baselines import random_average_precision  # slow to import
+
+    tests = {fold["fold"]: (fold["n_positive"], fold["n_test"]) for fold in record["folds"]}
+    found = [random_average_precision(*sizes) for sizes in tests.values() if sizes[0]]
+    return sum(found) / len(found) if found else float(record["prevalence"])
+
+
+def merged_baselines(records: Sequence[Record]) -> list[tuple[list[str], str, Record]]:
+    """Return one row for baselines with equal values: names, train tasks, and one record."""
+    every = {record["train"] for record in records}
+    rows = []
+    for same in grouped(map(_without_leak, records), _shown_values).values():
+        trains = {
+            name: tuple(record["train"] for record in own)
+            for name, own in grouped(same, model_name).items()
+        }
+        for tasks, names in grouped(trains, trains.__getitem__).items():
+            first = next(record for record in same if model_name(record) in names)
+            shown = "any task" if set(tasks) == every else ", ".join(tasks)
+            rows.append((names, shown, first))
+    return sorted(rows, key=lambda row: bool(row[2].get("ceiling")))
+
+
+def _without_leak(record: Record) -> Record:
+    """Return the record without leaked clips if its baseline is not trained on any clip."""
+    return {**record, "leaked": 0} if record["model"] in ("random", "all_positive") else record
+
+
+def _shown_values(record: Record) -> tuple[object, ...]:
+    shown = (str(number_of(record, metric)) for metric in SHOWN)
+    return record["feature"], bool(record.get("ceiling")), record["leaked"], *shown

@@ -1,0 +1,274 @@
+"""The sections of a report: sentences and tables of a run under their headings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.errors import Corrupt
+from obygaze_features.core.schema_check import read_json, table_of
+from obygaze_features.core.schema_rules import list_of
+from obygaze_models.audits.result import FOLDER
+from obygaze_models.models.registry import BASELINES
+from obygaze_models.protocols.runner.records import Record, Run
+from obygaze_models.report.concepts import concept_sentences, concept_tables
+from obygaze_models.report.lookup import (
+    SHOWN,
+    ReportRun,
+    factor_names,
+    grouped,
+    is_one_film,
+    metric_name,
+    number_of,
+    pair_name,
+    pair_of,
+)
+from obygaze_models.report.results import (
+    Rows,
+    argmax_tables,
+    film_tables,
+    paper_sentences,
+    paper_tables,
+    result_tables,
+    rows_by_pair,
+)
+from obygaze_models.report.tables import Heading, Number, ResultTable, Row, make_table, slug
+from obygaze_models.report.texts import report_text, sentence
+
+MAX_COMPARISONS = 10
+MAX_MISSING = 50
+
+
+@dataclass(frozen=True)
+class Section:
+    """The sentences and tables under one heading."""
+
+    key: str
+    sentences: Sequence[str] = ()
+    tables: Sequence[ResultTable] = ()
+
+    @property
+    def title(self) -> str:
+        """The heading."""
+        return report_text().headings[self.key]
+
+
+def sections_of(run: ReportRun) -> list[Section]:
+    """Return the sections of a run that have sentences or tables, in the order of the page."""
+    sentences: dict[str, Iterable[str]] = {
+        "remarks": (record["text"] for record in run.of("remark")),
+        "clips": task_sentences(run),
+        "results": [sentence("intervals", confidence=run.confidence)],
+        "paper": paper_sentences(run),
+        "concepts": concept_sentences(run),
+    }
+    tables: dict[str, Iterable[ResultTable]] = {
+        "results": (*result_tables(run), *argmax_tables(run)),
+        "paper": paper_tables(run),
+        "films": film_tables(run),
+        "comparisons": comparison_tables(run),
+        "concepts": concept_tables(run),
+        "analysis": analysis_tables(run),
+        "decisions": further_metrics(run),
+        "audits": finding_tables(run),
+        "coverage": coverage_tables(run),
+        "provenance": provenance_tables(run),
+    }
+    keys = report_text().headings
+    made = [Section(key, [*sentences.get(key, ())], [*tables.get(key, ())]) for key in keys]
+    return [section for section in made if section.sentences or section.tables]
+
+
+def task_sentences(run: ReportRun) -> Iterable[str]:
+    """Yield what each task separates."""
+    if run.task_titles:
+        titles = (f"{name}: {title}" for name, title in run.task_titles.items())
+        yield sentence("tasks", titles="; ".join(titles))
+
+
+def comparison_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield differences on the same clips, smallest p first; equal ones share a row."""
+
+    def key(record: Record) -> tuple[object, ...]:
+        first, difference = run.label(record["first"]), str(_difference(record))
+        return *pair_of(record), record["metric"], first, _has_baseline(record), difference
+
+    records = [record for record in run.of("comparison") if "oracle" not in _models(record)]
+    found = sorted(grouped(records, key).values(), key=lambda same: _order(same[0]))
+    rows: Rows = []
+    n_shown = 0
+    for title, baseline in (("two models", False), ("a model and a baseline", True)):
+        own = [same for same in found if _has_baseline(same[0]) == baseline][:MAX_COMPARISONS]
+        if own:
+            rows += [Heading(title), *(_compared(run, same) for same in own)]
+            n_shown += len(own)
+    if rows:
+        n_more = len(found) - n_shown
+        more = f" {n_more} further differences are in results.json." if n_more else ""
+        yield make_table("comparisons", "comparisons", rows, more=more)
+
+
+def _compared(run: ReportRun, same: Sequence[Record]) -> Row:
+    first = same[0]
+    return (
+        pair_name(*pair_of(first)),
+        run.label(first["first"]),
+        ", ".join(run.label(record["second"]) for record in same),
+        metric_name(first["metric"]),
+        _difference(first),
+        Number(_p_value(first), digits=3, is_p=True),
+        first.get("n_movies"),
+    )
+
+
+def _models(record: Record) -> tuple[str, str]:
+    return record["first"]["model"], record["second"]["model"]
+
+
+def _has_baseline(record: Record) -> bool:
+    return _models(record)[1] in BASELINES
+
+
+def _difference(record: Record) -> Number:
+    return Number(record["difference"], *(record.get("ci") or (None, None)))
+
+
+def _order(record: Record) -> tuple[float, float]:
+    return _or_one(_p_value(record)), -abs(record["difference"] or 0.0)
+
+
+def _p_value(record: Record) -> float | None:
+    """Return the p-value of a comparison if its error rate is near the nominal one, else None."""
+    by_fold: float | None = record.get("p_corrected_t")
+    if by_fold is not None:
+        # If several runs test each film, it rejects a true null hypothesis in .01 at .05.
+        return None if record.get("repeated") else by_fold
+    by_film: float | None = record.get("p_sign_flip")
+    return by_film
+
+
+def _or_one(p: float | None) -> float:
+    return 1.0 if p is None else float(p)
+
+
+def analysis_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield the log odds of success for each factor, a table per cell, a column per film."""
+    for (model, feature, train, test), analyses in run.analyses.items():
+        own = sorted(analyses, key=is_one_film)
+        factors = [{factor["name"]: factor for factor in record["factors"]} for record in own]
+        notes = list(dict.fromkeys(str(record["note"]) for record in own if record.get("note")))
+        rows = [
+            (name, *(_log_odds(f.get(name), r) for f, r in zip(factors, own, strict=True)))
+            for name in factor_names(own)
+        ]
+        yield make_table(
+            "analysis",
+            f"analysis-{slug(f'{model}-{feature}-{train}-{test}')}",
+            rows,
+            [record["film"] or "all films" for record in own],
+            name=f"{model} ({feature}), {pair_name(train, test)}",
+            notes="".join(f" {note}" for note in notes[:2]),
+        )
+
+
+def _log_odds(factor: Mapping[str, Any] | None, record: Record) -> Number:
+    if factor is None:
+        return Number(None)
+    low, high = (None, None) if is_one_film(record) else (factor["low"], factor["high"])
+    return Number(factor["log_odds"], low, high, mark="*" if _or_one(factor["p"]) < 0.05 else "")
+
+
+def further_metrics(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield calibration and the metrics that the results do not show."""
+    known = [metric for metric in report_text().metrics if metric not in SHOWN]
+    metrics = [metric for metric in known if any(metric in cell for cell in run.cells)]
+
+    if metrics:
+        headers = [metric_name(metric) for metric in metrics]
+        rows = rows_by_pair(run, lambda cell: [Number(number_of(cell, m).value) for m in metrics])
+        yield make_table("further", "other", rows, headers)
+
+
+def coverage_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield the clips without features and the reasons."""
+    for record in run.of("coverage"):
+        n_missing, feature = record["n_missing"], record["feature"]
+        rows = [
+            (clip["clip_id"], clip["reason"], ", ".join(clip["tasks"]))
+            for clip in record["missing"][:MAX_MISSING]
+        ]
+        cut = n_missing > MAX_MISSING
+        names = {"feature": feature, "n_missing": n_missing, "n_clips": record["n_clips"]}
+        names["more"] = f" The first {MAX_MISSING} of {n_missing} are listed." if cut else ""
+        if n_missing:
+            yield make_table("coverage", f"coverage-{slug(feature)}", rows, **names)
+
+
+def provenance_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield checksums, versions and seeds: what is needed to run the experiment again."""
+    about = run.about
+    manifest = about["manifest"]
+    rows: Rows = [
+        ("protocol", about["protocol"].get("name", ""), about["protocol_sha256"]),
+        ("manifest", f"{manifest['name']} ({manifest['view']} view)", manifest["sha256"]),
+    ]
+    for name, store in about["stores"].items():
+        what = f"{name}: {store['backbone']}, level {store['level']}, {store['width']} wide"
+        rows.append(("store", what, store["fingerprint"]))
+    rows.append(("results", "results.json", about["results_sha256"]))
+    rows += [("version", name, version) for name, version in about["versions"].items()]
+    rows += [("seed", name, str(seed)) for name, seed in about["seeds"].items()]
+    rows.append(("created", about.get("created", ""), about.get("created_by", "")))
+    yield make_table("provenance", "provenance", rows)
+
+
+@dataclass(frozen=True)
+class AuditFinding:
+    """A finding of an audit, as `obygaze audit ... --report RUN` writes it."""
+
+    title: str
+    headers: tuple[str, ...]
+    rows: tuple[Row, ...]
+    sentences: tuple[str, ...] = ()
+    figure: Any = None
+
+    def svg(self, folder: Path) -> Path | None:
+        """Return the figure: an SVG file in the same folder, not a link."""
+        name = self.figure
+        if not isinstance(name, str) or Path(name).name != name or not name.endswith(".svg"):
+            return None
+        path = folder / name
+        return path if path.is_file() and not path.is_symlink() else None
+
+
+def _cells(value: Any) -> str | None:
+    """Allow a list of texts, numbers and missing values."""
+    if isinstance(value, list) and all(isinstance(c, str | int | float | None) for c in value):
+        return None
+    return "must be a list of texts and numbers"
+
+
+def findings_of(run: Run) -> dict[str, AuditFinding]:
+    """Return the audit findings of a run by name; other JSON files are skipped."""
+    found: dict[str, AuditFinding] = {}
+    schema = table_of(AuditFinding, rows=list_of(_cells, unique=False))
+    schema = replace(schema, ignore_unknown=True)
+    for path in sorted((run.folder / FOLDER).glob("*.json")):
+        document = read_json(path.read_bytes(), str(path), error=Corrupt)
+        if set(schema.required) <= document.tree.keys():
+            finding = document.check(schema)
+            if finding and any(len(row) != len(finding.headers) for row in finding.rows):
+                document.add("rows", f"each row must have {len(finding.headers)} cells")
+            hint = "the same obygaze audit again, with --force"
+            document.violations.raise_if_any("the audit finding is not valid", hint, Corrupt)
+            found[slug(path.stem)] = finding
+    return found
+
+
+def finding_tables(run: Run) -> Iterable[ResultTable]:
+    """Yield a table per audit finding, with its sentences as the note."""
+    for name, finding in findings_of(run).items():
+        texts = {"name": finding.title, "sentences": " ".join(finding.sentences)}
+        yield make_table("audit", f"audit-{name}", finding.rows, finding.headers, **texts)
