@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from obygaze_features.backbones.geometry import Geometry, Level
 from obygaze_features.backbones.weights import WeightFiles
@@ -73,7 +74,7 @@ class Placement:
         return {**settings, "compiled": True} if self.compiled else settings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Family:
     """An architecture: how its checkpoints are loaded, and what they return. Subclasses load.
 
@@ -99,6 +100,9 @@ class Family:
     attention: str = "joint"
     live: float = 15.0
     pixel_range: tuple[float, float] = (-2.0, 2.0)
+
+    def __repr__(self) -> str:
+        return short_repr(type(self).__name__, repr(self.name), self.class_name)
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return the backbone of a card; raise an error unless the weights are what it declares."""
@@ -229,36 +233,68 @@ class Card:
         }
 
 
-class Backbone(Protocol):
-    """A model that makes features: frames to pixels, pixels to levels, and the recipe of both."""
+class Backbone(ABC):
+    """A model that makes features: frames to pixels, pixels to levels, and the recipe of both.
 
-    card: Card
-    geometry: Geometry
+    Args:
+        card: What the backbone is.
+        geometry: The geometry of its weights. The default is the card's.
+        sources: The output behind each level. The default is the card's.
+        placement: Where and how it computes.
+    """
 
-    @property
-    def levels(self) -> dict[str, Level]:
-        """Every level it can return, with its shape."""
+    def __init__(
+        self,
+        card: Card,
+        geometry: Geometry | None = None,
+        sources: Mapping[str, str] | None = None,
+        placement: Placement = Placement(),
+    ) -> None:
+        self.card, self.placement = card, placement
+        self.geometry = geometry or card.geometry
+        self.sources = card.sources if sources is None else sources
 
-    @property
-    def flops(self) -> int:
-        """Floating point operations of one clip."""
-
-    @property
-    def activation_bytes(self) -> int:
-        """Device memory one clip needs while it is computed."""
+    def __repr__(self) -> str:
+        g, place, levels = self.geometry, self.placement, ", ".join(self.levels)
+        size = f"{g.frames} frames of {g.size} x {g.size}" if g.size else f"{g.frames} frames"
+        where = f"{place.dtype} on {place.device}"
+        return short_repr(type(self).__name__, repr(self.card.label), size, where, levels)
 
     @property
     def takes_mask(self) -> bool:
         """Whether a mask can mark the padding of short clips."""
+        return self.card.family.takes_mask
 
+    @property
+    def levels(self) -> dict[str, Level]:
+        """Every level it can return, with the shape the loaded weights give it."""
+        return self.card.family.levels(self.sources, self.geometry)
+
+    @property
+    def flops(self) -> int:
+        """Floating point operations of one clip."""
+        return self.card.family.flops(self.geometry)
+
+    @property
+    def activation_bytes(self) -> int:
+        """Device memory one clip needs while it is computed."""
+        place = self.placement
+        return self.card.family.activation_bytes(self.geometry, place.dtype, place.attention)
+
+    @abstractmethod
     def preprocess(self, frames: Any) -> Any:
         """Return frames [t, H, W, 3] uint8 as pixels [t, 3, S, S]."""
 
+    @abstractmethod
     def forward(
         self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
     ) -> dict[str, Any]:
-        """Return the levels of pixels [B, T, 3, S, S], each [B, ...]; `only` some of them."""
+        """Return the levels of pixels [B, T, 3, S, S], each [B, ...]; `only` some of them.
 
+        A mask [B, T] is 1 for real frames and 0 for padding, if the family takes one.
+        """
+
+    @abstractmethod
     def recipe(self) -> dict[str, Any]:
         """Return what decides the numbers, as plain values."""
 
@@ -283,14 +319,6 @@ def card_recipe(
         "levels": {name: level.source for name, level in levels.items()},
     }
     return {"backbone": backbone, "levels": sorted(levels)}
-
-
-def backbone_repr(backbone: Backbone, *facts: str) -> str:
-    """Return a backbone's repr: its card, its input and its levels."""
-    g, levels = backbone.geometry, ", ".join(backbone.levels)
-    size = f"{g.frames} frames of {g.size} x {g.size}" if g.size else f"{g.frames} frames"
-    label = repr(backbone.card.label)
-    return short_repr(type(backbone).__name__, label, size, *facts, f"levels {levels}")
 
 
 def check_pixels(pixels: Any, geometry: Geometry, label: str) -> None:

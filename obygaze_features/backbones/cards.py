@@ -13,6 +13,7 @@ from typing import Any
 from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Family, Preset
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
+from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, list_of, matching, number, text, whole
 from obygaze_features.core.workspace import Workspace
@@ -99,12 +100,16 @@ def _preset(own: Mapping[str, Any], default: Mapping[str, Any]) -> Preset:
     return Preset(**values)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FoundCards:
     """The cards that could be read, and what is wrong with the files that could not."""
 
     cards: tuple[Card, ...]
     problems: tuple[ObygazeError, ...]
+
+    def __repr__(self) -> str:
+        names = ", ".join(card.name for card in self.cards)
+        return short_repr("FoundCards", f"{len(self.problems)} problems", names)
 
 
 def find_card(name: str, workspace: Workspace | None = None) -> Card:

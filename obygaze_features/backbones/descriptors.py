@@ -31,15 +31,14 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.backbones.base import (
+    Backbone,
     Card,
     Family,
     Placement,
-    backbone_repr,
     card_recipe,
     check_frames,
     check_pixels,
 )
-from obygaze_features.backbones.geometry import Geometry, Level
 from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.core.errors import FixInput
 
@@ -62,22 +61,8 @@ class DescriptorsFamily(Family):
         return Descriptors(card)
 
 
-class Descriptors:
+class Descriptors(Backbone):
     """The backbone without weights: colour, edges and motion in NumPy."""
-
-    takes_mask = False
-
-    def __init__(self, card: Card) -> None:
-        self.card = card
-        self.geometry: Geometry = card.geometry
-
-    def __repr__(self) -> str:
-        return backbone_repr(self)
-
-    @property
-    def levels(self) -> dict[str, Level]:
-        """One vector a frame; their mean and deviation; their maximum."""
-        return self.card.levels
 
     @property
     def flops(self) -> int:

@@ -53,14 +53,6 @@ def _image_geometry(config: Any, frames: int, size: int, prefix: int, out: int) 
     return Geometry(frames, size, "frame", prefix, "hw", grid, config.hidden_size, out, depth)
 
 
-def _video_geometry(
-    config: Any, frames: int, size: int, tubelet: int, patch: int, prefix: int, order: str = "thw"
-) -> Geometry:
-    grid, width = (frames // tubelet, size // patch, size // patch), config.hidden_size
-    depth = _depth(config, patch, tubelet)
-    return Geometry(frames, size, "clip", prefix, order, grid, width, width, depth)
-
-
 # --- X-CLIP: images through a tower whose layers look across the frames of a clip
 
 
@@ -150,15 +142,20 @@ def _image_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[s
 # --- Video models: the whole clip at once
 
 
-def _vivit_geometry(config: Any, card: Geometry) -> Geometry:
-    tubelet, *patch = config.tubelet_size
-    size = _one(config.image_size)
-    return _video_geometry(config, config.num_frames, size, tubelet, _one(patch), 1)
-
-
-def _videomae_geometry(config: Any, card: Geometry) -> Geometry:
-    size, patch = _one(config.image_size), _one(config.patch_size)
-    return _video_geometry(config, config.num_frames, size, config.tubelet_size, patch, 0)
+def _video_geometry(
+    config: Any, card: Geometry, *, prefix: int = 0, order: str = "thw"
+) -> Geometry:
+    tubelet: Any = getattr(config, "tubelet_size", 1)
+    patch = getattr(config, "patch_size", None)
+    if patch is None:
+        tubelet, *patch = tubelet
+    size, patch = _one(getattr(config, "crop_size", None) or config.image_size), _one(patch)
+    frames = getattr(config, "num_frames", None)
+    # V-JEPA 2 has rotary positions: any even number of frames up to its own, so the card chooses.
+    frames = frames or min(card.frames, config.frames_per_clip)
+    grid, width = (frames // tubelet, size // patch, size // patch), config.hidden_size
+    depth = _depth(config, patch, tubelet)
+    return Geometry(frames, size, "clip", prefix, order, grid, width, width, depth)
 
 
 def _timesformer_geometry(config: Any, card: Geometry) -> Geometry:
@@ -167,15 +164,7 @@ def _timesformer_geometry(config: Any, card: Geometry) -> Geometry:
             f"TimeSformer with {config.attention_type} attention orders tokens in another way",
             hint="a checkpoint with attention_type divided_space_time",
         )
-    size, patch = _one(config.image_size), _one(config.patch_size)
-    return _video_geometry(config, config.num_frames, size, 1, patch, 1, "hwt")
-
-
-def _vjepa2_geometry(config: Any, card: Geometry) -> Geometry:
-    # Rotary positions: any even number of frames up to its own will do, so the card chooses.
-    size, patch = _one(config.crop_size), _one(config.patch_size)
-    frames = min(card.frames, config.frames_per_clip)
-    return _video_geometry(config, frames, size, config.tubelet_size, patch, 0)
+    return _video_geometry(config, card, prefix=1, order="hwt")
 
 
 def _vjepa2_keep(model: Any) -> torch.nn.Module:
@@ -212,7 +201,9 @@ def _split(sequence: Tensor, g: Geometry) -> dict[str, Tensor]:
 
 _HEADS = r"position_ids$|^(classifier|fc_norm|pooler|vivit\.pooler)\."
 _image_family = partial(PretrainedFamily, outputs=_IMAGE, run=_image_run, ignored=_HEADS)
-_video_family = partial(PretrainedFamily, outputs=_VIDEO, run=_video_run, ignored=_HEADS)
+_video_family = partial(
+    PretrainedFamily, outputs=_VIDEO, geometry=_video_geometry, run=_video_run, ignored=_HEADS
+)
 _PRETRAINED: tuple[PretrainedFamily, ...] = (
     PretrainedFamily(
         "xclip",
@@ -254,21 +245,18 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         "VivitModel",
         # Its GELU, written out, keeps several temporaries of four times the width.
         live=22.0,
-        geometry=_vivit_geometry,
+        geometry=partial(_video_geometry, prefix=1),
         options={"add_pooling_layer": False},
     ),
     _video_family(
         "videomae",
         "VideoMAEModel",
-        geometry=_videomae_geometry,
         ignored=rf"{_HEADS}|^(decoder|encoder_to_decoder)\.|^mask_token$|position_embeddings$",
     ),
     _video_family(
         "timesformer", "TimesformerModel", attention="divided", geometry=_timesformer_geometry
     ),
-    _video_family(
-        "vjepa2", "VJEPA2Model", geometry=_vjepa2_geometry, run=_vjepa2_run, keep=_vjepa2_keep
-    ),
+    _video_family("vjepa2", "VJEPA2Model", run=_vjepa2_run, keep=_vjepa2_keep),
 )
 _OTHERS = (
     LsmdcFamily(

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from obygaze_features.core.notebook import short_repr
+
 
 @dataclass(frozen=True)
 class Depth:
@@ -18,7 +20,7 @@ class Depth:
     tubelet: int = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Geometry:
     """The shape of the input, and how the tokens are ordered.
 
@@ -43,6 +45,9 @@ class Geometry:
     width: int
     out: int
     depth: Depth | None = None
+
+    def __repr__(self) -> str:
+        return short_repr("Geometry", *(f"{k}={v}" for k, v in self.declared().items()))
 
     @property
     def steps(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -110,8 +110,12 @@ def _download(card: Card) -> None:
     endpoint = need("huggingface_hub.constants", "extract", purpose).ENDPOINT
     try:
         _connect(endpoint)
-        names = hub.HfApi().list_repo_files(card.checkpoint, revision=card.revision)
-        files = [*_SMALL_FILES, *_one_form(names)]
+        name = _preferred(hub.HfApi().list_repo_files(card.checkpoint, revision=card.revision))
+        if not name:
+            raise NotFound("the repository holds no weights in a supported form")
+        stem, _, suffix = name.removesuffix(".index.json").partition(".")
+        shards = [] if name in _PREFERRED else [f"{stem}-*.{suffix}"]
+        files = [*_SMALL_FILES, name, *shards]
         hub.snapshot_download(card.checkpoint, revision=card.revision, allow_patterns=files)
     except Exception as error:
         # The hub's library raises many types of error, and each means that there are no weights.
@@ -134,17 +138,6 @@ def _connect(endpoint: str) -> None:
         raise OSError(f"{address.netloc} cannot be reached ({error})") from error
 
 
-def _one_form(names: Sequence[str]) -> list[str]:
-    """Return one form of the weights, of all that a repository keeps."""
-    for name in _PREFERRED:
-        if name in names:
-            return [name]
-        if f"{name}.index.json" in names:
-            stem, _, suffix = name.partition(".")
-            return [f"{name}.index.json", f"{stem}-*.{suffix}"]
-    raise NotFound("the repository holds no weights in a supported form")
-
-
 def _in_folder(folder: Path, origin: str) -> WeightFiles:
     files = _weight_files(folder)
     if not files:
@@ -156,12 +149,16 @@ def _in_folder(folder: Path, origin: str) -> WeightFiles:
     return WeightFiles(folder, tuple(files), origin)
 
 
+def _preferred(names: Collection[str]) -> str:
+    """Return the file that holds the weights or lists their files, or ''."""
+    forms = (form for name in _PREFERRED for form in (name, f"{name}.index.json"))
+    return next((form for form in forms if form in names), "")
+
+
 def _weight_files(folder: Path) -> list[Path]:
-    for name in _PREFERRED:
-        if (folder / name).is_file():
-            return [folder / name]
-        if (folder / f"{name}.index.json").is_file():
-            return _shards(folder, folder / f"{name}.index.json")
+    name = _preferred([path.name for path in folder.iterdir() if path.is_file()])
+    if name:
+        return [folder / name] if name in _PREFERRED else _shards(folder, folder / name)
     candidates = sorted(path for path in folder.iterdir() if _EPOCH.fullmatch(path.name))
     candidates = candidates or sorted(folder.glob("*.safetensors"))
     candidates = candidates or [p for p in sorted(folder.iterdir()) if p.suffix in _TENSORS]

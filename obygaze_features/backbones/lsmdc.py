@@ -132,8 +132,7 @@ def infer_geometry(tensors: Mapping[str, Tensor], frames: int, where: str) -> tu
         )
     conv, positions, proj = (tensors[key] for key in needed)
     width, patch = int(conv.shape[0]), int(conv.shape[-1])
-    n_patches = int(positions.shape[0]) - 1
-    side = math.isqrt(max(n_patches, 0))
+    side = math.isqrt(max(len(positions) - 1, 0))
     dense = [value for key, value in tensors.items() if _DENSE.fullmatch(key)]
     n_frames = _frames(tensors, frames)
     depth = Depth(
@@ -155,32 +154,18 @@ def infer_geometry(tensors: Mapping[str, Tensor], frames: int, where: str) -> tu
     )
     n_temporal = _count(tensors, f"{_TEMPORAL}resblocks.")
     problems = []
-    if geometry.patches != n_patches or not n_patches:
-        problems.append(f"the number of positions, {n_patches}, is not a square of patches")
     if not depth.layers or not depth.hidden:
         problems.append("the visual tower has no layers")
-    problems += _width_problems("visual", width)
-    if n_temporal:
-        problems += _width_problems("frame", geometry.out)
-        problems += _position_problems(tensors.get(_POSITIONS), geometry)
+    for name, size in (("visual", width), ("frame", geometry.out if n_temporal else width)):
+        if size < _HEAD_WIDTH or size % (size // _HEAD_WIDTH):
+            problems.append(f"the {name} width, {size}, cannot be divided into heads")
+    if n_temporal and _POSITIONS not in tensors:
+        problems.append(f"{_POSITIONS} is missing")
+    elif n_temporal and len(tensors[_POSITIONS]) < n_frames:
+        problems.append(f"{_POSITIONS}: {len(tensors[_POSITIONS])} rows for {n_frames} frames")
     if problems:
         raise tensor_error("this checkpoint cannot be used", problems, where, "another checkpoint")
     return geometry, n_temporal
-
-
-def _width_problems(name: str, width: int) -> list[str]:
-    if width >= _HEAD_WIDTH and width % (width // _HEAD_WIDTH) == 0:
-        return []
-    return [f"the {name} width, {width}, cannot be divided into heads of {_HEAD_WIDTH}"]
-
-
-def _position_problems(positions: Tensor | None, g: Geometry) -> list[str]:
-    if positions is None:
-        return [f"{_POSITIONS} is missing"]
-    if tuple(positions.shape[1:]) == (g.out,) and positions.shape[0] >= g.frames:
-        return []
-    expected = f"[{g.frames} or more, {g.out}]"
-    return [f"{_POSITIONS}: expected {expected}, got {list(positions.shape)}"]
 
 
 def _frames(tensors: Mapping[str, Tensor], otherwise: int) -> int:

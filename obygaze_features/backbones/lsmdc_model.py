@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.pretrained import library
-from obygaze_features.backbones.weights import tensor_error
-from obygaze_features.core.console import count
+from obygaze_features.backbones.weights import check_tensors
 
 # Its layer norms have another epsilon than the visual tower's, and padding is pushed down by a
 # finite amount: both are part of what was trained.
@@ -146,19 +145,13 @@ def load_strictly(
     """
     expected = module.state_dict()
     names = {key: named(key) for key in expected}
-    missing = sorted(set(names.values()) - tensors.keys())
-    if missing:
-        raise tensor_error(f"{count(len(missing), 'tensor')} missing", missing, where)
-    extra = sorted(tensors.keys() - set(names.values()))
-    if extra:
-        unused = f"{count(len(extra), 'tensor')} that this model does not use"
-        raise tensor_error(unused, extra, where, "another card")
-    found = {key: value(key, tensors[name].float()) for key, name in names.items()}
+    known = {key: name for key, name in names.items() if name in tensors}
+    found = {key: value(key, tensors[name].float()) for key, name in known.items()}
     wrong = [
-        f"{names[key]}: expected {list(expected[key].shape)}, got {list(found[key].shape)}"
-        for key in sorted(expected)
-        if found[key].shape != expected[key].shape
+        f"{names[key]}: expected {list(expected[key].shape)}, got {list(tensor.shape)}"
+        for key, tensor in found.items()
+        if tensor.shape != expected[key].shape
     ]
-    if wrong:
-        raise tensor_error("tensors of the wrong shape", wrong, where, "another checkpoint")
+    used = set(names.values())
+    check_tensors(used - tensors.keys(), tensors.keys() - used, wrong, where)
     module.load_state_dict(found, strict=True)

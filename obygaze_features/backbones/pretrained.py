@@ -14,12 +14,11 @@ from obygaze_features.backbones.base import Card, Family, Placement
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.torch_backbone import Outputs, TorchBackbone, check_sizes
 from obygaze_features.backbones.weights import (
-    FETCH_AGAIN,
+    ANOTHER_CHECKPOINT,
     WeightFiles,
+    check_tensors,
     hash_weights,
-    tensor_error,
 )
-from obygaze_features.core.console import count
 from obygaze_features.core.errors import (
     FixInput,
     InstallExtra,
@@ -30,10 +29,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.extras import need
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
-
-_ANOTHER_CARD = f"{FETCH_AGAIN}, or another card: obygaze backbones ls"
 
 
 def library(module: str) -> Any:
@@ -88,7 +84,7 @@ class Text:
     lower: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PretrainedFamily(Family):
     """A family of models of the transformers library.
 
@@ -127,11 +123,7 @@ class PretrainedFamily(Family):
         kind = self.model()
         if not getattr(kind, "_supports_sdpa", False):
             placement = replace(placement, attention="eager")
-        model, info = load_strictly(kind, files, placement, self.options)
-        extra = sorted(k for k in info["unexpected_keys"] if not re.search(self.ignored, k))
-        if extra:
-            unused = f"{count(len(extra), 'tensor')} that this model does not use"
-            raise tensor_error(unused, extra, files.origin, _ANOTHER_CARD)
+        model = load_strictly(kind, files, placement, self.ignored, self.options)
         geometry = self._checked_geometry(model.config, card, files)
         return TorchBackbone(
             card,
@@ -181,14 +173,18 @@ class PretrainedFamily(Family):
 
 
 def load_strictly(
-    kind: Any, files: WeightFiles, placement: Placement, options: Mapping[str, Any]
-) -> tuple[torch.nn.Module, dict[str, Any]]:
-    """Return a model and the library's report, or raise an error if a tensor is missing."""
+    kind: Any,
+    files: WeightFiles,
+    placement: Placement,
+    ignored: str,
+    options: Mapping[str, Any],
+) -> Any:
+    """Return a model whose tensors are all from the files, and those of the files all used."""
     import torch
 
     def error(reason: str) -> FixInput:
         what = f"{kind.__name__} cannot load this checkpoint: {reason}"
-        return FixInput(what, where=files.origin, hint=_ANOTHER_CARD)
+        return FixInput(what, where=files.origin, hint=ANOTHER_CHECKPOINT)
 
     with _staged(files) as folder:
         model, info = from_pretrained(
@@ -202,14 +198,10 @@ def load_strictly(
             use_safetensors=files.files[0].suffix == ".safetensors",
             **options,
         )
-    missing = sorted(map(str, info["missing_keys"]))
-    if missing:
-        what = f"{count(len(missing), 'tensor')} missing"
-        raise tensor_error(what, missing, files.origin, _ANOTHER_CARD)
-    wrong = sorted(map(str, info["mismatched_keys"])) + list(map(str, info["error_msgs"]))
-    if wrong:
-        raise tensor_error("tensors of the wrong shape", wrong, files.origin, _ANOTHER_CARD)
-    return model, info
+    unused = [key for key in info["unexpected_keys"] if not re.search(ignored, key)]
+    wrong = [*info["mismatched_keys"], *info["error_msgs"]]
+    check_tensors(info["missing_keys"], unused, wrong, files.origin)
+    return model
 
 
 @contextmanager

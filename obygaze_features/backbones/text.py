@@ -180,7 +180,7 @@ def load_text_tower(
         )
     kind = family.model(family.text.model)
     attention = "sdpa" if getattr(kind, "_supports_sdpa", False) else "eager"
-    model: Any = load_strictly(kind, files, Placement(attention=attention), {})[0]
+    model = load_strictly(kind, files, Placement(attention=attention), "", {})
     check_hashes(card, files, hashes)
     claim = (card.checkpoint, card.revision) if is_verified(card, files, hashes) else ("", "")
     config = getattr(model.config, "text_config", model.config)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from obygaze_features.backbones.base import (
+    Backbone,
     Card,
     Placement,
-    backbone_repr,
     card_recipe,
     check_pixels,
 )
@@ -33,7 +33,7 @@ class WrongWeights(FixInput):
     """Weights are of another model than the card: name another card, or other weights."""
 
 
-class TorchBackbone:
+class TorchBackbone(Backbone):
     """A backbone made of a torch module, of a function that runs it, and of the card's preset.
 
     Args:
@@ -63,9 +63,8 @@ class TorchBackbone:
 
         check_sizes(card, geometry, files)
         check_hashes(card, files, hashes)
-        self.card, self.geometry, self.outputs = card, geometry, outputs
-        self.hashes, self.placement = hashes, placement
-        self.sources = card.sources if sources is None else sources
+        super().__init__(card, geometry, sources, placement)
+        self.outputs, self.hashes = outputs, hashes
         self.verified = is_verified(card, files, hashes)
         self.checkpoint_edge = files.shortest_edge
         self.pixels = Preprocessor.of(card.input, geometry.size, self.checkpoint_edge)
@@ -75,30 +74,6 @@ class TorchBackbone:
         if placement.compiled:
             compile_layers(self.module)
 
-    def __repr__(self) -> str:
-        return backbone_repr(self, f"{self.placement.dtype} on {self.placement.device}")
-
-    @property
-    def takes_mask(self) -> bool:
-        """Whether a mask can mark the padding of short clips."""
-        return self.card.family.takes_mask
-
-    @property
-    def levels(self) -> dict[str, Level]:
-        """Every level it can return, with the shape the loaded weights give it."""
-        return self.card.family.levels(self.sources, self.geometry)
-
-    @property
-    def flops(self) -> int:
-        """Floating point operations of one clip."""
-        return self.card.family.flops(self.geometry)
-
-    @property
-    def activation_bytes(self) -> int:
-        """Device memory one clip needs while it is computed, within a fifth or so."""
-        place = self.placement
-        return self.card.family.activation_bytes(self.geometry, place.dtype, place.attention)
-
     def preprocess(self, frames: Any) -> Tensor:
         """Return frames [t, H, W, 3] uint8 as pixels [t, 3, S, S] float32 on the device."""
         return self.pixels(as_frames(frames, self.placement.device))
@@ -106,10 +81,7 @@ class TorchBackbone:
     def forward(
         self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
     ) -> dict[str, Tensor]:
-        """Return the levels of normalised pixels [B, T, 3, S, S], or `only` some of them.
-
-        A mask [B, T] is 1 for real frames and 0 for padding, if the family takes one.
-        """
+        """Return the levels of normalised pixels [B, T, 3, S, S], or `only` some of them."""
         import torch
 
         check_pixels(pixels, self.geometry, self.card.label)

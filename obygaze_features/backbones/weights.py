@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, first_line
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_file
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FETCH_AGAIN = "fetch the checkpoint again"
+ANOTHER_CHECKPOINT = f"{FETCH_AGAIN}, or another card: obygaze backbones ls"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SHOWN = 5
 
@@ -116,9 +118,8 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    tensors: dict[str, Tensor] = need("safetensors.torch", "extract", "reading weights").load_file(
-        path
-    )
+    safetensors = need("safetensors.torch", "extract", "reading weights")
+    tensors: dict[str, Tensor] = safetensors.load_file(path)
     return tensors
 
 
@@ -136,6 +137,20 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
             hint="the file the model was saved to, not its optimiser's",
         )
     return tensors
+
+
+def check_tensors(
+    missing: Collection[str], unused: Collection[str], wrong: Collection[str], where: str
+) -> None:
+    """Raise an error for tensors that a model misses, does not use, or has in another shape."""
+    found = (
+        (f"{count(len(missing), 'tensor')} missing", missing),
+        ("tensors of the wrong shape", wrong),
+        (f"{count(len(unused), 'tensor')} that this model does not use", unused),
+    )
+    for what, names in found:
+        if names:
+            raise tensor_error(what, sorted(map(str, names)), where, ANOTHER_CHECKPOINT)
 
 
 def tensor_error(what: str, names: Sequence[str], where: str, hint: str = FETCH_AGAIN) -> FixInput:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,17 @@ pytest.importorskip("transformers", reason="backbones need the extract extra")
 
 from support.checkpoints import CARD_OF, FORMS, TINY, save_tiny, tiny_card  # noqa: E402
 
+from obygaze_features.backbones.base import Card, Family, Placement  # noqa: E402
+from obygaze_features.backbones.cards import find_card, find_cards  # noqa: E402
+from obygaze_features.backbones.check import check_backbone  # noqa: E402
+from obygaze_features.backbones.geometry import Geometry  # noqa: E402
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
 from obygaze_features.backbones.torch_backbone import TorchBackbone  # noqa: E402
+from obygaze_features.backbones.weights import (  # noqa: E402
+    WeightFiles,
+    hash_weights,
+    read_tensors,
+)
 from obygaze_features.core.errors import FixInput  # noqa: E402
 
 torch.set_num_threads(1)
@@ -316,3 +326,74 @@ def test_a_small_checkpoint_is_not_stretched_beyond_its_own(
         load_backbone(name, folders(family, "safetensors"))
     expected = {"dinov2": "size: expected 224, got 42", "vjepa2": "frames: expected 16, got 8"}
     assert expected[family] in caught.value.details
+
+
+def _patch_outputs(module: Any, pixels: Any, mask: Any, g: Geometry) -> dict[str, Any]:
+    tokens = module(pixels.flatten(0, 1)).flatten(2).mT.unflatten(0, pixels.shape[:2])
+    return {"tokens": tokens, "mean": tokens.mean(dim=(1, 2))}
+
+
+class PatchFamily(Family):
+    """A family of one's own: one layer that makes a token of each patch."""
+
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> TorchBackbone:
+        module = torch.nn.Conv2d(3, card.geometry.width, 16, 16)
+        module.load_state_dict(read_tensors(files.files))
+        return TorchBackbone(
+            card,
+            card.geometry,
+            module,
+            _patch_outputs,
+            files=files,
+            hashes=hash_weights(files),
+            placement=placement,
+        )
+
+
+def test_a_family_of_ones_own_is_a_subclass_with_one_method(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(8, 3, 16, 16, generator=generator)
+    torch.save({"weight": weight, "bias": torch.zeros(8)}, tmp_path / "own.pt")
+    outputs = {"tokens": "step token width", "mean": "width"}
+    card = replace(
+        find_card("clip-b16"),
+        name="own",
+        checkpoint="",
+        depth={},
+        family=PatchFamily(
+            "own", "Conv2d", outputs={"tokens": "step token width", "mean": "width"}
+        ),
+        geometry=Geometry(2, 32, "frame", 0, "hw", (2, 2, 2), 8, 8),
+        sources={"clip": "mean", "tokens": "tokens"},
+    )
+    backbone = load_backbone(card, tmp_path / "own.pt")
+    x = torch.randn(1, 2, 3, 32, 32, generator=generator)
+    levels = backbone.forward(x)
+    # The last patch of the second frame, as a sum of products.
+    last = (x[0, 1, :, 16:, 16:] * weight).sum(dim=(1, 2, 3))
+    assert torch.allclose(levels["tokens"][0, 1, 3], last, atol=1e-3)
+    assert torch.allclose(levels["clip"], levels["tokens"].mean(dim=(1, 2)), atol=1e-5)
+    assert backbone.recipe()["backbone"]["family"] == "own"
+    assert check_backbone(card, tmp_path / "own.pt").failed == []
+
+
+def test_reprs_are_one_short_line(backbones: Any, folders: Any) -> None:
+    card = tiny_card("clip")
+    backbone = backbones("clip", "safetensors", "sdpa")
+    assert repr(backbone) == (
+        "TorchBackbone('tiny-clip', 3 frames of 32 x 32, float32 on cpu,"
+        " clip, pooled, frames, tokens)"
+    )
+    assert repr(card.family) == "PretrainedFamily('clip', CLIPVisionModelWithProjection)"
+    report = check_backbone(card, folders("clip", "safetensors"))
+    assert repr(report) == "CheckReport('tiny-clip', failed: none)"
+    others = (
+        card,
+        backbone.geometry,
+        backbone.placement,
+        find_cards(),
+        load_backbone("descriptors"),
+    )
+    for shown in map(repr, (*others, *backbone.levels.values())):
+        assert len(shown) <= 120
+        assert "\n" not in shown

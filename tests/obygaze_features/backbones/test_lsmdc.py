@@ -274,7 +274,7 @@ def _without(key: str) -> Any:
         (lambda t: {**t, "clip.visual.ln_pre.bias": torch.zeros(7)}, "wrong shape"),
         (
             lambda t: {**t, "clip.visual.positional_embedding": torch.zeros(11, 128)},
-            "cannot be used",
+            "wrong shape",
         ),
         (lambda t: {f"other.{k}": v for k, v in t.items()}, "not an LSMDC X-CLIP"),
     ],
