@@ -354,7 +354,6 @@ def test_a_family_of_ones_own_is_a_subclass_with_one_method(tmp_path: Path) -> N
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(8, 3, 16, 16, generator=generator)
     torch.save({"weight": weight, "bias": torch.zeros(8)}, tmp_path / "own.pt")
-    outputs = {"tokens": "step token width", "mean": "width"}
     card = replace(
         find_card("clip-b16"),
         name="own",
