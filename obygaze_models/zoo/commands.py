@@ -24,23 +24,13 @@ from obygaze_features.core.files import write_new
 if TYPE_CHECKING:
     from obygaze_models.zoo.predicting import Predicted
 
-_HERE = "obygaze_models.zoo.commands"
-COMMANDS = {
-    "ls": (f"{_HERE}:ls", "List the models of the workspace."),
-    "show": (f"{_HERE}:show", "Show the card of a model: its facts and its metrics."),
-    "verify": (f"{_HERE}:verify", "Check the files of a model."),
-    "predict": (f"{_HERE}:predict_", "Predict the clips of a store with a model."),
-    "push": (f"{_HERE}:push", "Copy a model to a folder, a bucket or the hub."),
-    "pull": (f"{_HERE}:pull", "Copy a model into the workspace and check it."),
-}
 
-
-@click.group(cls=LazyGroup, table=COMMANDS)
+@click.group(cls=LazyGroup)
 def models() -> None:
     """Inspect, verify, use and share saved models."""
 
 
-@click.command(
+@models.command(
     cls=ExampleCommand,
     examples="""
     obygaze models ls
@@ -74,7 +64,7 @@ def ls(session: Session, as_json: bool) -> None:
         session.console.note("the workspace has no models; obygaze train --help")
 
 
-@click.command(
+@models.command(
     cls=ExampleCommand,
     examples="""
     obygaze models show films-pcbm
@@ -97,7 +87,7 @@ def show(session: Session, name: str, as_json: bool) -> None:
         session.console.result(body)
 
 
-@click.command(
+@models.command(
     cls=ExampleCommand,
     examples="""
     obygaze models verify films-pcbm
@@ -119,10 +109,10 @@ def verify(session: Session, names: tuple[str, ...], as_json: bool) -> None:
         session.console.json({"whole": [info.name for info in found]})
         return
     for info in found:
-        session.console.result(f"{info.name}: whole, a {info.kind} for {info.task}")
+        session.console.result(f"{info.name}: valid, a {info.kind} for {info.task}")
 
 
-@click.command(
+@models.command(
     "predict",
     cls=ExampleCommand,
     examples="""
@@ -161,8 +151,9 @@ def predict_(
 
     The column `basis` is the kind of the score. unseen: the model was trained on no clip of the
     film. film-seen: it was trained on other clips of the film. out-of-fold: it was trained on the
-    clip, and the score is from fits of its evaluation that were not; these have no margins.
-    in-sample: it was trained on the clip, and the score is its own (only with --in-sample).
+    clip, and the score is from fits of its evaluation that were not; for a bottleneck, these have
+    no margins. in-sample: it was trained on the clip, and the score is its own (only with
+    --in-sample).
     """
     from obygaze_features.store import open_store
     from obygaze_models.zoo.predicting import predict
@@ -199,7 +190,7 @@ def _explain(console: Console, found: Predicted) -> None:
         )
 
 
-@click.command(
+@models.command(
     cls=ExampleCommand,
     examples="""
     obygaze models push films-pcbm /shared/models/films-pcbm
@@ -221,7 +212,7 @@ def push(session: Session, name: str, target: str, as_json: bool) -> None:
         session.console.result(f"{name} is at {target} ({human(n_bytes)})")
 
 
-@click.command(
+@models.command(
     cls=ExampleCommand,
     examples="""
     obygaze models pull /shared/models/films-pcbm
@@ -245,4 +236,4 @@ def pull(session: Session, location: str, name: str | None, force: bool, as_json
     if as_json:
         session.console.json({"model": folder.name, "path": str(folder), "kind": model.info.kind})
     else:
-        session.console.result(f"{folder}: whole, a {model.info.kind} for {model.info.task}")
+        session.console.result(f"{folder}: valid, a {model.info.kind} for {model.info.task}")

@@ -1,4 +1,4 @@
-"""Figures: which a run gets, what they hold, and the same bytes each time."""
+"""Figures: which ones a run has, what they show, and the same bytes each time."""
 
 from __future__ import annotations
 

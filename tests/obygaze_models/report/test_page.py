@@ -1,4 +1,4 @@
-"""The page: whole, closed in itself, and deaf to whatever names try to tell it."""
+"""The page: well-formed, without external content, and safe whatever names a run holds."""
 
 from __future__ import annotations
 

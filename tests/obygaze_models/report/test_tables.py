@@ -1,4 +1,4 @@
-"""One table in four spellings: the same numbers, and nothing that a name holds becomes markup."""
+"""A table in four formats: the same numbers, and no name becomes markup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a saved model says of clips it was trained on: its out-of-fold scores, or nothing."""
+"""Predictions for clips that a model was trained on: out-of-fold scores, or none."""
 
 from __future__ import annotations
 

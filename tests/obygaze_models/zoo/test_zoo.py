@@ -1,4 +1,4 @@
-"""Saved models: whole or refused, asked only about their own features, and never run as code."""
+"""Saved models: valid or refused, used only with their own features, and never run as code."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ def test_a_model_goes_to_another_lab_and_back(saved: Path, tmp_path: Path) -> No
 def test_the_commands(saved: Path, tmp_path: Path) -> None:
     listed = run_obygaze("-C", tmp_path, "models", "ls", "--json").ok().json()
     assert [(m["name"], m["ap"]) for m in listed["models"]] == [("toy", 0.8)]
-    assert "whole" in run_obygaze("-C", tmp_path, "models", "verify", "toy").ok().stdout
+    assert "toy: valid, a" in run_obygaze("-C", tmp_path, "models", "verify", "toy").ok().stdout
     assert "HN against S" in run_obygaze("-C", tmp_path, "models", "show", "toy").ok().stdout
     store = tmp_path / "store"
     asked = run_obygaze("-C", tmp_path, "models", "predict", "toy", store, "--json").ok().json()
