@@ -18,7 +18,7 @@ from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.format.schema import OK, RowSource
 from obygaze_features.store.read.reader import Store, open_store
-from obygaze_features.store.read.verify import Report, changed_error
+from obygaze_features.store.read.verify import VerifyReport, changed_error
 
 # Files are read in parallel, since each may wait for a network drive.
 AT_ONCE = 8
@@ -104,7 +104,7 @@ def changed_rows(store: Store, plan: ExtractPlan) -> list[int]:
     return sorted(check_sources(store, dict(enumerate(plan.rows))).changed)
 
 
-def compare_sources(workspace: Workspace, store: Store, report: Report) -> None:
+def compare_sources(workspace: Workspace, store: Store, report: VerifyReport) -> None:
     """Add the clips whose times or video changed to the report of a verification."""
     clips = planned_clips(workspace, store)
     ids: list[str] = store.clip_ids.tolist()

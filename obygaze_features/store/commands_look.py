@@ -1,7 +1,8 @@
-"""`obygaze store ls`, `info`, `card`: what stores there are, and what one is."""
+"""`obygaze store ls`, `info`, `card`, `verify`, `diff`: look at stores and check them."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,23 @@ from obygaze_features.core.commands import (
     pass_session,
 )
 from obygaze_features.core.console import human, table
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.files import write_new
 from obygaze_features.store.read.describe import card_text, describe, summary
+from obygaze_features.store.read.diff import Diff, common_levels, diff_stores
 from obygaze_features.store.read.reader import Store, open_store
+from obygaze_features.store.read.verify import (
+    Reextract,
+    VerifyReport,
+    compare_decoded,
+    n_bytes_promised,
+    verify,
+)
 
-# Backbones know stores, never the other way round; the cards are asked by name.
+# Packages that import this one; they are imported by name, when a command needs them.
 NOTE = "obygaze_features.backbones.hub_processor:recipe_note"
+REEXTRACTOR = "obygaze_features.extraction.recipes:redecoder"
+COMPARE_SOURCES = "obygaze_features.extraction.sources:compare_sources"
 
 
 @click.command(
@@ -92,9 +103,13 @@ def info(session: Session, name: str, as_json: bool) -> None:
 
 def _note(session: Session, store: Store) -> str:
     """How the preset of the store's backbone differs from the hub's processor, if it does."""
-    module, attribute = NOTE.split(":")
-    note: str = getattr(import_module(module), attribute)(store.recipe.to_dict(), session.workspace)
+    note: str = _imported(NOTE)(store.recipe.to_dict(), session.workspace)
     return note
+
+
+def _imported(name: str) -> Any:
+    module, attribute = name.split(":")
+    return getattr(import_module(module), attribute)
 
 
 @click.command(
@@ -123,6 +138,152 @@ def card(session: Session, name: str, output: Path | None, force: bool, as_json:
         session.console.json({"name": name, "card": text})
     else:
         session.console.result(text.rstrip())
+
+
+@click.command(
+    "verify",
+    cls=ExampleCommand,
+    examples="""
+    obygaze store verify obygaze12-xclip
+    obygaze store verify obygaze12-xclip --hash
+    obygaze store verify obygaze12-xclip --videos
+    obygaze store verify obygaze12-xclip --decode 5 --json
+    """,
+)
+@click.argument("name")
+@click.option("--hash", "hashes", is_flag=True, help="Read every byte and compare its sha256.")
+@click.option(
+    "--decode", "k", type=click.IntRange(min=1), help="Extract this many clips again and compare."
+)
+@click.option("--weights", help="--decode: where the backbone's weights are.")
+@click.option("--videos", is_flag=True, help="Compare times and videos with those of the clips.")
+@json_option
+@pass_session
+def verify_(
+    session: Session,
+    name: str,
+    hashes: bool,
+    k: int | None,
+    weights: str | None,
+    videos: bool,
+    as_json: bool,
+) -> None:
+    """Check that a store is whole and undamaged.
+
+    Without options: that every file is there and has its length. The exit code is 4, and each
+    file is named, where something is not as it was committed. With --videos it is 5, and each clip
+    is named, where the manifest has other times now or the video is another file.
+    """
+    location = session.workspace.store(name)
+    total = _n_bytes(session, name) if hashes else 0
+    with session.console.progress("verify", total, "B") as progress:
+        report = verify(location, hashes=hashes, progress=progress if hashes else None)
+    if k is not None and not report.problems:
+        store = open_named(session, name)
+        again = compare_decoded(store, k, _reextract(session, store, weights))
+        report.problems += again.problems
+        report.warnings += again.warnings
+        report.cosines = again.cosines
+    if videos and not report.problems:
+        _imported(COMPARE_SOURCES)(session.workspace, open_named(session, name), report)
+    _show_report(session, report, as_json)
+    report.require_whole()
+    report.require_unchanged()
+
+
+def _n_bytes(session: Session, name: str) -> int:
+    try:
+        return n_bytes_promised(open_named(session, name))
+    except ObygazeError:
+        return 0  # the verification reports what is wrong
+
+
+def _reextract(session: Session, store: Store, weights: str | None) -> Reextract:
+    try:
+        make = _imported(REEXTRACTOR)
+    except ModuleNotFoundError as error:
+        raise FixUsage(
+            "--decode extracts clips again, which this installation cannot",
+            hint="pip install 'obygaze[extract]', on a machine that has the videos",
+        ) from error
+    reextract: Reextract = make(session.workspace, store, weights)
+    return reextract
+
+
+def _show_report(session: Session, report: VerifyReport, as_json: bool) -> None:
+    if as_json:
+        session.console.json({**asdict(report), "whole": not report.problems})
+        return
+    for warning in report.warnings:
+        session.console.warn(warning)
+    for level, found in report.cosines.items():
+        session.console.result(
+            f"{level}: least cosine {found['least']:.6f}, median {found['median']:.6f}"
+        )
+    if not report.problems and not report.changed:
+        counts = ", ".join(f"{n} {state}" for state, n in report.counts.items())
+        session.console.result(
+            f"whole: {report.n_files} files, {human(report.n_bytes)} ({report.how}); {counts}"
+        )
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze store diff obygaze12-xclip obygaze12-xclip-bf16
+    obygaze store diff stores/a https://example.org/stores/b --json
+    """,
+)
+@click.argument("first")
+@click.argument("second")
+@json_option
+@pass_session
+def diff(session: Session, first: str, second: str, as_json: bool) -> None:
+    """Compare two stores: recipes, clips, features.
+
+    Features are compared over the clips that are ok in both: the cosine of each clip's vector.
+    """
+    one, other = open_named(session, first), open_named(session, second)
+    total = len(common_levels(one, other)) * one.n_clips
+    with session.console.progress("compare", total) as progress:
+        found = diff_stores(one, other, progress=progress)
+    if as_json:
+        session.console.json(_diff_json(found))
+    else:
+        session.console.result(_diff_text(found))
+
+
+def _diff_json(found: Diff) -> dict[str, Any]:
+    return {**asdict(found), "common": len(found.common), "same": found.same}
+
+
+def _diff_text(found: Diff) -> str:
+    if found.same:
+        return f"the same: recipe, {len(found.common)} clips, every number"
+    lines = [f"recipe: {difference}" for difference in found.recipe] or ["recipe: the same"]
+    lines.append(
+        f"clips: {len(found.common)} in both, {len(found.only_first)} only in the first, "
+        f"{len(found.only_second)} only in the second"
+    )
+    lines += [f"  {clip}: {here} here, {there} there" for clip, (here, there) in _few(found)]
+    lines += [f"level {name}: only in one of them" for name in found.arrays]
+    headers = ("level", "clips", "identical", "least cosine", "median", "greatest difference")
+    rows = [
+        (
+            level.level,
+            level.n_clips,
+            level.n_identical,
+            f"{level.least_cosine:.6f}",
+            f"{level.median_cosine:.6f}",
+            f"{level.greatest_difference:.3g} {level.note}".rstrip(),
+        )
+        for level in found.levels
+    ]
+    return "\n".join([*lines, table(headers, rows)]) if rows else "\n".join(lines)
+
+
+def _few(found: Diff) -> list[tuple[str, tuple[str, str]]]:
+    return list(found.states.items())[:20]
 
 
 def store_names(session: Session) -> list[str]:

@@ -1,16 +1,30 @@
-"""The arrays of a store through zarr: few large selections, and errors that name the block."""
+"""The arrays of a store through zarr: few large reads, and errors that name the block.
+
+Zarr takes a missing chunk, or a shard of no bytes, for fill values. So each file that a marker or
+the seal lists is checked for being there, and for its length, before zarr sees a byte of it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 import zarr
-from zarr.core.buffer import cpu
+from zarr.abc.store import (
+    ByteRequest,
+    OffsetByteRequest,
+    RangeByteRequest,
+    Store,
+    SuffixByteRequest,
+)
+from zarr.core.buffer import Buffer, BufferPrototype, cpu
 
 from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.core.files import sha256_bytes
@@ -18,9 +32,8 @@ from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.records import Plan
 from obygaze_features.store.format.schema import ArraySpec
 from obygaze_features.store.format.text import TEXT_FOLDER, WORDS, TextTable
-from obygaze_features.store.read.bridge import Bridge
 from obygaze_features.store.read.commits import Commits
-from obygaze_features.store.remote.files import Files, read_or_none
+from obygaze_features.store.remote.files import Files, Piece, read_or_none
 
 Rows = npt.NDArray[np.int64]
 BATCH_BYTES = 2_000_000
@@ -28,6 +41,11 @@ BATCH_BYTES = 2_000_000
 _SETTING = threading.Lock()
 # What zarr and its codecs raise over bytes that are not what they should be.
 DAMAGE = (ValueError, RuntimeError, TypeError, LookupError, ArithmeticError)
+# Below this a read from the page cache costs less than handing it to another thread.
+THREAD_FROM_BYTES = 1_000_000
+# More than two large blocks at once fall out of the processor's cache, and of memory that is
+# there already: ten at once took three times as long.
+LARGE_AT_ONCE = 2
 
 
 class Arrays:
@@ -35,7 +53,7 @@ class Arrays:
 
     def __init__(self, files: Files, plan: Plan, commits: Commits) -> None:
         self.files, self.plan, self.commits = files, plan, commits
-        self._bridge = Bridge(files, plan.zarr, commits.promised)
+        self._zarr = _CheckedStore(files, plan.zarr, commits.promised)
         self._open: dict[str, zarr.Array[Any]] = {}
         self._lock = threading.Lock()
 
@@ -163,7 +181,7 @@ class Arrays:
                 raise Corrupt(f"{key} is not what was planned", where=self.files.location)
         try:
             with _SETTING, zarr.config.set({"codec_pipeline.batch_size": self._batch(name)}):
-                array = zarr.open_array(self._bridge, path=name, mode="r", zarr_format=3)
+                array = zarr.open_array(self._zarr, path=name, mode="r", zarr_format=3)
         except (FileNotFoundError, *DAMAGE) as error:
             raise self._damaged(key, error) from error
         self._check_layout(name, array)
@@ -185,6 +203,118 @@ class Arrays:
                     f"the array {name!r} does not have the layout store.json promises",
                     where=self.files.location,
                 )
+
+
+class _CheckedStore(Store):
+    """data.zarr as zarr sees it: read only, metadata from store.json, bytes from `Files`."""
+
+    supports_writes = False
+    supports_deletes = False
+    supports_listing = False
+    supports_partial_writes = False
+
+    def __init__(
+        self,
+        files: Files,
+        documents: Mapping[str, Any],
+        promised: Callable[[str, int | None], int],
+    ) -> None:
+        super().__init__(read_only=True)
+        self.files, self.promised = files, promised
+        self.documents = {key: json.dumps(value).encode() for key, value in documents.items()}
+        self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
+        self._turns = WeakKeyDictionary()
+        self._is_open = True
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Bytes of one file, or an error; None only for metadata that is not there."""
+        document = self.documents.get(key)
+        if document is not None:
+            return prototype.buffer.from_bytes(document)
+        if key.endswith("zarr.json") and not key.startswith("text/"):
+            return None
+        n_bytes = self.promised(key, None)
+        if self.files.is_remote:
+            piece = await asyncio.to_thread(self._read, key, byte_range, n_bytes)
+        elif n_bytes >= THREAD_FROM_BYTES:
+            async with self._turn():
+                piece = await asyncio.to_thread(self._read, key, byte_range, n_bytes)
+        else:
+            piece = self._read(key, byte_range, n_bytes)
+        return prototype.buffer.from_array_like(piece.data)
+
+    def _turn(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()  # another one after a fork
+        return self._turns.setdefault(loop, asyncio.Semaphore(LARGE_AT_ONCE))
+
+    def _read(self, key: str, byte_range: ByteRequest | None, n_bytes: int) -> Piece:
+        start, stop = _bounds(byte_range)
+        piece = self.files.read(f"data.zarr/{key}", start, stop)
+        found = -1 if piece is None else piece.total
+        if found != n_bytes and found != (n_bytes := self.promised(key, found)):
+            self._refuse(key, n_bytes, found)
+        wanted = len(range(n_bytes)[slice(start or None, stop)])
+        if piece is None or len(piece.data) != wanted:
+            self._refuse(key, n_bytes, found)
+        return piece
+
+    def _refuse(self, key: str, n_bytes: int, found: int) -> NoReturn:
+        what = "is missing" if found < 0 else f"has {found} bytes"
+        raise Corrupt(
+            f"a file of this store {what}; {n_bytes} bytes were committed",
+            where=f"{self.files.location}/data.zarr/{key}",
+            hint="obygaze store verify, then fetch or extract that block again",
+        )
+
+    async def get_partial_values(
+        self,
+        prototype: BufferPrototype,
+        key_ranges: Iterable[tuple[str, ByteRequest | None]],
+    ) -> list[Buffer | None]:
+        """Several parts, one after the other."""
+        return [await self.get(key, prototype, part) for key, part in key_ranges]
+
+    async def exists(self, key: str) -> bool:
+        """Whether zarr would find this metadata."""
+        return key in self.documents
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Stores are never written through a reader."""
+        raise NotImplementedError
+
+    async def delete(self, key: str) -> None:
+        """Stores are never written through a reader."""
+        raise NotImplementedError
+
+    def list(self) -> AsyncIterator[str]:
+        """Readers never list."""
+        raise NotImplementedError
+
+    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Readers never list."""
+        raise NotImplementedError
+
+    def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Readers never list."""
+        raise NotImplementedError
+
+
+def _bounds(byte_range: ByteRequest | None) -> tuple[int, int | None]:
+    match byte_range:
+        case RangeByteRequest(start, end):
+            return start, end
+        case OffsetByteRequest(offset):
+            return offset, None
+        case SuffixByteRequest(suffix):
+            return -suffix, None
+    return 0, None
 
 
 def _json_or_none(data: bytes) -> Any:

@@ -98,7 +98,7 @@ def test_verify_says_whole_or_names_the_file(workspace: Path) -> None:
     assert found.code == 4
     assert found.json()["whole"] is False
     assert found.json()["problems"] == [
-        {"name": "data.zarr/clip/c.3.0", "what": "its sha256 is not the promised one"}
+        {"name": "data.zarr/clip/c.3.0", "what": "its sha256 is not the one that was committed"}
     ]
     assert "data.zarr/clip/c.3.0" in found.stderr
 
@@ -111,9 +111,9 @@ def test_verify_refuses_a_later_version_as_a_mismatch(workspace: Path) -> None:
 
 
 def test_verify_can_extract_again_where_extraction_is_there(workspace, monkeypatch) -> None:
-    from obygaze_features.store import commands_check
+    from obygaze_features.store import commands_look
 
-    monkeypatch.setattr(commands_check, "REDECODE", "obygaze_features.nowhere:redecoder")
+    monkeypatch.setattr(commands_look, "REEXTRACTOR", "obygaze_features.nowhere:redecoder")
     found = call(workspace, "verify", "whole", "--decode", "2")
     assert found.code == 2 and "obygaze[extract]" in found.stderr
 
@@ -126,8 +126,8 @@ def test_verify_can_extract_again_where_extraction_is_there(workspace, monkeypat
             for clip in clips
         }
 
-    monkeypatch.setattr(commands_check, "redecoder", redecoder, raising=False)
-    monkeypatch.setattr(commands_check, "REDECODE", f"{commands_check.__name__}:redecoder")
+    monkeypatch.setattr(commands_look, "redecoder", redecoder, raising=False)
+    monkeypatch.setattr(commands_look, "REEXTRACTOR", f"{commands_look.__name__}:redecoder")
     found = call(workspace, "verify", "whole", "--decode", "2", "--json")
     assert found.code == 4
     assert found.json()["cosines"]["clip"]["least"] == 1.0
