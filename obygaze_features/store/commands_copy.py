@@ -210,7 +210,7 @@ def pack_(session: Session, name: str, output: str | None, force: bool, as_json:
 def unpack_(session: Session, packed: Path, output: str | None, as_json: bool) -> None:
     """Make a store of a packed one.
 
-    Nothing in the zip is believed before it is checked.
+    Every file is checked before it is used.
     """
     target = session.workspace.new_store(output or packed.stem)
     with session.console.progress("unpack", select_packed(packed).n_bytes_files, "B") as progress:

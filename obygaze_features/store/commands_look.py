@@ -26,7 +26,7 @@ from obygaze_features.store.read.verify import (
     Reextract,
     VerifyReport,
     compare_decoded,
-    n_bytes_promised,
+    n_bytes_listed,
     verify,
 )
 
@@ -127,7 +127,7 @@ def _imported(name: str) -> Any:
 def card(session: Session, name: str, output: Path | None, force: bool, as_json: bool) -> None:
     """Print the card of a store, as the hub shows it.
 
-    It says what the store is, how it was made, under which licence, and what is not inside.
+    The card describes the store, how it was made, its licence, and what is not inside.
     """
     found = open_named(session, name)
     text = card_text(found.plan, found.status().counts)
@@ -193,7 +193,7 @@ def verify_(
 
 def _n_bytes(session: Session, name: str) -> int:
     try:
-        return n_bytes_promised(open_named(session, name))
+        return n_bytes_listed(open_named(session, name))
     except ObygazeError:
         return 0  # the verification reports what is wrong
 

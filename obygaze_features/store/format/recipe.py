@@ -1,4 +1,4 @@
-"""What decides the numbers in a store, its one spelling, and the fingerprint over that spelling."""
+"""The recipe: what decides the numbers in a store, its canonical JSON and its fingerprint."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SECTIONS = (
     "compute",
     "storage",
 )
-# The key of a recipe's backbone that names the checkpoint its weights are not known to be.
+# In a recipe's backbone: the checkpoint, where its weights were not verified to be that one.
 UNVERIFIED = "unverified_checkpoint"
 CLAIM = ("checkpoint", "revision", UNVERIFIED)
 
 
 @dataclass(frozen=True)
-class Difference:
-    """One key on which two recipes do not agree; an absent key is `ABSENT`."""
+class RecipeDifference:
+    """One key on which two recipes differ; a missing key is `ABSENT`."""
 
     key: str
     ours: Any
@@ -37,9 +37,9 @@ class Difference:
     places: tuple[str, str] = ("here", "there")
 
     def __str__(self) -> str:
-        """The line a person reads."""
+        """Return the difference in one line."""
         here, there = self.places
-        return f"{self.key}: {_spell(self.ours)} {here}, {_spell(self.theirs)} {there}"
+        return f"{self.key}: {_shortened(self.ours)} {here}, {_shortened(self.theirs)} {there}"
 
 
 ABSENT = "(absent)"
@@ -50,7 +50,7 @@ class Recipe:
     """How features were made. Equal recipes have equal fingerprints, whatever the key order.
 
     Make one with `Recipe.of` (everything is known) or `Recipe.unknown` (features that somebody
-    else made; what the importer was told is kept).
+    else made, with the facts that the importer was given).
     """
 
     canonical: str
@@ -68,7 +68,7 @@ class Recipe:
         compute: Mapping[str, Any],
         storage: Mapping[str, Any],
     ) -> Recipe:
-        """A known recipe. What stands in a section is its maker's to choose; plain JSON only."""
+        """Return a known recipe; each section is plain JSON."""
         if not backbone.get("name"):
             raise FixInput("a recipe must name its backbone", where="recipe.backbone.name")
         return cls.from_dict(
@@ -86,26 +86,26 @@ class Recipe:
 
     @classmethod
     def unknown(cls, source: str, told: Mapping[str, Any]) -> Recipe:
-        """The recipe of imported features: marked unknown, with what the importer was told."""
+        """Return the recipe of imported features: marked unknown, with the facts in `told`."""
         return cls.from_dict({"unknown": True, "source": source, "told": dict(told)})
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Recipe:
-        """A recipe from plain JSON, as it stands in store.json; keys of later versions are kept."""
+        """Return a recipe from plain JSON, as in store.json; keys of later versions are kept."""
         try:
             text = canonical_json(value).decode("utf-8")
         except (TypeError, ValueError) as error:
             raise FixInput(
-                f"a recipe is plain JSON without NaN: {error}", where="recipe"
+                f"a recipe must be plain JSON without NaN: {error}", where="recipe"
             ) from error
         recipe = cls(text)
         missing = [] if recipe.is_unknown else [key for key in SECTIONS if key not in value]
         if missing:
-            raise FixInput(f"the recipe lacks {', '.join(missing)}", where="recipe")
+            raise FixInput(f"missing in the recipe: {', '.join(missing)}", where="recipe")
         return recipe
 
     def to_dict(self) -> dict[str, Any]:
-        """The recipe as plain JSON; a fresh copy each time."""
+        """Return the recipe as plain JSON, a new copy each time."""
         value: dict[str, Any] = json.loads(self.canonical)
         return value
 
@@ -116,7 +116,7 @@ class Recipe:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether these features came from an importer that could not know how they were made."""
+        """Whether the features were imported, and how they were made is not known."""
         return self.to_dict().get("unknown") is True
 
     @property
@@ -128,7 +128,7 @@ class Recipe:
         return str(value["backbone"].get("name", "?"))
 
     def as_claimed_by(self, other: Recipe) -> Recipe:
-        """This recipe, naming the checkpoint as another does whose weights have the same hashes.
+        """Return this recipe with the checkpoint of another one whose weights have the same hashes.
 
         The bytes decide the numbers, whatever was known of where they came from.
         """
@@ -139,8 +139,10 @@ class Recipe:
         claim = {key: value for key, value in theirs["backbone"].items() if key in CLAIM}
         return Recipe.from_dict({**ours, "backbone": {**kept, **claim}})
 
-    def diff(self, other: Recipe, places: tuple[str, str] = ("here", "there")) -> list[Difference]:
-        """Every key, as a dotted path, on which two recipes differ; `places` say where each is."""
+    def diff(
+        self, other: Recipe, places: tuple[str, str] = ("here", "there")
+    ) -> list[RecipeDifference]:
+        """Return each key, as a dotted path, on which two recipes differ; `places` name them."""
         found = _differences("", self.to_dict(), other.to_dict())
         return [replace(difference, places=places) for difference in found]
 
@@ -152,7 +154,7 @@ class Recipe:
         what: str = "another recipe",
         places: tuple[str, str] = ("here", "there"),
     ) -> None:
-        """An error (exit 5) that lists the differing keys, unless both recipes are the same."""
+        """Raise an error (exit 5) that lists the differing keys, unless both are the same."""
         differences = self.diff(other, places)
         if differences:
             keys = ", ".join(difference.key for difference in differences[:4])
@@ -165,15 +167,15 @@ class Recipe:
             )
 
 
-def _differences(path: str, ours: Any, theirs: Any) -> Iterator[Difference]:
+def _differences(path: str, ours: Any, theirs: Any) -> Iterator[RecipeDifference]:
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted(ours.keys() | theirs.keys()):
             inner = f"{path}.{key}" if path else key
             yield from _differences(inner, ours.get(key, ABSENT), theirs.get(key, ABSENT))
     elif canonical_json(ours) != canonical_json(theirs):
-        yield Difference(path, ours, theirs)
+        yield RecipeDifference(path, ours, theirs)
 
 
-def _spell(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = value if isinstance(value, str) else canonical_json(value).decode("utf-8")
     return text if len(text) <= 60 else text[:57] + "..."

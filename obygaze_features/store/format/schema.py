@@ -1,4 +1,4 @@
-"""The nouns of a store: arrays, the status of a row, the mark of a file."""
+"""The parts of a store: arrays, the status and the source of a row, the mark of a file."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ArraySpec:
 
     @property
     def is_float(self) -> bool:
-        """Whether a row that is not there can be shown as NaN."""
+        """Whether a missing row can be shown as NaN."""
         return np.dtype(self.dtype).kind == "f"
 
     @property
@@ -65,7 +65,7 @@ class ArraySpec:
         return self.is_float and self.name not in TIME_ARRAYS
 
     def to_dict(self) -> dict[str, Any]:
-        """As it stands in store.json."""
+        """Return the array as in store.json."""
         return {
             "name": self.name,
             "tail_shape": list(self.tail_shape),
@@ -75,7 +75,7 @@ class ArraySpec:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> ArraySpec:
-        """From store.json."""
+        """Return an array of store.json."""
         dims = tuple(map(str, value["dims"]))
         return cls(str(value["name"]), tuple(value["tail_shape"]), dims, value["dtype"])
 
@@ -89,7 +89,7 @@ def _default_dims(tail_shape: Sequence[int]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class RowStatus:
-    """What became of one clip; `message` may also say something about a clip that is ok."""
+    """Whether a clip has features, and if not why; a clip that is ok may have a message too."""
 
     state: State = "ok"
     stage: str = ""
@@ -98,12 +98,12 @@ class RowStatus:
 
     @classmethod
     def failed(cls, stage: str, error: str, message: str) -> RowStatus:
-        """A clip whose features could not be made: where, which error, in whose words."""
+        """Return the status of a clip whose features could not be made."""
         return cls("failed", stage, error, message)
 
     @classmethod
     def no_video(cls, message: str = "") -> RowStatus:
-        """A clip whose video is not there."""
+        """Return the status of a clip whose video does not exist."""
         return cls("no-video", message=message)
 
     @property
@@ -112,14 +112,14 @@ class RowStatus:
         return self.state == "ok"
 
     def __str__(self) -> str:
-        """The reason in one line."""
+        """Return the status in one line."""
         words: list[str] = [self.state]
         if self.stage or self.error:
             words.append(f"{self.stage} {self.error}".strip())
         return ": ".join([*words, self.message] if self.message else words)
 
     def to_dict(self) -> dict[str, str]:
-        """As it stands in markers and seals."""
+        """Return the status as in markers and seals."""
         pairs = [("stage", self.stage), ("error", self.error), ("message", self.message)]
         return {"state": self.state, **{key: value for key, value in pairs if value}}
 
@@ -151,12 +151,12 @@ class RowSource:
                 raise ValueError(f"{name} of a source is {value!r}")
 
     def to_dict(self) -> dict[str, Any]:
-        """As it stands in markers and in sources.json."""
+        """Return the source as in markers and in sources.json."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> RowSource:
-        """As read; keys of later versions are ignored."""
+        """Return a source as read; keys of later versions are ignored."""
         return cls(**{name: value[name] for name in _SOURCE_KINDS if name in value})
 
 

@@ -15,8 +15,8 @@ from zarr.storage import MemoryStore
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.store.format.recipe import Recipe
 
-# What each family's own contrastive head lays beside the text: nothing else was trained to be
-# near or far from words.
+# What the contrastive head of each family compares with text. Its other levels were never trained
+# for that.
 JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
     "clip": ("frame-vector", "frame-mean"),
     "siglip": ("frame-vector", "frame-mean"),
@@ -87,18 +87,18 @@ def encode_text(table: TextTable) -> dict[str, bytes]:
 
 
 def space_id_of(checkpoint: str, revision: str, tensors_sha256: str) -> str:
-    """The name of a space: the checkpoint and revision for people, the hash of all its tensors."""
+    """Return the name of a space: checkpoint, revision, and the hash of all its tensors."""
     return f"{checkpoint or 'local'}@{revision or 'main'}#{tensors_sha256}"
 
 
 def same_space(first: str, second: str) -> bool:
-    """Whether two names mean one space: where both end in a hash of tensors, that decides."""
+    """Return whether two names mean one space: if both end in a hash of tensors, by the hashes."""
     hashes = [name.rpartition("#")[2] for name in (first, second) if "#" in name]
     return hashes[0] == hashes[1] if len(hashes) == 2 else first == second
 
 
 def space_of_level(recipe: Recipe, level: str) -> str | None:
-    """The space that the vectors of a level lie in; None where the recipe cannot tell.
+    """Return the space of the vectors of a level; None where the recipe does not determine it.
 
     A level that its backbone never compares with text is an error: its cosines mean nothing.
     """

@@ -89,7 +89,9 @@ def import_store(
     index_of = {clip: index for index, clip in enumerate(ids)}
     if len(index_of) < len(ids):
         repeated = [clip for clip, n in Counter(ids).items() if n > 1]
-        raise FixInput(f"{len(repeated)} ids are there more than once", details=repeated[:20])
+        raise FixInput(
+            f"{len(repeated)} ids are in the files more than once", details=repeated[:20]
+        )
     if not ids:
         raise FixInput("there are no clips in these files", where=name_of(source))
     rows = manifest or clips_of(source)

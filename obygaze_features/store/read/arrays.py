@@ -53,7 +53,7 @@ class Arrays:
 
     def __init__(self, files: Files, plan: Plan, commits: Commits) -> None:
         self.files, self.plan, self.commits = files, plan, commits
-        self._zarr = _CheckedStore(files, plan.zarr, commits.promised)
+        self._zarr = _CheckedStore(files, plan.zarr, commits.expected_length)
         self._open: dict[str, zarr.Array[Any]] = {}
         self._lock = threading.Lock()
 
@@ -147,7 +147,7 @@ class Arrays:
             raise self._damaged(culprit, error) from error
 
     def _culprit(self, spec: ArraySpec, first: int, after: int) -> str:
-        # A checksum that fails does not say whose it was: ask each block alone.
+        # A checksum error does not name the block: read each block alone.
         array = self._array(spec.name)
         step = self.plan.block_rows
         for block in range(first // step, -(-after // step)):
@@ -200,13 +200,13 @@ class Arrays:
             found = (array.shape, str(array.dtype), block)
             if found != ((self.plan.n_clips, *spec.tail_shape), spec.dtype, self.plan.block_rows):
                 raise Corrupt(
-                    f"the array {name!r} does not have the layout store.json promises",
+                    f"the array {name!r} does not have the layout of store.json",
                     where=self.files.location,
                 )
 
 
 class _CheckedStore(Store):
-    """data.zarr as zarr sees it: read only, metadata from store.json, bytes from `Files`."""
+    """data.zarr for zarr: read only, metadata from store.json, bytes from `Files`."""
 
     supports_writes = False
     supports_deletes = False
@@ -217,10 +217,10 @@ class _CheckedStore(Store):
         self,
         files: Files,
         documents: Mapping[str, Any],
-        promised: Callable[[str, int | None], int],
+        expected_length: Callable[[str, int | None], int],
     ) -> None:
         super().__init__(read_only=True)
-        self.files, self.promised = files, promised
+        self.files, self.expected_length = files, expected_length
         self.documents = {key: json.dumps(value).encode() for key, value in documents.items()}
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
         self._turns = WeakKeyDictionary()
@@ -240,7 +240,7 @@ class _CheckedStore(Store):
             return prototype.buffer.from_bytes(document)
         if key.endswith("zarr.json") and not key.startswith("text/"):
             return None
-        n_bytes = self.promised(key, None)
+        n_bytes = self.expected_length(key, None)
         if self.files.is_remote:
             piece = await asyncio.to_thread(self._read, key, byte_range, n_bytes)
         elif n_bytes >= THREAD_FROM_BYTES:
@@ -258,7 +258,7 @@ class _CheckedStore(Store):
         start, stop = _bounds(byte_range)
         piece = self.files.read(f"data.zarr/{key}", start, stop)
         found = -1 if piece is None else piece.total
-        if found != n_bytes and found != (n_bytes := self.promised(key, found)):
+        if found != n_bytes and found != (n_bytes := self.expected_length(key, found)):
             self._refuse(key, n_bytes, found)
         wanted = len(range(n_bytes)[slice(start or None, stop)])
         if piece is None or len(piece.data) != wanted:
@@ -286,23 +286,23 @@ class _CheckedStore(Store):
         return key in self.documents
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Stores are never written through a reader."""
+        """Raise an error: a reader never writes."""
         raise NotImplementedError
 
     async def delete(self, key: str) -> None:
-        """Stores are never written through a reader."""
+        """Raise an error: a reader never writes."""
         raise NotImplementedError
 
     def list(self) -> AsyncIterator[str]:
-        """Readers never list."""
+        """Raise an error: readers never list."""
         raise NotImplementedError
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Readers never list."""
+        """Raise an error: readers never list."""
         raise NotImplementedError
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """Readers never list."""
+        """Raise an error: readers never list."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""What a reader believes: the seal where there is one, else the markers; nothing else."""
+"""Which blocks and files a store has: by its seal, else by its markers, and by nothing else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from obygaze_features.store.remote.files import Files, read_or_none
 class Commits:
     """Which blocks are there, what is wrong with which row, and how long each file must be.
 
-    Nothing is read before it is needed, and a marker only for a block that is asked for.
+    Nothing is read before it is needed, and of the markers only those of requested blocks.
     """
 
     def __init__(self, files: Files, plan: Plan) -> None:
@@ -75,7 +75,7 @@ class Commits:
 
     @property
     def partial(self) -> Partial | None:
-        """What a partial copy holds; None where everything the seal promises is here."""
+        """What a partial copy holds; None where every file of the seal is here."""
         return self._partial if self.seal is not None else None
 
     def marker(self, block: int, *, fresh: bool = False) -> Marker | None:
@@ -99,17 +99,21 @@ class Commits:
             marker.recipe, where=where, what=f"block {block} was committed with another recipe"
         )
         if marker.block != block or marker.rows != self.plan.block_range(block):
-            raise Corrupt(f"this marker speaks of block {marker.block}", where=where)
+            raise Corrupt(
+                f"this marker is of block {marker.block}, expected block {block}", where=where
+            )
         self._check_rows([*marker.noted, *marker.sources], marker.rows, where)
         return marker
 
     def _check_rows(self, noted: Iterable[int], rows: tuple[int, int], where: str) -> None:
         beyond = [row for row in noted if row not in range(*rows)]
         if beyond:
-            raise Corrupt(f"it speaks of row {beyond[0]}, which it has not got", where=where)
+            raise Corrupt(
+                f"it lists row {beyond[0]}, outside rows {rows[0]}-{rows[1] - 1}", where=where
+            )
 
     def is_committed(self, block: int) -> bool:
-        """Whether a block is there."""
+        """Return whether a block is committed."""
         if self.seal is not None or self.marker(block) is not None:
             return True
         with self._lock:
@@ -117,7 +121,7 @@ class Commits:
             return self._seal is not None
 
     def noted(self, block: int) -> Mapping[int, RowStatus]:
-        """The rows of a block that are not plainly ok; all of them where it was not committed."""
+        """Return the rows of a block that are not simply ok; all of them if it is not committed."""
         if self.is_committed(block):
             if self._seal is not None:
                 return self._by_block.get(block, {})
@@ -126,7 +130,7 @@ class Commits:
         return dict.fromkeys(range(*self.plan.block_range(block)), MISSING)
 
     def sources(self, block: int) -> Mapping[int, RowSource]:
-        """What the rows of a block were made from; none that nobody recorded."""
+        """Return what the rows of a block were made from, where it was recorded."""
         if not self.is_committed(block):
             return {}
         if self._seal is None:
@@ -143,7 +147,7 @@ class Commits:
             where = f"{self.files.location}/{SOURCES_FILE}"
             data = read_or_none(self.files, SOURCES_FILE)
             if data is None:
-                raise Corrupt("it is missing", where=where, hint="obygaze store verify")
+                raise Corrupt("sources.json is missing", where=where, hint="obygaze store verify")
             for row, source in Sources.from_bytes(data, where).of_rows.items():
                 by_block[row // self.plan.block_rows][row] = source
         return dict(by_block)
@@ -159,58 +163,58 @@ class Commits:
         return rows
 
     def holds(self, array: str, block: int) -> bool:
-        """Whether a committed block of an array is here, in what may be a partial copy."""
+        """Return whether a committed block of an array is in this copy, which may be partial."""
         return self.partial is None or self.partial.holds(array, block)
 
     def marks(self, block: int, *, fresh: bool = False) -> Mapping[str, FileMark]:
-        """The files of a committed block (of the whole store, where it is sealed)."""
+        """Return the files of a committed block (of the whole store, where it is sealed)."""
         if self.seal is not None:
             return self.seal.files
         marker = self.marker(block, fresh=fresh)
         return marker.files if marker else {}
 
     def text_files(self) -> Mapping[str, FileMark]:
-        """The files of the texts that go with the store; none where there are no texts."""
+        """Return the files of the texts that go with the store; none if it has no texts."""
         if self.seal is not None:
             files = self.seal.files
             return {name: files[name] for name in files if name.startswith("data.zarr/text/")}
         data = read_or_none(self.files, TEXT_KEY)
         return TextMarker.from_bytes(data, TEXT_KEY).files if data is not None else {}
 
-    def promised_files(self) -> dict[str, FileMark]:
-        """Each file that the seal, or store.json and the markers, promise, by its name."""
+    def listed_files(self) -> dict[str, FileMark]:
+        """Return each file that the seal, or store.json and the markers, list, by its name."""
         if self.seal is not None:
             return held(self.seal.files, self.partial)
-        promised = {**self.plan.files, **self.text_files()}
+        listed = {**self.plan.files, **self.text_files()}
         for block in range(self.plan.n_blocks):
-            promised.update(self.marks(block))
-        return promised
+            listed.update(self.marks(block))
+        return listed
 
-    def promised(self, key: str, found: int | None) -> int:
-        """The length a file of data.zarr was committed with.
+    def expected_length(self, key: str, found: int | None) -> int:
+        """Return the length with which a file of data.zarr was committed.
 
-        `found` is the length it has, where that is another one: a block that is being redone may
-        have a newer marker than the one that was read.
+        `found` is the length it has now, if that is another one: rows of the block may have been
+        replaced, and it has a newer marker than the one that was read.
         """
         name = f"data.zarr/{key}"
         if name in self.plan.files:
             return self.plan.files[name].n_bytes
         if key.startswith("text/"):
             mark = self.text_files().get(name)
-            return mark.n_bytes if mark is not None else self._unpromised(name)
+            return mark.n_bytes if mark is not None else self._not_listed(name)
         block = int(key.rsplit("/", 1)[1].split(".")[1])
         mark = self.marks(block, fresh=found is not None).get(name)
         if mark is None:
-            self._unpromised(name)
+            self._not_listed(name)
         return mark.n_bytes
 
-    def _unpromised(self, name: str) -> NoReturn:
+    def _not_listed(self, name: str) -> NoReturn:
         where = f"{self.files.location}/{name}"
-        raise Corrupt("no marker and no seal promises this file", where=where)
+        raise Corrupt("no marker and no seal lists this file", where=where)
 
 
 def held(files: Mapping[str, FileMark], partial: Partial | None) -> dict[str, FileMark]:
-    """Of the files of a whole store, those a copy holds."""
+    """Return the files of a whole store that a copy holds."""
     if partial is None:
         return dict(files)
     return {name: mark for name, mark in files.items() if partial.holds_file(name)}

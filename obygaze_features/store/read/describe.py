@@ -72,12 +72,12 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 def _named(section: Mapping[str, Any], article: str = "") -> str:
     rest = {key: value for key, value in section.items() if key != "name"}
-    told = _words(rest)
-    return f"{article}{section.get('name', 'unknown')}" + (f" ({told})" if told else "")
+    facts = _words(rest)
+    return f"{article}{section.get('name', 'unknown')}" + (f" ({facts})" if facts else "")
 
 
 def _claimed(backbone: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known of a backbone; what its weights may be is said with the weights."""
+    """Return a backbone without the unverified checkpoint, which goes with the weights."""
     return {key: value for key, value in backbone.items() if key != UNVERIFIED}
 
 
@@ -97,12 +97,12 @@ def _sampling(sampling: Mapping[str, Any]) -> str:
 
 
 def _words(section: Mapping[str, Any]) -> str:
-    """What a section says, keys and values; what is empty says nothing."""
+    """Return the keys and values of a section, without the empty ones."""
     pairs = [(key.replace("_", " "), value) for key, value in section.items()]
-    told = [(key, value) for key, value in pairs if value not in ("", None, {}, [])]
+    filled = [(key, value) for key, value in pairs if value not in ("", None, {}, [])]
     return ", ".join(
         f"{key} ({_words(value)})" if isinstance(value, Mapping) else f"{key} {_word(value)}"
-        for key, value in told
+        for key, value in filled
     )
 
 
@@ -191,7 +191,7 @@ def summary(store: Store) -> dict[str, Any]:
     """The facts of a store as plain JSON."""
     plan, status = store.plan, store.status()
     committed = [b for b in range(plan.n_blocks) if store.commits.is_committed(b)]
-    promised = store.commits.promised_files()
+    listed = store.commits.listed_files()
     return {
         "location": store.location,
         "backbone": plan.recipe.title,
@@ -206,8 +206,8 @@ def summary(store: Store) -> dict[str, Any]:
         "state": _state(store, len(committed)),
         "sealed": store.sealed,
         "partial": _partial(store),
-        "n_files": len(promised),
-        "n_bytes": sum(mark.n_bytes for mark in promised.values()),
+        "n_files": len(listed),
+        "n_bytes": sum(mark.n_bytes for mark in listed.values()),
         "compressor": plan.compressor,
         "licence": plan.licence,
         "citation": plan.citation,

@@ -1,4 +1,4 @@
-"""Compares two stores: recipes, clips, and how close the features of their common clips are."""
+"""Compare two stores: recipes, clips, and how close the features of their common clips are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import Progress
-from obygaze_features.store.format.recipe import Difference
+from obygaze_features.store.format.recipe import RecipeDifference
 from obygaze_features.store.read.reader import Store
 
 CLIPS_AT_ONCE = 256
@@ -31,9 +31,9 @@ class LevelDiff:
 
 @dataclass
 class Diff:
-    """What tells two stores apart."""
+    """The differences of two stores."""
 
-    recipe: list[Difference]
+    recipe: list[RecipeDifference]
     only_first: list[str]
     only_second: list[str]
     common: list[str]
@@ -43,7 +43,7 @@ class Diff:
 
     @property
     def same(self) -> bool:
-        """Whether nothing tells them apart: recipe, clips, states and every number."""
+        """Whether recipe, clips, states and every number are equal."""
         return not (
             self.recipe or self.only_first or self.only_second or self.states or self.arrays
         ) and all(level.n_identical == level.n_clips and not level.note for level in self.levels)
@@ -102,12 +102,12 @@ def _level(
 
 
 def common_levels(first: Store, second: Store) -> list[str]:
-    """The levels both have."""
+    """Return the levels that both have."""
     return [level for level in first.levels if level in second.levels]
 
 
 def cosines(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """The cosine of each row of one array with the same row of another.
+    """Return the cosine of each row of one array with the same row of another.
 
     Rows of several vectors count as one long vector. Two rows of zeros are the same: 1.
     """

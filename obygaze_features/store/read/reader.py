@@ -43,7 +43,7 @@ SHOWN_REASONS = 20
 
 @dataclass(frozen=True)
 class Status:
-    """What became of all rows: counts by state, and each row that is not plainly ok."""
+    """The status of all rows: counts by state, and `noted`, each row that is not simply ok."""
 
     counts: Mapping[str, int]
     noted: Mapping[int, RowStatus]
@@ -52,28 +52,28 @@ class Status:
 
 @dataclass(frozen=True)
 class Selection:
-    """Rows that were asked for, -1 where the store has no such clip, and by which names."""
+    """The requested rows, -1 where the store has no such clip, with their clip ids."""
 
     rows: Rows
     store: Store
-    asked: npt.NDArray[np.str_] | None = None
+    requested: npt.NDArray[np.str_] | None = None
 
     def __getitem__(self, which: npt.NDArray[Any]) -> Selection:
-        asked = None if self.asked is None else self.asked[which]
-        return Selection(self.rows[which], self.store, asked)
+        requested = None if self.requested is None else self.requested[which]
+        return Selection(self.rows[which], self.store, requested)
 
     @property
     def clip_ids(self) -> npt.NDArray[np.str_]:
-        """The clips; the store's ids are read only where somebody asks."""
-        return self.store.clip_ids[self.rows] if self.asked is None else self.asked
+        """The clips; the ids of the store are read only if this is used."""
+        return self.store.clip_ids[self.rows] if self.requested is None else self.requested
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Rows of one array in the order they were asked for.
+    """Rows of one array in the order in which they were requested.
 
-    `present` tells for each row that was asked for whether it is there, and `reasons` why not, by
-    clip. With `missing="drop"`, `values`, `rows` and `clip_ids` hold the present ones only.
+    `present` is, for each requested row, whether it is there, and `reasons` why not, by clip. With
+    `missing="drop"`, `values`, `rows` and `clip_ids` hold the present ones only.
     """
 
     values: npt.NDArray[Any]
@@ -179,7 +179,7 @@ class Store:
 
     @property
     def fingerprint(self) -> str:
-        """What tells this recipe from every other."""
+        """The sha256 of the recipe: stores with the same one can be compared."""
         return self.plan.recipe.fingerprint
 
     @property
@@ -245,9 +245,9 @@ class Store:
             return Selection(np.flatnonzero(chosen), self)
         if isinstance(clips, str):
             raise FixInput(f"clips are a list of ids, not one string ({clips!r})")
-        asked = [str(clip) for clip in clips]
-        rows = np.array([self._row_of.get(clip, -1) for clip in asked], dtype=np.int64)
-        selection = Selection(rows, self, np.array(asked, dtype=np.str_))
+        requested = [str(clip) for clip in clips]
+        rows = np.array([self._row_of.get(clip, -1) for clip in requested], dtype=np.int64)
+        selection = Selection(rows, self, np.array(requested, dtype=np.str_))
         return selection[(rows < 0) | chosen[rows]]
 
     def _chosen(
@@ -280,7 +280,7 @@ class Store:
         mask: npt.ArrayLike | None = None,
         missing: Missing = "error",
     ) -> Matrix:
-        """Rows of one array in memory, in the order asked for.
+        """Rows of one array in memory, in the order requested for.
 
         `missing` decides what becomes of rows that are missing or failed: an error that lists
         them with their reasons, rows of NaN, or no rows.
@@ -365,7 +365,7 @@ class Store:
         lines = [f"{clip}: {status}" for clip, status in absent.items()]
         more = [f"... and {len(lines) - SHOWN_REASONS} more"] if len(lines) > SHOWN_REASONS else []
         raise NotFound(
-            f"{len(absent)} of the clips asked for are not there, the first is {lines[0]}",
+            f"{len(absent)} of the clips requested for are not there, the first is {lines[0]}",
             where=self.location,
             hint='missing="drop" or missing="nan", or extract them again',
             details=[*lines[:SHOWN_REASONS], *more],

@@ -162,9 +162,9 @@ def verify(
     return report
 
 
-def n_bytes_promised(store: Store) -> int:
+def n_bytes_listed(store: Store) -> int:
     """Return how many bytes a verification with hashes reads."""
-    return sum(mark.n_bytes for mark in store.commits.promised_files().values())
+    return sum(mark.n_bytes for mark in store.commits.listed_files().values())
 
 
 def _seal(files: Files, report: VerifyReport) -> Seal | None:

@@ -2,9 +2,9 @@
 
 A block is prepared in a folder of its own below staging/, then *claimed* by renaming that folder
 to staging/block-XXXXX, which only one process can do. From then on what the block will be is
-decided and on disk, and whoever comes by can finish it: move the files to their places, sync,
+decided and on disk, and any process can finish it: move the files to their places, sync,
 and link the marker. A process that is killed leaves an attempt (litter) or a claim (finished by
-the next run); nothing else ever writes a file that a marker promises.
+the next run); nothing else ever writes a file that a marker lists.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CLAIM = re.compile(r"block-(?P<block>\d{5,})")
 
 
 class AttemptGone(Exception):
-    """Another process took this attempt for litter, or seals the store: look again."""
+    """Another process removed this attempt as litter, or seals the store: check again."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,17 @@ class Attempt:
 
     @property
     def folder(self) -> Path:
-        """Where it lies until it is claimed."""
+        """Its folder until it is claimed."""
         return self.root / STAGING / f"block-{self.block:05d}.{self.tag}"
 
 
 def attempt_folder(root: Path, name: str) -> Path:
-    """A folder of this process's own below staging/."""
+    """Return the name of a folder of this process below staging/."""
     return root / STAGING / f"{name}.{own_tag()}"
 
 
 def claim_folder(root: Path, block: int, staging: str = STAGING) -> Path:
-    """Where the one claimed attempt of a block lies."""
+    """Return the folder of the one claimed attempt of a block."""
     return root / staging / f"block-{block:05d}"
 
 
@@ -115,7 +115,7 @@ def prepare(root: Path, marker: Marker, data: Mapping[str, bytes | memoryview]) 
 
 
 def claim(attempt: Attempt) -> bool:
-    """Decide what the block will be; False where another attempt was quicker."""
+    """Decide what the block will be; return False where another attempt was earlier."""
     try:
         return rename_new(attempt.folder, claim_folder(attempt.root, attempt.block))
     except FileNotFoundError as error:
@@ -123,7 +123,7 @@ def claim(attempt: Attempt) -> bool:
 
 
 def rename_new(folder: Path, target: Path) -> bool:
-    """Give a folder a name that only one can get; False where another has it."""
+    """Rename a folder; return False where another folder has the name."""
     try:
         folder.rename(target)
     except OSError as error:
@@ -170,7 +170,7 @@ def _place(root: Path, folder: Path, marker: Marker, tag: str) -> None:
         try:
             (folder / f"{index}.{tag}").rename(root / name)
         except FileNotFoundError:
-            continue  # in place already, by a process that was killed or is quicker
+            continue  # in place already, by another process
     for parent in {(root / name).parent for name in marker.files}:
         sync_dir(parent)
     for name, mark in marker.files.items():
@@ -188,7 +188,7 @@ def _publish(root: Path, folder: Path, marker: Marker, tag: str) -> None:
         else:
             _link(source, target)
     except (FileNotFoundError, FileExistsError):
-        return  # published by a quicker process
+        return  # published by another process
     sync_dir(target.parent)
 
 
@@ -202,7 +202,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def write_synced(path: Path, data: bytes | memoryview) -> None:
-    """A new file whose bytes are on the disk when this returns."""
+    """Write a new file whose bytes are on the disk when this returns."""
     with path.open("xb") as stream:
         stream.write(data)
         stream.flush()
@@ -220,17 +220,17 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def discard(folder: Path) -> None:
-    """Remove an attempt so that nobody can claim a half of it: first away, then apart."""
-    grave = folder.with_name(f"trash.{uuid.uuid4().hex}")
+    """Remove an attempt: rename first, then delete, so that a half of it can never be claimed."""
+    trash = folder.with_name(f"trash.{uuid.uuid4().hex}")
     try:
-        folder.rename(grave)
+        folder.rename(trash)
     except FileNotFoundError:
         return
-    shutil.rmtree(grave, ignore_errors=True)
+    shutil.rmtree(trash, ignore_errors=True)
 
 
 def litter(root: Path) -> Iterator[Path]:
-    """Attempts whose block is committed, or whose maker is gone, and what a cleaner left."""
+    """Yield attempts whose block is committed, or whose process is gone, and half-removed ones."""
     for folder in sorted((root / STAGING).glob("*.*")):
         if folder.name.startswith("trash.") or _is_dead(root, folder):
             yield folder
@@ -246,13 +246,13 @@ def _is_dead(root: Path, folder: Path) -> bool:
 
 
 def make_room(root: Path) -> None:
-    """Bring back the empty folders that archives and version control leave out."""
+    """Make the empty folders that archives and version control leave out."""
     if not (root / SEALING).exists():
         (root / STAGING).mkdir(exist_ok=True)
         (root / "commits").mkdir(exist_ok=True)
 
 
 def claims(root: Path, staging: str = STAGING) -> list[int]:
-    """Blocks that were claimed and not finished."""
+    """Return the blocks that were claimed and not finished."""
     matches = (_CLAIM.fullmatch(folder.name) for folder in (root / staging).glob("block-*"))
     return sorted(int(match["block"]) for match in matches if match)

@@ -32,8 +32,8 @@ BLOCK_ROWS = 64
 # With tokens a clip is 1 to 10 MB: 16 of them are 155 MB at most, and a block must fit in memory.
 BLOCK_ROWS_LARGE = 16
 LARGE_ROW_BYTES = 512_000
-# What costs in zarr is the number of chunks, not their bytes; but a reader of one clip pays for
-# its whole chunk, so blocks of large clips become shards.
+# Zarr takes time for each chunk, not for its bytes. But a reader of one clip reads its whole
+# chunk, so blocks of large clips become shards.
 ONE_CHUNK_BYTES = 8_000_000
 INNER_CHUNK_BYTES = 4_000_000
 ID_CHUNK_ROWS = 65_536
@@ -54,7 +54,7 @@ def create_store(
     block_rows: int | None = None,
     compressor: str | None = None,
 ) -> Plan:
-    """Make an empty store, or find that the same one is there already.
+    """Make an empty store, or return the plan of the same one if it is there already.
 
     Safe to call from many processes at once: the folder appears whole, by one rename. Where a
     store of another recipe has that name, the error (exit 5) lists the keys that differ.
@@ -66,7 +66,7 @@ def create_store(
         raise FixInput(f"unknown compressor {compressor!r}", hint=f"one of {COMPRESSORS}, or none")
     wanted = block_rows if block_rows is not None else _choose_block_rows(arrays)
     if wanted < 1:
-        raise FixInput(f"a block of {wanted} rows", where=str(path))
+        raise FixInput(f"block_rows must be at least 1, got {wanted}", where=str(path))
     plan = Plan(
         n_clips=len(clip_ids),
         block_rows=min(wanted, len(clip_ids)),
@@ -91,13 +91,13 @@ def create_store(
 
 
 def read_plan(path: Path) -> Plan:
-    """store.json of a store on this machine."""
+    """Return store.json of a store on this machine."""
     file = path / STORE_FILE
     return Plan.from_bytes(file.read_bytes(), str(file))
 
 
 def clips_csv(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> bytes:
-    """The ids for readers of other languages: one line a row."""
+    """Return clips.csv: one line a row, for readers in other languages."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", *ID_ARRAYS])
@@ -114,19 +114,19 @@ def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[s
         places=("in the store", "asked for"),
     )
     parts = ("n_clips", "block_rows", "manifest_sha256", "arrays", "compressor")
-    odd = [part for part in parts if getattr(found, part) != getattr(plan, part)]
-    if "manifest_sha256" in odd:
+    differing = [part for part in parts if getattr(found, part) != getattr(plan, part)]
+    if "manifest_sha256" in differing:
         raise Mismatch(
             f"this store is of another manifest ({found.manifest_name!r})",
             where=str(path),
             hint="another store name; `obygaze store merge` takes over the clips both have",
         )
     csv_path = path / CLIPS_FILE
-    if not odd and csv_path.read_bytes() != clips_csv(clip_ids, movie_ids):
-        odd.append("clip_ids")
-    if odd:
+    if not differing and csv_path.read_bytes() != clips_csv(clip_ids, movie_ids):
+        differing.append("clip_ids")
+    if differing:
         raise Mismatch(
-            f"this store was planned differently: {', '.join(odd)}",
+            f"this store was planned differently: {', '.join(differing)}",
             where=str(path),
             hint="another store name for another plan",
         )
@@ -183,7 +183,9 @@ def _choose_block_rows(arrays: Sequence[ArraySpec]) -> int:
 
 def _check_ids(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
     if not clip_ids or len(clip_ids) != len(movie_ids):
-        raise FixInput(f"{len(clip_ids)} clips and {len(movie_ids)} movies do not make a store")
+        raise FixInput(
+            f"got {len(clip_ids)} clips and {len(movie_ids)} movies; expected one movie for each"
+        )
     if len(set(clip_ids)) != len(clip_ids):
         raise FixInput("clip ids must be unique", details=_repeated(clip_ids))
     for one in (*clip_ids, *movie_ids):
@@ -215,7 +217,7 @@ def _check_arrays(arrays: Sequence[ArraySpec]) -> None:
 def planned_arrays(
     plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]
 ) -> Iterator[tuple[str, bytes]]:
-    """The files of data.zarr of a new store, by name: all metadata, and the ids."""
+    """Yield the files of data.zarr of a new store, by name: all metadata, and the ids."""
     memory: dict[str, Any] = {}
     group = zarr.create_group(
         MemoryStore(memory), zarr_format=3, attributes={"coordinates": " ".join(ID_ARRAYS)}

@@ -1,4 +1,4 @@
-"""Makes new stores from old ones: a part of one, or several of the same recipe as one."""
+"""Make new stores from old ones: a selection of one, or several of the same recipe as one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def subset(
     levels: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Copied:
-    """A store of some clips and levels of another; times and masks come along.
+    """Make a store of some clips and levels of another; times and masks come with them.
 
     The same call again goes on where it was stopped. `progress` counts clips.
     """
@@ -92,7 +92,7 @@ def merge(
     seal: bool = True,
     progress: Progress | None = None,
 ) -> Copied:
-    """One store of the clips of several of the same recipe, or of a manifest's clips.
+    """Make one store of the clips of several of the same recipe, or of a manifest's clips.
 
     A clip that several hold is taken from the first in which it is ok; of the clips copied,
     `n_differing` are ok in another with other numbers. Blocks with a clip that none holds stay
@@ -100,7 +100,7 @@ def merge(
     that are to be extracted again. `progress` counts clips.
     """
     if not sources:
-        raise FixInput("nothing to merge")
+        raise FixInput("no stores to merge")
     first = sources[0]
     for other in sources[1:]:
         first.recipe.require(
@@ -186,7 +186,7 @@ def _copy(
 
 
 class _Origins:
-    """For each clip of a new store: in which old one it is, and in which row."""
+    """For each clip of a new store, the old stores and rows that have it."""
 
     def __init__(
         self, sources: Sequence[Store], clip_ids: Sequence[str], arrays: Sequence[ArraySpec]
@@ -206,7 +206,7 @@ class _Origins:
         return [store.select(clips=clip_ids).rows.tolist() for store in self.sources]
 
     def _origins(self, rows: Sequence[int]) -> list[Origin]:
-        """Where a clip is ok; if nowhere, where it failed."""
+        """Return where a clip is ok; if nowhere, where it failed."""
         there = [
             (i, row)
             for i, row in enumerate(rows)
@@ -228,7 +228,7 @@ class _Origins:
         return store.commits.sources(row // store.plan.block_rows).get(row)
 
     def copy_block(self, writer: StoreWriter, block: int) -> bool:
-        """Commit one block, if every clip of it is somewhere."""
+        """Commit one block if some store has each clip of it; return whether it was committed."""
         wanted = [one for one in self.of[slice(*writer.plan.block_range(block))] if one is not None]
         first, after = writer.plan.block_range(block)
         if len(wanted) < after - first:
@@ -250,7 +250,7 @@ class _Origins:
         copied: Mapping[str, npt.NDArray[Any]],
         also: Sequence[Sequence[Origin]],
     ) -> int:
-        """How many clips of a block have other numbers in another store that holds them."""
+        """Return how many clips of a block have other numbers in another store that has them."""
         pairs = [(place, one) for place, others in enumerate(also) for one in others]
         differing: set[int] = set()
         for spec in specs if pairs else ():

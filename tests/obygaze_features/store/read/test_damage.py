@@ -186,8 +186,8 @@ def test_a_marker_that_lies_about_a_length_is_caught(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"block": 3}, "speaks of block 3"),
-        ({"rows": [0, 4]}, "speaks of block 2"),
+        ({"block": 3}, "marker is of block 3"),
+        ({"rows": [0, 4]}, "marker is of block 2"),
         ({"files": None}, "invalid for format"),
         ({"noted": {"8": {"state": "fine"}}}, "unknown state"),
         ({"noted": {"8": {"mood": "fine"}}}, "invalid for format"),

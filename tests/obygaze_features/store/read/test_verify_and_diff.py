@@ -12,7 +12,7 @@ from support.stores import a_recipe, fill_store, plan_store, sealed_store, some_
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.store import RowStatus, open_store
 from obygaze_features.store.read.diff import cosines, diff_stores
-from obygaze_features.store.read.verify import compare_decoded, n_bytes_promised, verify
+from obygaze_features.store.read.verify import compare_decoded, n_bytes_listed, verify
 from obygaze_features.store.remote.files import FolderFiles, Piece
 from obygaze_features.store.remote.object_store import Unreachable
 
@@ -40,7 +40,7 @@ def test_a_whole_store_is_whole(tmp_path: Path) -> None:
         if f.name != "seal.json" and f.is_file()
     )
     assert report.n_files == n_files - 1 and report.n_bytes == n_bytes
-    assert progress.done == n_bytes == n_bytes_promised(open_store(tmp_path / "s"))
+    assert progress.done == n_bytes == n_bytes_listed(open_store(tmp_path / "s"))
 
 
 class Unplugged(FolderFiles):
