@@ -121,7 +121,7 @@ def test_a_part_in_a_bucket_says_so(tmp_path: Path, sealed: Path, bucket: Any) -
     # What is pulled of a part is a part.
     pull(URL, tmp_path / "got")
     assert open_store(tmp_path / "got").commits.partial is not None
-    with pytest.raises(FixInput, match="partial and lacks"):
+    with pytest.raises(FixInput, match="partial and does not hold"):
         pull(URL, tmp_path / "more", levels=["pooled"])
     push(open_store(sealed), URL)
     assert content(bucket) == tree(sealed)
