@@ -107,7 +107,7 @@ def run(
 @click.argument("model", shell_complete=completing(lambda _: trainable()))
 @click.argument("store")
 @click.argument("manifest")
-@click.option("--task", default="ENHN_S", show_default=True, help="Which clips are told apart.")
+@click.option("--task", default="ENHN_S", show_default=True, help="The classes to distinguish.")
 @click.option(
     "--set",
     "changes",

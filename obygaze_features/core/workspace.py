@@ -122,9 +122,9 @@ class Workspace:
     @staticmethod
     def _is_bare(name: str) -> bool:
         if not name or name in {".", ".."}:
-            raise FixUsage(f"{name!r} is not a name", hint="letters, digits, - and _")
+            raise FixUsage(f"invalid name {name!r}", hint="use letters, digits, - and _")
         if "/" in name or "\\" in name or name.endswith((".toml", ".csv", ".zip")):
             return False
         if not name.isprintable() or name.startswith("-"):
-            raise FixUsage(f"{name!r} is not a name", hint="letters, digits, - and _")
+            raise FixUsage(f"invalid name {name!r}", hint="use letters, digits, - and _")
         return True
