@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import sys
 import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
 
 import click
 
-from obygaze.checkup import Checkup, Package, check_up
+from obygaze_features import __version__
 from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
 from obygaze_features.core.console import human
+from obygaze_features.core.machine import package_version, this_machine
+from obygaze_features.core.workspace import Workspace
 
+# The codecs of film files, from DivX to today.
+CODECS = (
+    *("h264", "hevc", "av1", "vp9", "vp8", "mpeg4", "msmpeg4v3", "mpeg2video", "mpeg1video"),
+    *("vc1", "wmv3", "prores", "mjpeg", "theora"),
+)
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+FOLDERS = ("manifests", "stores", "runs", "models")
+# Extras that combine others, or are for the development of obygaze.
+NOT_FOR_USERS = ("all", "test")
+REQUIREMENT = re.compile(
+    r"(?P<name>[\w.-]+)(\[(?P<inner>[\w,]+)\])?(?P<needs>[^;]*)"
+    r"(;\s*extra == ['\"](?P<extra>\w+)['\"])?"
+)
 WIDTH = 96
-GLUE = "\u00a0"  # a no-break space
+NO_BREAK_SPACE = "\u00a0"
 LIBRARIES = ("libavformat", "libavcodec", "libswscale", "libavutil")
+Facts = dict[str, Any]
 Lines = list[tuple[str, str]]
 
 
@@ -34,34 +61,176 @@ def doctor(session: Session, as_json: bool) -> int:
     """
     found = check_up(session.workspace)
     if as_json:
-        session.console.json(found.as_json())
+        session.console.json(found)
     else:
         session.console.result(as_text(found))
-    return 1 if found.problems else 0
+    return 1 if found["problems"] else 0
 
 
-def as_text(found: Checkup) -> str:
-    """Return a check-up as text: sections with one line for each fact, the verdict last."""
-    sections: list[tuple[str, Lines]] = [
-        (f"obygaze {found.version}", _python(found)),
-        ("Packages", _packages(found)),
-        ("Video", _video(found)),
-        ("Machine", _machine(found)),
-        (f"Workspace {found.workspace}", _folders(found)),
-        ("Hugging Face", _hub(found)),
+def check_up(workspace: Workspace) -> Facts:
+    """Return all facts, as `--json` prints them; `ok` is true if nothing required is missing."""
+    packages = _packages()
+    problems = problems_of(packages)
+    return {
+        "ok": not problems,
+        "problems": problems,
+        "version": __version__,
+        "executable": sys.executable,
+        "machine": asdict(this_machine()),
+        "packages": packages,
+        "video": _video(),
+        "devices": _devices(),
+        "threads": {name: os.environ.get(name) for name in THREAD_VARIABLES},
+        "workspace": str(workspace.root.absolute()),
+        "folders": [_folder(kind, workspace.folder(kind)) for kind in FOLDERS],
+        "hub": _hub(),
+    }
+
+
+def problems_of(packages: Sequence[Facts]) -> list[str]:
+    """Return one line for each required package that is missing or too old."""
+    if not packages:
+        return ["obygaze is not installed, only checked out: pip install -e ."]
+    return [
+        f"{one['name']}{one['needs']}, found {one['version'] or 'none'}: "
+        f"pip install '{one['name']}{one['needs']}'"
+        for one in packages
+        if not one["extras"] and not one["good"]
     ]
-    width = max(len(label) for _, lines in sections for label, _ in lines)
+
+
+def _packages() -> list[Facts]:
+    """Return the packages that the installed metadata of obygaze names."""
+    try:
+        requirements = metadata.requires("obygaze") or []
+    except metadata.PackageNotFoundError:
+        return []
+    extras: dict[tuple[str, str], list[str]] = {}
+    includes: list[tuple[str, str]] = []
+    for parsed in filter(None, map(REQUIREMENT.fullmatch, requirements)):
+        extra = parsed["extra"]
+        if extra in NOT_FOR_USERS:
+            continue
+        if parsed["name"] == "obygaze":  # an extra that includes another one
+            includes += [(inner, extra) for inner in parsed["inner"].split(",")]
+            continue
+        used = extras.setdefault((parsed["name"], parsed["needs"].strip()), [])
+        used += [extra] if extra else []
+    for used in extras.values():
+        used += [outer for inner, outer in includes if inner in used and outer not in used]
+    return [
+        package(name, needs, package_version(name), used) for (name, needs), used in extras.items()
+    ]
+
+
+def package(name: str, needs: str, version: str | None, extras: Sequence[str]) -> Facts:
+    """Return the facts of a package; `good` is true if it is installed and new enough.
+
+    Args:
+        name: The name on the package index.
+        needs: The required version, such as ">=2.0".
+        version: The installed version, or None.
+        extras: The extras that install it; empty for a required package.
+    """
+    wanted = re.search(r">=\s*([\d.]+)", needs)
+    new_enough = wanted is None or _release(version or "") >= _release(wanted[1])
+    good = version is not None and new_enough
+    return {"name": name, "needs": needs, "version": version, "extras": [*extras], "good": good}
+
+
+def _release(version: str) -> tuple[int, ...]:
+    found = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
+
+
+def _video() -> Facts | None:
+    """Return the codecs of PyAV's FFmpeg, or None where PyAV is not installed."""
+    if importlib.util.find_spec("av") is None:
+        return None
+    av = importlib.import_module("av")
+    reads = [codec for codec in CODECS if _has_codec(av, codec, "r")]
+    return {
+        "libraries": {
+            name: ".".join(map(str, version))
+            for name, version in sorted(av.library_versions.items())
+        },
+        "reads": reads,
+        "writes": [codec for codec in CODECS if _has_codec(av, codec, "w")],
+        "cannot_read": [codec for codec in CODECS if codec not in reads],
+    }
+
+
+def _has_codec(av: Any, name: str, mode: str) -> bool:
+    try:
+        av.codec.Codec(name, mode)
+    except ValueError:  # PyAV's UnknownCodecError is one
+        return False
+    return True
+
+
+def _devices() -> Facts:
+    """Return the GPUs that torch sees; `torch` is False if it is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        return {"torch": False, "cuda": [], "mps": False}
+    torch = importlib.import_module("torch")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    names = [f"cuda:{i} {torch.cuda.get_device_name(i)}" for i in range(count)]
+    return {"torch": True, "cuda": names, "mps": bool(torch.backends.mps.is_available())}
+
+
+def _folder(kind: str, path: Path) -> Facts:
+    """Return the facts of one folder of the workspace, and the free space on its disk."""
+    path = path.absolute()
+    nearest = next(parent for parent in (path, *path.parents) if parent.is_dir())
+    exists = nearest == path
+    return {
+        "kind": kind,
+        "path": str(path),
+        "exists": exists,
+        "entries": sum(one.name != "README.md" for one in path.iterdir()) if exists else 0,
+        "writable": os.access(nearest, os.W_OK),
+        "free_bytes": shutil.disk_usage(nearest).free,
+    }
+
+
+def _hub() -> Facts:
+    """Return the cache of the Hugging Face hub, and whether downloads are disabled."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = os.environ.get("HF_HOME", f"{base}/huggingface")
+    cache = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub").expanduser()
+    models = len(list(cache.glob("models--*"))) if cache.is_dir() else None
+    offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
+    return {"cache": str(cache), "models": models, "offline": offline}
+
+
+def as_text(found: Facts) -> str:
+    """Return the facts as text: sections with one line for each fact, problems at the end."""
+    sections: dict[str, Lines] = {
+        f"obygaze {found['version']}": [
+            ("python", f"{found['machine']['python']} at {found['executable']}")
+        ],
+        "Packages": _package_lines(found["packages"]),
+        "Video": _video_lines(found["video"]),
+        "Machine": _machine_lines(found),
+        f"Workspace {found['workspace']}": [
+            (folder["kind"], _folder_text(folder)) for folder in found["folders"]
+        ],
+        "Hugging Face": _hub_lines(found["hub"]),
+    }
+    width = max(len(label) for lines in sections.values() for label, _ in lines)
     blocks = [
         "\n".join(
             [click.style(title, bold=True)]
-            + [_hanging(f"  {label.ljust(width)}  ", text) for label, text in lines]
+            + [_wrapped(f"  {label.ljust(width)}  ", text) for label, text in lines]
         )
-        for title, lines in sections
+        for title, lines in sections.items()
     ]
-    return "\n\n".join([*blocks, _verdict(found)])
+    problems = [click.style("Missing: ", fg="red") + line for line in found["problems"]]
+    good = click.style("Everything required is installed.", fg="green")
+    return "\n\n".join([*blocks, "\n".join(problems) or good])
 
 
-def _hanging(head: str, text: str) -> str:
+def _wrapped(head: str, text: str) -> str:
     filled = textwrap.fill(
         text,
         WIDTH,
@@ -70,85 +239,66 @@ def _hanging(head: str, text: str) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return filled.replace(GLUE, " ")
+    return filled.replace(NO_BREAK_SPACE, " ")
 
 
-def _glued(text: str) -> str:
+def _unbroken(text: str) -> str:
     """Return text that is not wrapped, such as a name and its version."""
-    return text.replace(" ", GLUE)
+    return text.replace(" ", NO_BREAK_SPACE)
 
 
-def _verdict(found: Checkup) -> str:
-    if found.problems:
-        return "\n".join(click.style("Missing: ", fg="red") + line for line in found.problems)
-    return click.style("Everything required is installed.", fg="green")
-
-
-def _python(found: Checkup) -> Lines:
-    return [("python", f"{found.machine.python} at {found.executable}")]
-
-
-def _packages(found: Checkup) -> Lines:
-    extras = dict.fromkeys(extra for package in found.packages for extra in package.extras)
-    laptop = [package for package in found.packages if not package.extras]
-    lines = [("laptop", ", ".join(map(_named, laptop)) or "unknown")]
-    for extra in extras:
-        members = [package for package in found.packages if extra in package.extras]
-        text = ", ".join(map(_named, members))
-        if not all(package.good for package in members):
-            text += _glued(click.style(f"  ->  pip install 'obygaze[{extra}]'", fg="yellow"))
+def _package_lines(packages: Sequence[Facts]) -> Lines:
+    required = [_package_text(one) for one in packages if not one["extras"]]
+    lines = [("laptop", ", ".join(required) or "unknown")]
+    for extra in dict.fromkeys(extra for one in packages for extra in one["extras"]):
+        members = [one for one in packages if extra in one["extras"]]
+        text = ", ".join(map(_package_text, members))
+        if not all(one["good"] for one in members):
+            text += _unbroken(click.style(f"  ->  pip install 'obygaze[{extra}]'", fg="yellow"))
         lines.append((f"[{extra}]", text))
     return lines
 
 
-def _named(package: Package) -> str:
-    if package.version is None:
-        return _glued(click.style(f"{package.name} missing", fg="yellow"))
-    old = "" if package.good else click.style(f" (needs {package.needs})", fg="yellow")
-    return _glued(f"{package.name} {package.version}{old}")
+def _package_text(one: Facts) -> str:
+    if one["version"] is None:
+        return _unbroken(click.style(f"{one['name']} missing", fg="yellow"))
+    old = "" if one["good"] else click.style(f" (needs {one['needs']})", fg="yellow")
+    return _unbroken(f"{one['name']} {one['version']}{old}")
 
 
-def _video(found: Checkup) -> Lines:
-    if found.video is None:
+def _video_lines(video: Facts | None) -> Lines:
+    if video is None:
         return [("FFmpeg", "none: PyAV is not installed (extra [video])")]
-    known = found.video.libraries
-    libraries = [_glued(f"{name} {known[name]}") for name in LIBRARIES if name in known]
-    return [
-        ("FFmpeg", ", ".join(libraries)),
-        ("reads", ", ".join(found.video.reads)),
-        ("writes", ", ".join(found.video.writes)),
-        *([("cannot read", ", ".join(found.video.cannot_read))] if found.video.cannot_read else []),
-    ]
+    known = video["libraries"]
+    libraries = [_unbroken(f"{name} {known[name]}") for name in LIBRARIES if name in known]
+    codecs = {"reads": "reads", "writes": "writes", "cannot read": "cannot_read"}
+    lines = [(label, ", ".join(video[key])) for label, key in codecs.items()]
+    return [("FFmpeg", ", ".join(libraries)), *(line for line in lines if line[1])]
 
 
-def _machine(found: Checkup) -> Lines:
-    if not found.devices.torch:
+def _machine_lines(found: Facts) -> Lines:
+    machine, devices = found["machine"], found["devices"]
+    if not devices["torch"]:
         gpus = "unknown: torch is not installed (extra [mlp] or [extract])"
     else:
-        gpus = ", ".join(found.devices.cuda) or ("Apple (mps)" if found.devices.mps else "none")
-    threads = [f"{name}={value}" for name, value in found.threads.items() if value]
+        gpus = ", ".join(devices["cuda"]) or ("Apple (mps)" if devices["mps"] else "none")
+    threads = [f"{name}={value}" for name, value in found["threads"].items() if value]
     return [
-        ("CPU", f"{found.machine.cpu}, {found.machine.cores} usable cores"),
+        ("CPU", f"{machine['cpu']}, {machine['cores']} usable cores"),
         ("GPU", gpus),
         ("threads", ", ".join(threads) or "not limited by the environment"),
     ]
 
 
-def _folders(found: Checkup) -> Lines:
-    return [
-        (
-            folder.kind,
-            (f"{folder.entries} entries" if folder.exists else "not created yet")
-            + f", {human(folder.free_bytes)} free"
-            + ("" if folder.writable else click.style(", read-only", fg="yellow")),
-        )
-        for folder in found.folders
-    ]
+def _folder_text(folder: Facts) -> str:
+    entries = f"{folder['entries']} entries" if folder["exists"] else "not created yet"
+    read_only = "" if folder["writable"] else click.style(", read-only", fg="yellow")
+    return f"{entries}, {human(folder['free_bytes'])} free{read_only}"
 
 
-def _hub(found: Checkup) -> Lines:
-    models = "missing" if found.hub.models is None else f"{found.hub.models} models"
+def _hub_lines(hub: Facts) -> Lines:
+    models = "missing" if hub["models"] is None else f"{hub['models']} models"
     return [
-        ("cache", f"{found.hub.cache} ({models})"),
-        ("offline", "yes (HF_HUB_OFFLINE)" if found.hub.offline else "no"),
+        ("cache", f"{hub['cache']} ({models})"),
+        ("offline", "yes (HF_HUB_OFFLINE)" if hub["offline"] else "no"),
     ]

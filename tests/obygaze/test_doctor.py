@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import sys
 from importlib import metadata
@@ -10,10 +9,12 @@ import click
 import pytest
 from support.cli import call_obygaze
 
-from obygaze import checkup
-from obygaze.checkup import Package, check_up
-from obygaze.doctor import as_text
+from obygaze.doctor import CODECS, Facts, as_text, check_up, package, problems_of
 from obygaze_features.core.workspace import Workspace
+
+
+def with_packages(found: Facts, *packages: Facts) -> Facts:
+    return {**found, "packages": packages, "problems": problems_of(packages)}
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +48,11 @@ def test_packages_and_their_extras_are_those_of_the_metadata(workspace, monkeypa
         "pytest>=8; extra == 'test'",
     ]
     monkeypatch.setattr(metadata, "requires", lambda name: requires)
-    found = check_up(Workspace(workspace)).packages
-    assert {package.name: (package.needs, package.extras) for package in found} == {
-        "click": (">=8.2", ()),
-        "torch": (">=2.6", ("mlp", "extract")),
-        "av": (">=14", ("video", "extract")),
+    found = check_up(Workspace(workspace))["packages"]
+    assert {one["name"]: (one["needs"], one["extras"]) for one in found} == {
+        "click": (">=8.2", []),
+        "torch": (">=2.6", ["mlp", "extract"]),
+        "av": (">=14", ["video", "extract"]),
     }
 
 
@@ -68,25 +69,24 @@ def test_packages_and_their_extras_are_those_of_the_metadata(workspace, monkeypa
     ],
 )
 def test_new_enough(version, needs, good):
-    assert Package("p", needs, version, ()).good is good
+    assert package("p", needs, version, ())["good"] is good
 
 
 def test_a_package_that_is_absent_or_old_fails_only_where_it_is_required(found):
     packages = (
-        Package("numpy", ">=2.0", "1.26", ()),
-        Package("zarr", ">=3.1", None, ()),
-        Package("av", ">=14", None, ("extract",)),
+        package("numpy", ">=2.0", "1.26", ()),
+        package("zarr", ">=3.1", None, ()),
+        package("av", ">=14", None, ("extract",)),
     )
-    ill = dataclasses.replace(found, packages=packages)
-    assert ill.problems == (
+    ill = with_packages(found, *packages)
+    assert ill["problems"] == [
         "numpy>=2.0, found 1.26: pip install 'numpy>=2.0'",
         "zarr>=3.1, found none: pip install 'zarr>=3.1'",
-    )
+    ]
     text = click.unstyle(as_text(ill))
     assert "Missing: zarr>=3.1" in text
     assert "[extract]  av missing  ->  pip install 'obygaze[extract]'" in text
-    assert ill.as_json()["ok"] is False
-    assert dataclasses.replace(found, packages=packages[2:]).problems == ()
+    assert problems_of(packages[2:]) == []
 
 
 def test_something_required_that_is_missing_is_exit_1(workspace, monkeypatch):
@@ -107,14 +107,15 @@ def test_a_checkout_that_was_never_installed_says_so(found, monkeypatch):
 
     monkeypatch.setattr(metadata, "requires", requires)
     bare = check_up(Workspace(Path.cwd()))
-    assert bare.problems == ("obygaze is not installed, only checked out: pip install -e .",)
+    assert bare["problems"] == ["obygaze is not installed, only checked out: pip install -e ."]
+    assert bare["ok"] is False
 
 
 def test_codecs_are_those_that_pyav_opens(found):
     av = pytest.importorskip("av", reason="PyAV is not installed")
-    assert set(found.video.reads) | set(found.video.cannot_read) == set(checkup.CODECS)
-    assert {"h264", "mpeg4"} <= set(found.video.reads)
-    assert set(found.video.libraries) == set(av.library_versions)
+    assert set(found["video"]["reads"]) | set(found["video"]["cannot_read"]) == set(CODECS)
+    assert {"h264", "mpeg4"} <= set(found["video"]["reads"])
+    assert set(found["video"]["libraries"]) == set(av.library_versions)
 
 
 def test_without_av_and_torch_nothing_is_imported_and_the_extra_is_named(workspace, monkeypatch):
@@ -126,8 +127,8 @@ def test_without_av_and_torch_nothing_is_imported_and_the_extra_is_named(workspa
     for name in hidden:
         monkeypatch.setitem(sys.modules, name, None)  # an import would raise
     bare = check_up(Workspace(workspace))
-    assert bare.video is None
-    assert bare.devices == checkup.Devices(torch=False)
+    assert bare["video"] is None
+    assert bare["devices"] == {"torch": False, "cuda": [], "mps": False}
     text = as_text(bare)
     assert "PyAV is not installed (extra [video])" in text
     assert "unknown: torch is not installed" in text
@@ -136,10 +137,10 @@ def test_without_av_and_torch_nothing_is_imported_and_the_extra_is_named(workspa
 def test_folders_tell_what_is_inside_and_what_is_free(workspace):
     (workspace / "manifests" / "films.toml").touch()
     (workspace / "manifests" / "README.md").touch()
-    folders = {folder.kind: folder for folder in check_up(Workspace(workspace)).folders}
-    assert (folders["manifests"].exists, folders["manifests"].entries) == (True, 1)
-    assert (folders["runs"].exists, folders["runs"].entries) == (False, 0)
-    assert folders["runs"].free_bytes > 0
+    folders = {folder["kind"]: folder for folder in check_up(Workspace(workspace))["folders"]}
+    assert (folders["manifests"]["exists"], folders["manifests"]["entries"]) == (True, 1)
+    assert (folders["runs"]["exists"], folders["runs"]["entries"]) == (False, 0)
+    assert folders["runs"]["free_bytes"] > 0
 
 
 @pytest.mark.parametrize(
@@ -159,8 +160,8 @@ def test_the_cache_is_where_hugging_face_keeps_it(workspace, env, cache):
 
 def test_the_cache_agrees_with_huggingface_hub_itself(found):
     constants = pytest.importorskip("huggingface_hub.constants", reason="no huggingface_hub")
-    assert found.hub.cache == constants.HF_HUB_CACHE
-    assert found.hub.offline == constants.HF_HUB_OFFLINE
+    assert found["hub"]["cache"] == constants.HF_HUB_CACHE
+    assert found["hub"]["offline"] == constants.HF_HUB_OFFLINE
 
 
 def test_no_line_is_longer_than_a_window(workspace):
@@ -172,8 +173,8 @@ def test_no_line_is_longer_than_a_window(workspace):
 
 def test_what_is_to_be_typed_stays_on_one_line(found):
     names = ("first-long-package", "second-long-package", "third-long-package")
-    packages = tuple(Package(name, ">=1", None, ("extract",)) for name in names)
-    text = click.unstyle(as_text(dataclasses.replace(found, packages=packages)))
+    packages = (package(name, ">=1", None, ("extract",)) for name in names)
+    text = click.unstyle(as_text(with_packages(found, *packages)))
     assert "->  pip install 'obygaze[extract]'" in text
     assert all(f"{name} missing" in text for name in names)
     assert max(len(line) for line in text.splitlines() if "missing" in line) <= 96
