@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -13,14 +15,38 @@ from obygaze_features.core.commands import (
     Session,
     force_option,
     json_option,
+    named_values,
     pass_session,
 )
 from obygaze_features.core.completion import completing
-from obygaze_features.core.errors import FixUsage
-from obygaze_features.store import Store, open_store
+from obygaze_features.core.console import table
 from obygaze_models.protocols.kinds import trainable
 from obygaze_models.protocols.reading import load_protocol, shipped
-from obygaze_models.protocols.schema import Protocol
+
+F = TypeVar("F", bound=Callable[..., Any])
+JOBS = "Processes that train. [default: one a core]"
+
+
+def run_options(changes: str) -> Callable[[F], F]:
+    """Add the options that `run` and `train` share; `changes` is the help of --set."""
+    count = click.IntRange(0)
+    options = (
+        click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help=changes),
+        click.option(
+            "-o", "output", metavar="NAME", help="The name of the run. [default: made of both]"
+        ),
+        click.option("--jobs", "n_jobs", type=count, default=0, help=JOBS),
+        force_option,
+        json_option,
+        pass_session,
+    )
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
 
 
 @click.command(
@@ -43,31 +69,15 @@ from obygaze_models.protocols.schema import Protocol
     help="Features, under the name that tables give them; repeatable.",
 )
 @click.option("--manifest", help="The clips. [default: the protocol's, or the only one there is]")
-@click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Change a key of the protocol, as in splits.quirk=text; repeatable.",
-)
-@click.option("-o", "output", metavar="NAME", help="The name of the run. [default: made of both]")
-@click.option(
-    "--jobs", type=click.IntRange(0), default=0, help="Processes that train. [default: one a core]"
-)
-@force_option
-@json_option
-@pass_session
+@run_options("Change a key of the protocol, as in splits.quirk=text; repeatable.")
 def run(
     session: Session,
     protocol: str,
     listing: bool,
     stores: tuple[str, ...],
     manifest: str | None,
-    changes: tuple[str, ...],
-    output: str | None,
-    jobs: int,
-    force: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Run an experiment: train and test every cell of a protocol.
 
@@ -78,17 +88,7 @@ def run(
         return
     from obygaze_models.protocols.runner.table import result_text
 
-    done = api.run(
-        protocol,
-        open_stores(session, stores),
-        manifest,
-        changes=changes,
-        output=output,
-        force=force,
-        n_jobs=jobs,
-        progress=partial(session.console.progress, unit="fits"),
-        workspace=session.workspace.root,
-    )
+    done = api.run(protocol, store_names(stores), manifest, **options, **_place(session))
     if as_json:
         session.console.json(done.as_json())
     else:
@@ -108,31 +108,9 @@ def run(
 @click.argument("store")
 @click.argument("manifest")
 @click.option("--task", default="ENHN_S", show_default=True, help="The classes to distinguish.")
-@click.option(
-    "--set",
-    "changes",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Change a key of the honest protocol, or model.KEY of the model; repeatable.",
-)
-@click.option("-o", "output", metavar="NAME", help="The name of the run. [default: made of all]")
-@click.option(
-    "--jobs", type=click.IntRange(0), default=0, help="Processes that train. [default: one a core]"
-)
-@force_option
-@json_option
-@pass_session
+@run_options("Change a key of the honest protocol, or model.KEY of the model; repeatable.")
 def train(
-    session: Session,
-    model: str,
-    store: str,
-    manifest: str,
-    task: str,
-    changes: tuple[str, ...],
-    output: str | None,
-    jobs: int,
-    force: bool,
-    as_json: bool,
+    session: Session, model: str, store: str, manifest: str, as_json: bool, **options: Any
 ) -> None:
     """Train one model, evaluate it on unseen films, and save it.
 
@@ -142,38 +120,24 @@ def train(
     """
     from obygaze_models.protocols.runner.table import result_text
 
-    trained = api.train(
-        model,
-        open_stores(session, (store,)),
-        manifest,
-        task=task,
-        changes=changes,
-        output=output,
-        force=force,
-        n_jobs=jobs,
-        progress=partial(session.console.progress, unit="fits"),
-        workspace=session.workspace.root,
-    )
-    kept = trained.model.folder
+    done, saved = api.train(model, store_names((store,)), manifest, **options, **_place(session))
     if as_json:
-        session.console.json({**trained.run.as_json(), "model": str(kept)})
+        session.console.json({**done.as_json(), "model": str(saved.folder)})
         return
-    session.console.result(result_text(trained.run))
-    session.console.result(f"model: {kept}")
+    session.console.result(result_text(done))
+    session.console.result(f"model: {saved.folder}")
 
 
-def open_stores(session: Session, words: tuple[str, ...]) -> dict[str, Store]:
-    """The stores of NAME=STORE words; a bare STORE is its own name."""
-    found: dict[str, Store] = {}
-    for word in words:
-        name, equals, place = word.partition("=")
-        name, place = (name, place) if equals else (Path(word).name.removesuffix(".zip"), word)
-        if not name or not place:
-            raise FixUsage(f"--store {word!r} is not of the form NAME=STORE")
-        if name in found:
-            raise FixUsage(f"two stores are called {name!r}", hint="--store NAME=STORE")
-        found[name] = open_store(session.workspace.store(place))
-    return found
+def _place(session: Session) -> dict[str, Any]:
+    """Return the progress bar and the workspace of a session, as the API takes them."""
+    bar = partial(session.console.progress, unit="fits")
+    return {"progress": bar, "workspace": session.workspace.root}
+
+
+def store_names(words: Sequence[str]) -> dict[str, str]:
+    """Return the stores of NAME=STORE words; a store without a name is named after its folder."""
+    named = (w if "=" in w else f"{Path(w).name.removesuffix('.zip')}={w}" for w in words)
+    return named_values(named, "--store")
 
 
 def _list(session: Session, as_json: bool) -> None:
@@ -181,14 +145,8 @@ def _list(session: Session, as_json: bool) -> None:
     if as_json:
         session.console.json({name: found.as_json() for name, found in protocols.items()})
         return
-    from obygaze_features.core.console import table
-
     rows = [
-        (name, found.splits.kind, _models(found), found.report.title)
+        (name, found.splits.kind, " ".join(found.model_names), found.report.title)
         for name, found in protocols.items()
     ]
     session.console.result(table(("protocol", "splits", "models", "what it is"), rows))
-
-
-def _models(protocol: Protocol) -> str:
-    return " ".join(protocol.model_names)

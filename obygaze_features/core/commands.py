@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -141,6 +141,19 @@ def option_group(title: str, *options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 pass_session = click.make_pass_decorator(Session)
+
+
+def named_values(words: Iterable[str], option: str) -> dict[str, str]:
+    """Return the words NAME=VALUE of a repeatable option as a mapping."""
+    values: dict[str, str] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        if not (name and value):
+            raise FixUsage(f"{option} must be of the form NAME=VALUE, got {word!r}")
+        if name in values:
+            raise FixUsage(f"{option} names {name!r} twice")
+        values[name] = value
+    return values
 
 
 def json_option(function: F) -> F:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from obygaze_features.core.commands import (
     Session,
     force_option,
     json_option,
+    named_values,
     option_group,
     pass_session,
 )
@@ -103,11 +104,10 @@ def chosen_plan(session: Session, source: str, options: Mapping[str, Any]) -> Ex
         return _plan_of_file(Path(source), options)
     manifest = read_manifest(session.workspace.existing_manifest(source))
     targets = [_target(session, manifest.name, name, options) for name in options["backbones"]]
-    for option in ("weights", "stores"):
-        unknown = _pairs(options[option], option).keys() - set(options["backbones"])
+    for option, words in (("--weights", options["weights"]), ("--store", options["stores"])):
+        unknown = named_values(words, option).keys() - set(options["backbones"])
         if unknown:
-            names = ", ".join(sorted(unknown))
-            raise FixUsage(f"--{option.rstrip('s')} names {names}, but -b does not")
+            raise FixUsage(f"{option} names {', '.join(sorted(unknown))}, but -b does not")
     return make_plan(
         manifest,
         targets,
@@ -142,8 +142,9 @@ def _target(session: Session, manifest: str, name: str, options: Mapping[str, An
     card = find_card(name, session.workspace)
     levels = tuple(part.strip() for part in (options["levels"] or "").split(",") if part.strip())
     kept = levels or tuple(level for level in card.levels if level not in HEAVY)
-    store = _pairs(options["stores"], "store").get(name) or f"{manifest}.{name.replace('@', '-')}"
-    weights = _pairs(options["weights"], "weights").get(name)
+    stores = named_values(options["stores"], "--store")
+    store = stores.get(name) or f"{manifest}.{name.replace('@', '-')}"
+    weights = named_values(options["weights"], "--weights").get(name)
     same = ("sampling", "dtype", "attention", "tf32", "compiled", "compressor")
     return Target(
         store=str(Path(session.workspace.store(store)).resolve()),
@@ -153,13 +154,6 @@ def _target(session: Session, manifest: str, name: str, options: Mapping[str, An
         block_rows=block_rows_of(card, kept),
         **{option: options[option] for option in same},
     )
-
-
-def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    pairs = dict(text.partition("=")[::2] for text in texts)
-    if not all(pairs.values()) or "" in pairs:
-        raise FixUsage(f"--{option} must be NAME=VALUE, got {' '.join(texts)!r}")
-    return pairs
 
 
 @click.command(

@@ -15,6 +15,7 @@ from obygaze_features.core.commands import (
     Session,
     force_option,
     json_option,
+    named_values,
     pass_session,
 )
 from obygaze_features.core.console import count
@@ -137,7 +138,9 @@ def moviegraphs(
     """
     from obygaze_features.manifest.adapters.moviegraphs import read
 
-    shifts = {film: _seconds(film, text) for film, text in _pairs(offsets, "--offset").items()}
+    shifts = {
+        film: _seconds(film, text) for film, text in named_values(offsets, "--offset").items()
+    }
     return read(source, offsets=shifts, fps=fps, name=name)
 
 
@@ -179,19 +182,7 @@ def csv_(
     from obygaze_features.manifest.adapters.csv_table import read, read_mapping
 
     chosen = read_mapping(mapping) if mapping else None
-    return read(csv, _pairs(pairs, "--map"), mapping=chosen, name=name)
-
-
-def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in texts:
-        key, _, value = text.partition("=")
-        if not (key and value):
-            raise FixUsage(f"{option} must be of the form NAME=VALUE, got {text!r}")
-        if key in pairs:
-            raise FixUsage(f"{option} names {key!r} twice")
-        pairs[key] = value
-    return pairs
+    return read(csv, named_values(pairs, "--map"), mapping=chosen, name=name)
 
 
 def _seconds(film: str, text: str) -> float:

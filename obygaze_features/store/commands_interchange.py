@@ -14,10 +14,11 @@ from obygaze_features.core.commands import (
     Session,
     force_option,
     json_option,
+    named_values,
     option_group,
     pass_session,
 )
-from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
+from obygaze_features.core.errors import EXIT_SOME_FAILED
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.commands_look import open_named
@@ -133,10 +134,17 @@ def import_(
     """
     target = session.workspace.new_store(output)
     source = open_features(
-        format, sources, _pairs(levels), id_key=id_key, movie_key=movie_key, level=level
+        format,
+        sources,
+        named_values(levels, "--level"),
+        id_key=id_key,
+        movie_key=movie_key,
+        level=level,
     )
     default: Pool = "also" if list(source.levels) == ["tokens"] else "none"
-    settings = ImportSettings(backbone, _pairs(facts), licence, citation, pool or default, dtype)
+    settings = ImportSettings(
+        backbone, named_values(facts, "--told"), licence, citation, pool or default, dtype
+    )
     found = None
     if manifest is not None:
         found = read_manifest(session.workspace.existing_manifest(manifest))
@@ -173,19 +181,6 @@ def _aliases(manifest: Manifest) -> dict[str, str]:
         for clip, stem in stems.items()
         if counts[stem] == 1 and stem not in manifest.by_id
     }
-
-
-def _pairs(words: Sequence[str]) -> dict[str, str]:
-    """Return NAME=KEY words as a mapping."""
-    pairs: dict[str, str] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not (name and equals and value):
-            raise FixUsage(f"{word!r} is not of the form NAME=KEY")
-        if name in pairs:
-            raise FixUsage(f"{name!r} is given twice")
-        pairs[name] = value
-    return pairs
 
 
 def _report_import(session: Session, done: ImportedStore, as_json: bool) -> None:

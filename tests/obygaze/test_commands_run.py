@@ -100,8 +100,8 @@ def test_force_writes_into_no_folder_of_the_workspace(
     [
         (("paper-tabel2",), 1, "did you mean 'paper-table2'"),
         (("honest", "--store", "x=absent"), 1, "no store here"),
-        (("honest", "--store", "=sig"), 2, "NAME=STORE"),
-        (("honest", "--store", "a=sig", "--store", "a=sig"), 2, "two stores are called 'a'"),
+        (("honest", "--store", "=sig"), 2, "NAME=VALUE"),
+        (("honest", "--store", "a=sig", "--store", "a=sig"), 2, "--store names 'a' twice"),
         (("honest",), 2, "models need features"),
         (("honest", "--manifest", "nobody", "--store", "x=sig"), 1, "no manifest called 'nobody'"),
         (("honest", "--store", "x=sig", "--set", "fit.sed=1"), 1, "did you mean 'seed'"),
