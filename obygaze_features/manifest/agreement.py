@@ -15,10 +15,9 @@ the distribution is the same, and the cost does not grow with the number of clip
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -158,11 +157,13 @@ def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[Annotato
     ]
 
 
-def mean_over_films(pairs: Sequence[AnnotatorPair], values: Sequence[float | None]) -> float | None:
+def mean_over_films(
+    pairs: Iterable[AnnotatorPair], measure: Callable[[AnnotatorPair], float | None]
+) -> float | None:
     """Return the mean over films of the mean over a film's pairs; None values are left out."""
     films: dict[str, list[float]] = defaultdict(list)
-    for pair, value in zip(pairs, values, strict=True):
-        if value is not None:
+    for pair in pairs:
+        if (value := measure(pair)) is not None:
             films[pair.movie_id].append(value)
     means = [sum(film) / len(film) for film in films.values()]
     return sum(means) / len(means) if means else None
@@ -170,7 +171,7 @@ def mean_over_films(pairs: Sequence[AnnotatorPair], values: Sequence[float | Non
 
 def mean_gamma(pairs: Sequence[AnnotatorPair]) -> Values:
     """Return the mean over films of gamma, under each null."""
-    return _by_null(lambda null: mean_over_films(pairs, [pair.gamma(null) for pair in pairs]))
+    return _by_null(lambda null: mean_over_films(pairs, lambda pair: pair.gamma(null)))
 
 
 def p_value(
@@ -181,13 +182,12 @@ def p_value(
     real = mean_gamma(usable)[null]
     if real is None or not chance.permutations:
         return None
-    in_film = [sum(other.movie_id == pair.movie_id for other in usable) for pair in usable]
-    n_films = len({pair.movie_id for pair in usable})
+    in_film = Counter(pair.movie_id for pair in usable)
     gammas = np.zeros(chance.permutations)
-    for pair, n_pairs in zip(usable, in_film, strict=True):
+    for pair in usable:
         sums = pair.simulated(null, chance.permutations, chance.seed)
         disorder = sums / (10 * pair.n * (pair.expected(null) or 1.0))
-        gammas += (1.0 - disorder) / (n_pairs * n_films)
+        gammas += (1.0 - disorder) / (in_film[pair.movie_id] * len(in_film))
     # Means that are equal as fractions may differ in their last bits.
     as_good = int((gammas >= real - 1e-12).sum())
     return (as_good + 1) / (chance.permutations + 1)
@@ -203,34 +203,36 @@ def agreement(
     """
     reduced = [pair.without_ns() for pair in pairs]
 
-    def twice(name: str, measure: Callable[[Sequence[AnnotatorPair]], Any]) -> dict[str, Any]:
+    def both(name: str, measure: Callable[[Sequence[AnnotatorPair]], Any]) -> dict[str, Any]:
         return {name: measure(pairs), f"{name}_without_ns": measure(reduced)}
 
-    sampled = {"n_random": chance.n_random, **twice("gamma", partial(_mean_sampled, chance=chance))}
-    return {
-        **twice("gamma", mean_gamma),
-        **twice("alpha", lambda some: mean_over_films(some, [pair.alpha for pair in some])),
-        **twice("p_value", partial(_p_values, chance=chance)),
+    def sampled(some: Sequence[AnnotatorPair]) -> Values:
+        return _by_null(
+            lambda null: mean_over_films(some, lambda pair: pair.sampled_gamma(null, chance))
+        )
+
+    document = {
+        **both("gamma", mean_gamma),
+        **both("alpha", lambda some: mean_over_films(some, lambda pair: pair.alpha)),
+        **both("p_value", lambda some: _by_null(lambda null: p_value(some, null, chance))),
         "permutations": chance.permutations,
         "seed": chance.seed,
-        **({"sampled": sampled} if chance.n_random else {}),
+    }
+    if chance.n_random:
+        document["sampled"] = {"n_random": chance.n_random, **both("gamma", sampled)}
+    return document | {
         "films": len({pair.movie_id for pair in pairs}),
-        "degenerate": _degenerate(pairs, without_ns=False) + _degenerate(reduced, without_ns=True),
+        "degenerate": [
+            {**_names(pair), "nulls": nulls, "without_ns": some is reduced}
+            for some in (pairs, reduced)
+            for pair in some
+            if (nulls := [null for null in NULLS if pair.gamma(null) is None])
+        ],
         "pairs": [
             {**_names(pair), **_record(pair, chance), "without_ns": _record(less, chance)}
             for pair, less in zip(pairs, reduced, strict=True)
         ],
     }
-
-
-def _p_values(pairs: Sequence[AnnotatorPair], chance: ChanceSettings) -> Values:
-    return _by_null(lambda null: p_value(pairs, null, chance))
-
-
-def _mean_sampled(pairs: Sequence[AnnotatorPair], chance: ChanceSettings) -> Values:
-    return _by_null(
-        lambda null: mean_over_films(pairs, [pair.sampled_gamma(null, chance) for pair in pairs])
-    )
 
 
 def _by_null(measure: Callable[[str], float | None]) -> Values:
@@ -241,6 +243,10 @@ def _beyond(observed: float | None, expected: float | None) -> float | None:
     return None if observed is None or not expected else 1.0 - observed / expected
 
 
+def _names(pair: AnnotatorPair) -> dict[str, Any]:
+    return {"movie_id": pair.movie_id, "annotators": list(pair.annotators)}
+
+
 def _record(pair: AnnotatorPair, chance: ChanceSettings) -> dict[str, Any]:
     record: dict[str, Any] = {
         "n": pair.n,
@@ -248,22 +254,11 @@ def _record(pair: AnnotatorPair, chance: ChanceSettings) -> dict[str, Any]:
         "expected": _by_null(pair.expected),
         "gamma": _by_null(pair.gamma),
         "alpha": pair.alpha,
-        "p_value": _p_values([pair], chance),
+        "p_value": _by_null(lambda null: p_value([pair], null, chance)),
     }
     if chance.n_random:
         record["sampled_gamma"] = _by_null(lambda null: pair.sampled_gamma(null, chance))
     return record
-
-
-def _degenerate(pairs: Sequence[AnnotatorPair], *, without_ns: bool) -> list[dict[str, Any]]:
-    found = ((pair, [null for null in NULLS if pair.gamma(null) is None]) for pair in pairs)
-    return [
-        {**_names(pair), "nulls": nulls, "without_ns": without_ns} for pair, nulls in found if nulls
-    ]
-
-
-def _names(pair: AnnotatorPair) -> dict[str, Any]:
-    return {"movie_id": pair.movie_id, "annotators": list(pair.annotators)}
 
 
 def drawn_tables(
