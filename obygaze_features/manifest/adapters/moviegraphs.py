@@ -1,5 +1,6 @@
 """MovieGraphs: the time of each clip in its film, from the shot files or from a table of times.
 
+The shot files of a film are its scenes in shots, its cuts in frames, its frames in seconds.
 Frames are those of the data set's own copies of the films, unless an offset or a frame rate is
 given: then they are computed from the times, for another copy.
 """
@@ -8,18 +9,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters.common import ImportedManifest, published, source_of
-from obygaze_features.manifest.adapters.moviegraphs_shots import Film, SceneShots, read_film, shots
 from obygaze_features.manifest.io import ClipReader
 from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, SourceFile
-from obygaze_features.manifest.tables import TableRow, read_table
+from obygaze_features.manifest.tables import TableRow, numbered_lines, read_table
 
 TABLE_COLUMNS = ("clip_id", "movie_id", "start", "end")
 FRAME_COLUMNS = ("start_frame", "end_frame", "fps")
@@ -27,23 +28,65 @@ SHOT_COLUMNS = ("first_shot", "last_shot", "use", *FRAME_COLUMNS)
 MAX_OFFSET_S = 86_400.0
 MIN_FPS, MAX_FPS = 1, 1000
 PICKLES = (".pkl", ".pickle", ".p")
+SCENES, VIDEO = "scene_boundaries", "video_boundaries"
+# Cuts and frames give the same times, rounded; more than a frame apart they are of two copies.
+SAME_S = 0.05
+_SUFFIX = ".scenes.gt"
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
 _SCENE_NUMBER = re.compile(r".*-([0-9]{1,5})")
+_SCENE = re.compile(r"([0-9]{1,6})\s+([0-9]{1,6})\s+([0-9]{1,3})")
+_CUT = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)\s+CUT")
+_FRAME = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)")
+
+
+@dataclass(frozen=True)
+class ClipTime:
+    """The time of a clip in the data set's copy of the film; both frames are part of the clip."""
+
+    start_s: float
+    end_s: float
+    fps: float | None
+    frames: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
 class _Clock:
-    """How the times of the source become those of another copy of the films."""
+    """Converts the times of the source to those of another copy of the films.
+
+    `early` counts the clips of each film that would start before the film.
+    """
 
     offsets: Mapping[str, float]
     fps: float | None
+    early: Counter[str] = field(default_factory=Counter)
 
-    def offset(self, movie: str) -> float:
-        return self.offsets.get(movie, 0.0)
-
-    def span(self, movie: str, start_s: float, end_s: float) -> tuple[float, float]:
+    def cells(self, row: TableRow, movie: str, time: ClipTime) -> dict[str, str]:
+        """Return the cells of a clip's time; without a frame rate it has no frames."""
+        offset, fps = self.offsets.get(movie, 0.0), self.fps or time.fps
+        self.early[movie] += time.start_s + offset < 0
         # In a copy that starts late, the start of the first clip is cut off.
-        return max(0.0, start_s + self.offset(movie)), end_s + self.offset(movie)
+        start_s, end_s = max(0.0, time.start_s + offset), time.end_s + offset
+        # Sums of decimals are not decimals in binary: a millionth of a second is below a frame.
+        cells = {"start_s": repr(round(start_s, 6)), "end_s": repr(round(end_s, 6))}
+        if fps is None or end_s <= start_s:
+            return cells
+        frames = time.frames
+        if frames is None or self.fps is not None or movie in self.offsets:
+            # From the frame nearest the start to the one before the end.
+            frames = math.floor(start_s * fps + 0.5), math.floor(end_s * fps + 0.5) - 1
+        if frames[1] < frames[0]:
+            row.add(None, f"shorter than one frame at {fps:g} frames per second")
+        numbers = str(frames[0]), str(frames[1]), repr(round(fps, 6))
+        return cells | dict(zip(FRAME_COLUMNS, numbers, strict=True))
+
+    def warnings(self) -> list[str]:
+        """Return a warning for each film with clips that would start before it."""
+        return [
+            f"{movie}: with an offset of {self.offsets[movie]:+g} s {count(n, 'clip')}"
+            " would start before the film"
+            for movie, n in self.early.items()
+            if n
+        ]
 
 
 def read(
@@ -97,38 +140,17 @@ def _from_shots(folder: Path, clock: _Clock, name: str) -> ImportedManifest:
     sources: list[SourceFile] = []
     wrong: list[Violations] = []
     clips: list[Clip] = []
-    early: list[str] = []
     reader = ClipReader((), SHOT_COLUMNS)
-    for movie, paths in shots(folder).items():
+    for movie, paths in _shot_files(folder).items():
         sources += [source_of(path, path.relative_to(folder).as_posix()) for path in paths]
-        film, violations = read_film(movie, paths)
-        for scene in film.scenes:
-            row = TableRow(scene.line, {}, violations[0])
-            clips.append(reader.clip_of(row, _shot_cells(film, scene, clock, row)))
-        early += _early(movie, [scene.start_s for scene in film.scenes], clock)
-        wrong += violations
+        of_film = [Violations(path) for path in paths]
+        for row, time in _scenes(movie, paths, of_film):
+            clips.append(reader.clip_of(row, {**row.cells, **clock.cells(row, movie, time)}))
+        wrong += of_film
     raise_together("these are not the shot files of MovieGraphs", *wrong)
     header = published("moviegraphs").header("moviegraphs", sources=tuple(sources))
     manifest = Manifest(name, header, tuple(clips), SHOT_COLUMNS)
-    return ImportedManifest(manifest, tuple(early))
-
-
-def _shot_cells(film: Film, scene: SceneShots, clock: _Clock, row: TableRow) -> dict[str, str]:
-    start_s, end_s = clock.span(film.movie_id, scene.start_s, scene.end_s)
-    fps, frames = film.fps, (scene.start_frame, scene.end_frame)
-    if clock.fps is not None or film.movie_id in clock.offsets:
-        fps = clock.fps or film.fps
-        frames = _frames(start_s, end_s, fps)
-    return {
-        "clip_id": f"{film.movie_id}-{scene.number:03d}",
-        "movie_id": film.movie_id,
-        "scene": str(scene.number),
-        "first_shot": str(scene.first_shot),
-        "last_shot": str(scene.last_shot),
-        "use": str(scene.use),
-        **_time_cells(start_s, end_s),
-        **_frame_cells(frames, fps, row),
-    }
+    return ImportedManifest(manifest, tuple(clock.warnings()))
 
 
 def _from_table(path: Path, clock: _Clock, name: str) -> ImportedManifest:
@@ -143,13 +165,12 @@ def _from_table(path: Path, clock: _Clock, name: str) -> ImportedManifest:
     kept = tuple(name for name in table.columns if name not in (*TABLE_COLUMNS, *FRAME_COLUMNS))
     columns = (*kept, *(FRAME_COLUMNS if has_fps else ()))
     reader = ClipReader((), columns)
-    starts: dict[str, list[float]] = {}
     clips = []
     for row in table.rows:
-        cells = _table_cells(row, clock, starts)
-        clips.append(reader.clip_of(row, {**{column: row[column] for column in kept}, **cells}))
+        cells = {column: row[column] for column in kept}
+        clips.append(reader.clip_of(row, {**cells, **_table_cells(row, clock)}))
     violations.raise_if_any("this is not a table of clip times")
-    warnings = [text for movie, each in starts.items() for text in _early(movie, each, clock)]
+    warnings = clock.warnings()
     if not has_fps:
         warnings.append(f"{path}: no frame rate, so clips have times but no frames (--fps)")
     header = published("moviegraphs").header("moviegraphs", sources=(source,))
@@ -157,9 +178,8 @@ def _from_table(path: Path, clock: _Clock, name: str) -> ImportedManifest:
     return ImportedManifest(manifest, tuple(warnings))
 
 
-def _table_cells(row: TableRow, clock: _Clock, starts: dict[str, list[float]]) -> dict[str, str]:
-    movie = row["movie_id"]
-    number = _SCENE_NUMBER.fullmatch(row["clip_id"])
+def _table_cells(row: TableRow, clock: _Clock) -> dict[str, str]:
+    movie, number = row["movie_id"], _SCENE_NUMBER.fullmatch(row["clip_id"])
     scene = str(int(number[1])) if number else ""
     cells = {"clip_id": row["clip_id"], "movie_id": movie, "scene": scene}
     times = [row.matching(column, _SECONDS, "a time in seconds") for column in ("start", "end")]
@@ -167,12 +187,7 @@ def _table_cells(row: TableRow, clock: _Clock, starts: dict[str, list[float]]) -
     seconds = [float(match[0]) for match in times if match]
     if len(seconds) < 2:
         return cells
-    starts.setdefault(movie, []).append(seconds[0])
-    start_s, end_s = clock.span(movie, *seconds)
-    cells |= _time_cells(start_s, end_s)
-    if fps is None or end_s <= start_s:
-        return cells
-    return cells | _frame_cells(_frames(start_s, end_s, fps), fps, row)
+    return cells | clock.cells(row, movie, ClipTime(seconds[0], seconds[1], fps))
 
 
 def _fps(row: TableRow, clock: _Clock) -> float | None:
@@ -184,26 +199,104 @@ def _fps(row: TableRow, clock: _Clock) -> float | None:
     return float(row["fps"])
 
 
-def _frames(start_s: float, end_s: float, fps: float) -> tuple[int, int]:
-    """Return the frames of a span: from the one nearest its start to the one before its end."""
-    return math.floor(start_s * fps + 0.5), math.floor(end_s * fps + 0.5) - 1
+def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
+    """Return the files of each film by its id: scenes, cuts, frames; all three must be there."""
+    root = folder if (folder / SCENES).is_dir() else folder / "mg_videoinfo"
+    films = {
+        movie: (path, root / VIDEO / f"{movie}.videvents", root / VIDEO / f"{movie}.matidx")
+        for path in sorted((root / SCENES).glob(f"*{_SUFFIX}"))
+        for movie in [path.name.removesuffix(_SUFFIX)]
+    }
+    if not films:
+        raise NotFound(f"no {SCENES}/*{_SUFFIX} in this folder", where=str(folder))
+    missing = [path for paths in films.values() for path in paths if not path.is_file()]
+    if missing:
+        raise FixInput(
+            "files of some films are missing",
+            where=str(root),
+            details=[f"{path}: no such file" for path in missing],
+        )
+    return films
 
 
-def _time_cells(start_s: float, end_s: float) -> dict[str, str]:
-    # Sums of decimals are not decimals in binary: a millionth of a second is far below a frame.
-    return {"start_s": repr(round(start_s, 6)), "end_s": repr(round(end_s, 6))}
+def _scenes(
+    movie: str, paths: Sequence[Path], wrong: Sequence[Violations]
+) -> Iterator[tuple[TableRow, ClipTime]]:
+    """Yield the cells and the time of each scene of a film; violations are added to its files."""
+    seconds = _frame_times(paths[2], wrong[2])
+    cuts = _cuts(paths[1], seconds, wrong[1])
+    n_shots, number = len(cuts) + 1, 0
+    for line, text in numbered_lines(paths[0], wrong[0]):
+        # The number of a scene is that of its line, also where other lines are invalid.
+        number += 1
+        match = _SCENE.fullmatch(text)
+        if match is None:
+            what = f"expected first shot, last shot and a flag, got {text[:60]!r}"
+            wrong[0].add(line, None, what)
+            continue
+        first, last, use = (int(part) for part in match.groups())
+        if not 1 <= first <= last:
+            what = f"shots {first} to {last}: expected ascending numbers from 1"
+            wrong[0].add(line, None, what)
+        elif last > n_shots:
+            wrong[0].add(line, None, f"shot {last}, but the film has {n_shots} shots")
+        elif seconds and all(cut < len(seconds) for cut in cuts):
+            cells = {"clip_id": f"{movie}-{number:03d}", "movie_id": movie, "scene": str(number)}
+            cells |= {"first_shot": str(first), "last_shot": str(last), "use": str(use)}
+            yield TableRow(line, cells, wrong[0]), _scene_time(first, last, cuts, seconds)
+    if not number and not wrong[0]:
+        wrong[0].add(None, None, "the file has no scenes")
 
 
-def _frame_cells(frames: tuple[int, int], fps: float, row: TableRow) -> dict[str, str]:
-    if frames[1] < frames[0]:
-        row.add(None, f"shorter than one frame at {fps:g} frames per second")
-    numbers = str(frames[0]), str(frames[1]), repr(round(fps, 6))
-    return dict(zip(FRAME_COLUMNS, numbers, strict=True))
+def _scene_time(first: int, last: int, cuts: Sequence[int], seconds: Sequence[float]) -> ClipTime:
+    fps = _rate(seconds)
+    start = cuts[first - 2] if first > 1 else 0
+    after = cuts[last - 1] if last <= len(cuts) else len(seconds)
+    # The film ends one frame's length after its last frame starts.
+    end_s = seconds[after] if after < len(seconds) else seconds[-1] + 1 / fps
+    return ClipTime(seconds[start] if first > 1 else 0.0, end_s, fps, (start, after - 1))
 
 
-def _early(movie: str, starts: Sequence[float], clock: _Clock) -> Iterable[str]:
-    offset = clock.offset(movie)
-    n = sum(start + offset < 0 for start in starts)
-    if n:
-        clips = count(n, "clip")
-        yield f"{movie}: with an offset of {offset:+g} s {clips} would start before the film"
+def _rate(seconds: Sequence[float]) -> float:
+    length = seconds[-1] - seconds[0] if seconds else 0.0
+    return (len(seconds) - 1) / length if length > 0 else 25.0
+
+
+def _frame_times(path: Path, wrong: Violations) -> list[float]:
+    """Return the time of each frame; each has a line, counted from 0."""
+    seconds: list[float] = []
+    for line, text in numbered_lines(path, wrong):
+        match = _FRAME.fullmatch(text)
+        if match is None or int(match[1]) != len(seconds):
+            expected = f"expected frame {len(seconds)} and its time"
+            wrong.add(line, None, f"{expected}, got {text[:60]!r}; read no further")
+            return seconds
+        if seconds and float(match[2]) < seconds[-1]:
+            wrong.add(line, None, f"frame {match[1]} is earlier than the one before it")
+        seconds.append(float(match[2]))
+    if len(seconds) < 2 and not wrong:
+        wrong.add(None, None, "expected at least two frames")
+    return seconds
+
+
+def _cuts(path: Path, seconds: Sequence[float], wrong: Violations) -> list[int]:
+    """Return the first frame of each shot but the first."""
+    cuts: list[int] = []
+    lines = numbered_lines(path, wrong)
+    line, header = next(lines, (1, ""))
+    if not header or _CUT.fullmatch(header):
+        wrong.add(line, None, "the header line is missing; a cut may be missing too")
+    for line, text in lines:
+        match = _CUT.fullmatch(text)
+        if match is None:
+            wrong.add(line, None, f"expected a frame, its time and CUT, got {text[:60]!r}")
+            continue
+        frame, time_s = int(match[1]), float(match[2])
+        if cuts and frame <= cuts[-1]:
+            wrong.add(line, None, f"the cut at frame {frame} is not after the one before it")
+        elif not 0 < frame < len(seconds):
+            wrong.add(line, None, f"frame {frame} is the first frame, or not in the film")
+        elif abs(seconds[frame] - time_s) > SAME_S:
+            wrong.add(line, None, f"frame {frame} is at {seconds[frame]} s, not at {time_s}")
+        cuts.append(frame)
+    return cuts
