@@ -7,9 +7,8 @@ split comes from the shots files alone; the `set` of the sets files is another s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path, PurePosixPath
 from xml.parsers import expat
 
@@ -17,30 +16,18 @@ from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters.common import ImportedManifest, published, source_of
 from obygaze_features.manifest.io import ClipReader
-from obygaze_features.manifest.model import FOLD_PREFIX, Header, Manifest
-from obygaze_features.manifest.tables import (
-    CsvTable,
-    TableRow,
-    numbered_lines,
-    open_file,
-    read_table,
-)
+from obygaze_features.manifest.model import FOLD_PREFIX, Manifest
+from obygaze_features.manifest.tables import TableRow, numbered_lines, open_file, read_table
 
 FOLD = FOLD_PREFIX + "mediaeval2015"
 TEST, DEV = "0", "1"
 UNKNOWN_FILM = "unknown"
-RANKING = {
-    **{"valenceRank": "valence_rank", "arousalRank": "arousal_rank"},
-    **{"valenceValue": "valence_value", "arousalValue": "arousal_value"},
-    **{"valenceVariance": "valence_variance", "arousalVariance": "arousal_variance"},
-}
 SUBTASKS = {"valence": "valence_class", "arousal": "arousal_class", "violence": "violence"}
-AFFECT = {"valenceClass": "valence_class", "arousalClass": "arousal_class"}
+_NUMBER = r"-?[0-9]{1,9}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?"
 DESCRIPTION = ("id", "name", "movie", "start", "end")
 _NO_ID = re.compile(r"[^A-Za-z0-9._+-]+")
 _FRAME = re.compile(r"[0-9]{1,9}")
 _LONGEST_TEXT = 10_000
-_NUMBER = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?")
 _ID = re.compile(r"-?[0-9]{1,15}")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9]{2,4})?")
 
@@ -76,6 +63,12 @@ class _Excerpts:
         self.first_row.setdefault(stem, row)
         self.columns += [column for column in values if column not in self.columns]
 
+    def row_of(self, stem: str) -> tuple[TableRow, dict[str, str]]:
+        """Return the first row of an excerpt, and the cells of its clip."""
+        film = self.film_of.get(stem, UNKNOWN_FILM)
+        cells = {"clip_id": stem, "movie_id": film, "video": self.names[stem]}
+        return self.first_row[stem], cells | self.values[stem]
+
 
 def read(
     files: Path | Sequence[Path], *, subtask: str | None = None, name: str = "liris-accede"
@@ -93,11 +86,10 @@ def read(
     excerpts, wrong = _Excerpts(), [Violations(path) for path in paths]
     for path, violations in zip(paths, wrong, strict=True):
         _READERS[path.name](path, violations, excerpts)
-    left_out = set(SUBTASKS.values()) - {SUBTASKS[subtask]} if subtask else set()
+    left_out = [column for other, column in SUBTASKS.items() if subtask not in (None, other)]
     columns = tuple(column for column in excerpts.columns if column not in left_out)
-    sources = tuple(source_of(path) for path in paths)
-    header = published("liris-accede").header("liris-accede", sources=sources)
-    manifest = _manifest(excerpts, columns, name, header)
+    reader = ClipReader((), columns)
+    clips = tuple(reader.clip_of(*excerpts.row_of(stem)) for stem in sorted(excerpts.values))
     raise_together("these are not the files of LIRIS-ACCEDE", *wrong)
     if subtask is not None and SUBTASKS[subtask] not in columns:
         raise NotFound(
@@ -105,18 +97,10 @@ def read(
             where=", ".join(str(path) for path in paths),
             hint="the affect and violence files of MEDIAEVAL-annotations.zip",
         )
+    sources = tuple(source_of(path) for path in paths)
+    header = published("liris-accede").header("liris-accede", sources=sources)
+    manifest = Manifest(name, header, clips, columns)
     return ImportedManifest(manifest, tuple(_warnings(manifest)))
-
-
-def _manifest(excerpts: _Excerpts, columns: tuple[str, ...], name: str, header: Header) -> Manifest:
-    reader = ClipReader((), columns)
-    clips = []
-    for stem in sorted(excerpts.values):
-        values = {key: value for key, value in excerpts.values[stem].items() if key in columns}
-        film = excerpts.film_of.get(stem, UNKNOWN_FILM)
-        cells = {"clip_id": stem, "movie_id": film, "video": excerpts.names[stem], **values}
-        clips.append(reader.clip_of(excerpts.first_row[stem], cells))
-    return Manifest(name, header, tuple(clips), columns)
 
 
 def _warnings(manifest: Manifest) -> Iterable[str]:
@@ -164,42 +148,36 @@ def _family(path: Path) -> str:
     return "MEDIAEVAL" if path.name.startswith("MEDIAEVAL") else "ACCEDE"
 
 
-def _table(path: Path, wrong: Violations, columns: Iterable[str]) -> CsvTable:
-    required = ("id", "name", *columns)
-    return read_table(path, required=required, delimiter="\t", skip_blank=True, violations=wrong)
+@dataclass(frozen=True)
+class _ValueTable:
+    """A file of values: a column of the manifest for each of its own, and the form of a value.
 
+    Without columns it is the third column, whatever its name.
+    """
 
-def _ranking(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
-    for row in _table(path, wrong, RANKING).rows:
-        for column in RANKING:
-            row.matching(column, _NUMBER, "a number")
-        values = {target: row[column] for column, target in RANKING.items()}
-        excerpts.add(row, _family(path), **values)
+    columns: Mapping[str, str]
+    form: str
+    what: str
 
-
-def _classes(
-    path: Path,
-    wrong: Violations,
-    excerpts: _Excerpts,
-    *,
-    columns: Mapping[str, str],
-    allowed: Sequence[str],
-) -> None:
-    for row in _table(path, wrong, columns).rows:
-        values = {target: row.one_of(column, allowed) for column, target in columns.items()}
-        excerpts.add(row, _family(path), **values)
-
-
-def _violence(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
-    """The class is the third column, whatever its name."""
-    table = _table(path, wrong, ())
-    if not wrong and (len(table.columns) < 3 or table.columns[:2] != ("id", "name")):
-        got = ", ".join(table.columns)
-        wrong.add(1, None, f"expected the columns id, name and the class, got {got}")
-        return
-    for row in table.rows:
-        value = row.one_of(table.columns[2], ("0", "1"))
-        excerpts.add(row, _family(path), violence=value)
+    def __call__(self, path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
+        """Add the values of the file to the excerpts."""
+        required = ("id", "name", *self.columns)
+        table = read_table(
+            path, required=required, delimiter="\t", skip_blank=True, violations=wrong
+        )
+        columns = self.columns
+        if not columns and not wrong:
+            if len(table.columns) < 3 or table.columns[:2] != ("id", "name"):
+                got = ", ".join(table.columns)
+                wrong.add(1, None, f"expected the columns id, name and the class, got {got}")
+                return
+            columns = {table.columns[2]: "violence"}
+        form = re.compile(self.form)
+        for row in table.rows:
+            for column in columns:
+                row.matching(column, form, self.what)
+            values = {target: row[column] for column, target in columns.items()}
+            excerpts.add(row, _family(path), **values)
 
 
 def _shots(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
@@ -215,13 +193,7 @@ def _shots(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
 
 
 def _description(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
-    for row, movie_id in _descriptions(path, wrong):
-        excerpts.add(row, _family(path), start_frame=row["start"], end_frame=row["end"])
-        excerpts.film_of[PurePosixPath(row["name"]).stem] = movie_id
-
-
-def _descriptions(path: Path, wrong: Violations) -> Iterator[tuple[TableRow, str]]:
-    """Yield the description of each excerpt, with the id of its film."""
+    """Add the frames of each excerpt, and its film."""
     reader = _MediaReader(wrong)
     with open_file(path) as stream:
         try:
@@ -237,8 +209,10 @@ def _descriptions(path: Path, wrong: Violations) -> Iterator[tuple[TableRow, str
             continue
         for column in ("start", "end"):
             row.matching(column, _FRAME, "a frame number (whole, from 0)")
+        excerpts.add(row, _family(path), start_frame=row["start"], end_frame=row["end"])
         # The file name of a film identifies it; an id has neither blanks nor separators.
-        yield row, _NO_ID.sub("_", PurePosixPath(row["movie"]).stem).lstrip(".+-") or "_"
+        film = _NO_ID.sub("_", PurePosixPath(row["movie"]).stem).lstrip(".+-") or "_"
+        excerpts.film_of[PurePosixPath(row["name"]).stem] = film
 
 
 class _MediaReader:
@@ -281,16 +255,30 @@ class _Refused(Exception):
     """Ends the parsing of a document that must not be read further."""
 
 
-_sets = partial(_classes, columns={"set": "set"}, allowed=("0", "1", "2"))
-_affect = partial(_classes, columns=AFFECT, allowed=("-1", "0", "1"))
+_RANKING = _ValueTable(
+    {
+        **{"valenceRank": "valence_rank", "arousalRank": "arousal_rank"},
+        **{"valenceValue": "valence_value", "arousalValue": "arousal_value"},
+        **{"valenceVariance": "valence_variance", "arousalVariance": "arousal_variance"},
+    },
+    _NUMBER,
+    "a number",
+)
+_SETS = _ValueTable({"set": "set"}, "[012]", "one of 0, 1, 2")
+_AFFECT = _ValueTable(
+    {"valenceClass": "valence_class", "arousalClass": "arousal_class"},
+    "-1|0|1",
+    "one of -1, 0, 1",
+)
+_VIOLENCE = _ValueTable({}, "[01]", "one of 0, 1")
 _READERS: dict[str, Callable[[Path, Violations, _Excerpts], None]] = {
-    "ACCEDEranking.txt": _ranking,
-    "ACCEDEsets.txt": _sets,
-    "MEDIAEVALsets.txt": _sets,
-    "ACCEDEaffect.txt": _affect,
-    "MEDIAEVALaffect.txt": _affect,
-    "ACCEDEviolence.txt": _violence,
-    "MEDIAEVALviolence.txt": _violence,
+    "ACCEDEranking.txt": _RANKING,
+    "ACCEDEsets.txt": _SETS,
+    "MEDIAEVALsets.txt": _SETS,
+    "ACCEDEaffect.txt": _AFFECT,
+    "MEDIAEVALaffect.txt": _AFFECT,
+    "ACCEDEviolence.txt": _VIOLENCE,
+    "MEDIAEVALviolence.txt": _VIOLENCE,
     "shots-devset-nl.txt": _shots,
     "shots-testset-nl.txt": _shots,
     "ACCEDEdescription.xml": _description,
