@@ -20,18 +20,17 @@ from obygaze_features.core.commands import (
 )
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.manifest.adapters import (
+    csv_table,
+    liris_accede,
+    mobygaze,
+    moviegraphs,
+    obygaze12,
+)
 from obygaze_features.manifest.adapters.common import ImportedManifest
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
 from obygaze_features.manifest.stats import compute_stats
 
-_HERE = "obygaze_features.manifest.commands_import"
-DATASETS = {
-    "obygaze12": (f"{_HERE}:obygaze12", "The clips and labels of ObyGaze12, with its splits."),
-    "mobygaze": (f"{_HERE}:mobygaze", "The segments of MObyGaze, one row for each annotator."),
-    "moviegraphs": (f"{_HERE}:moviegraphs", "Clip times of MovieGraphs, or of a plain table."),
-    "liris-accede": (f"{_HERE}:liris_accede", "The clips of MediaEval 2015 (LIRIS-ACCEDE)."),
-    "csv": (f"{_HERE}:csv_", "Any table, with a mapping of its columns."),
-}
 FILE = click.Path(path_type=Path)
 name_option = click.option("-o", "name", help="Name of the manifest. [default: the data set's]")
 strict_option = click.option(
@@ -39,7 +38,7 @@ strict_option = click.option(
 )
 
 
-@click.group("import", cls=LazyGroup, table=DATASETS)
+@click.group("import", cls=LazyGroup)
 def import_() -> None:
     """Make a manifest from a data set's own files."""
 
@@ -61,7 +60,7 @@ def _importer(
             _report(session, imported, path, as_json)
 
         options = name_option(force_option(json_option(pass_session(command))))
-        return click.command(dataset, cls=ExampleCommand, examples=examples)(options)
+        return import_.command(dataset, cls=ExampleCommand, examples=examples)(options)
 
     return decorate
 
@@ -92,14 +91,12 @@ def _report(session: Session, imported: ImportedManifest, path: Path, as_json: b
 @click.option("--splits", type=FILE, help="Folder of the published split files.")
 @click.option("--times", help="A manifest with the time of each clip in its film (moviegraphs).")
 @strict_option
-def obygaze12(
+def import_obygaze12(
     session: Session, name: str, csv: Path, splits: Path | None, times: str | None, strict: bool
 ) -> ImportedManifest:
     """The clips and labels of ObyGaze12, with its splits."""
-    from obygaze_features.manifest.adapters.obygaze12 import read
-
     known = read_manifest(session.workspace.existing_manifest(times)) if times else None
-    return read(csv, splits=splits, times=known, name=name, strict=strict)
+    return obygaze12.read(csv, splits=splits, times=known, name=name, strict=strict)
 
 
 @_importer(
@@ -111,11 +108,9 @@ def obygaze12(
 )
 @click.argument("csv", type=FILE)
 @strict_option
-def mobygaze(session: Session, name: str, csv: Path, strict: bool) -> ImportedManifest:
+def import_mobygaze(session: Session, name: str, csv: Path, strict: bool) -> ImportedManifest:
     """The segments of MObyGaze, one row for each annotator."""
-    from obygaze_features.manifest.adapters.mobygaze import read
-
-    return read(csv, name=name, strict=strict)
+    return mobygaze.read(csv, name=name, strict=strict)
 
 
 @_importer(
@@ -128,7 +123,7 @@ def mobygaze(session: Session, name: str, csv: Path, strict: bool) -> ImportedMa
 @click.argument("source", type=FILE)
 @click.option("--offset", "offsets", multiple=True, metavar="FILM=SECONDS", help="Shift a film.")
 @click.option("--fps", type=float, help="Frames per second, where the table has no such column.")
-def moviegraphs(
+def import_moviegraphs(
     session: Session, name: str, source: Path, offsets: Sequence[str], fps: float | None
 ) -> ImportedManifest:
     """Clip times of MovieGraphs, or of a plain table.
@@ -136,12 +131,10 @@ def moviegraphs(
     SOURCE is the folder that holds scene_boundaries/ and video_boundaries/, or a table with the
     columns clip_id, movie_id, start, end (and fps).
     """
-    from obygaze_features.manifest.adapters.moviegraphs import read
-
     shifts = {
         film: _seconds(film, text) for film, text in named_values(offsets, "--offset").items()
     }
-    return read(source, offsets=shifts, fps=fps, name=name)
+    return moviegraphs.read(source, offsets=shifts, fps=fps, name=name)
 
 
 @_importer(
@@ -152,14 +145,12 @@ def moviegraphs(
     """,
 )
 @click.argument("files", nargs=-1, required=True, type=FILE)
-def liris_accede(session: Session, name: str, files: Sequence[Path]) -> ImportedManifest:
+def import_liris_accede(session: Session, name: str, files: Sequence[Path]) -> ImportedManifest:
     """The clips of MediaEval 2015 (LIRIS-ACCEDE).
 
     FILES are the annotation files or the folder that holds them; rows are joined by id.
     """
-    from obygaze_features.manifest.adapters.liris_accede import read
-
-    return read(files, name=name)
+    return liris_accede.read(files, name=name)
 
 
 @_importer(
@@ -172,17 +163,15 @@ def liris_accede(session: Session, name: str, files: Sequence[Path]) -> Imported
 @click.argument("csv", type=FILE)
 @click.option("--map", "pairs", multiple=True, metavar="TARGET=COLUMN", help="Map a column.")
 @click.option("--mapping", type=FILE, help="Map columns, levels and concepts in a TOML file.")
-def csv_(
+def import_csv(
     session: Session, name: str, csv: Path, pairs: Sequence[str], mapping: Path | None
 ) -> ImportedManifest:
     """Any table, with a mapping of its columns.
 
     TARGET is a column of a manifest, COLUMN one of the table; TARGET==VALUE sets a constant.
     """
-    from obygaze_features.manifest.adapters.csv_table import read, read_mapping
-
-    chosen = read_mapping(mapping) if mapping else None
-    return read(csv, named_values(pairs, "--map"), mapping=chosen, name=name)
+    chosen = csv_table.read_mapping(mapping) if mapping else None
+    return csv_table.read(csv, named_values(pairs, "--map"), mapping=chosen, name=name)
 
 
 def _seconds(film: str, text: str) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,11 +21,8 @@ from obygaze_features.manifest.model import Header, Manifest, SourceFile
 from obygaze_features.manifest.tables import TableRow
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
-_STRING = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
-_LIST = re.compile(rf"\[(?:(?:{_STRING})(?:, ?(?:{_STRING}))*)?\]")
-_STRINGS = re.compile(_STRING)
-_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+_STRING = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\")"""
+_LIST = re.compile(rf"\[(?:{_STRING}(?:, ?{_STRING})*)?\]")
 
 
 @dataclass(frozen=True)
@@ -104,17 +103,14 @@ def check_known(
 
 def string_list(text: str) -> tuple[str, ...] | None:
     """Return the strings of a list in Python's syntax, None where the text is anything else."""
+    # literal_eval accepts more than lists: it would join 'a' 'b', where a comma is missing.
     if not _LIST.fullmatch(text):
         return None
-    strings = [_unescaped(match[0][1:-1]) for match in _STRINGS.finditer(text)]
-    known = [string for string in strings if string is not None]
-    return tuple(known) if len(known) == len(strings) else None
-
-
-def _unescaped(body: str) -> str | None:
-    if any(match[1] not in _ESCAPED and len(match[1]) == 1 for match in _ESCAPE.finditer(body)):
-        return None
-    return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1]) or chr(int(match[1][1:], 16)), body)
+    with warnings.catch_warnings(action="error"):
+        try:
+            return tuple(ast.literal_eval(text))
+        except (SyntaxError, ValueError):
+            return None
 
 
 def level_of(row: TableRow, column: str) -> str:
