@@ -187,41 +187,53 @@ def _is_valid_name(name: str) -> bool:
 
 
 class _Files:
-    """The files of a folder, indexed by name, stem, scene and film."""
+    """The files of a folder, indexed by path, name, stem, scene and film."""
 
-    def __init__(self, names: Sequence[str], clips: Sequence[Clip]) -> None:
-        paths = [(name, PurePosixPath(name)) for name in names]
-        scenes = [(name, match) for name, path in paths if (match := _SCENE.fullmatch(path.stem))]
-        self.names = frozenset(names)
+    def __init__(self, names: Iterable[str], clips: Sequence[Clip]) -> None:
         self.movies = frozenset(clip.movie_id for clip in clips)
-        self.by_file = _grouped((path.name, name) for name, path in paths)
-        self.by_stem = _grouped((path.stem, name) for name, path in paths)
-        self.by_scene = _grouped(((match[1], int(match[2])), name) for name, match in scenes)
-        self.films_of = _films_of_stems(clips)
-        self.by_film = self._by_film(paths)
+        # For each name that the file of a clip may have, the films with such a clip.
+        self.films_of = _grouped(
+            {
+                (stem, clip.movie_id)
+                for clip in clips
+                for stem in (clip.clip_id, PurePosixPath(_file_name(clip)).stem)
+            }
+        )
+        self.by_key = _grouped((key, name) for name in names for key in self._keys(name))
 
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
         """Return the files that are this clip: all of the best kind of match that there is."""
         wanted = PurePosixPath(_file_name(clip))
-        a_part = clip.start_s is not None
-        in_folder, exact = self._named(f"{clip.movie_id}/{wanted}"), self._named(str(wanted))
-        if in_folder or (a_part and exact):
-            return in_folder or exact
-        fits: list[tuple[str, ...]] = [exact]
-        fits += [self.by_file.get(wanted.name, ()), self.by_stem.get(wanted.stem, ())]
+        a_part, exact = clip.start_s is not None, ("path", str(wanted))
+        found = self._get("path", f"{clip.movie_id}/{wanted}") or (a_part and self._get(*exact))
+        if found:
+            return found
+        keys: list[tuple[Any, ...]] = [exact, ("name", wanted.name), ("stem", wanted.stem)]
         # Times are times in the named file, so no other file can be used.
         if not (wanted.name and a_part):
-            fits.append(self.by_stem.get(clip.clip_id, ()))
-            if clip.scene is not None:
-                fits.append(self.by_scene.get((clip.movie_id, clip.scene), ()))
-        return next((fit for names in fits if (fit := self._same_film(clip, names))), ())
-
-    def _named(self, name: str) -> tuple[str, ...]:
-        return (name,) if name in self.names else ()
+            keys += [("stem", clip.clip_id), ("scene", clip.movie_id, clip.scene)]
+        return next((fit for key in keys if (fit := self._same_film(clip, self._get(*key)))), ())
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of the clip's film, where the times of the clip in it are known."""
-        return self.by_film.get(clip.movie_id, ()) if film_span(clip) else ()
+        if not film_span(clip):
+            return ()
+        return self._get("film", clip.movie_id) or self._get("film and more", clip.movie_id)
+
+    def _get(self, *key: Any) -> tuple[str, ...]:
+        return self.by_key.get(key, ())
+
+    def _keys(self, name: str) -> Iterator[tuple[Any, ...]]:
+        """Yield the keys by which a file can be found."""
+        path = PurePosixPath(name)
+        yield from (("path", name), ("name", path.name), ("stem", path.stem))
+        scene, film = _SCENE.fullmatch(path.stem), self._film_of(path.stem)
+        if scene:
+            yield "scene", scene[1], int(scene[2])
+        if film == path.stem:
+            yield "film", film
+        elif film and not (scene or path.stem in self.films_of or _CLIP.fullmatch(path.stem)):
+            yield "film and more", film
 
     def _same_film(self, clip: Clip, names: Sequence[str]) -> tuple[str, ...]:
         """Return the files of the clip's film among these, or else those without a film."""
@@ -240,29 +252,6 @@ class _Files:
         """Return the film whose id a name starts with: tt0108160 for `tt0108160.Sleepless`."""
         starts = [part[: match.start()] for match in _BORDER.finditer(part)]
         return next((start for start in reversed(starts) if start in self.movies), "")
-
-    def _by_film(self, paths: Iterable[tuple[str, PurePosixPath]]) -> dict[str, tuple[str, ...]]:
-        whole: list[tuple[str, str]] = []
-        longer: list[tuple[str, str]] = []
-        for name, path in paths:
-            film = self._film_of(path.stem)
-            if film == path.stem:
-                whole.append((film, name))
-            elif film and not self._is_clip(path.stem):
-                longer.append((film, name))
-        return _grouped(longer) | _grouped(whole)
-
-    def _is_clip(self, stem: str) -> bool:
-        return bool(stem in self.films_of or _SCENE.fullmatch(stem) or _CLIP.fullmatch(stem))
-
-
-def _films_of_stems(clips: Iterable[Clip]) -> dict[str, set[str]]:
-    """Return, for each name that the file of a clip may have, the films with such a clip."""
-    films: dict[str, set[str]] = {}
-    for clip in clips:
-        for stem in {clip.clip_id, PurePosixPath(_file_name(clip)).stem}:
-            films.setdefault(stem, set()).add(clip.movie_id)
-    return films
 
 
 def _grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, tuple[str, ...]]:
