@@ -6,7 +6,7 @@ exchangeable. Without blocks all items form one block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import comb, erfc, log2, sqrt
 from typing import Literal
@@ -62,28 +62,6 @@ class _PermutationBlock:
         return self.taken * (n - self.taken) / n * float(self.values.var(ddof=1))
 
 
-@dataclass(frozen=True)
-class _Bounds:
-    """What a permuted sum of the first group is compared with; ties count as reached."""
-
-    observed: float
-    mean: float
-    variance: float
-    tolerance: float
-
-    @property
-    def distance(self) -> float:
-        return abs(self.observed - self.mean)
-
-    @property
-    def normal(self) -> dict[str, float] | None:
-        if self.variance <= self.tolerance**2:
-            return None
-        z = (self.observed - self.mean) / sqrt(self.variance)
-        greater, less = (0.5 * erfc(value / sqrt(2)) for value in (z, -z))
-        return {"greater": greater, "less": less, "two_sided": erfc(abs(z) / sqrt(2))}
-
-
 def permutation_p(
     values: ArrayLike,
     is_first: ArrayLike,
@@ -114,17 +92,29 @@ def permutation_p(
         raise FixInput("both groups need at least one item")
     members = [labels == label for label in np.unique(labels)]
     blocks = [_PermutationBlock(s[inside], int(first[inside].sum())) for inside in members]
-    mean = sum(part.taken * float(part.values.mean()) for part in blocks)
-    tolerance = 1e-10 * max(1.0, float(np.abs(s).sum()))
-    variance = sum(part.variance for part in blocks)
-    bounds = _Bounds(float(s[first].sum()), mean, variance, tolerance)
     halves = _split(blocks) if exact else None
-    return _count(*halves, bounds) if halves else _sample(blocks, bounds, permutations, seed)
+    sums = _all_sums(*halves) if halves else _random_sums(blocks, permutations, seed)
+    observed = float(s[first].sum())
+    mean = sum(block.taken * float(block.values.mean()) for block in blocks)
+    tolerance = 1e-10 * max(1.0, float(np.abs(s).sum()))
+    # The observed groups count as one of the sampled permutations.
+    counts = _count(sums, observed, mean, tolerance)
+    greater, less, far, n = (count + (halves is None) for count in counts)
+    variance = sum(block.variance for block in blocks)
+    normal = _normal_tails(observed - mean, variance) if variance > tolerance**2 else None
+    method = "exact" if halves else f"sampled, {permutations} permutations, seed {seed}"
+    return PValue(greater / n, less / n, far / n, method, n, greater, normal)
 
 
 def normal_p(effect_size: float, n_first: int, n_second: int) -> float:
     """Return the closed normal form of the one-sided permutation p of an effect size."""
     return 0.5 * erfc(effect_size * sqrt(n_first * n_second / (n_first + n_second)) / sqrt(2))
+
+
+def _normal_tails(distance: float, variance: float) -> dict[str, float]:
+    z = distance / sqrt(variance)
+    greater, less = (0.5 * erfc(value / sqrt(2)) for value in (z, -z))
+    return {"greater": greater, "less": less, "two_sided": erfc(abs(z) / sqrt(2))}
 
 
 @dataclass(frozen=True)
@@ -155,32 +145,38 @@ def _split(blocks: Sequence[_PermutationBlock]) -> tuple[_Half, _Half, int] | No
     return (*halves, largest.taken) if log2_size <= MAX_LOG2_HALF else None
 
 
-def _count(left: _Half, right: _Half, taken: int, bounds: _Bounds) -> PValue:
-    low, high = bounds.mean - bounds.distance, bounds.mean + bounds.distance
-    below, above = bounds.observed + bounds.tolerance, bounds.observed - bounds.tolerance
-    left_sums, right_sums = _sums_by_size(left, taken), _sums_by_size(right, taken)
+def _count(
+    sums: Iterable[tuple[Floats, Floats]], observed: float, mean: float, tolerance: float
+) -> tuple[int, int, int, int]:
+    """Return how many sums are as great, as small, and as far from the mean as observed, and all.
+
+    The sums are those of each pair of lists: every number of one plus every number of the other.
+    """
+    distance = abs(observed - mean)
     total = greater = less = far = 0
-    for size, sums in enumerate(left_sums):
-        other = right_sums[taken - size] if taken - size < len(right_sums) else np.zeros(0)
-        if not len(sums) or not len(other):
-            continue
-        n_up_to = _counter(np.sort(sums), np.sort(other))
-        n = len(sums) * len(other)
+    for left, right in sums:
+        n_up_to = _counter(np.sort(left), np.sort(right))
+        n = len(left) * len(right)
         total += n
-        greater += n - n_up_to(above, "left")
-        less += n_up_to(below, "right")
-        far += n - n_up_to(high - bounds.tolerance, "left")
-        far += n_up_to(low + bounds.tolerance, "right")
+        greater += n - n_up_to(observed - tolerance, "left")
+        less += n_up_to(observed + tolerance, "right")
+        far += n - n_up_to(mean + distance - tolerance, "left")
+        far += n_up_to(mean - distance + tolerance, "right")
     # If the distance is zero, every permutation is as far, and `far` counts some of them twice.
-    far = total if bounds.distance <= bounds.tolerance else far
-    return PValue(
-        greater / total, less / total, far / total, "exact", total, greater, bounds.normal
-    )
+    return greater, less, total if distance <= tolerance else far, total
 
 
 def _counter(left: Floats, right: Floats) -> Callable[[float, Literal["left", "right"]], int]:
     """Return a function that counts the sums left + right below a bound ("right": or equal)."""
     return lambda bound, side: int(np.searchsorted(right, bound - left, side=side).sum())
+
+
+def _all_sums(left: _Half, right: _Half, taken: int) -> Iterator[tuple[Floats, Floats]]:
+    """Yield the sums of both halves, by how many items of the split block the left one takes."""
+    others = _sums_by_size(right, taken)
+    for size, sums in enumerate(_sums_by_size(left, taken)):
+        if taken - size < len(others):
+            yield sums, others[taken - size]
 
 
 def _sums_by_size(half: _Half, taken: int) -> list[Floats]:
@@ -200,30 +196,22 @@ def _subset_sums(values: Floats, largest: int) -> list[Floats]:
     return sums
 
 
-def _sample(
-    blocks: Sequence[_PermutationBlock], bounds: _Bounds, permutations: int, seed: int
-) -> PValue:
-    """Draw random subsets of each block; the observed groups count as one permutation."""
+def _random_sums(
+    blocks: Sequence[_PermutationBlock], permutations: int, seed: int
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield the sums of random subsets of each block, many at a time, as pairs with a zero."""
     generator = np.random.default_rng(seed)
-    greater = less = far = 0
     largest = max(len(block.values) for block in blocks)
     chunk = int(np.clip(POOL // largest, 256, CHUNK))
     for start in range(0, permutations, chunk):
         size = min(chunk, permutations - start)
         sums = np.zeros(size)
         for block in blocks:
-            sums += _random_sums(block, size, generator)
-        greater += int((sums >= bounds.observed - bounds.tolerance).sum())
-        less += int((sums <= bounds.observed + bounds.tolerance).sum())
-        far += int((np.abs(sums - bounds.mean) >= bounds.distance - bounds.tolerance).sum())
-    n = permutations + 1
-    method = f"sampled, {permutations} permutations, seed {seed}"
-    return PValue(
-        (greater + 1) / n, (less + 1) / n, (far + 1) / n, method, n, greater + 1, bounds.normal
-    )
+            sums += _shuffled(block, size, generator)
+        yield np.zeros(1), sums
 
 
-def _random_sums(block: _PermutationBlock, size: int, generator: np.random.Generator) -> Floats:
+def _shuffled(block: _PermutationBlock, size: int, generator: np.random.Generator) -> Floats:
     """The sums of random subsets: the first steps of `size` shuffles at once."""
     n, taken = len(block.values), block.taken
     total = float(block.values.sum())
