@@ -27,10 +27,13 @@ from obygaze_models.audits.result import (
 )
 from obygaze_models.audits.texts import (
     NAMES,
+    LabelledText,
     TextSource,
     WordLists,
+    by_label,
     column_names,
-    read_records,
+    occurrences,
+    read_texts,
     read_words,
     source_name,
     tokens,
@@ -40,15 +43,6 @@ from obygaze_models.evaluation.compare import holm
 COLORS = (BLUE, RED, "#e3a857", "#5f8f6b", "#8a6fa8", "#77756f")
 MAX_GROUPS = 60
 HEADERS = ("words", "group", "captions", "clusters", "count", "per 1000", "low", "high")
-
-
-@dataclass(frozen=True)
-class Caption:
-    """A caption, the group it belongs to, and the image or film that it describes."""
-
-    text: str
-    group: str
-    cluster: str
 
 
 @dataclass(frozen=True)
@@ -180,15 +174,15 @@ def audit_captions(
     Example:
         audit = audit_captions("captions.csv", group="condition", cluster="image")
     """
-    groups, clusters, lists = column_names(group), column_names(cluster), read_words(words)
-    captions = [
-        Caption(
-            record.cells[text],
-            " ".join(record.cells[column] for column in groups),
-            record.cluster(clusters),
-        )
-        for record in read_records(source, (text, *groups, *clusters), names)
-    ]
+    groups, lists = column_names(group), read_words(words)
+    captions = read_texts(
+        source,
+        text,
+        lambda cells: frozenset({" ".join(cells[column] for column in groups)}),
+        columns=groups,
+        cluster=column_names(cluster),
+        names=names,
+    )
     kept = frequent_words(captions, lists, min_count)
     n_left_out = len(frozenset().union(*lists.values()) - frozenset().union(*kept.values()))
     rates = word_rates(captions, kept, seed=seed)
@@ -197,16 +191,17 @@ def audit_captions(
     return CaptionAudit(source_name(source), *counts, tuple(rates), tuple(tests))
 
 
-def word_rates(captions: Sequence[Caption], lists: WordLists, *, seed: int = 0) -> list[WordRate]:
+def word_rates(
+    captions: Sequence[LabelledText], lists: WordLists, *, seed: int = 0
+) -> list[WordRate]:
     """Return the rate of each list in each group, with a 95 % interval over clusters."""
     if not captions:
         raise FixInput("expected at least one caption, got none")
     rates = []
-    for group in sorted({caption.group for caption in captions}):
-        inside = [caption for caption in captions if caption.group == group]
+    for group, inside in by_label(captions).items():
         clusters, n = [caption.cluster for caption in inside], len(inside)
         for name, words in lists.items():
-            hits = _occurrences(inside, words)
+            hits = occurrences(inside, words)
             n_hits = sum(hit > 0 for hit in hits)
             per_1000 = (1000 * sum(hits) / n, 1000 * n_hits / n)
             ci = ratio_interval(hits, [1] * n, clusters, scale=1000, seed=seed)
@@ -216,7 +211,11 @@ def word_rates(captions: Sequence[Caption], lists: WordLists, *, seed: int = 0) 
 
 
 def contrasts(
-    captions: Sequence[Caption], lists: WordLists, *, permutations: int = 1_000_000, seed: int = 0
+    captions: Sequence[LabelledText],
+    lists: WordLists,
+    *,
+    permutations: int = 1_000_000,
+    seed: int = 0,
 ) -> list[GroupContrast]:
     """Return the test of each list between two groups; none if clusters have both groups.
 
@@ -224,10 +223,10 @@ def contrasts(
     captions predicts for its size. So a cluster with many captions does not count as one that uses
     the words more often.
     """
-    groups = sorted({caption.group for caption in captions})
     of_cluster: dict[str, set[str]] = {}
     for caption in captions:
-        of_cluster.setdefault(caption.cluster, set()).add(caption.group)
+        of_cluster.setdefault(caption.cluster, set()).update(caption.labels)
+    groups = sorted(set().union(*of_cluster.values()))
     if len(groups) != 2 or any(len(found) > 1 for found in of_cluster.values()):
         return []
     names, sizes = sorted(of_cluster), Counter(caption.cluster for caption in captions)
@@ -235,7 +234,7 @@ def contrasts(
     found: dict[str, PValue] = {}
     for title, words in lists.items():
         counts = Counter[str]()
-        for caption, n in zip(captions, _occurrences(captions, words), strict=True):
+        for caption, n in zip(captions, occurrences(captions, words), strict=True):
             counts[caption.cluster] += n
         # In whole numbers, so that ties are ties.
         above = [counts[name] * len(captions) - counts.total() * sizes[name] for name in names]
@@ -247,14 +246,10 @@ def contrasts(
     ]
 
 
-def frequent_words(captions: Sequence[Caption], lists: WordLists, min_count: int) -> WordLists:
+def frequent_words(captions: Sequence[LabelledText], lists: WordLists, min_count: int) -> WordLists:
     """Return the lists without words that occur fewer than `min_count` times in all captions."""
     seen = Counter(word for caption in captions for word in tokens(caption.text))
     return {
         name: frozenset(word for word in words if seen[word] >= min_count)
         for name, words in lists.items()
     }
-
-
-def _occurrences(captions: Sequence[Caption], words: frozenset[str]) -> list[int]:
-    return [sum(word in words for word in tokens(caption.text)) for caption in captions]

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.figures import INK, MUTED, canvas, save
@@ -31,10 +30,13 @@ from obygaze_models.audits.result import (
 )
 from obygaze_models.audits.texts import (
     CONCEPTS,
+    LabelledText,
     TextSource,
     WordLists,
+    by_label,
     column_names,
-    read_records,
+    occurrences,
+    read_texts,
     read_words,
     source_name,
     tokens,
@@ -46,15 +48,6 @@ CUT = (
 )
 RANGE = "#d4d4d0"
 MAX_ROWS = 40
-
-
-@dataclass(frozen=True)
-class LabelledText:
-    """A text, the things it is about (objects, concepts), and the film or image it belongs to."""
-
-    text: str
-    things: frozenset[str]
-    cluster: str
 
 
 @dataclass(frozen=True)
@@ -203,19 +196,17 @@ def audit_cooc(
         if compare is not None or not isinstance(source, str | Path):
             raise FixUsage("--counts needs one table of counts, without --compare")
         return CoocAudit(source_name(source), None, ("man", "woman"), _read_counts(Path(source)))
-    clusters, genders = column_names(cluster), read_words(words)
-    lists = None if things == CONCEPTS else read_words(things)
-    columns = (text, *clusters, *((CONCEPTS,) if lists is None else ()))
+    genders, lists = read_words(words), None if things == CONCEPTS else read_words(things)
+    column = CONCEPTS if lists is None else text
 
     def count(one: TextSource) -> tuple[int, list[CoOccurrence]]:
-        texts = [
-            LabelledText(
-                record.cells[text],
-                _things(record.cells[CONCEPTS if lists is None else text], lists),
-                record.cluster(clusters),
-            )
-            for record in read_records(one, columns)
-        ]
+        texts = read_texts(
+            one,
+            text,
+            lambda cells: _things(cells[column], lists),
+            columns=(column,),
+            cluster=column_names(cluster),
+        )
         return len(texts), count_pairs(texts, genders, seed=seed)
 
     n_texts, found = count(source)
@@ -238,10 +229,16 @@ def count_pairs(
     """Return the counts of each thing, with an interval over clusters for the first gender."""
     if len(genders) != 2:
         raise FixInput(f"co-occurrence needs two lists of gendered words, got {len(genders)}")
-    words = [set(tokens(text.text)) for text in texts]
-    gendered = np.array([[bool(one & listed) for listed in genders.values()] for one in words])
-    things = sorted({thing for text in texts for thing in text.things})
-    return [_pair(thing, texts, gendered, tuple(genders), seed) for thing in things]
+    found = []
+    for thing, inside in by_label(texts).items():
+        flags = np.array([occurrences(inside, words) for words in genders.values()]) > 0
+        counts = dict(zip(genders, flags.sum(axis=1).tolist(), strict=True))
+        ci = None
+        if flags.any():
+            clusters = [text.cluster for text in inside]
+            ci = ratio_interval(flags[0], flags.sum(axis=0), clusters, seed=seed)
+        found.append(_co_occurrence(thing, counts, ci))
+    return found
 
 
 def bias_amplification(
@@ -301,20 +298,3 @@ def _co_occurrence(
     first, total = next(iter(counts.values())), sum(counts.values())
     cut = cut_shares(*counts.values()) if total else None
     return CoOccurrence(thing, counts, first / total if total else None, ci, cut)
-
-
-def _pair(
-    thing: str,
-    texts: Sequence[LabelledText],
-    gendered: NDArray[np.bool_],
-    genders: Sequence[str],
-    seed: int,
-) -> CoOccurrence:
-    inside = [i for i, text in enumerate(texts) if thing in text.things]
-    flags = gendered[inside].astype(np.float64)
-    counts = {name: int(n) for name, n in zip(genders, flags.sum(axis=0), strict=True)}
-    if not flags.any():
-        return _co_occurrence(thing, counts)
-    clusters = [texts[i].cluster for i in inside]
-    ci = ratio_interval(flags[:, 0], flags.sum(axis=1), clusters, seed=seed)
-    return _co_occurrence(thing, counts, ci)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -27,39 +27,68 @@ _FIELD = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True)
-class TextRecord:
-    """The columns of one text by name, and where it was read."""
+class LabelledText:
+    """A text, its labels (a group, or the things it is about), and its film or image."""
 
-    cells: Mapping[str, str]
-    where: str
-
-    def cluster(self, columns: Sequence[str]) -> str:
-        """Return the cells of some columns as one name; without columns, where the text is."""
-        return " ".join(self.cells[column] for column in columns) if columns else self.where
+    text: str
+    labels: frozenset[str]
+    cluster: str
 
 
-def read_records(
-    source: TextSource, columns: Sequence[str], names: str = NAMES
-) -> list[TextRecord]:
+# The cells of a text by column, and where it was read.
+_Record = tuple[Mapping[str, str], str]
+
+
+def read_texts(
+    source: TextSource,
+    text: str,
+    labels: Callable[[Mapping[str, str]], frozenset[str]],
+    *,
+    columns: Sequence[str] = (),
+    cluster: Sequence[str] = (),
+    names: str = NAMES,
+) -> list[LabelledText]:
     """Return the texts of a CSV table, a manifest, a folder of .txt files, or rows.
 
     Args:
         source: The path, a manifest or its name, or one mapping from column to cell per text.
-        columns: The columns that each text must have.
+        text: The column of the text.
+        labels: Returns the labels of a text from its cells.
+        columns: The columns that `labels` needs.
+        cluster: The columns of the film or image; without them each text is its own cluster.
         names: How the files of a folder are named; each field becomes a column.
     """
+    texts = []
+    for cells, where in _read_records(source, (text, *columns, *cluster), names):
+        place = " ".join(cells[column] for column in cluster) if cluster else where
+        texts.append(LabelledText(cells[text], labels(cells), place))
+    return texts
+
+
+def by_label(texts: Sequence[LabelledText]) -> dict[str, list[LabelledText]]:
+    """Return the texts that have each label, in the order of the labels."""
+    labels = sorted({label for text in texts for label in text.labels})
+    return {label: [text for text in texts if label in text.labels] for label in labels}
+
+
+def occurrences(texts: Sequence[LabelledText], words: frozenset[str]) -> list[int]:
+    """Return how many words of each text are in a list."""
+    return [sum(word in words for word in tokens(text.text)) for text in texts]
+
+
+def _read_records(source: TextSource, columns: Sequence[str], names: str) -> list[_Record]:
     if isinstance(source, Manifest):
         return _of_manifest(source, columns)
     if not isinstance(source, str | Path):
         for cells in source:
             _check_columns(columns, tuple(cells), "the rows")
-        return [TextRecord(cells, f"row {number}") for number, cells in enumerate(source, start=1)]
+        return [(cells, f"row {number}") for number, cells in enumerate(source, start=1)]
     path = Path(source)
     if path.is_dir():
         return _of_folder(path, names, columns)
     if is_table(path):
         table = read_table(path, required=columns, delimiter=_delimiter(path))
-        return [TextRecord(row.cells, f"{path}:{row.line}") for row in table.rows]
+        return [(row.cells, f"{path}:{row.line}") for row in table.rows]
     manifest = read_manifest(Workspace.current().existing_manifest(str(source)))
     return _of_manifest(manifest, columns)
 
@@ -84,25 +113,19 @@ def _delimiter(path: Path) -> str:
     return next((mark for mark in DELIMITERS if mark.encode() in header), ",")
 
 
-def _of_manifest(manifest: Manifest, columns: Sequence[str]) -> list[TextRecord]:
+def _of_manifest(manifest: Manifest, columns: Sequence[str]) -> list[_Record]:
     _check_columns(columns, (*OWN, *manifest.columns), manifest.name)
-    return [
-        TextRecord(
-            {
-                **clip.extra,
-                **{name: getattr(clip, name) for name in OWN},
-                CONCEPTS: "|".join(clip.concepts),
-            },
-            clip.clip_id,
-        )
-        for clip in manifest
-    ]
+    records: list[_Record] = []
+    for clip in manifest:
+        own = {name: getattr(clip, name) for name in OWN}
+        records.append(({**clip.extra, **own, CONCEPTS: "|".join(clip.concepts)}, clip.clip_id))
+    return records
 
 
-def _of_folder(folder: Path, names: str, columns: Sequence[str]) -> list[TextRecord]:
+def _of_folder(folder: Path, names: str, columns: Sequence[str]) -> list[_Record]:
     pattern = _pattern(names)
     _check_columns(columns, (*pattern.groupindex, "file", "caption"), names)
-    records: list[TextRecord] = []
+    records: list[_Record] = []
     paths = sorted(folder.glob("*.txt"))
     if not paths:
         raise NotFound("no .txt file in this folder", where=str(folder))
@@ -116,7 +139,7 @@ def _of_folder(folder: Path, names: str, columns: Sequence[str]) -> list[TextRec
             raise FixInput("this file is not UTF-8", where=str(path)) from None
         cells = {**found.groupdict(), "file": path.stem}
         records += [
-            TextRecord({**cells, "caption": line}, f"{path}:{number}")
+            ({**cells, "caption": line}, f"{path}:{number}")
             for number, line in enumerate(lines, start=1)
         ]
     return records

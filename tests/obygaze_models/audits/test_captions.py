@@ -9,24 +9,24 @@ import numpy as np
 import pytest
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_models.audits.captions import (
-    Caption,
-    WordRate,
-    contrasts,
-    frequent_words,
-    word_rates,
-)
-from obygaze_models.audits.cooccurrence import LabelledText, bias_amplification, count_pairs
+from obygaze_models.audits.captions import WordRate, contrasts, frequent_words, word_rates
+from obygaze_models.audits.cooccurrence import bias_amplification, count_pairs
 from obygaze_models.audits.permutation import permutation_p
-from obygaze_models.audits.texts import read_words, tokens
+from obygaze_models.audits.texts import LabelledText, read_words, tokens
+
+
+def in_group(text: str, group: str, cluster: str) -> LabelledText:
+    """A caption of one group."""
+    return LabelledText(text, frozenset({group}), cluster)
+
 
 LISTS = {"sad": frozenset({"sad", "crying"}), "glad": frozenset({"happy"})}
 CAPTIONS = [
-    Caption("A sad, crying woman.", "o", "1"),
-    Caption("a happy man", "o", "1"),
-    Caption("nothing here", "o", "2"),
-    Caption('a "sad" face', "n", "3"),
-    Caption("Crying. crying", "n", "4"),
+    in_group("A sad, crying woman.", "o", "1"),
+    in_group("a happy man", "o", "1"),
+    in_group("nothing here", "o", "2"),
+    in_group('a "sad" face', "n", "3"),
+    in_group("Crying. crying", "n", "4"),
 ]
 
 
@@ -60,10 +60,10 @@ def test_rare_words_can_be_left_out() -> None:
 
 
 def test_the_interval_is_over_clusters_not_captions() -> None:
-    many = [Caption("sad", "g", str(i % 8)) for i in range(400)]
-    many += [Caption("fine", "g", str(i % 8)) for i in range(400)]
+    many = [in_group("sad", "g", str(i % 8)) for i in range(400)]
+    many += [in_group("fine", "g", str(i % 8)) for i in range(400)]
     assert word_rates(many, LISTS)[0].ci == [500.0, 500.0]
-    lumped = [Caption("sad" if i % 8 < 4 else "fine", "g", str(i % 8)) for i in range(800)]
+    lumped = [in_group("sad" if i % 8 < 4 else "fine", "g", str(i % 8)) for i in range(800)]
     low, high = word_rates(lumped, LISTS)[0].ci
     assert low is not None
     assert high is not None
@@ -72,19 +72,19 @@ def test_the_interval_is_over_clusters_not_captions() -> None:
 
 
 def test_groups_are_compared_by_exchanging_whole_clusters() -> None:
-    captions = [Caption("sad" if i < 3 else "fine", "ab"[i >= 3], str(i)) for i in range(6)]
+    captions = [in_group("sad" if i < 3 else "fine", "ab"[i >= 3], str(i)) for i in range(6)]
     (sad, glad) = contrasts(captions, LISTS)
     assert (sad.first, sad.second) == ("a", "b")
     assert sad.p.greater == 1 / 20
     assert glad.p.greater == 1.0
-    mixed = [Caption("sad", "a", "1"), Caption("sad", "b", "1")]
+    mixed = [in_group("sad", "a", "1"), in_group("sad", "b", "1")]
     assert contrasts(mixed, LISTS) == []
 
 
-def sized(*clusters: tuple[str, int, int]) -> list[Caption]:
+def sized(*clusters: tuple[str, int, int]) -> list[LabelledText]:
     """For each cluster its group, how many captions it has, and how many of them are sad."""
     return [
-        Caption("sad" if k < n_sad else "fine", group, str(name))
+        in_group("sad" if k < n_sad else "fine", group, str(name))
         for name, (group, size, n_sad) in enumerate(clusters)
         for k in range(size)
     ]
@@ -171,7 +171,7 @@ def test_published_cases() -> None:
     for name, text in cases["synthetic"]["files"].items():
         image, emotion, condition, _ = name.split("_", 3)
         group = {"NO": "Nonobjectified", "O": "Objectified"}[condition] + " " + emotion
-        captions += [Caption(line, group, f"{image}{emotion}") for line in text.splitlines()]
+        captions += [in_group(line, group, f"{image}{emotion}") for line in text.splitlines()]
     rates = rates_by_group(word_rates(captions, lists))
     for expected in cases["synthetic"]["expected"]:
         emotion = expected["emotion"]
