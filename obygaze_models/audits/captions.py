@@ -87,16 +87,16 @@ class CaptionAudit(Audit):
 
     def finding(self) -> Finding:
         """Return a row for each list and group, and sentences with the tests."""
-        rows = [
+        rows = tuple(
             (
                 *(rate.words, rate.group, rate.n_captions, rate.n_clusters, rate.count),
                 *(rate.occurrences_per_1000, *rate.ci, rate.captions_with_hit_per_1000),
             )
             for rate in self.rates
-        ]
+        )
         title = f"Words of {self.n_captions} captions: {self.source}"
         headers = (*HEADERS, "captions with a hit per 1000")
-        return Finding(title, self._sentences(), headers, rows)
+        return Finding(title, headers, rows, sentences=tuple(self._sentences()))
 
     def _sentences(self) -> list[str]:
         sentences = ["Intervals (95 %) are bootstrapped over clusters, not captions."]

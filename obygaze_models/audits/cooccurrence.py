@@ -100,7 +100,7 @@ class CoocAudit(Audit):
             headers.append("amplified")
             rows = [(*row, self.amplification.by_thing.get(str(row[0]))) for row in rows]
         title = "Co-occurrence" + (f": {self.source}" if self.source else "")
-        return Finding(title, self._sentences(), headers, rows)
+        return Finding(title, tuple(headers), tuple(rows), sentences=tuple(self._sentences()))
 
     def _sentences(self) -> list[str]:
         sentences, added = [CUT], self.amplification

@@ -39,8 +39,8 @@ class EatAudit(Audit):
     def finding(self) -> Finding:
         """Return one row per test, and sentences with the results."""
         title = f"Embedding association: {self.source}" if self.source else "Association"
-        sentences = [*self._results(), *self._methods()]
-        return Finding(title, sentences, HEADERS, [test.to_row() for test in self.tests])
+        rows = tuple(test.to_row() for test in self.tests)
+        return Finding(title, HEADERS, rows, sentences=(*self._results(), *self._methods()))
 
     def draw(self, stem: Path) -> tuple[Path, Path]:
         """Draw the associations: film by film for one test, test by test for several."""

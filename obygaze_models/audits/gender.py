@@ -94,15 +94,15 @@ class GenderAudit(Audit):
             sentences.append(f"{count(noted, 'caption')} with a note on the similarity.")
         title = f"Gender score: {self.source}" if self.source else "Gender score"
         if not self.estimates:
-            rows = [(i, row.score, row.note or None) for i, row in enumerate(self.rows, 1)]
-            return Finding(title, sentences, ("row", "score", "note"), rows)
+            rows = tuple((i, row.score, row.note or None) for i, row in enumerate(self.rows, 1))
+            return Finding(title, ("row", "score", "note"), rows, sentences=tuple(sentences))
         sentences += self._ratio_sentences(summary)
         headers = ("caption", "score", "% to man", "% to woman", "note")
-        cells = [
+        cells = (
             (row.caption, row.score, row.ratio_to_man, row.ratio_to_woman, row.note or None)
             for row in self.estimates
-        ]
-        return Finding(title, sentences, headers, cells)
+        )
+        return Finding(title, headers, tuple(cells), sentences=tuple(sentences))
 
     def _ratio_sentences(self, summary: dict[str, Any]) -> list[str]:
         counts, (man, woman) = summary["counts"], summary["printed"]

@@ -91,7 +91,8 @@ class MediaEvalAudit(Audit):
         if any(run.violence is not None and run.violence.tied for run in self.runs):
             sentences.append(f"Tied scores are equal as {bits}-bit numbers.")
         sentences += [f"Against the rules of the task: {line}." for line in self.broken]
-        return Finding("MediaEval 2015, Affective Impact of Movies", sentences, HEADERS, rows)
+        title = "MediaEval 2015, Affective Impact of Movies"
+        return Finding(title, HEADERS, tuple(rows), sentences=tuple(sentences))
 
     def draw(self, stem: Path) -> tuple[Path, Path]:
         """Draw the score of each run with its range under ties, beside chance."""

@@ -8,46 +8,51 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.console import table as aligned
-from obygaze_features.core.errors import AlreadyThere, NotFound
+from obygaze_features.core.errors import AlreadyThere, Corrupt, NotFound
 from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import pretty_json, write_new
+from obygaze_features.core.schema_check import read_json, table_of
+from obygaze_features.core.schema_rules import list_of
 from obygaze_models.evaluation.bootstrap import resample
 
 FOLDER = "audits"
 BLUE, RED = "#4f7ea3", "#a8324a"
 
 
+def _check_cells(value: Any) -> str | None:
+    if isinstance(value, list) and all(isinstance(c, str | int | float | None) for c in value):
+        return None
+    return "must be a list of texts and numbers"
+
+
+Rows = tuple[tuple[Any, ...], ...]
+
+
 @dataclass(frozen=True)
 class Finding:
-    """The result of an audit as a reader sees it: plain text and values, no markup."""
+    """The result of an audit as a reader sees it: plain text and values, no markup.
+
+    `figure` is the name of an SVG file in the same folder.
+    """
 
     title: str
-    sentences: Sequence[str]
-    headers: Sequence[str]
-    rows: Sequence[Sequence[object]]
+    sentences: tuple[str, ...] = field(default=(), kw_only=True)
+    headers: tuple[str, ...]
+    rows: Annotated[Rows, list_of(_check_cells, unique=False)]
+    figure: Any = None
 
     def to_text(self) -> str:
         """Return the title, the aligned table and the sentences."""
         rows = aligned(self.headers, self.rows) if self.rows else ""
         return "\n\n".join(part for part in (self.title, rows, "\n".join(self.sentences)) if part)
-
-    def to_json(self, figure: Path | None = None) -> dict[str, Any]:
-        """Return the finding as a report reads it; the figure is a file in the same folder."""
-        return {
-            "title": self.title,
-            "sentences": list(self.sentences),
-            "headers": list(self.headers),
-            "rows": [list(row) for row in self.rows],
-            "figure": figure.name if figure else None,
-        }
 
     def to_csv(self) -> bytes:
         """Return the table as CSV at full precision; a missing value is an empty cell."""
@@ -57,13 +62,37 @@ class Finding:
         writer.writerows(["" if cell is None else cell for cell in row] for row in self.rows)
         return text.getvalue().encode("utf-8")
 
+    def svg(self, run: Path) -> Path | None:
+        """Return the figure in the folder of a run; None if it is missing or a link."""
+        name = self.figure
+        if not isinstance(name, str) or Path(name).name != name or not name.endswith(".svg"):
+            return None
+        path = run / FOLDER / name
+        return path if path.is_file() and not path.is_symlink() else None
+
+
+def read_findings(run: Path) -> dict[str, Finding]:
+    """Return the findings in the folder of a run by name; other JSON files are skipped."""
+    found: dict[str, Finding] = {}
+    schema = replace(table_of(Finding), ignore_unknown=True)
+    for path in sorted((run / FOLDER).glob("*.json")):
+        document = read_json(path.read_bytes(), str(path), error=Corrupt)
+        if set(schema.required) <= document.tree.keys():
+            finding = document.check(schema)
+            if finding and any(len(row) != len(finding.headers) for row in finding.rows):
+                document.add("rows", f"each row must have {len(finding.headers)} cells")
+            hint = "the same obygaze audit again, with --force"
+            document.violations.raise_if_any("the audit finding is not valid", hint, Corrupt)
+            found[path.stem] = finding
+    return found
+
 
 class Audit(ABC):
     """The result of an audit. Printing it shows its table; `to_json()` has every number."""
 
     @abstractmethod
     def finding(self) -> Finding:
-        """Return the title, the sentences and the table for a reader."""
+        """Return the title, the table and the sentences for a reader."""
 
     @abstractmethod
     def draw(self, stem: Path) -> tuple[Path, Path]:
@@ -126,7 +155,8 @@ class Audit(ABC):
         files = [_with_ending(run / FOLDER / name, end) for end in (".json", ".svg", ".png")]
         _check_free(files, force)
         self.draw(run / FOLDER / name)
-        write_new(files[0], pretty_json(finding.to_json(files[1])), force=force)
+        document = asdict(replace(finding, figure=files[1].name))
+        write_new(files[0], pretty_json(document), force=force)
         return files
 
 

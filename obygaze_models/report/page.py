@@ -13,21 +13,13 @@ from typing import TYPE_CHECKING, Any
 from obygaze_features import __version__
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage
 from obygaze_features.core.files import write_atomic
-from obygaze_models.audits.result import FOLDER
+from obygaze_models.audits.result import read_findings
 from obygaze_models.protocols.runner.records import RESULTS_FILE, read_run
 from obygaze_models.report import figure_concepts, figure_films, figure_results
 from obygaze_models.report.figure import Figure, FigureSet
 from obygaze_models.report.lookup import ReportRun
-from obygaze_models.report.sections import Section, findings_of, sections_of
-from obygaze_models.report.tables import (
-    ResultTable,
-    cell_parts,
-    latex_text,
-    markdown_text,
-    shown,
-    slug,
-)
-from obygaze_models.report.texts import report_text
+from obygaze_models.report.sections import Section, sections_of
+from obygaze_models.report.tables import cell_parts, latex_text, markdown_text, shown, slug
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -42,22 +34,12 @@ class Chapter:
 
     run: ReportRun
     sections: Sequence[Section]
-    figures: Sequence[Figure]
 
     @property
     def title(self) -> str:
         """The title of the protocol; without one, its name."""
         title = self.run.settings.get("title") or self.run.protocol.get("name")
         return str(title or self.run.folder.name)
-
-    @property
-    def tables(self) -> list[ResultTable]:
-        """The tables of all sections, in the order of the page."""
-        return [table for section in self.sections for table in section.tables]
-
-    def figures_of(self, section: str) -> list[Figure]:
-        """Return the figures of a section."""
-        return [figure for figure in self.figures if figure.section == section]
 
     @property
     def facts(self) -> dict[str, str]:
@@ -95,7 +77,8 @@ def report(
         )
     chapters = [_chapter(folder) for folder in folders]
     written = [path for chapter in chapters for path in _write_tables(chapter, formats)]
-    written += [path for chapter in chapters for f in chapter.figures for path in (f.svg, f.png)]
+    sections = [section for chapter in chapters for section in chapter.sections]
+    written += [path for s in sections for f in s.figures for path in (f.svg, f.png)]
     if "html" not in formats:
         return written
     title = chapters[0].title if len(chapters) == 1 else f"{len(chapters)} runs"
@@ -113,12 +96,7 @@ def _is_page(path: Path) -> bool:
 def _chapter(folder: Path) -> Chapter:
     run = ReportRun.of_run(read_run(folder))
     try:
-        figures = draw_figures(run, folder / "figures")
-        made = {section.key: section for section in sections_of(run)}
-        for figure in figures:
-            made.setdefault(figure.section, Section(figure.section))
-        ordered = [made[key] for key in report_text().headings if key in made]
-        return Chapter(run, ordered, figures)
+        return Chapter(run, sections_of(run, draw_figures(run, folder / "figures")))
     except (KeyError, TypeError) as error:
         raise Corrupt(
             f"a record of this run has no value or an invalid value: {error}",
@@ -132,15 +110,16 @@ def draw_figures(run: ReportRun, folder: Path) -> list[Figure]:
     made = FigureSet(folder)
     for draw in FIGURES:
         draw(run, made)
-    for name, finding in findings_of(run).items():
-        if svg := finding.svg(run.folder / FOLDER):
-            made.add("audit", f"audit-{name}", svg, svg.with_suffix(".png"), name=finding.title)
+    for name, finding in read_findings(run.folder).items():
+        if svg := finding.svg(run.folder):
+            png, key = svg.with_suffix(".png"), f"audit-{slug(name)}"
+            made.add("audit", key, svg, png, name=finding.title)
     return made.figures
 
 
 def _write_tables(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
     folder, written = chapter.run.folder / "tables", []
-    for table in chapter.tables:
+    for table in (table for section in chapter.sections for table in section.tables):
         # A key holds names from the run, which must not lead out of the folder.
         stem = re.sub(r"[^A-Za-z0-9_.-]", "-", table.key)
         if "csv" in formats:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from obygaze_features.core.errors import Corrupt
-from obygaze_features.core.schema_check import read_json, table_of
-from obygaze_features.core.schema_rules import list_of
-from obygaze_models.audits.result import FOLDER
+from obygaze_models.audits.result import read_findings
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.report.concepts import concept_sentences, concept_tables
+from obygaze_models.report.figure import Figure
 from obygaze_models.report.lookup import (
     SHOWN,
     ReportRun,
@@ -43,11 +40,12 @@ MAX_MISSING = 50
 
 @dataclass(frozen=True)
 class Section:
-    """The sentences and tables under one heading."""
+    """The sentences, figures and tables under one heading."""
 
     key: str
-    sentences: Sequence[str] = ()
-    tables: Sequence[ResultTable] = ()
+    sentences: Sequence[str]
+    figures: Sequence[Figure]
+    tables: Sequence[ResultTable]
 
     @property
     def title(self) -> str:
@@ -55,8 +53,8 @@ class Section:
         return report_text().headings[self.key]
 
 
-def sections_of(run: ReportRun) -> list[Section]:
-    """Return the sections of a run that have sentences or tables, in the order of the page."""
+def sections_of(run: ReportRun, figures: Sequence[Figure] = ()) -> list[Section]:
+    """Return the sections of a run that are not empty, in the order of the page."""
     sentences: dict[str, Iterable[str]] = {
         "remarks": (record["text"] for record in run.of("remark")),
         "clips": task_sentences(run),
@@ -76,9 +74,12 @@ def sections_of(run: ReportRun) -> list[Section]:
         "coverage": coverage_tables(run),
         "provenance": provenance_tables(run),
     }
-    keys = report_text().headings
-    made = [Section(key, [*sentences.get(key, ())], [*tables.get(key, ())]) for key in keys]
-    return [section for section in made if section.sentences or section.tables]
+    drawn = grouped(figures, lambda figure: figure.section)
+    made = [
+        Section(key, [*sentences.get(key, ())], drawn.get(key, ()), [*tables.get(key, ())])
+        for key in report_text().headings
+    ]
+    return [section for section in made if section.sentences or section.figures or section.tables]
 
 
 def task_sentences(run: ReportRun) -> Iterable[str]:
@@ -224,51 +225,8 @@ def provenance_tables(run: ReportRun) -> Iterable[ResultTable]:
     yield make_table("provenance", "provenance", rows)
 
 
-@dataclass(frozen=True)
-class AuditFinding:
-    """A finding of an audit, as `obygaze audit ... --report RUN` writes it."""
-
-    title: str
-    headers: tuple[str, ...]
-    rows: tuple[Row, ...]
-    sentences: tuple[str, ...] = ()
-    figure: Any = None
-
-    def svg(self, folder: Path) -> Path | None:
-        """Return the figure: an SVG file in the same folder, not a link."""
-        name = self.figure
-        if not isinstance(name, str) or Path(name).name != name or not name.endswith(".svg"):
-            return None
-        path = folder / name
-        return path if path.is_file() and not path.is_symlink() else None
-
-
-def _cells(value: Any) -> str | None:
-    """Allow a list of texts, numbers and missing values."""
-    if isinstance(value, list) and all(isinstance(c, str | int | float | None) for c in value):
-        return None
-    return "must be a list of texts and numbers"
-
-
-def findings_of(run: Run) -> dict[str, AuditFinding]:
-    """Return the audit findings of a run by name; other JSON files are skipped."""
-    found: dict[str, AuditFinding] = {}
-    schema = table_of(AuditFinding, rows=list_of(_cells, unique=False))
-    schema = replace(schema, ignore_unknown=True)
-    for path in sorted((run.folder / FOLDER).glob("*.json")):
-        document = read_json(path.read_bytes(), str(path), error=Corrupt)
-        if set(schema.required) <= document.tree.keys():
-            finding = document.check(schema)
-            if finding and any(len(row) != len(finding.headers) for row in finding.rows):
-                document.add("rows", f"each row must have {len(finding.headers)} cells")
-            hint = "the same obygaze audit again, with --force"
-            document.violations.raise_if_any("the audit finding is not valid", hint, Corrupt)
-            found[slug(path.stem)] = finding
-    return found
-
-
 def finding_tables(run: Run) -> Iterable[ResultTable]:
     """Yield a table per audit finding, with its sentences as the note."""
-    for name, finding in findings_of(run).items():
+    for name, finding in read_findings(run.folder).items():
         texts = {"name": finding.title, "sentences": " ".join(finding.sentences)}
-        yield make_table("audit", f"audit-{name}", finding.rows, finding.headers, **texts)
+        yield make_table("audit", f"audit-{slug(name)}", finding.rows, finding.headers, **texts)
