@@ -8,16 +8,15 @@ from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
 
-from obygaze_features.backbones.geometry import Geometry, Level
+from obygaze_features.backbones.geometry import COUNT, Geometry, Level
 from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.notebook import html_summary, short_repr
-from obygaze_features.core.schema_rules import choice, list_of, matching, number, whole
+from obygaze_features.core.schema_rules import choice, list_of, matching, number
 from obygaze_features.store.format.recipe import UNVERIFIED
 
 DEFAULT_PRESET = "default"
-_COUNT = whole(0, 10**9 - 1)
 _THREE = {"least": 3, "most": 3, "unique": False}
 
 
@@ -37,11 +36,11 @@ class Preset:
     std: Annotated[tuple[float, ...], list_of(number(0, above=True), **_THREE)] = (0.5, 0.5, 0.5)
     resize: Annotated[str, choice(("shortest-edge", "squash"))] = "shortest-edge"
     filter: Annotated[str, choice(("bilinear", "bicubic"))] = "bilinear"
-    edge: Annotated[int, _COUNT] = 0
+    edge: Annotated[int, COUNT] = 0
     edge_from_checkpoint: bool = False
     crop_offset: Annotated[str, choice(("floor", "round"))] = "floor"
     rescale: Annotated[str, choice(("1/255", "1/127.5-1"))] = "1/255"
-    squash_first: Annotated[int, _COUNT] = 0
+    squash_first: Annotated[int, COUNT] = 0
     sampling: Annotated[str, choice(("even", "fps"))] = "even"
     attention: Annotated[str, choice(("sdpa", "eager"))] = "sdpa"
     reproduces: Annotated[
@@ -170,14 +169,14 @@ class Card:
     name: str
     family: Family
     title: str
-    checkpoint: str
-    revision: str
     licence: str
-    citation: str
-    gflop: float
     geometry: Geometry
     sources: Mapping[str, str]
     presets: Mapping[str, Preset]
+    checkpoint: str = ""
+    revision: str = "main"
+    citation: str = ""
+    gflop: float = 0.0
     preset: str = DEFAULT_PRESET
     origin: str = ""
     depth: Mapping[str, int] = field(default_factory=dict)

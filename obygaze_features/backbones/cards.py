@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Family, Preset
-from obygaze_features.backbones.geometry import Geometry
+from obygaze_features.backbones.geometry import COUNT, Geometry
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
-from obygaze_features.core.schema_rules import choice, list_of, matching, number, text, whole
+from obygaze_features.core.schema_rules import anything, choice, list_of, matching, number, text
 from obygaze_features.core.workspace import Workspace
 
 SCHEMA = "obygaze-backbone/1"
@@ -24,34 +24,26 @@ SHIPPED = Path(__file__).with_name("cards")
 _NOT_INHERITED = ("name", "title", "checkpoint", "revision", "gflop", "depth", "weights_sha256")
 """What would be wrong for another checkpoint."""
 
-_COUNT = whole(0, 10**9 - 1)
-_TOKENS = {
-    "unit": choice(("frame", "clip")),
-    "prefix": _COUNT,
-    "order": choice(("thw", "hwt", "hw")),
-    "grid": list_of(_COUNT, least=3, most=3, unique=False),
-    "width": _COUNT,
-    "out": _COUNT,
-}
-_OPTIONAL = {"checkpoint": "", "revision": "main", "citation": "", "gflop": 0}
-_PLAIN = ("name", "title", "checkpoint", "revision", "licence", "citation")
-
 
 def _schema(families: Mapping[str, Family], family: Family | None) -> Table:
     output = choice(family.outputs) if family else text
     needed = ("clip", "pooled", "frames")
-    presets = Table(table_of(Preset).keys)
+    preset = Table(table_of(Preset).keys)
+    tokens = dict(table_of(Geometry, depth=anything).keys)
+    del tokens["depth"]
+    depth = Table(dict.fromkeys(("layers", "hidden", "heads"), COUNT))
     return Table(
         {
             **dict.fromkeys(("like", "name", "title", "checkpoint", "revision"), text),
             **dict.fromkeys(("licence", "citation"), text),
-            **dict.fromkeys(("frames", "size"), _COUNT),
             "family": choice(families),
+            "frames": tokens.pop("frames"),
+            "size": tokens.pop("size"),
             "gflop": number(0, 1e9),
-            "tokens": Table(_TOKENS),
-            "depth": Table(dict.fromkeys(("layers", "hidden", "heads"), _COUNT)),
+            "tokens": Table(tokens),
+            "depth": depth,
             "levels": Table(dict.fromkeys(needed, output), needed, others=output),
-            "preset": Table({DEFAULT_PRESET: presets}, (DEFAULT_PRESET,), others=presets),
+            "preset": Table({DEFAULT_PRESET: preset}, (DEFAULT_PRESET,), others=preset),
             "weights_sha256": list_of(matching("[0-9a-f]{64}", "64 hexadecimal digits")),
         },
         ("name", "family", "title", "licence", "frames", "size", "tokens", "levels", "preset"),
@@ -68,28 +60,17 @@ def card_from(document: Document) -> Card:
     family = FAMILIES.get(name) if isinstance(name, str) else None
     values = document.check(_schema(FAMILIES, family))
     document.raise_if_any("this card is not valid")
-    values = {**_OPTIONAL, **values}
-    tokens, presets, sources = (values.pop(key) for key in ("tokens", "preset", "levels"))
-    geometry = Geometry(
-        frames=values["frames"],
-        size=values["size"],
-        unit=tokens.get("unit", "frame"),
-        prefix=tokens.get("prefix", 0),
-        order=tokens.get("order", "hw"),
-        grid=tokens.get("grid", (0, 0, 0)),
-        width=tokens.get("width", 0),
-        out=tokens.get("out", tokens.get("width", 0)),
-    )
+    values.pop("like", None)
+    tokens, presets, kind = (values.pop(key) for key in ("tokens", "preset", "family"))
+    sizes = {"out": tokens.get("width", 0), **tokens}
     return Card(
-        **{key: values[key] for key in _PLAIN},
-        family=FAMILIES[values["family"]],
-        gflop=float(values["gflop"]),
-        depth=values.get("depth", {}),
-        weights_sha256=values.get("weights_sha256", ()),
-        geometry=geometry,
-        sources=sources,
+        family=FAMILIES[kind],
+        geometry=Geometry(values.pop("frames"), values.pop("size"), **sizes),
+        sources=values.pop("levels"),
         presets={name: _preset(own, presets[DEFAULT_PRESET]) for name, own in presets.items()},
+        gflop=float(values.pop("gflop", 0)),
         origin=document.where,
+        **values,
     )
 
 

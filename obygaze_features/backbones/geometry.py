@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Annotated, Any
 
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.schema_rules import choice, list_of, whole
+
+COUNT = whole(0, 10**9 - 1)
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Depth:
 
 @dataclass(frozen=True, repr=False)
 class Geometry:
-    """The shape of the input, and how the tokens are ordered.
+    """The shape of the input, and how the tokens are ordered; a card declares all but the depth.
 
     Args:
         frames: Frames of a clip.
@@ -36,14 +39,14 @@ class Geometry:
         depth: Known once the weights are.
     """
 
-    frames: int
-    size: int
-    unit: str
-    prefix: int
-    order: str
-    grid: tuple[int, int, int]
-    width: int
-    out: int
+    frames: Annotated[int, COUNT]
+    size: Annotated[int, COUNT]
+    unit: Annotated[str, choice(("frame", "clip"))] = "frame"
+    prefix: Annotated[int, COUNT] = 0
+    order: Annotated[str, choice(("thw", "hwt", "hw"))] = "hw"
+    grid: Annotated[tuple[int, int, int], list_of(COUNT, least=3, most=3, unique=False)] = (0, 0, 0)
+    width: Annotated[int, COUNT] = 0
+    out: Annotated[int, COUNT] = 0
     depth: Depth | None = None
 
     def __repr__(self) -> str:
@@ -60,19 +63,15 @@ class Geometry:
         return self.grid[1] * self.grid[2]
 
     @property
-    def tokens_per_step(self) -> int:
-        """Tokens the `tokens` level holds for each step."""
-        return self.patches + (self.prefix if self.unit == "frame" else 0)
-
-    @property
     def dimensions(self) -> dict[str, tuple[str, int]]:
         """The dimensions that a family can give a level: the name in a store, and the length.
 
         One length has one name, because a dimension of a store has one length.
         """
+        tokens = self.patches + (self.prefix if self.unit == "frame" else 0)
         return {
             "step": ("frame" if self.steps == self.frames else "step", self.steps),
-            "token": ("token", self.tokens_per_step),
+            "token": ("token", tokens),
             "prefix": ("prefix", self.prefix),
             "width": (f"feature_{self.width}", self.width),
             "out": (f"feature_{self.out}", self.out),
@@ -81,8 +80,8 @@ class Geometry:
 
     def declared(self) -> dict[str, Any]:
         """Return the geometry without the depth, as plain values."""
-        plain = {key: getattr(self, key) for key in ("frames", "size", "unit", "prefix", "order")}
-        return {**plain, "grid": list(self.grid), "width": self.width, "out": self.out}
+        plain = {key: value for key, value in vars(self).items() if key != "depth"}
+        return {**plain, "grid": list(self.grid)}
 
 
 @dataclass(frozen=True)
