@@ -206,9 +206,9 @@ def _check_processor(backbone: Backbone, files: WeightFiles, report: CheckReport
     if settings is None or not isinstance(backbone, TorchBackbone):
         report.add(name, SKIPPED, "no preprocessor_config.json beside the weights")
         return
-    processor = own_processor(settings)
+    kind = settings.get("image_processor_type") or settings.get("feature_extractor_type")
+    processor = own_processor(files, str(kind))
     if processor is None:
-        kind = settings.get("image_processor_type") or settings.get("feature_extractor_type")
         report.add(name, SKIPPED, f"{kind} has no form without torchvision")
         return
     frames, size, card = _picture(), backbone.geometry.size, backbone.card

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +12,8 @@ import numpy.typing as npt
 from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Preset
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.pixels import Preprocessor
+from obygaze_features.backbones.pretrained import library, silenced
+from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.workspace import Workspace
 
@@ -20,14 +22,8 @@ _NAMES = {HUB: "the hub's processor", PAPER: "the paper's extraction"}
 _HOW = {PAPER: "as the paper's extraction does", "training": "as in the network's training"}
 _RANGE = ("rescale", "mean", "std")
 _PIXELS = (*_RANGE, "resize", "filter", "edge", "crop_offset", "squash_first")
-_MODULES = {
-    "VideoMAEImageProcessor": "videomae",
-    "VivitImageProcessor": "vivit",
-    "CLIPImageProcessor": "clip",
-    "SiglipImageProcessor": "siglip",
-    "BitImageProcessor": "bit",
-}
-_NOT_SETTINGS = ("image_processor_type", "feature_extractor_type", "processor_class", "_auto_class")
+# The kinds that have a form without torchvision and give one picture of pixels for each frame.
+_KINDS = ("VideoMAE", "Vivit", "CLIP", "Siglip", "Bit")
 
 
 def hub_preset(card: Card) -> str:
@@ -86,39 +82,24 @@ def _range(preset: Preset) -> str:
 
 
 def own_processor(
-    settings: Mapping[str, Any],
+    files: WeightFiles, kind: str
 ) -> Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.float32]] | None:
-    """Return the checkpoint's processor, from frames [T, H, W, 3] to pixels [T, 3, S, S].
+    """Return the processor beside the weights, from frames [T, H, W, 3] to pixels [T, 3, S, S].
 
-    None where it has no form without torchvision: those that resize with torchvision alone differ
-    by version, which is why pixels are our own.
+    None where its `kind` has no form without torchvision: those that resize with torchvision alone
+    differ by version, which is why pixels are our own.
     """
-    kind = str(settings.get("image_processor_type") or settings.get("feature_extractor_type") or "")
-    kind = kind.removesuffix("Fast").replace("FeatureExtractor", "ImageProcessor")
-    found = _processor_class(kind) if kind in _MODULES else None
-    if found is None:
+    if re.sub("(ImageProcessor|FeatureExtractor)(Fast)?$", "", kind) not in _KINDS:
         return None
-    processor = found(**{k: v for k, v in settings.items() if k not in _NOT_SETTINGS})
+    auto = library("models.auto.image_processing_auto").AutoImageProcessor
+    with silenced():
+        processor = auto.from_pretrained(files.folder, use_fast=False, local_files_only=True)
 
     def run(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
         pixels = np.asarray(processor(list(frames), return_tensors="np")["pixel_values"])
         return pixels.reshape(-1, *pixels.shape[-3:]).astype(np.float32)
 
     return run
-
-
-def _processor_class(kind: str) -> Any:
-    """Return the Pillow form: a class of its own in newer releases, the only one in older ones."""
-    module = _MODULES[kind]
-    names = ((f"image_processing_pil_{module}", f"{kind}Pil"), (f"image_processing_{module}", kind))
-    for name, attribute in names:
-        try:
-            found = importlib.import_module(f"transformers.models.{module}.{name}")
-        except ImportError:
-            continue
-        if hasattr(found, attribute):
-            return getattr(found, attribute)
-    return None
 
 
 def compare_pixels(
