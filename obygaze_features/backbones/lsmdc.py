@@ -13,6 +13,7 @@ from obygaze_features.backbones.geometry import Depth, Geometry
 from obygaze_features.backbones.torch_backbone import TorchBackbone, check_sizes
 from obygaze_features.backbones.weights import (
     WeightFiles,
+    check_tensors,
     hash_weights,
     read_tensors,
     tensor_error,
@@ -20,6 +21,7 @@ from obygaze_features.backbones.weights import (
 from obygaze_features.core.errors import FixInput
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 _VISUAL = "clip.visual."
@@ -32,16 +34,17 @@ _OTHER_KINDS = {
     "clip.visual.layer1.": "a ResNet instead of a transformer",
 }
 _DENSE = re.compile(r"clip\.visual\.transformer\.resblocks\.\d+\.mlp\.c_fc\.weight")
-_BLOCK = re.compile(r"vision_model\.encoder\.layers\.(\d+)\.(.+)\.(weight|bias)")
+_BLOCK = re.compile(r"(.+)\.encoder\.layers\.(\d+)\.(.+)\.(weight|bias)")
 _DIRECT = {
-    "visual_projection.weight": "proj",
-    "vision_model.embeddings.class_embedding": "class_embedding",
-    "vision_model.embeddings.position_embedding.weight": "positional_embedding",
-    "vision_model.embeddings.patch_embedding.weight": "conv1.weight",
-    "vision_model.pre_layrnorm.weight": "ln_pre.weight",
-    "vision_model.pre_layrnorm.bias": "ln_pre.bias",
-    "vision_model.post_layernorm.weight": "ln_post.weight",
-    "vision_model.post_layernorm.bias": "ln_post.bias",
+    "vision.visual_projection.weight": f"{_VISUAL}proj",
+    "vision.vision_model.embeddings.class_embedding": f"{_VISUAL}class_embedding",
+    "vision.vision_model.embeddings.position_embedding.weight": f"{_VISUAL}positional_embedding",
+    "vision.vision_model.embeddings.patch_embedding.weight": f"{_VISUAL}conv1.weight",
+    "vision.vision_model.pre_layrnorm.weight": f"{_VISUAL}ln_pre.weight",
+    "vision.vision_model.pre_layrnorm.bias": f"{_VISUAL}ln_pre.bias",
+    "vision.vision_model.post_layernorm.weight": f"{_VISUAL}ln_post.weight",
+    "vision.vision_model.post_layernorm.bias": f"{_VISUAL}ln_post.bias",
+    "temporal.positions": _POSITIONS,
 }
 _IN_BLOCK = {
     "layer_norm1": "ln_1",
@@ -59,27 +62,20 @@ class LsmdcFamily(Family):
         """Return a card's model; every tensor of its towers is used, none is made up."""
         import torch
 
-        from obygaze_features.backbones.lsmdc_model import (
-            TemporalEncoder,
-            load_strictly,
-            outputs,
-            vision_tower,
-        )
+        from obygaze_features.backbones.lsmdc_model import TemporalEncoder, outputs, vision_tower
 
         raw = read_tensors(files.files)
         tensors, where = _strip_module(raw), str(files.files[0])
         geometry, n_temporal = infer_geometry(tensors, card.geometry.frames, where)
-        vision = vision_tower(geometry, placement.attention)
-        module = torch.nn.ModuleDict({"vision": vision})
-        visual = {k: v for k, v in tensors.items() if k.startswith(_VISUAL)}
-        load_strictly(vision, visual, where, _visual_name, _visual_value)
+        module = torch.nn.ModuleDict({"vision": vision_tower(geometry, placement.attention)})
+        prefixes: tuple[str, ...] = (_VISUAL,)
         if n_temporal:
             hidden, rows = _temporal_hidden(tensors, where), int(tensors[_POSITIONS].shape[0])
             heads = geometry.out // _HEAD_WIDTH
             encoder = TemporalEncoder(geometry.out, hidden, heads, n_temporal, rows)
-            temporal = {k: v for k, v in tensors.items() if k.startswith((_TEMPORAL, _POSITIONS))}
-            load_strictly(encoder, temporal, where, _temporal_name)
             module["temporal"] = encoder
+            prefixes = (_VISUAL, _TEMPORAL, _POSITIONS)
+        _load_strictly(module, {k: v for k, v in tensors.items() if k.startswith(prefixes)}, where)
         return TorchBackbone(
             card,
             geometry,
@@ -188,24 +184,35 @@ def _temporal_hidden(tensors: Mapping[str, Tensor], where: str) -> int:
     return int(tensors[key].shape[0])
 
 
-def _temporal_name(key: str) -> str:
-    """Return the checkpoint's name of a tensor of `TemporalEncoder`."""
-    return _POSITIONS if key == "positions" else _TEMPORAL + key
+def _load_strictly(module: torch.nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
+    """Load every tensor in single precision, or raise an error that names those that do not fit."""
+    expected = module.state_dict()
+    names = {key: _name(key) for key in expected}
+    found = {key: _value(key, tensors[n].float()) for key, n in names.items() if n in tensors}
+    wrong = [
+        f"{names[key]}: expected {list(expected[key].shape)}, got {list(tensor.shape)}"
+        for key, tensor in found.items()
+        if tensor.shape != expected[key].shape
+    ]
+    used = set(names.values())
+    check_tensors(used - tensors.keys(), tensors.keys() - used, wrong, where)
+    module.load_state_dict(found, strict=True)
 
 
-def _visual_name(key: str) -> str:
-    """Return the checkpoint's name of a tensor of CLIPVisionModelWithProjection."""
+def _name(key: str) -> str:
+    """Return the checkpoint's name of a tensor of the modules."""
     block = _BLOCK.fullmatch(key)
     if block is None:
-        return _VISUAL + _DIRECT[key]
-    layer, stem, kind = block.groups()
+        return _DIRECT[key]
+    tower, layer, stem, kind = block.groups()
+    prefix = f"{_VISUAL}transformer." if tower == "vision.vision_model" else _TEMPORAL
     name = f"{_IN_BLOCK[stem]}.{kind}" if stem in _IN_BLOCK else f"attn.in_proj_{kind}"
-    return f"{_VISUAL}transformer.resblocks.{layer}.{name}"
+    return f"{prefix}resblocks.{layer}.{name}"
 
 
-def _visual_value(key: str, value: Tensor) -> Tensor:
-    """Return the tensor of CLIP's class that a tensor of the checkpoint holds."""
-    if key == "visual_projection.weight":
+def _value(key: str, value: Tensor) -> Tensor:
+    """Return the tensor of the modules that a tensor of the checkpoint holds."""
+    if key == "vision.visual_projection.weight":
         return value.T
     fused = re.search(r"self_attn\.([qkv])_proj", key)
     # One fused matrix: its three row blocks are query, key, value.
