@@ -354,7 +354,7 @@ def train(
         'ridge'
     """
     from obygaze_models.protocols import fit_final, gather, keep, run_protocol, training_protocol
-    from obygaze_models.protocols.runner.final import for_clips
+    from obygaze_models.protocols.runner.training import for_clips
     from obygaze_models.zoo import load_model
     from obygaze_models.zoo.saving import check_place
 
@@ -366,7 +366,7 @@ def train(
     target = place.folder("models") / folder.name
     check_place(target, target.name)
     done = run_protocol(inputs, folder, force=force, n_jobs=n_jobs, watch=_watch(progress, "fits"))
-    kept = keep(fit_final(inputs, done), inputs.manifest.header, target, force=force)
+    kept = keep(fit_final(inputs, done), target, force=force)
     return Trained(done, load_model(kept))
 
 

@@ -123,7 +123,7 @@ def _with_defaults(protocol: Protocol, has_balancing: bool) -> Protocol:
         name: Model(model.kind, {**defaults(model.kind, splits.quirk), **model.settings})
         for name, model in protocol.models.items()
     }
-    rotated = splits.kind == "published" and splits.quirk != "none" and not has_balancing
+    rotated = splits.follow_paper and not has_balancing
     balancing = "rotated" if rotated else protocol.balancing
     return replace(protocol, models=models, balancing=balancing)
 

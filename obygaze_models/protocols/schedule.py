@@ -38,13 +38,11 @@ CHOOSING_SHARE = 5  # of data with a split of their own, one in five films (or c
 class Schedule:
     """For each pair of a training and a test task its splits, fold by fold.
 
-    `groups` is the film (or other group) of each clip; splits that are not `grouped` put clips of
-    one film on both sides.
+    `groups` is the film (or other group) of each clip.
     """
 
     pairs: Mapping[tuple[str, str], Sequence[Split]]
     groups: NDArray[np.str_]
-    grouped: bool
 
     def is_repeated(self, pair: tuple[str, str]) -> bool:
         """Whether some clip is tested by more than one fold of a cell."""
@@ -69,7 +67,7 @@ def schedule(protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolA
     groups = np.array(table.column(protocol.splits.group), dtype=np.str_)
     if protocol.splits.kind == "published":
         made = {p: _published(protocol, table, labels, usable, *p) for p in protocol.pairs}
-        return Schedule(made, groups, grouped=False)
+        return Schedule(made, groups)
     shared = {
         train: _shared(
             protocol.splits,
@@ -87,7 +85,7 @@ def schedule(protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolA
             _finish(split.keep(test=tested), protocol, table, labels[train], groups)
             for split in shared[train]
         ]
-    return Schedule(pairs, groups, protocol.splits.kind not in ("kfold", "fixed"))
+    return Schedule(pairs, groups)
 
 
 def master_folds(

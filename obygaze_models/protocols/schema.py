@@ -87,6 +87,16 @@ class Splits:
     test: tuple[str, ...] = ()
     choose: tuple[str, ...] = ()
 
+    @property
+    def are_grouped(self) -> bool:
+        """Return whether no group is on both sides of a split."""
+        return self.kind not in ("kfold", "published", "fixed")
+
+    @property
+    def follow_paper(self) -> bool:
+        """Return whether training sets are those of the paper: its code (`authors`) or its text."""
+        return self.kind == "published" and self.quirk != "none"
+
 
 @dataclass(frozen=True)
 class Grid:

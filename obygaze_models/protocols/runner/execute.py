@@ -182,8 +182,8 @@ def _features(context: FitContext) -> Features:
 
 
 def _banks(context: FitContext) -> Banks:
-    grouped, seed = context.schedule.grouped, context.protocol.fit.seed
-    return Banks(_features(context), context.table, grouped, seed)
+    protocol = context.protocol
+    return Banks(_features(context), context.table, protocol.splits.are_grouped, protocol.fit.seed)
 
 
 def run_baselines(context: FitContext) -> list[Cell]:
@@ -246,9 +246,9 @@ def _run_others(
 
 
 def _case(context: FitContext, model: Model, train: str, split: Split) -> Case:
-    exact = context.protocol.splits.kind == "published" and context.protocol.splits.quirk != "none"
-    choosing = len(candidates(model.settings)) > 1 and not context.schedule.grouped
-    joined = not exact and not choosing
+    splits = context.protocol.splits
+    choosing = len(candidates(model.settings)) > 1 and not splits.are_grouped
+    joined = not splits.follow_paper and not choosing
     return context.case(train, split, seed=context.protocol.fit.seed, join_validation=joined)
 
 

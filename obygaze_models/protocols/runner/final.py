@@ -1,138 +1,44 @@
-"""The model to save: evaluated on the honest splits, then fitted in the same way on every clip.
+"""Fit the model to keep as its run fitted it, but on every clip, and save it in the zoo.
 
-The functions that fit it are those that fit the cells of a run. Nothing is held out to test, but a
+The functions that fit it are those that fit the cells of a run. No clip is held out to test, but a
 perceptron still stops on the validation clips of the first split.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.schema_rules import near
-from obygaze_features.manifest.model import Manifest
-from obygaze_models.models import registry
-from obygaze_models.protocols.clips import clip_table
-from obygaze_models.protocols.kinds import (
-    ALIASES,
-    CAV,
-    defaults,
-    for_task,
-    is_choice,
-    trainable,
-)
-from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.runner.banks import MIN_ROWS, findable, targets_of
+from obygaze_features.manifest.io import manifest_sha256
+from obygaze_models.protocols.kinds import CAV, defaults, for_task, is_choice
+from obygaze_models.protocols.runner.banks import findable, targets_of
 from obygaze_models.protocols.runner.execute import FitContext, find_every_vector, fit_every_clip
-from obygaze_models.protocols.runner.keeping import training_clips
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.protocols.runner.run import Inputs
 from obygaze_models.protocols.schedule import schedule
-from obygaze_models.protocols.schema import Grid, Model, Protocol
+from obygaze_models.protocols.schema import Model
+from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData
+from obygaze_models.zoo.saving import save_model
 from obygaze_models.zoo.training_clips import TrainingClips
+
+CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
 
 
 @dataclass(frozen=True, eq=False)
 class FittedModel:
-    """A fitted estimator with everything that a saved model records.
+    """A fitted estimator, the facts for its card, and the clips that it was trained on."""
 
-    `classes` are the names of its outputs in their order, `concepts` those of its margins.
-    `metrics` is the cell record of the same recipe (see `records`), `provenance` plain JSON: the
-    protocol, the manifest, the store with backbone and fingerprint, the run, what trained.
-    `clips` are the clips it was trained on, with their out-of-fold scores in the run.
-    """
-
-    name: str
-    kind: str
-    model: Any
-    features: Mapping[str, Any]
-    classes: tuple[str, ...]
-    metrics: Sequence[Record]
-    provenance: Mapping[str, Any]
+    estimator: Any
+    info: ModelInfo
     clips: TrainingClips
-    concepts: tuple[str, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Protocol:
-    """Return the protocol `honest` with one model and one task.
-
-    Args:
-        name: A kind of model, or "cav" for concept vectors, which have a task for each concept.
-        task: A task of the protocol `honest`.
-        changes: Keys of that protocol to change, or `model.KEY=VALUE` for the model.
-    """
-    if name not in trainable():
-        hint = f"one of {', '.join(trainable())}"
-        raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
-    kind = ALIASES.get(name, name)
-    if kind == CAV:
-        return _concepts_protocol(load_protocol("honest", changes))
-    honest = load_protocol("honest", [f"models.{name}.kind={kind}", *_spelt_out(changes, name)])
-    if task not in honest.tasks:
-        hint = f"one of {', '.join(honest.tasks)}, or --set tasks.{task}.positive=..."
-        raise FixUsage(f"unknown task {task!r}{near(task, honest.tasks)}", hint=hint)
-    if honest.data.scale != "none":
-        raise FixUsage("a saved model reads unscaled features", hint="omit data.scale")
-    return replace(
-        honest,
-        name=f"train-{name}",
-        tasks={task: honest.tasks[task]},
-        models={name: honest.models[name]},
-        grid=replace(honest.grid, train=(task,), test=(task,), models=(name,)),
-        report=replace(honest.report, title=f"{name}: {honest.tasks[task].title or task}"),
-    )
-
-
-def _spelt_out(changes: Sequence[str], name: str) -> list[str]:
-    """Replace `model.C=1` by the key of the one model that is trained."""
-    return [
-        f"models.{name}.{change.removeprefix('model.')}" if change.startswith("model.") else change
-        for change in changes
-    ]
-
-
-def for_clips(protocol: Protocol, manifest: Manifest) -> Protocol:
-    """Return a protocol of concepts without those that too few clips or films have."""
-    if protocol.model_names != [CAV]:
-        return protocol
-    table = clip_table(manifest, protocol.data)
-    has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
-    tasks = {
-        name: task
-        for name, task in protocol.tasks.items()
-        if name in has
-        and has[name].sum() >= MIN_ROWS
-        and len(np.unique(table.movies[has[name]])) > 1
-    }
-    if not tasks:
-        raise FixInput(
-            f"no visual concept has {MIN_ROWS} clips in at least two films", where=table.name
-        )
-    return replace(protocol, tasks=tasks)
-
-
-def _concepts_protocol(honest: Protocol) -> Protocol:
-    """Each visual concept as a task of a linear machine, on the honest splits."""
-    concepts = load_protocol("paper-fig3").tasks
-    tasks = {name: replace(task, folds="") for name, task in concepts.items()}
-    settings = {**defaults("svm", "none"), "C": "paper"}
-    return Protocol(
-        name="train-cav",
-        data=honest.data,
-        tasks=tasks,
-        splits=honest.splits,
-        models={CAV: Model("svm", settings)},
-        grid=Grid(pairs="same", baselines=("all_positive", "neighbour")),
-        fit=honest.fit,
-        report=replace(honest.report, title="Concept vectors, films unseen"),
-    )
 
 
 def fit_final(inputs: Inputs, run: Run) -> FittedModel:
@@ -144,50 +50,40 @@ def fit_final(inputs: Inputs, run: Run) -> FittedModel:
     """
     protocol, features = inputs.protocol, inputs.features[0]
     (name,) = protocol.model_names
-    task = protocol.train_tasks[0]
-    model = protocol.models[name]
-    if name == CAV:
-        settings = {**defaults("pcbm-lr", "none"), "tolerance": "paper", "cross_fit": 0}
-    else:
-        settings = for_task(model.kind, _settled(model, run.cells), task)
     plan = schedule(protocol, inputs.table, inputs.labels, inputs.usable(features))
     context = FitContext(protocol, inputs.table, inputs.labels, plan, features, {})
     if name == CAV:
-        return _concept_vectors(inputs, run, context, settings)
-    rows, learned = fit_every_clip(context, Model(model.kind, settings), task)
-    estimator = learned.estimator
-    if registry.find_kind(model.kind).head:
-        rows = np.union1d(rows, _with_targets(inputs, learned.found_on, settings["against"]))
-    names = {"0": "negative", "1": "positive"}
-    classes = [names.get(str(code), str(code)) for code in estimator.classes_]
-    column = _positive_column(estimator, model.kind, classes, inputs)
-    return FittedModel(
-        name=name,
-        kind=model.kind,
-        model=estimator,
-        features=features.facts,
-        classes=tuple(classes),
-        metrics=run.cells,
-        provenance=_provenance(inputs, run, rows, task),
-        clips=training_clips(run, [inputs.table.ids[row] for row in rows], {task: column}),
-        concepts=tuple(map(str, estimator.bank_.concepts_)) if hasattr(estimator, "bank_") else (),
-        settings=settings,
-    )
+        settings = {**defaults("pcbm-lr", "none"), "tolerance": "paper", "cross_fit": 0}
+        estimator, found_on = find_every_vector(context, settings)
+        kind, task, classes, rows = CAV, "concepts", [], found_on[:0]
+        concepts = tuple(map(str, estimator.concepts_))
+        columns = {concept: f"margin:{concept}" for concept in concepts}
+    else:
+        kind, task = protocol.models[name].kind, protocol.train_tasks[0]
+        settings = for_task(kind, _settled(protocol.models[name], run.cells), task)
+        rows, fit = fit_every_clip(context, Model(kind, settings), task)
+        estimator, found_on = fit.estimator, fit.found_on
+        names = {"0": "negative", "1": "positive"}
+        classes = [names.get(str(code), str(code)) for code in estimator.classes_]
+        concepts = tuple(map(str, estimator.bank_.concepts_)) if len(found_on) else ()
+        columns = {task: _positive_column(estimator, kind, classes, inputs)}
+    if len(found_on):
+        rows = np.union1d(rows, _with_targets(inputs, found_on, settings["against"]))
+    ids = [inputs.table.ids[row] for row in rows]
+    info = _model_info(inputs, run, rows, kind, task, tuple(classes), concepts)
+    return FittedModel(estimator, info, training_clips(run, ids, columns, unit_norm=name == CAV))
 
 
-def _positive_column(fitted: Any, kind: str, classes: Sequence[str], inputs: Inputs) -> str:
-    """The column of a kept model that the scores of its run belong to, "" where there is none.
+def keep(fitted: FittedModel, folder: Path, *, force: bool = False) -> Path:
+    """Save a fitted model; return its folder.
 
-    A run scores the positive side of a task; for levels in their order that may be several classes.
+    Args:
+        fitted: The model of `fit_final`.
+        folder: The folder of the model; its name is the name of the model.
+        force: Replace a model that is there.
     """
-    (task,) = inputs.protocol.train_tasks
-    positive = classes[-1]
-    if kind == "ordinal":
-        levels = {inputs.table.levels[row] for row in np.flatnonzero(inputs.labels[task] == 1)}
-        positive = levels.pop() if len(levels) == 1 else ""
-    if positive not in classes:
-        return ""
-    return f"p:{positive}" if hasattr(fitted, "predict_proba") else f"score:{positive}"
+    info = replace(fitted.info, name=folder.name)
+    return save_model(fitted.estimator, info, folder, clips=fitted.clips, force=force)
 
 
 def _settled(model: Model, cells: Sequence[Record]) -> dict[str, Any]:
@@ -202,50 +98,115 @@ def _settled(model: Model, cells: Sequence[Record]) -> dict[str, Any]:
     return settled
 
 
-def _concept_vectors(
-    inputs: Inputs, run: Run, context: FitContext, settings: Mapping[str, Any]
-) -> FittedModel:
-    """The vectors of all concepts, each of which the run evaluated as a task."""
-    features = inputs.features[0]
-    bank, found_on = find_every_vector(context, settings)
-    names = [str(concept) for concept in bank.concepts_]
-    rows = _with_targets(inputs, found_on, settings["against"])
-    ids = [inputs.table.ids[row] for row in rows]
-    columns = {name: f"margin:{name}" for name in names}
-    return FittedModel(
-        name=CAV,
-        kind=CAV,
-        model=bank,
-        features=features.facts,
-        classes=(),
-        metrics=run.cells,
-        provenance=_provenance(inputs, run, rows, "concepts"),
-        clips=training_clips(run, ids, columns, unit_norm=settings["unit_norm"]),
-        concepts=tuple(names),
-        settings={name: settings[name] for name in ("method", "tolerance", "balance", "unit_norm")},
-    )
+def _positive_column(estimator: Any, kind: str, classes: Sequence[str], inputs: Inputs) -> str:
+    """Return the score column of a kept model that its run has scores for, or "" for none.
+
+    A run scores the positive side of a task; for ordered levels that may be several classes.
+    """
+    (task,) = inputs.protocol.train_tasks
+    positive = classes[-1]
+    if kind == "ordinal":
+        levels = {inputs.table.levels[row] for row in np.flatnonzero(inputs.labels[task] == 1)}
+        positive = levels.pop() if len(levels) == 1 else ""
+    if positive not in classes:
+        return ""
+    return f"p:{positive}" if hasattr(estimator, "predict_proba") else f"score:{positive}"
 
 
 def _with_targets(inputs: Inputs, clips: NDArray[np.intp], against: Any) -> NDArray[np.intp]:
-    """The clips that have or lack some concept of those that vectors were found for."""
+    """Return the clips that are a positive or a negative example of some concept."""
     features = inputs.features[0]
     targets = targets_of(features, inputs.table, against)[features.row_of[clips]]
     rows: NDArray[np.intp] = clips[(targets[:, findable(targets)] >= 0).any(axis=1)]
     return rows
 
 
-def _provenance(inputs: Inputs, run: Run, rows: NDArray[np.intp], task: str) -> dict[str, Any]:
-    """The origin of a model, for its card."""
-    movies = inputs.table.movies[rows]
-    return {
-        "run": run.about["name"],
-        "identity": run.about["identity"],
-        "task": task,
-        "protocol": run.about["protocol"],
-        "manifest": run.about["manifest"],
-        "store": next(iter(run.about["stores"].values())),
-        "n_train": len(rows),
-        "movies": sorted(set(movies.tolist())),
-        "versions": run.about["versions"],
-        "seed": inputs.protocol.fit.seed,
-    }
+def _model_info(
+    inputs: Inputs,
+    run: Run,
+    rows: NDArray[np.intp],
+    kind: str,
+    task: str,
+    classes: tuple[str, ...],
+    concepts: tuple[str, ...],
+) -> ModelInfo:
+    """Return the facts for the card of a model that was trained on these rows."""
+    protocol, manifest, facts = inputs.protocol, inputs.manifest, inputs.features[0].facts
+    movies = sorted(set(inputs.table.movies[rows].tolist()))
+    by_film = protocol.splits.are_grouped and protocol.splits.group == "movie_id"
+    films = "films it had not seen"
+    held_out = films if by_film else "clips it had not seen, of films it may have seen"
+    return ModelInfo(
+        name=run.about["name"],
+        kind=kind,
+        task=task,
+        classes=classes,
+        features=FeatureSpec(
+            **{key: facts[key] for key in ("backbone", "level", "width", "fingerprint")},
+            store=str(facts["location"]),
+        ),
+        training=TrainingData(
+            manifest=manifest.name,
+            manifest_sha256=manifest_sha256(manifest),
+            view=protocol.data.view,
+            n_clips=len(rows),
+            n_movies=len(movies),
+            movies=tuple(movies),
+            citation=manifest.header.citation,
+            licence=manifest.header.licence,
+        ),
+        concepts=concepts,
+        metrics=_metrics(run.cells),
+        protocol=f"{protocol.name} (run {run.about['name']})",
+        notes=(
+            f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
+            f" intervals are {100 * protocol.report.confidence:g} % ones.",
+        ),
+    )
+
+
+def _metrics(cells: Sequence[Record]) -> dict[str, dict[str, object]]:
+    """Return the value and interval of each metric; of several tasks, with the task's name."""
+    found = {}
+    for cell in cells:
+        prefix = f"{cell['test']}: " if len(cells) > 1 else ""
+        for name in CARD_METRICS:
+            if name in cell:
+                found[prefix + name] = {"value": cell[name]["value"], "ci": cell[name]["ci"]}
+    return found
+
+
+def training_clips(
+    run: Run, clip_ids: Sequence[str], columns: Mapping[str, str], *, unit_norm: bool = False
+) -> TrainingClips:
+    """Return the clips a model was trained on, with scores of the run's fits without them.
+
+    `columns` names, for each tested task, the column of the kept model that its score belongs to,
+    "" for none.
+    A clip that several fits tested (repeats, seeds, several splits) gets the mean of their scores.
+    With `unit_norm` margins of linear machines become distances, as those of a concept bank are.
+    """
+    scores = {}
+    for cell in run.cells:
+        if columns.get(cell["test"]):
+            found = _mean_scores(run, cell, unit_norm)
+            values = [found.get(clip, math.nan) for clip in clip_ids]
+            scores[columns[cell["test"]]] = np.array(values, dtype=np.float64)
+    return TrainingClips(tuple(clip_ids), scores)
+
+
+def _mean_scores(run: Run, cell: Record, unit_norm: bool) -> dict[str, float]:
+    """Return the mean score of each clip over the fits of a cell that were not trained on it."""
+    folds = {(fold["fold"], fold["seed"]): fold for fold in cell["folds"]}
+    found = defaultdict(list)
+    for row in run.predictions:
+        if any(row[key] != cell[key] for key in ("train", "test", "model", "feature")):
+            continue
+        fold = folds[row["fold"], row["seed"]]
+        if fold["leaked"]:  # some of its test clips trained, and which ones is not recorded
+            continue
+        score, facts = row["score"], fold["chosen"]
+        if unit_norm:
+            score = (score + facts["bias_shift"]) / facts["length"]
+        found[row["clip_id"]].append(score)
+    return {clip: fmean(scores) for clip, scores in found.items()}

@@ -80,8 +80,8 @@ class Inputs:
         """The clips that take part: those with a vector, and as released those with a video."""
         splits, table = self.protocol.splits, self.table
         present = np.ones(len(table), dtype=np.bool_) if features is None else features.present
-        as_released = splits.kind == "published" and splits.quirk != "none"
-        return present & table.has_video if as_released and table.has_video.any() else present
+        needs_video = splits.follow_paper and table.has_video.any()
+        return present & table.has_video if needs_video else present
 
     @property
     def default_name(self) -> str:
@@ -185,8 +185,8 @@ def _judge(inputs: Inputs, cells: Sequence[Cell], baselines: Sequence[Cell]) -> 
     ours = [judge.record(cell) for cell in cells]
     theirs = [judge.record(cell, "baseline") for cell in baselines]
     compared = judge.comparisons([*cells, *baselines]) if protocol.report.compare else []
-    grouped = protocol.splits.kind not in ("kfold", "published", "fixed")
-    told = remarks(plain(ours), plain(theirs), protocol.report.primary, grouped=grouped)
+    primary, grouped = protocol.report.primary, protocol.splits.are_grouped
+    told = remarks(plain(ours), plain(theirs), primary, grouped=grouped)
     return [
         *ours,
         *theirs,

@@ -8,9 +8,10 @@ from pathlib import Path
 from support.experiments import films, planted, quick, run_on, store_of
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.protocols.runner.final import fit_final, for_clips, training_protocol
+from obygaze_models.protocols.runner.final import fit_final
 from obygaze_models.protocols.runner.run import gather, run_protocol
 from obygaze_models.protocols.runner.table import result_text
+from obygaze_models.protocols.runner.training import for_clips, training_protocol
 
 
 def test_one_film_can_be_looked_at_by_clips_and_has_no_interval(tmp_path: Path) -> None:
@@ -45,8 +46,8 @@ def test_a_concept_that_no_clip_has_is_left_out_of_what_is_kept(tmp_path: Path) 
         protocol = for_clips(training_protocol(model, "ENHN_S", ["report.replicates=20"]), lacking)
         inputs = gather(protocol, lacking, "made-up", {"s": store})
         kept = fit_final(inputs, run_protocol(inputs, tmp_path / model, n_jobs=1))
-        assert len(kept.concepts) == 7
-        assert "Look" not in kept.concepts
+        assert len(kept.info.concepts) == 7
+        assert "Look" not in kept.info.concepts
         # Vectors are found on easy and hard negatives and sure clips, whatever the task.
         levels = [clip.level for clip in lacking]
-        assert kept.provenance["n_train"] == sum(level in ("EN", "HN", "S") for level in levels)
+        assert kept.info.training.n_clips == sum(level in ("EN", "HN", "S") for level in levels)

@@ -60,8 +60,9 @@ class TestOneFoldAClip:
                 assert not set(table.movies[seen]) & set(table.movies[split.test])
 
     def test_random_folds_count_what_lies_next_to_a_training_scene(self) -> None:
-        found, table = plan(quick("honest", "splits.kind=kfold", "splits.folds=5"), films())
-        assert not found.grouped
+        protocol = quick("honest", "splits.kind=kfold", "splits.folds=5")
+        assert not protocol.splits.are_grouped
+        found, table = plan(protocol, films())
         counted = leaks(found, ("ENHN_S", "ENHN_S"), table)
         assert sum(leak.neighbours or 0 for leak in counted) > 0.9 * sum(x.n_test for x in counted)
 

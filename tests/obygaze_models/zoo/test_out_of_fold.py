@@ -22,7 +22,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.protocols import Run, fit_final, gather, keep, run_protocol, training_protocol
-from obygaze_models.protocols.runner.keeping import training_clips
+from obygaze_models.protocols.runner.final import training_clips
 from obygaze_models.zoo import SavedModel, TrainingClips, load_model, predict, save_model
 from obygaze_models.zoo.saving import pull_model, push_model
 from obygaze_models.zoo.training_clips import read_training_clips
@@ -47,7 +47,7 @@ def kept(
     quick = ("report.replicates=20", "report.compare=false", *changes)
     inputs = gather(training_protocol(kind, task, quick), TRAINED, "made-up", {"sig": store})
     run = run_protocol(inputs, folder / "run", n_jobs=1)
-    keep(fit_final(inputs, run), TRAINED.header, folder / "kept")
+    keep(fit_final(inputs, run), folder / "kept")
     return load_model(folder / "kept"), run
 
 
@@ -398,7 +398,7 @@ def test_a_kept_model_is_fitted_as_the_evaluated_one(
     assert {FILM[clip] for clip in evaluated} == {LAST}
 
     without = training_protocol(kind, "ENHN_S", [*changes, 'splits.test=["tt0000006"]'])
-    model = fit_final(gather(without, TRAINED, "made-up", {"sig": store}), run).model
+    model = fit_final(gather(without, TRAINED, "made-up", {"sig": store}), run).estimator
     unseen = X[[row for row, clip in enumerate(MANIFEST) if clip.clip_id in evaluated]]
     is_machine = not hasattr(model, "predict_proba")
     scores = model.decision_function(unseen) if is_machine else model.predict_proba(unseen)[:, 1]
