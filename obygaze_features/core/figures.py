@@ -16,6 +16,7 @@ LEVEL_COLORS = {"EN": "#d4d4d0", "HN": "#7fa8c9", "NS": "#e3a857", "S": "#a8324a
 LEVEL_NAMES = {"EN": "easy negative", "HN": "hard negative", "NS": "not sure", "S": "sure"}
 INK = "#2b2b2b"
 MUTED = "#77756f"
+PALE = "#ecebe7"
 
 _STYLE = {
     "font.family": ["DejaVu Sans"],
@@ -93,6 +94,30 @@ def spread_dots(values: Sequence[float], least: float) -> list[float]:
         for place, i in enumerate(sorted(cluster)):
             moved[i] = place - (len(cluster) - 1) / 2
     return moved
+
+
+def draw_grid(axes: Any, direction: str = "x") -> None:
+    """Draw light lines behind the data, at the ticks of one axis."""
+    getattr(axes, f"{direction}axis").grid(visible=True, color=PALE, lw=0.7)
+    axes.set_axisbelow(True)
+
+
+def label_rows(
+    axes: Any, names: Sequence[str], *, upwards: bool = False, space: float = 0.4, **style: Any
+) -> None:
+    """Label rows 0, 1, ... without tick marks.
+
+    Args:
+        axes: The matplotlib axes.
+        names: The labels.
+        upwards: Whether row 0 is at the bottom.
+        space: Where the axes end, in rows below the place of a further row.
+        style: The style of the labels.
+    """
+    axes.set_yticks(range(len(names)), names, **style)
+    axes.tick_params(axis="y", length=0)
+    ends = (-0.6, max(len(names), 1) - space)
+    axes.set_ylim(ends if upwards else ends[::-1])
 
 
 def figure_stem(path: Path) -> Path:

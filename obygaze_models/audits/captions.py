@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.figures import MUTED, canvas, save
+from obygaze_features.core.figures import MUTED, canvas, draw_grid, label_rows, save
 from obygaze_models.audits.permutation import PValue, permutation_p
 from obygaze_models.audits.result import (
     BLUE,
     RED,
     Audit,
     Finding,
-    draw_grid,
-    label_rows,
     p_equals,
     p_text,
     ratio_interval,
@@ -130,7 +128,7 @@ class CaptionAudit(Audit):
                 axes.set_title(words)
                 axes.set_xlim(0, 1.05 * (highest or 1.0))
                 draw_grid(axes)
-                label_rows(axes, groups)
+                label_rows(axes, groups, upwards=True)
             label = "words per thousand captions, 95 % over clusters"
             figure.supxlabel(label, fontsize=8, color=MUTED)
             return save(figure, stem)

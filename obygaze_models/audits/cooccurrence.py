@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.figures import INK, MUTED, canvas, save
+from obygaze_features.core.figures import INK, MUTED, canvas, label_rows, save
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import read_table, whole_number
 from obygaze_models.audits.gender import cut_shares
@@ -24,7 +24,6 @@ from obygaze_models.audits.result import (
     RED,
     Audit,
     Finding,
-    label_rows,
     note_beside,
     ratio_interval,
 )
@@ -133,7 +132,7 @@ class CoocAudit(Audit):
             if not things:
                 axes.text(0.5, 0, "no text has a gendered word", ha="center", color=MUTED)
             names = [textwrap.shorten(thing.thing, 48, placeholder=" …") for thing in things]
-            label_rows(axes, names)
+            label_rows(axes, names, upwards=True)
             axes.axvline(0.5, color=MUTED, lw=0.8, zorder=0)
             axes.set_xlim(-0.02, 1.02)
             first, second = self.genders

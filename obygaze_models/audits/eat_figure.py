@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from obygaze_features.core.figures import INK, MUTED, canvas, save
+from obygaze_features.core.figures import INK, MUTED, canvas, label_rows, save
 from obygaze_models.audits.association import Floats
 from obygaze_models.audits.eat_tests import EatTest
-from obygaze_models.audits.result import BLUE, RED, label_rows, note_beside, p_equals, p_text
+from obygaze_models.audits.result import BLUE, RED, note_beside, p_equals, p_text
 
 MAX_FILMS, MAX_TESTS = 24, 40
 
@@ -37,7 +37,7 @@ def draw_eat(all_tests: Sequence[EatTest], stem: Path) -> tuple[Path, Path]:
         for row, strip in enumerate(strips):
             _draw_strip(axes, row, strip)
         axes.axvline(0, color=MUTED, lw=0.8, zorder=0)
-        label_rows(axes, [strip.label for strip in strips])
+        label_rows(axes, [strip.label for strip in strips], upwards=True)
         sides = f"{first.b}  ←  association  →  {first.a}" if one_pair else "B  ←  →  A"
         axes.set_xlabel(sides if first.y else "cosine to each prompt", color=MUTED)
         title = _title(tests, len(all_tests), one_pair)

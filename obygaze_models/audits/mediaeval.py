@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.figures import INK, MUTED, canvas, save
+from obygaze_features.core.figures import INK, MUTED, canvas, draw_grid, label_rows, save
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.adapters import liris_accede
 from obygaze_features.manifest.io import read_manifest
@@ -28,7 +28,7 @@ from obygaze_models.audits.mediaeval_scores import (
     score_affect,
     score_violence,
 )
-from obygaze_models.audits.result import RED, Audit, Finding, add_note, draw_grid, label_rows
+from obygaze_models.audits.result import RED, Audit, Finding, add_note
 
 SUBTASKS = ("violence", "valence", "arousal")
 SPLIT, TEST = "mediaeval2015", 0
@@ -239,7 +239,7 @@ def _draw_panel(
         axes.scatter(value, row, s=44, color=RED, zorder=3)
         add_note(axes, f"{value:.3f}", (value, row), (0, 7), ha="center", fontsize=7, color=INK)
         highest = max(highest, high, chance, majority or 0.0)
-    label_rows(axes, [label for label, _ in reversed(dots)], top=0.2)
+    label_rows(axes, [label for label, _ in reversed(dots)], upwards=True, space=0.2)
     axes.set_xlim(0, min(1.02, 1.15 * highest))
     draw_grid(axes)
     axes.set_title(title)

@@ -188,13 +188,6 @@ def ratio_interval(
     return [float(end) if math.isfinite(end) else None for end in (interval.low, interval.high)]
 
 
-def label_rows(axes: Any, labels: Sequence[str], top: float = 0.4) -> None:
-    """Label rows 0, 1, ... from the bottom up, without tick marks; `top` is the space above."""
-    axes.set_yticks(range(len(labels)), labels)
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(-0.6, max(len(labels), 1) - top)
-
-
 def add_note(
     axes: Any, text: str, at: tuple[float, float], shift: tuple[float, float], **style: Any
 ) -> None:
@@ -206,12 +199,6 @@ def note_beside(axes: Any, row: int, text: str, shift: float, **style: Any) -> N
     """Write a note to the right of the axes, at the height of a row."""
     place = {"xycoords": ("axes fraction", "data"), "va": "center"}
     add_note(axes, text, (1.0, row), (shift, 0), **place, **style)
-
-
-def draw_grid(axes: Any) -> None:
-    """Draw light vertical lines behind the data."""
-    axes.xaxis.grid(visible=True, color="#ecebe7", lw=0.7)
-    axes.set_axisbelow(True)
 
 
 def _with_ending(stem: Path, ending: str) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,6 @@ from obygaze_models.report.texts import report_text
 MODEL = "#2f5d8a"
 BASELINE = "#a9a69d"
 WRONG = "#d98c3f"
-PALE = "#ecebe7"
 FONTS = "'DejaVu Sans', Verdana, 'Helvetica Neue', sans-serif"
 
 
@@ -94,15 +93,3 @@ def hide_ticks(axes: Any, *sides: str) -> None:
 def draw_reference(axes: Any, at: float) -> None:
     """Draw a dashed vertical line for comparison."""
     axes.axvline(at, color=MUTED, lw=0.8, ls=(0, (3, 3)), zorder=0)
-
-
-def draw_grid(axes: Any, direction: str = "x") -> None:
-    """Draw light lines behind the data, at the ticks of one axis."""
-    getattr(axes, f"{direction}axis").grid(visible=True, color=PALE, lw=0.7)
-    axes.set_axisbelow(True)
-
-
-def label_rows(axes: Any, names: Sequence[str], **style: Any) -> None:
-    """Label rows 0, 1, ... from the top down."""
-    axes.set_yticks(range(len(names)), names, **style)
-    axes.set_ylim(len(names) - 0.4, -0.6)

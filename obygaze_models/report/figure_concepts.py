@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from obygaze_features.core.figures import INK, MUTED
+from obygaze_features.core.figures import INK, MUTED, draw_grid, label_rows
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.report.concepts import MAX_TREE_DEPTH, effects, head_name
 from obygaze_models.report.figure import (
@@ -16,9 +16,7 @@ from obygaze_models.report.figure import (
     MODEL,
     WRONG,
     FigureSet,
-    draw_grid,
     hide_ticks,
-    label_rows,
 )
 from obygaze_models.report.lookup import ReportRun, grouped
 from obygaze_models.report.tables import slug

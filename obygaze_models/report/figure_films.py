@@ -8,18 +8,23 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES, MUTED, spread_dots
+from obygaze_features.core.figures import (
+    LEVEL_COLORS,
+    LEVEL_NAMES,
+    MUTED,
+    PALE,
+    label_rows,
+    spread_dots,
+)
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Clip, Manifest, view
 from obygaze_features.manifest.stats import compute_stats, draw_stats
 from obygaze_models.protocols.runner.records import PREDICTIONS_FILE, Record
 from obygaze_models.report.figure import (
     MODEL,
-    PALE,
     WRONG,
     FigureSet,
     hide_ticks,
-    label_rows,
 )
 from obygaze_models.report.lookup import (
     ReportRun,

@@ -6,18 +6,15 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from obygaze_features.core.figures import INK, MUTED
+from obygaze_features.core.figures import INK, MUTED, PALE, draw_grid, label_rows
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.report.figure import (
     BASELINE,
     MODEL,
-    PALE,
     WRONG,
     FigureSet,
-    draw_grid,
     draw_reference,
     hide_ticks,
-    label_rows,
 )
 from obygaze_models.report.lookup import (
     ReportRun,

@@ -20,7 +20,7 @@ from threading import Lock
 
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import check_name
-from obygaze_features.core.errors import AlreadyThere, Corrupt, Mismatch, ObygazeError, Stopped
+from obygaze_features.core.errors import AlreadyThere, Corrupt, ObygazeError, Stopped
 from obygaze_features.core.files import confined, sha256_file, sync_dir, write_atomic
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.records import PARTIAL_FILE, STORE_FILE
@@ -101,11 +101,11 @@ def select_packed(packed: Path | str) -> FileSelection:
     files = UntrustedZip(Path(packed))
     selection = select_files(files)
     files.expected = {name: mark.n_bytes for name, mark in selection.marks.items()}
-    for name, n_bytes in files.expected.items():
-        found = files.size(name)
-        if found not in (None, n_bytes):
+    for name, entry in files.entries.items():
+        n_bytes = files.expected.get(name, entry.file_size)
+        if entry.file_size != n_bytes:
             raise Corrupt(
-                f"{name} would have {found} bytes, expected {n_bytes}", where=files.location
+                f"{name} has {entry.file_size} bytes, expected {n_bytes}", where=files.location
             )
     return selection
 
@@ -149,7 +149,7 @@ def _existing(target: Path, selection: FileSelection) -> ExistingCopy | None:
             hint="another name with -o",
         )
     hint = "another name, then obygaze store merge"
-    found = existing_copy(FolderFiles(target), selection, other=Mismatch, hint=hint)
+    found = existing_copy(FolderFiles(target), selection, hint)
     if found is not None and not found.sealed:
         raise AlreadyThere("a copy that is not sealed is here", where=str(target), hint=hint)
     return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, ObygazeError
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.records import (
@@ -225,10 +225,8 @@ class ExistingCopy:
         return None if all(map(both.holds_file, seal.files)) else both
 
 
-def existing_copy(
-    files: Files, selection: FileSelection, *, other: type[ObygazeError], hint: str
-) -> ExistingCopy | None:
-    """Return the copy that is at a place already; an error, for a second store `other`."""
+def existing_copy(files: Files, selection: FileSelection, hint: str) -> ExistingCopy | None:
+    """Return the copy of the same store at a place; an error if another store is there."""
     store, where = read_or_none(files, STORE_FILE), files.location
     if store is None:
         return None
@@ -237,7 +235,7 @@ def existing_copy(
         Plan.from_bytes(store, where).recipe.require(
             ours.recipe, where=where, what="a store of another recipe is here"
         )
-        raise other("another store of this recipe is here", where=where, hint=hint)
+        raise AlreadyThere("another store of this recipe is here", where=where, hint=hint)
     seal, partial = read_or_none(files, SEAL_FILE), read_or_none(files, PARTIAL_FILE)
     if seal is not None and seal != selection.documents.get(SEAL_FILE):
         raise AlreadyThere("a copy with another seal is here", where=where, hint=hint)

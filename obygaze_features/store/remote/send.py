@@ -16,7 +16,6 @@ from threading import Lock
 
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import new_file
-from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import sha256_bytes, sha256_file
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.limits import check_disk, disk_errors
@@ -89,9 +88,7 @@ class _Upload:
         """Send the files, then the documents, store.json as the last."""
         started, selection, target = time.monotonic(), self.selection, self.target
         target.prepare(selection.marks)
-        existing = existing_copy(
-            target.files, selection, other=AlreadyThere, hint="another address"
-        )
+        existing = existing_copy(target.files, selection, "another address")
         names = sorted(selection.marks)
         with ThreadPoolExecutor(THREADS) as pool:
             there = list(pool.map(self._has, names))

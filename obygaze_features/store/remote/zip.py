@@ -55,10 +55,21 @@ class ZipFiles:
         if tail is None:
             raise NotFound("there is no such file", where=self.location)
         self.total = tail.total
-        self.entries = _entries(_open_zip_file(_Ranges(self, tail), self.location), self.location)
+        self.zip = self._open(tail)
+        listed = [entry for entry in self.zip.infolist() if not entry.is_dir()]
+        self.entries = {entry.filename: entry for entry in listed}
+        if len(self.entries) < len(listed):
+            raise FixInput("two entries of this zip have one name", where=self.location)
         self._starts: dict[str, int] = {}
-        for entry in self.entries.values():
+        for entry in listed:
             self._check(entry)
+
+    def _open(self, tail: Piece) -> zipfile.ZipFile:
+        try:
+            ranges: Any = _Ranges(self, tail)
+            return zipfile.ZipFile(ranges)
+        except ZIP_DAMAGE as error:
+            raise Corrupt(f"not a whole zip file: {error}", where=self.location) from error
 
     def _check(self, entry: zipfile.ZipInfo) -> None:
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 0x1:
@@ -163,43 +174,20 @@ class _Ranges(io.RawIOBase):
         return self.zip.range(start, stop).tobytes()
 
 
-def _open_zip_file(file: Any, location: str) -> zipfile.ZipFile:
-    """Open a zip, or raise an error for one whose directory is invalid."""
-    try:
-        return zipfile.ZipFile(file)
-    except ZIP_DAMAGE as error:
-        raise Corrupt(f"not a whole zip file: {error}", where=location) from error
-
-
-def _entries(packed: zipfile.ZipFile, location: str) -> dict[str, zipfile.ZipInfo]:
-    """Return the entries that are files by their names, which must be unique."""
-    listed = [entry for entry in packed.infolist() if not entry.is_dir()]
-    entries = {entry.filename: entry for entry in listed}
-    if len(entries) < len(listed):
-        raise FixInput("two entries of this zip have one name", where=location)
-    return entries
-
-
-class UntrustedZip:
+class UntrustedZip(ZipFiles):
     """The entries of a zip from anywhere: compressed or not, in a folder of the zip or not.
 
     Names must stay in their folder, entries must be plain files, and no entry may unpack to more
     than `expected` bytes.
     """
 
-    is_remote = False
-
     def __init__(self, path: Path) -> None:
-        self.location = str(path)
+        super().__init__(_OpenFile(path), path.name, str(path))
         self.expected: dict[str, int] = {}
-        self.zip = _open_zip_file(path, self.location)
-        entries = _entries(self.zip, self.location)
-        for entry in entries.values():
-            self._check(entry)
-        root = _root(list(entries), self.location)
+        root = _root(list(self.entries), self.location)
         self.entries = {
             name.removeprefix(root): entry
-            for name, entry in entries.items()
+            for name, entry in self.entries.items()
             if name.startswith(root)
         }
 
@@ -223,11 +211,6 @@ class UntrustedZip:
                 where=self.location,
             )
 
-    def size(self, name: str) -> int | None:
-        """Return how many bytes an entry has by the directory of the zip."""
-        entry = self.entries.get(name)
-        return None if entry is None else entry.file_size
-
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
         """Read a part of an entry, never more bytes than the directory lists."""
         entry = self.entries.get(name)
@@ -244,10 +227,6 @@ class UntrustedZip:
         except (zipfile.BadZipFile, EOFError, ValueError, zlib.error) as error:
             raise Corrupt(f"{name} cannot be read: {error}", where=self.location) from error
         return Piece(np.frombuffer(data, np.uint8), entry.file_size)
-
-    def names(self, folder: str) -> list[str] | None:
-        """Return the names in a folder of the zip."""
-        return names_in(folder, self.entries)
 
 
 def _root(names: list[str], where: str) -> str:

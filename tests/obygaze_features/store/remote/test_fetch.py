@@ -199,7 +199,7 @@ def test_other_stores_are_never_mixed(tmp_path: Path, sealed: Path) -> None:
     with pytest.raises(Mismatch, match=r"sampling\.frames"):
         pull(tmp_path / "other", tmp_path / "got")
     sealed_store(tmp_path / "third", manifest_name="another")
-    with pytest.raises(Mismatch, match="another store of this recipe"):
+    with pytest.raises(AlreadyThere, match="another store of this recipe"):
         pull(tmp_path / "third", tmp_path / "got")
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with pytest.raises(AlreadyThere):
