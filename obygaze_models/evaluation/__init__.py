@@ -1,4 +1,4 @@
-"""Metrics, intervals, tests, and what leaked."""
+"""Metrics with intervals over films, tests that compare models, and counts of leaked clips."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ if TYPE_CHECKING:
     from obygaze_models.evaluation.compare import nadeau_bengio as nadeau_bengio
     from obygaze_models.evaluation.compare import paired_bootstrap as paired_bootstrap
     from obygaze_models.evaluation.compare import sign_flip as sign_flip
-    from obygaze_models.evaluation.compare import swap_test as swap_test
     from obygaze_models.evaluation.error_analysis import analyse_success as analyse_success
     from obygaze_models.evaluation.leakage import check_leaks as check_leaks
     from obygaze_models.evaluation.leakage import count_leak as count_leak
     from obygaze_models.evaluation.logistic import fit_logistic as fit_logistic
     from obygaze_models.evaluation.metrics import evaluate as evaluate
-    from obygaze_models.evaluation.metrics import evaluate_groups as evaluate_groups
     from obygaze_models.evaluation.predictions import Predictions as Predictions
     from obygaze_models.evaluation.thresholds import tune_threshold as tune_threshold
 

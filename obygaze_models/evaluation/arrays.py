@@ -1,4 +1,4 @@
-"""The array types of the room, and the checks that turn what a caller has into them."""
+"""Array types of metrics, and the checks of labels, scores and groups."""
 
 from __future__ import annotations
 
@@ -15,47 +15,47 @@ BoolArray = NDArray[np.bool_]
 
 
 def as_truth(y: ArrayLike) -> BoolArray:
-    """Labels 0/1 as booleans; anything else is refused, so that a third class cannot slip in."""
+    """Return labels 0 and 1 as booleans; raise an error for any other label."""
     truth = np.asarray(y)
     if truth.ndim != 1 or truth.size == 0:
-        raise FixInput(f"labels must be a non-empty row of 0 and 1, got shape {truth.shape}")
+        raise FixInput(f"labels must be a non-empty list of 0 and 1, got shape {truth.shape}")
     if truth.dtype == np.bool_:
         return truth
-    strange = sorted({str(v) for v in truth.tolist() if v not in (0, 1)})
-    if strange:
+    unknown = sorted({str(v) for v in truth.tolist() if v not in (0, 1)})
+    if unknown:
         raise FixInput(
-            f"labels must be 0 or 1, found {', '.join(strange[:5])}",
-            hint="map the levels to two classes first",
+            f"labels must be 0 or 1, got {', '.join(unknown[:5])}",
+            hint="map the annotation levels to two classes first",
         )
     return truth.astype(np.bool_)
 
 
 def as_scores(score: ArrayLike, n_rows: int) -> FloatArray:
-    """Finite scores, one a row: a NaN is a failed model, never a low score."""
+    """Return scores as float64; raise an error unless each row has one finite score."""
     scores = np.asarray(score, dtype=np.float64)
     if scores.shape != (n_rows,):
-        raise FixInput(f"{n_rows} labels but scores of shape {scores.shape}")
+        raise FixInput(f"expected one score for each of {n_rows} labels, got shape {scores.shape}")
     bad = np.flatnonzero(~np.isfinite(scores))
     if bad.size:
         raise FixInput(
-            f"{bad.size} of {n_rows} scores are not finite numbers",
+            f"{bad.size} of {n_rows} scores are not finite",
             where=f"row {bad[0]}: {scores[bad[0]]}",
-            hint="look for missing features or a fit that diverged",
+            hint="check for missing features and for a fit that diverged",
         )
     return scores
 
 
 def as_codes(groups: ArrayLike, n_rows: int) -> tuple[NDArray[Any], IntArray]:
-    """Group names in sorted order, and for each row the number of its group."""
+    """Return the sorted group names, and the number of each row's group."""
     names = np.asarray(groups)
     if names.shape != (n_rows,):
-        raise FixInput(f"{n_rows} rows but groups of shape {names.shape}")
+        raise FixInput(f"expected one group for each of {n_rows} rows, got shape {names.shape}")
     unique, codes = np.unique(names, return_inverse=True)
     return unique, codes.astype(np.intp)
 
 
 def divide(top: FloatArray, bottom: FloatArray, empty: float) -> FloatArray:
-    """`top / bottom`, and `empty` where there is nothing to divide by."""
+    """Return `top / bottom`, and `empty` where `bottom` is 0."""
     out = np.full(np.broadcast(top, bottom).shape, empty)
     np.divide(top, bottom, out=out, where=bottom != 0)
     return out

@@ -1,14 +1,13 @@
-"""How far a number would move with other films: intervals by resampling movies, not clips.
+"""Bootstrap intervals over movies.
 
-Clips of one film share a look, a plot and an annotation session, so a test of 1,600 clips from
-12 films knows about as much as one of 12 to 150 independent clips. Every interval here is therefore
-made by drawing whole movies; the interval that pretends clips are independent stands beside it,
-and the ratio of the two variances is the design effect.
+Clips of one movie are not independent: 1,600 clips of 12 movies have about as much information as
+12 to 150 independent clips. So whole movies are drawn. The interval over single clips is computed
+too, and the ratio of the two variances is the design effect.
 
 Predictions pooled from the folds of a cross-validation vary more than their clips do, because each
-clip also trained the models that the others tested. Said so (`n_folds`), an interval is widened for
-it: of a linear probe on noise, over the published clips in folds of whole movies, the intervals of
-AUC held one half in .78 to .88 of 60 runs before, and in .91 to 1.00 of 100 after.
+clip also trained the models that the others tested. With `n_folds` an interval is widened for
+that: for a linear probe on noise, over the published clips in folds of whole movies, the intervals
+of AUC contained 0.5 in .78 to .88 of 60 runs without, and in .91 to 1.00 of 100 runs with it.
 """
 
 from __future__ import annotations
@@ -26,26 +25,14 @@ from obygaze_models.evaluation.intervals import METHODS, Interval, Scale, bounds
 from obygaze_models.evaluation.metrics import METRICS, replicate
 from obygaze_models.evaluation.predictions import Predictions
 
-__all__ = [
-    "Estimate",
-    "Interval",
-    "Spread",
-    "design_effect",
-    "draw_weights",
-    "estimate",
-    "leave_one_out_weights",
-    "resample",
-    "reuse_inflation",
-    "seed_spread",
-]
-
-# A block of this many weights at a time keeps a bootstrap of any size within about 100 MB.
+Statistics = Callable[[FloatArray], dict[str, FloatArray]]
+# Blocks of this many weights limit the memory of a bootstrap to about 100 MB.
 BLOCK = 2_000_000
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric with what is known about it: both intervals, both errors, and their ratio."""
+    """A metric with intervals and standard errors over movies and over clips."""
 
     metric: str
     value: float
@@ -56,30 +43,13 @@ class Estimate:
 
     @property
     def design_effect(self) -> float:
-        """By how much clustering inflates the variance: 1 for independent clips."""
+        """The ratio of the variances over movies and over clips; 1 for independent clips."""
         return (self.se_movie / self.se_clip) ** 2 if self.se_clip > 0 else float("nan")
 
     @property
     def n_effective(self) -> float:
-        """How many independent clips would tell as much."""
+        """The number of independent clips with the same variance."""
         return self.by_clip.n_units / self.design_effect if self.design_effect else float("nan")
-
-
-@dataclass(frozen=True)
-class Spread:
-    """What re-training changes: the spread between seeds, which is no uncertainty of the test."""
-
-    mean: float
-    sd: float
-    n: int
-
-
-def seed_spread(values: ArrayLike) -> Spread:
-    """Mean and sample SD of one number over re-trainings on the same clips."""
-    v = np.asarray(values, dtype=np.float64)
-    if v.ndim != 1 or v.size == 0:
-        raise FixInput("a spread between seeds needs a row of values")
-    return Spread(float(v.mean()), float(v.std(ddof=1)) if v.size > 1 else float("nan"), v.size)
 
 
 def estimate(
@@ -93,9 +63,17 @@ def estimate(
     seed: int = 0,
     n_folds: int | None = None,
 ) -> dict[str, Estimate]:
-    """Every metric with its interval over movies and, beside it, over independent clips.
+    """Return each metric with its interval over movies, and over clips as if independent.
 
-    `n_folds` says that the predictions were pooled from that many folds (`reuse_inflation`).
+    Args:
+        predictions: Labels, scores and decisions.
+        groups: The movie of each clip.
+        names: Names of metrics; the default is all.
+        n_replicates: The number of bootstrap replicates.
+        level: The level of the intervals.
+        method: One of `intervals.METHODS`.
+        seed: The seed of the draws.
+        n_folds: The number of folds that the predictions were pooled from, if any.
     """
     names = list(names)
 
@@ -129,21 +107,21 @@ def estimate(
 
 
 def reuse_inflation(n_folds: int | None) -> float:
-    """By how much cross-validation raises the variance beyond that of its test clips.
+    """Return the factor by which cross-validation raises the variance of a pooled metric.
 
-    Each clip tests one model and trains the others, so two clips meet twice: what one gains by
-    chance the other gains too. On noise the variance doubles; Nadeau and Bengio's correction of
-    1 + k / (k - 1) for k folds is that and a little more. A fixed test set has none of it.
+    Each clip tests one model and trains the others, so errors of two clips are correlated. On noise
+    the variance doubles; Nadeau and Bengio's correction for k folds, 1 + k / (k - 1), is a little
+    larger. For a fixed test set (None) the factor is 1.
     """
     if n_folds is None:
         return 1.0
     if n_folds < 2:
-        raise FixInput(f"{n_folds} folds are no cross-validation")
+        raise FixInput(f"n_folds must be at least 2, got {n_folds}")
     return 1 + n_folds / (n_folds - 1)
 
 
 def resample(
-    statistics: Callable[[FloatArray], dict[str, FloatArray]],
+    statistics: Statistics,
     groups: ArrayLike,
     *,
     unit: str = "movie",
@@ -154,15 +132,24 @@ def resample(
     within_unit: bool = False,
     inflation: float = 1.0,
 ) -> dict[str, tuple[Interval, float]]:
-    """Interval and standard error of any statistics of weighted clips, by drawing whole groups.
+    """Return interval and standard error of each statistic, by drawing whole groups.
 
-    `within_unit` says that the statistics lie in [0, 1]: what is stretched or taken for Gaussian is
-    then their logit. `inflation` is a factor for the variance that the draws cannot show.
+    Args:
+        statistics: A function from rows of clip weights to values, one for each row.
+        groups: The group of each clip.
+        unit: What a group is, for the interval's field of this name.
+        n_replicates: The number of draws.
+        level: The level of the interval.
+        method: One of `intervals.METHODS`.
+        seed: The seed of the draws.
+        within_unit: The statistics lie in [0, 1]; they are widened on the logit scale.
+        inflation: A factor of the variance that the draws do not show (`reuse_inflation`).
     """
     if method not in METHODS:
-        raise FixInput(f"no interval method {method!r}", hint="one of " + ", ".join(METHODS))
+        raise FixInput(f"unknown interval method {method!r}", hint="one of " + ", ".join(METHODS))
     if not 0 < level < 1 or n_replicates < 2:
-        raise FixInput("an interval needs a level between 0 and 1 and at least 2 replicates")
+        what = "level must be between 0 and 1 and n_replicates at least 2"
+        raise FixInput(f"{what}, got {level} and {n_replicates}")
     labels = np.asarray(groups)
     _, codes = as_codes(labels, labels.size)
     k = int(codes.max()) + 1
@@ -188,7 +175,7 @@ def resample(
 def draw_weights(
     codes: IntArray, n_replicates: int, seed: int | tuple[int, ...]
 ) -> Iterator[FloatArray]:
-    """How often each clip is in each replicate, when k groups are drawn with replacement."""
+    """Yield how often each clip is in each replicate, if k groups are drawn with replacement."""
     rng = np.random.default_rng(seed)
     k = int(codes.max()) + 1
     step = max(1, BLOCK // max(codes.size, k))
@@ -200,7 +187,7 @@ def draw_weights(
 
 
 def leave_one_out_weights(codes: IntArray) -> Iterator[FloatArray]:
-    """All clips but those of one group, for each group."""
+    """Yield weights of 1 for all clips but those of one group, for each group."""
     k = int(codes.max()) + 1
     step = max(1, BLOCK // codes.size)
     for start in range(0, k, step):
@@ -208,20 +195,6 @@ def leave_one_out_weights(codes: IntArray) -> Iterator[FloatArray]:
         yield (codes[None, :] != absent[:, None]).astype(np.float64)
 
 
-def design_effect(values: ArrayLike, groups: ArrayLike) -> float:
-    """By how much clustering inflates the variance of a mean: robust over independent variance."""
-    v = np.asarray(values, dtype=np.float64)
-    names, codes = as_codes(groups, v.size)
-    k = names.size
-    if k < 2 or v.std() == 0:
-        return float("nan")
-    residual = np.bincount(codes, weights=v - v.mean())
-    clustered = float((residual**2).sum()) * k / (k - 1)
-    return clustered / (v.size * float(v.var(ddof=1)))
-
-
-def _collect(
-    statistics: Callable[[FloatArray], dict[str, FloatArray]], blocks: Iterator[FloatArray]
-) -> dict[str, FloatArray]:
-    parts = [statistics(block) for block in blocks]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+def _collect(statistics: Statistics, blocks: Iterator[FloatArray]) -> dict[str, FloatArray]:
+    found = [statistics(block) for block in blocks]
+    return {name: np.concatenate([values[name] for values in found]) for name in found[0]}

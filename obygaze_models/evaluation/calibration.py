@@ -1,4 +1,4 @@
-"""Metrics of probability: does .8 come true in eight of ten clips?"""
+"""Calibration metrics: whether probabilities agree with the share of positive clips."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ N_BINS = 10
 
 
 def brier(predictions: Predictions, weights: FloatArray) -> FloatArray:
-    """Mean squared distance between probability and outcome."""
+    """Return the mean squared difference of probability and label."""
     error = (_probabilities(predictions) - predictions.y) ** 2
     return divide(weights @ error, weights.sum(axis=1), np.nan)
 
 
 def ece_mass(predictions: Predictions, weights: FloatArray) -> FloatArray:
-    """Expected calibration error over bins that hold equally many clips.
+    """Return the expected calibration error over ten bins with equal numbers of clips.
 
-    The bins are those of the clips as given, whatever the weights; equal scores share a bin.
+    Bins are made from unweighted clips; equal scores share a bin.
     """
     score = _probabilities(predictions)
     edges = np.quantile(score, np.arange(1, N_BINS) / N_BINS)
@@ -28,7 +28,7 @@ def ece_mass(predictions: Predictions, weights: FloatArray) -> FloatArray:
 
 
 def ece_width(predictions: Predictions, weights: FloatArray) -> FloatArray:
-    """Expected calibration error over ten bins of equal width, each closed on its right."""
+    """Return the expected calibration error over ten bins of equal width, closed on the right."""
     edges = np.arange(1, N_BINS) / N_BINS
     bins = np.searchsorted(edges, _probabilities(predictions), side="left")
     return _calibration_error(predictions, weights, bins)
@@ -45,8 +45,8 @@ def _probabilities(predictions: Predictions) -> FloatArray:
     score = predictions.score
     if score.min() < 0 or score.max() > 1:
         raise FixInput(
-            f"calibration needs probabilities, found scores from {score.min():g} to "
+            f"calibration requires probabilities, got scores from {score.min():g} to "
             f"{score.max():g}",
-            hint="leave Brier and ECE out for models that yield margins",
+            hint="use MARGIN_METRICS for models with margins: without brier and ece",
         )
     return score

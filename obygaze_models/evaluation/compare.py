@@ -1,14 +1,13 @@
-"""Is one model better than another: tests that know what was shared between the two.
+"""Tests and intervals for the difference of two models on the same clips.
 
-Two models are compared on the same clips, so every test here is paired. What is exchangeable under
-"no difference" is a movie, not a clip: all of a movie's predictions are swapped, or all of its
-differences change sign, together. With k movies there are 2^k such worlds; up to 2^16 of them are
-counted one by one, which makes the p-value exact, and beyond that they are drawn with a seed.
+Every test is paired. Under the null hypothesis the unit that can be exchanged is a movie, not a
+clip: all differences of a movie change sign together. k movies have 2^k sign patterns; up to 2^16
+are all evaluated, so that the p-value is exact, and of more a sample is drawn with a seed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,21 +15,20 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.arrays import FloatArray, IntArray, as_codes
+from obygaze_models.evaluation.arrays import FloatArray, IntArray
 from obygaze_models.evaluation.bootstrap import resample, reuse_inflation
 from obygaze_models.evaluation.intervals import Interval
 from obygaze_models.evaluation.metrics import replicate
 from obygaze_models.evaluation.predictions import Predictions
 
 MAX_EXACT = 16
-BLOCK = 4_000_000
-# Differences that are equal on paper differ in the last bits of their sums.
+# Differences that are mathematically equal differ in the last bits of their sums.
 TIE = 1e-9
 
 
 @dataclass(frozen=True)
 class TTest:
-    """A corrected t-test over re-samplings, with its interval."""
+    """A corrected t-test over folds or repetitions, with its interval."""
 
     mean: float
     low: float
@@ -42,19 +40,19 @@ class TTest:
 
 @dataclass(frozen=True)
 class PermutationTest:
-    """A two-sided permutation test: how many worlds were looked at, and whether that was all."""
+    """A two-sided permutation test; `exact` if all permutations were evaluated."""
 
     difference: float
     p: float
     n_movies: int
     n_left_out: int
-    n_worlds: int
+    n_permutations: int
     exact: bool
 
 
 @dataclass(frozen=True)
 class Difference:
-    """First model minus second, with its interval over movies."""
+    """The first model's metric minus the second's, with its interval over movies."""
 
     metric: str
     first: float
@@ -67,14 +65,20 @@ class Difference:
 def nadeau_bengio(
     differences: ArrayLike, *, n_train: float, n_test: float, level: float = 0.95
 ) -> TTest:
-    """Nadeau and Bengio's corrected resampled t over one difference for each fold or repetition.
+    """Return Nadeau and Bengio's corrected resampled t-test.
 
-    Folds share most of their training clips, so their variance is too small by the part that the
-    ratio of test to training size adds back.
+    Folds share most of their training clips, so the variance of their differences is too small;
+    the ratio of test to training size corrects it.
+
+    Args:
+        differences: One difference of two models for each fold or repetition.
+        n_train: The mean number of training clips of a fold.
+        n_test: The mean number of test clips of a fold.
+        level: The level of the interval.
     """
-    d = _finite_row(differences, "fold differences", at_least=2)
+    d = _finite(differences, "fold differences", at_least=2)
     if n_train <= 0 or n_test <= 0:
-        raise FixInput("the corrected t-test needs how many clips trained and tested each fold")
+        raise FixInput(f"n_train and n_test must be above 0, got {n_train:g} and {n_test:g}")
     error = float(np.sqrt((1 / d.size + n_test / n_train) * d.var(ddof=1)))
     df = d.size - 1
     mean = float(d.mean())
@@ -84,43 +88,22 @@ def nadeau_bengio(
 
 
 def sign_flip(differences: ArrayLike, *, n_sampled: int = 50_000, seed: int = 0) -> PermutationTest:
-    """Sign-flip test of one difference for each movie; NaN (no value for a movie) is left out."""
-    d = np.asarray(differences, dtype=np.float64)
-    kept = _finite_row(d[~np.isnan(d)], "movie differences", at_least=1)
-    exact = kept.size <= MAX_EXACT
-    means = [(1 - 2 * world) @ kept / kept.size for world in _worlds(kept.size, n_sampled, seed)]
-    observed = float(kept.mean())
-    p, n_worlds = _tail(np.concatenate(means), observed, exact)
-    return PermutationTest(observed, p, kept.size, d.size - kept.size, n_worlds, exact)
+    """Return the sign-flip test of the mean difference over movies.
 
-
-def swap_test(
-    first: Predictions,
-    second: Predictions,
-    groups: ArrayLike,
-    metric: str,
-    *,
-    n_sampled: int = 2_000,
-    seed: int = 0,
-) -> PermutationTest:
-    """Permutation test of a pooled metric: whole movies change sides between the two models.
-
-    For metrics without a value in a movie that has no positive clip, where `sign_flip` must leave
-    the movie out.
+    Args:
+        differences: One difference of two models for each movie; NaN (no value) is left out.
+        n_sampled: The number of sign patterns to draw where there are more than 2^16.
+        seed: The seed of the draw.
     """
-    names, codes = _paired(first, second, groups)
-    exact = names.size <= MAX_EXACT
-    both = first.beside(second)
-    found = []
-    for world in _worlds(names.size, n_sampled, seed, max_rows=max(1, BLOCK // (2 * codes.size))):
-        side = world[:, codes].astype(np.float64)
-        one = replicate(both, np.hstack([1 - side, side]), [metric])[metric]
-        other = replicate(both, np.hstack([side, 1 - side]), [metric])[metric]
-        found.append(one - other)
-    values = np.concatenate(found)
-    observed = float(values[0])
-    p, n_worlds = _tail(values, observed, exact)
-    return PermutationTest(observed, p, names.size, 0, n_worlds, exact)
+    d = np.asarray(differences, dtype=np.float64)
+    kept = _finite(d[~np.isnan(d)], "movie differences", at_least=1)
+    exact = kept.size <= MAX_EXACT
+    means = (1 - 2 * _sign_patterns(kept.size, n_sampled, seed)) @ kept / kept.size
+    observed = float(kept.mean())
+    extreme = int(np.sum(np.abs(means) >= abs(observed) - TIE))
+    # All patterns include the observed one; a sample does not.
+    p = extreme / means.size if exact else (extreme + 1) / (means.size + 1)
+    return PermutationTest(observed, p, kept.size, d.size - kept.size, means.size, exact)
 
 
 def paired_bootstrap(
@@ -135,11 +118,24 @@ def paired_bootstrap(
     seed: int = 0,
     n_folds: int | None = None,
 ) -> dict[str, Difference]:
-    """Difference of two models on the same clips, both read off the same drawn movies.
+    """Return the difference of two models for each metric, both on the same drawn movies.
 
-    `n_folds` says that both were pooled from that many folds.
+    Args:
+        first: The predictions of the first model.
+        second: The predictions of the second model, for the same clips in the same order.
+        groups: The movie of each clip.
+        metrics: Names of metrics.
+        n_replicates: The number of bootstrap replicates.
+        level: The level of the intervals.
+        method: One of `intervals.METHODS`.
+        seed: The seed of the draws.
+        n_folds: The number of folds that the predictions were pooled from, if any.
     """
-    _paired(first, second, groups)
+    if len(first) != len(second) or not np.array_equal(first.y, second.y):
+        raise FixInput(
+            "the two models were not tested on the same clips in the same order",
+            hint="join their predictions on clip_id first",
+        )
 
     def statistics(weights: FloatArray) -> dict[str, FloatArray]:
         a, b = replicate(first, weights, metrics), replicate(second, weights, metrics)
@@ -163,28 +159,11 @@ def paired_bootstrap(
     }
 
 
-def movie_differences(
-    first: Predictions, second: Predictions, groups: ArrayLike, metric: str
-) -> dict[str, float]:
-    """First minus second within each movie; NaN where the metric has no value there.
-
-    F1 is taken to have none in a movie without a positive clip: 0 against 0 would count as a tie.
-    """
-    names, codes = _paired(first, second, groups)
-    weights = (codes[None, :] == np.arange(names.size)[:, None]).astype(np.float64)
-    difference = (
-        replicate(first, weights, [metric])[metric] - replicate(second, weights, [metric])[metric]
-    )
-    if metric in ("f1_binary", "recall"):
-        difference = np.where(weights @ first.y > 0, difference, np.nan)
-    return dict(zip(map(str, names), difference.tolist(), strict=True))
-
-
 def holm(p_values: ArrayLike) -> FloatArray:
-    """Holm's adjusted p-values, in the order given; they hold whatever the tests share."""
-    p = _finite_row(p_values, "p-values", at_least=1)
+    """Return Holm's adjusted p-values in the order given; tests may depend on each other."""
+    p = _finite(p_values, "p-values", at_least=1)
     if p.min() < 0 or p.max() > 1:
-        raise FixInput("p-values lie between 0 and 1")
+        raise FixInput(f"p-values must be from 0 to 1, got {p.min():g} to {p.max():g}")
     order = np.argsort(p, kind="stable")
     stepped = np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1))
     adjusted = np.empty_like(p)
@@ -192,46 +171,15 @@ def holm(p_values: ArrayLike) -> FloatArray:
     return adjusted
 
 
-def _worlds(
-    k: int, n_sampled: int, seed: int, max_rows: int = 1 << MAX_EXACT
-) -> Iterator[IntArray]:
-    """Rows of 0 (as observed) and 1 (flipped); the first row is the world as observed."""
+def _sign_patterns(k: int, n_sampled: int, seed: int) -> IntArray:
+    """Return rows of 0 (sign kept) and 1 (sign changed): all, or a sample of them."""
     if k <= MAX_EXACT:
-        for start in range(0, 1 << k, max_rows):
-            numbers = np.arange(start, min(start + max_rows, 1 << k))
-            yield (numbers[:, None] >> np.arange(k)) & 1
-        return
-    rng = np.random.default_rng(seed)
-    yield np.zeros((1, k), dtype=np.intp)
-    for start in range(0, n_sampled, max_rows):
-        yield rng.integers(0, 2, size=(min(max_rows, n_sampled - start), k))
+        return (np.arange(1 << k)[:, None] >> np.arange(k)) & 1
+    return np.random.default_rng(seed).integers(0, 2, size=(n_sampled, k))
 
 
-def _tail(values: FloatArray, observed: float, exact: bool) -> tuple[float, int]:
-    """Share of worlds at least as far from 0; the observed one counts beside sampled ones."""
-    drawn = values if exact else values[1:]
-    defined = drawn[np.isfinite(drawn)]
-    if not np.isfinite(observed):
-        return float("nan"), 0
-    extreme = int(np.sum(np.abs(defined) >= abs(observed) - TIE))
-    if exact:
-        return extreme / defined.size, defined.size
-    return (extreme + 1) / (defined.size + 1), defined.size
-
-
-def _paired(
-    first: Predictions, second: Predictions, groups: ArrayLike
-) -> tuple[FloatArray, IntArray]:
-    if len(first) != len(second) or not np.array_equal(first.y, second.y):
-        raise FixInput(
-            "the two models were not tested on the same clips in the same order",
-            hint="join their predictions on clip_id first",
-        )
-    return as_codes(groups, len(first))
-
-
-def _finite_row(values: ArrayLike, what: str, at_least: int) -> FloatArray:
+def _finite(values: ArrayLike, what: str, at_least: int) -> FloatArray:
     row = np.asarray(values, dtype=np.float64)
     if row.ndim != 1 or row.size < at_least or not np.isfinite(row).all():
-        raise FixInput(f"{what} must be a row of at least {at_least} finite numbers")
+        raise FixInput(f"{what} must be at least {at_least} finite numbers")
     return row

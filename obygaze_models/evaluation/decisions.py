@@ -1,4 +1,4 @@
-"""Metrics of decisions: what the four outcomes of yes and no add up to."""
+"""Decision metrics: functions of the confusion counts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from obygaze_models.evaluation.predictions import Predictions, as_weights
 
 
 class Confusion(NamedTuple):
-    """Weighted counts of the four outcomes, one entry for each row of weights."""
+    """Weighted confusion counts, one entry for each row of weights."""
 
     tp: FloatArray
     fp: FloatArray
@@ -21,56 +21,56 @@ class Confusion(NamedTuple):
     tn: FloatArray
 
     def swapped(self) -> Confusion:
-        """The same outcomes seen from the negative class."""
+        """Return the counts with the two classes exchanged."""
         return Confusion(self.tn, self.fn, self.fp, self.tp)
 
 
 def confusion(predictions: Predictions, weights: ArrayLike | None = None) -> Confusion:
-    """Count the four outcomes under each row of weights (default: every clip once)."""
+    """Return the confusion counts under each row of weights (default: every clip once)."""
     y, d = predictions.y, predictions.decision
     cells = np.stack([y & d, ~y & d, y & ~d, ~y & ~d], axis=1).astype(np.float64)
     return Confusion(*(as_weights(weights, len(predictions)) @ cells).T)
 
 
 def precision(c: Confusion) -> FloatArray:
-    """Share of the clips called positive that are."""
+    """Return the share of clips called positive that are positive."""
     return divide(c.tp, c.tp + c.fp, 0.0)
 
 
 def recall(c: Confusion) -> FloatArray:
-    """Share of the positive clips that were called so."""
+    """Return the share of positive clips that are called positive."""
     return divide(c.tp, c.tp + c.fn, 0.0)
 
 
 def f1_binary(c: Confusion) -> FloatArray:
-    """F1 of the positive class."""
+    """Return the F1 of the positive class."""
     return divide(2 * c.tp, 2 * c.tp + c.fp + c.fn, 0.0)
 
 
 def f1_weighted(c: Confusion) -> FloatArray:
-    """Mean of the two classes' F1, weighted by their true sizes."""
+    """Return the mean F1 of both classes, weighted by their numbers of clips."""
     positive, negative = c.tp + c.fn, c.tn + c.fp
     both = positive * f1_binary(c) + negative * f1_binary(c.swapped())
     return divide(both, positive + negative, np.nan)
 
 
 def f1_macro(c: Confusion) -> FloatArray:
-    """Plain mean of the two classes' F1; a class that is absent counts as 0."""
+    """Return the unweighted mean F1 of both classes; a class without clips counts as 0."""
     return (f1_binary(c) + f1_binary(c.swapped())) / 2
 
 
 def accuracy(c: Confusion) -> FloatArray:
-    """Share of right decisions."""
+    """Return the share of correct decisions."""
     return divide(c.tp + c.tn, c.tp + c.fp + c.fn + c.tn, np.nan)
 
 
 def prevalence(c: Confusion) -> FloatArray:
-    """Share of positive clips: without it no F1 or AP can be read."""
+    """Return the share of positive clips, which F1 and AP depend on."""
     return divide(c.tp + c.fn, c.tp + c.fp + c.fn + c.tn, np.nan)
 
 
 def share_positive(c: Confusion) -> FloatArray:
-    """Share of clips called positive."""
+    """Return the share of clips called positive."""
     return divide(c.tp + c.fp, c.tp + c.fp + c.fn + c.tn, np.nan)
 
 

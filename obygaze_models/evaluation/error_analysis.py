@@ -1,9 +1,9 @@
-"""Where a model goes wrong: success regressed on what is in a clip, for all films and for each.
+"""Regress a model's success on factors of the clips, over all films and in each film.
 
-Each factor's odds ratio says how much likelier a right answer is for clips that have it, other
-factors being equal. They rarely are: a clip without a concept is an easy negative by definition,
-so every analysis states its variance inflation and condition number and names the factors that
-follow from others or never vary, which no regression can judge.
+The odds ratio of a factor is that of a correct decision with the factor to one without it, other
+factors being equal. Factors are correlated (a clip without a concept is an easy negative), so each
+analysis has variance inflation factors and the condition number, and lists the factors that it
+leaves out because they never vary or follow from others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.arrays import FloatArray, as_codes, as_truth
 from obygaze_models.evaluation.logistic import (
-    Fit,
+    LogisticFit,
     condition_number,
     fit_logistic,
     variance_inflation,
@@ -30,7 +30,7 @@ ILL_CONDITIONED = 30.0
 
 @dataclass(frozen=True)
 class Factor:
-    """What one factor does to the log-odds of success."""
+    """The coefficient of one factor, in log-odds of success."""
 
     name: str
     log_odds: float
@@ -49,7 +49,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Analysis:
-    """One regression: its factors, how it was fitted, and what it cannot say."""
+    """One regression: its factors, its method, and the factors left out with the reason."""
 
     film: str
     n: int
@@ -64,7 +64,7 @@ class Analysis:
 
     @property
     def is_collinear(self) -> bool:
-        """Are the factors so entangled that single coefficients should not be read?"""
+        """Whether the factors are too collinear to interpret single coefficients."""
         inflated = any(factor.inflation > INFLATED for factor in self.factors)
         return inflated or self.condition > ILL_CONDITIONED
 
@@ -72,14 +72,21 @@ class Analysis:
 def paper_factors(
     concepts: Mapping[str, ArrayLike], levels: Sequence[str], length_s: ArrayLike
 ) -> dict[str, FloatArray]:
-    """Eleven factors of a clip: eight concepts, two levels (against EN), and its length.
+    """Return the factors of each clip: concepts, the annotation levels HN and S, and length.
 
-    The length is its logarithm to base 2, so that a coefficient reads "per doubling".
+    The length is a logarithm to base 2, so that its coefficient is per doubling.
+
+    Args:
+        concepts: For each concept whether each clip has it.
+        levels: The annotation level of each clip.
+        length_s: The length of each clip in seconds.
     """
     length = np.asarray(length_s, dtype=np.float64)
     level = np.asarray(levels, dtype=np.str_)
     if length.shape != level.shape or not np.all(length > 0):
-        raise FixInput("each clip needs a level and a length above 0 seconds")
+        raise FixInput(
+            "levels and length_s must have one value per clip, and each length must be above 0"
+        )
     columns = {name: as_truth(column).astype(np.float64) for name, column in concepts.items()}
     columns |= {f"level {name}": (level == name).astype(np.float64) for name in ("HN", "S")}
     columns["length (doubling)"] = np.log2(length)
@@ -89,7 +96,14 @@ def paper_factors(
 def analyse_success(
     success: ArrayLike, factors: Mapping[str, ArrayLike], movies: ArrayLike, *, level: float = 0.95
 ) -> list[Analysis]:
-    """The regression over all films, with errors by film, and then that of each film alone."""
+    """Return the regression over all films, with standard errors over films, then one per film.
+
+    Args:
+        success: Whether the decision for each clip is correct.
+        factors: A column of numbers for each factor.
+        movies: The film of each clip.
+        level: The level of the intervals.
+    """
     right = as_truth(success)
     names, codes = as_codes(movies, right.size)
     table = {name: np.asarray(column, dtype=np.float64) for name, column in factors.items()}
@@ -114,7 +128,7 @@ def analyse(
     clusters: ArrayLike | None = None,
     level: float = 0.95,
 ) -> Analysis:
-    """One regression of success on the factors that can be told apart."""
+    """Return the regression of success on the factors that are linearly independent."""
     right = as_truth(success)
     n_success = int(right.sum())
     kept, left_out = independent_factors(factors, right.size)
@@ -129,7 +143,7 @@ def analyse(
     try:
         fit = fit_logistic(X, right, clusters=by_film, level=level)
     except FixInput as error:
-        # One film that cannot be fitted must not cost the analysis of the others.
+        # An error in one film must not stop the analysis of the others.
         return Analysis(film, right.size, n_success, left_out=left_out, note=error.what)
     return Analysis(
         film,
@@ -148,14 +162,16 @@ def analyse(
 def independent_factors(
     factors: Mapping[str, ArrayLike], n_rows: int
 ) -> tuple[dict[str, FloatArray], dict[str, str]]:
-    """The factors that vary and do not follow from those before them; why the others are out."""
+    """Return the factors that vary and do not follow from earlier ones; why others are left out."""
     basis = [np.full(n_rows, 1 / np.sqrt(n_rows))]
     kept: dict[str, FloatArray] = {}
     left_out: dict[str, str] = {}
     for name, values in factors.items():
         column = np.asarray(values, dtype=np.float64)
         if column.shape != (n_rows,) or not np.isfinite(column).all():
-            raise FixInput(f"factor {name!r} must be one finite number for each of {n_rows} clips")
+            raise FixInput(
+                f"factor {name!r} must have one finite number for each of {n_rows} clips"
+            )
         rest = column.copy()
         for _ in range(2):  # Twice, because one pass of Gram-Schmidt loses digits.
             rest -= sum((vector @ rest) * vector for vector in basis)
@@ -170,7 +186,9 @@ def independent_factors(
     return kept, left_out
 
 
-def _read_factors(names: Sequence[str], fit: Fit, inflation: FloatArray) -> tuple[Factor, ...]:
+def _read_factors(
+    names: Sequence[str], fit: LogisticFit, inflation: FloatArray
+) -> tuple[Factor, ...]:
     columns = (fit.beta[1:], fit.se[1:], fit.low[1:], fit.high[1:], fit.p[1:], inflation)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return tuple(Factor(name, *row) for name, row in zip(names, rows, strict=True))

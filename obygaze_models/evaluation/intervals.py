@@ -1,19 +1,19 @@
-"""Turns replicates into the two ends of an interval.
+"""Intervals from bootstrap replicates.
 
-With a dozen films the plain percentile interval is too short, because it treats the spread between
-k films as if it were known (Student against Gauss, k - 1 against k). The default is the percentile
-interval with its quantiles moved outwards by exactly those two factors (Hesterberg's expanded
-percentile): it follows a skewed distribution and stays inside [0, 1].
+With a dozen movies the percentile interval is too short, because it takes the variance between
+k movies as known (Gauss instead of Student, k instead of k - 1). The default is Hesterberg's
+expanded percentile interval, which moves the quantiles outwards by these two factors: it follows
+a skewed distribution and stays inside [0, 1].
 
-How often a 95 % interval held the truth in 400 simulated tests of 12 films with the sizes of the
-published ones and a design effect of 11; lowest, mean and highest over five metrics (binary and
-weighted F1, AP, AUC, precision) of a model that knows nothing and of one that knows something:
+Coverage of 95 % intervals in 400 simulated tests of 12 movies with the sizes of the published ones
+and a design effect of 11; lowest, mean and highest over five metrics (binary and weighted F1, AP,
+AUC, precision) of a model on noise and of one on signal:
 
     expanded .91 .94 .96    percentile .88 .90 .94    bca .86 .90 .94    jackknife .93 .95 .97
 
-BCa is there to compare with: its correction for bias is misled by how AUC behaves under doubled
-films. The delete-one-movie jackknife (Student's t, for shares on the logit scale) covers best and
-draws nothing, but is symmetric by construction.
+BCa is for comparison: drawing a movie twice biases AUC, which misleads its bias correction. The
+delete-one-movie jackknife (Student's t, for shares on the logit scale) has the best coverage and
+requires no draws, but is always symmetric.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NEXT_TO_ZERO = 1e-6
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval, how it was made, and how many replicates had no value."""
+    """An interval, its method, and the number of replicates without a value."""
 
     low: float
     high: float
@@ -44,34 +44,34 @@ class Interval:
     inflation: float
 
     def covers(self, value: float) -> bool:
-        """Does the interval hold this value?"""
+        """Return whether the interval contains a value."""
         return self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
 class Scale:
-    """On which scale, logit or plain, and how far a distribution is stretched."""
+    """The scale, logit or linear, and the factor that widens a distribution."""
 
     within_unit: bool
     stretch: float
 
     def to(self, values: FloatArray | float) -> FloatArray:
-        """From a statistic to the scale."""
+        """Return a statistic on the scale."""
         if self.within_unit:
             values = special.logit(np.clip(values, NEXT_TO_ZERO, 1 - NEXT_TO_ZERO))
         return np.asarray(values, dtype=np.float64)
 
     def back(self, values: FloatArray) -> FloatArray:
-        """From the scale to the statistic."""
+        """Return the statistic of values on the scale."""
         if not self.within_unit:
             return values
-        # What was 0 or 1 before the logit is so again: an F1 of 0 lies within 0 to 0.
+        # Values that were 0 or 1 before the logit are 0 or 1 again.
         edge = special.logit(1 - NEXT_TO_ZERO) - 1e-9
         inside = special.expit(values)
         return np.asarray(np.where(np.abs(values) < edge, inside, np.round(inside)))
 
     def widen(self, draws: FloatArray) -> FloatArray:
-        """The draws, moved away from their median."""
+        """Return the draws, moved away from their median."""
         if self.stretch == 1:
             return draws
         centre = self.to(float(np.median(draws)))
@@ -87,7 +87,7 @@ def bounds(
     alpha: float,
     scale: Scale,
 ) -> tuple[float, float]:
-    """Both ends; NaN where one group alone, or no replicate with a value, says nothing."""
+    """Return both ends; NaN for a single group, and without a replicate that has a value."""
     if k < 2 or draws.size == 0 or not np.isfinite(point):
         return float("nan"), float("nan")
     if method == "jackknife":
@@ -102,14 +102,14 @@ def bounds(
 
 
 def expanded_tail(k: int, alpha: float = 0.05) -> float:
-    """The tail that makes k groups as wide as Student's t with the unbiased variance would."""
+    """Return the tail with which k groups have the width of Student's t, unbiased variance."""
     return float(stats.norm.cdf(np.sqrt(k / (k - 1)) * stats.t.ppf(alpha / 2, k - 1)))
 
 
 def _jackknife_bounds(
     point: float, left_out: FloatArray, k: int, alpha: float, scale: Scale
 ) -> tuple[float, float]:
-    """Student's t around the point."""
+    """Return Student's t interval around the point, from the delete-one-group values."""
     if left_out.size < 2:
         return float("nan"), float("nan")
     values = scale.to(left_out)
@@ -122,7 +122,7 @@ def _jackknife_bounds(
 def _bca_tails(
     draws: FloatArray, point: float, left_out: FloatArray, alpha: float
 ) -> tuple[float, float]:
-    """Percentiles corrected for bias (median of the draws) and for skew (jackknife)."""
+    """Return tails corrected for bias (median of the draws) and for skew (jackknife)."""
     below = (np.sum(draws < point) + np.sum(draws <= point)) / (2 * draws.size)
     bias = special.ndtri(np.clip(below, 1 / draws.size, 1 - 1 / draws.size))
     away = left_out.mean() - left_out

@@ -1,10 +1,8 @@
-"""What a test clip had in common with training: counted for every cell, an error unless allowed.
+"""Count what the test clips of a cell share with its training; a leak is an error unless allowed.
 
-Three ways a test is not one. A clip is tested that was trained on, chosen with (validation), or
-used to find the concept vectors of a bottleneck: that is a leak. A clip is tested whose neighbour
-in the film was trained on: the annotation runs on from scene to scene, so the answer was seen,
-though the clip was not. And a film is tested that was trained on, which any split does that is not
-grouped by movie.
+A test clip leaked if it is also in train or validation, or was used to find the concept vectors of
+a bottleneck. Two weaker forms are counted: a test clip next to a training scene of its film, whose
+annotation is similar, and a test clip of a training film, in every split not grouped by movie.
 """
 
 from __future__ import annotations
@@ -18,22 +16,19 @@ Place = tuple[str, int]
 
 
 class LeakedTest(FixInput):
-    """Test clips were trained on: use one master fold, or allow it and show the count."""
+    """Test clips are also training clips; use splits from one master fold, or allow leaks."""
 
 
 @dataclass(frozen=True)
 class Leak:
-    """What one cell (a task, a training set, a split) let through.
+    """Counts of leaked test clips of one cell (a task, a training set, a split).
 
-    `leaked` clips were in train or validation, or among the clips that concept vectors were found
-    on; `neighbours` were not, but a scene next to them was (`None` where scenes are not known);
-    `same_movie` share only the film.
+    `leaked` clips are also in train or validation, or among the clips that concept vectors were
+    found on. The others are counted in `neighbours` if a scene next to them is, and in `same_movie`
+    if a clip of their film is; both are None where scenes are unknown.
     """
 
     cell: str
-    task: str
-    n_train: int
-    n_validation: int
     n_test: int
     in_train: int
     in_validation: int
@@ -45,7 +40,7 @@ class Leak:
 
     @property
     def share(self) -> float:
-        """Share of test clips that leaked."""
+        """The share of test clips that leaked."""
         return self.leaked / self.n_test if self.n_test else 0.0
 
 
@@ -58,12 +53,17 @@ def count_leak(
     places: Mapping[str, Place] | None = None,
     reach: int = 1,
     cell: str = "",
-    task: str = "",
 ) -> Leak:
-    """Compare the clip ids of one cell.
+    """Return the leak counts of one cell, from its clip ids.
 
-    `concepts` are the clips that concept vectors were found on, in any of the model's fits.
-    `places` gives movie and scene of each clip; scenes up to `reach` apart are neighbours.
+    Args:
+        train: The training clips.
+        validation: The validation clips.
+        test: The test clips.
+        concepts: The clips that concept vectors were found on, in any fit of the model.
+        places: The movie and scene of each clip.
+        reach: Scenes up to this distance are neighbours.
+        cell: The name of the cell, for messages.
     """
     trained = _distinct(train, "train", cell)
     chosen = _distinct(validation, "validation", cell)
@@ -76,9 +76,6 @@ def count_leak(
         near, same = _count_near(tested - seen, seen, places, reach, cell)
     return Leak(
         cell,
-        task,
-        len(trained),
-        len(chosen),
         len(tested),
         len(tested & trained),
         len(tested & chosen),
@@ -91,12 +88,12 @@ def count_leak(
 
 
 def check_leaks(leaks: Sequence[Leak], *, allowed: bool = False) -> Sequence[Leak]:
-    """Hand the leaks on, or refuse: a leaking cell is an error unless the protocol allows it."""
+    """Return the leaks; raise an error if a cell leaks, unless the protocol allows it."""
     bad = [leak for leak in leaks if leak.leaked]
     if bad and not allowed:
         worst = max(bad, key=lambda leak: leak.share)
         raise LeakedTest(
-            f"{len(bad)} of {len(leaks)} cells test on clips they were trained or chosen on",
+            f"{len(bad)} of {len(leaks)} cells test on clips of their training or validation",
             where=f"worst: {worst.cell or 'cell'}, {worst.leaked} of {worst.n_test} test clips",
             hint='use splits from one master fold, or set leakage = "warn" in the protocol',
             details=[describe(leak) for leak in bad],
@@ -104,23 +101,8 @@ def check_leaks(leaks: Sequence[Leak], *, allowed: bool = False) -> Sequence[Lea
     return leaks
 
 
-def leaks_by_task(leaks: Iterable[Leak]) -> dict[str, dict[str, int]]:
-    """Sums over the cells of each task."""
-    table: dict[str, dict[str, int]] = {}
-    for leak in leaks:
-        row = table.setdefault(
-            leak.task, {"cells": 0, "leaking_cells": 0, "tested": 0, "leaked": 0, "neighbours": 0}
-        )
-        row["cells"] += 1
-        row["leaking_cells"] += leak.leaked > 0
-        row["tested"] += leak.n_test
-        row["leaked"] += leak.leaked
-        row["neighbours"] += leak.neighbours or 0
-    return table
-
-
 def describe(leak: Leak) -> str:
-    """One line for a list or a report."""
+    """Return one line about a leak."""
     line = (
         f"{leak.cell or 'cell'}: {leak.leaked} of {leak.n_test} test clips leaked "
         f"({leak.in_train} in train, {leak.in_validation} in validation)"
@@ -135,9 +117,10 @@ def describe(leak: Leak) -> str:
 def _count_near(
     unseen: set[str], seen: set[str], places: Mapping[str, Place], reach: int, cell: str
 ) -> tuple[int, int]:
-    lost = sorted((unseen | seen) - places.keys())
-    if lost:
-        raise FixInput(f"{len(lost)} clips have no movie and scene, for one {lost[0]}", where=cell)
+    unplaced = sorted((unseen | seen) - places.keys())
+    if unplaced:
+        what = f"{len(unplaced)} clips have no movie and scene, the first is {unplaced[0]}"
+        raise FixInput(what, where=cell)
     occupied = {places[clip] for clip in seen}
     movies = {movie for movie, _ in occupied}
     steps = range(-reach, reach + 1)
@@ -148,9 +131,9 @@ def _count_near(
     return near, sum(places[clip][0] in movies for clip in unseen)
 
 
-def _distinct(ids: Iterable[str], part: str, cell: str) -> set[str]:
+def _distinct(ids: Iterable[str], subset: str, cell: str) -> set[str]:
     listed = list(ids)
     distinct = set(listed)
     if len(distinct) != len(listed):
-        raise FixInput(f"{len(listed) - len(distinct)} clips are twice in {part}", where=cell)
+        raise FixInput(f"{subset} contains {len(listed) - len(distinct)} clips twice", where=cell)
     return distinct

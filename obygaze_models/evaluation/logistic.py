@@ -1,9 +1,9 @@
-"""Logistic regression for inference, not prediction: estimates, errors, and how shaky they are.
+"""Logistic regression for inference: coefficients with standard errors, and collinearity.
 
-Maximum likelihood where it exists. Where some mix of factors tells success from failure without
-an error (found exactly, by a linear programme), it does not exist; there Firth's penalised
-likelihood gives finite estimates, and the fit says so. Standard errors come from the sandwich over
-movies if movies are given, with Student's t on the number of movies less one.
+The maximum likelihood estimate does not exist where a linear combination of factors separates the
+two classes (found exactly, by linear programming). There, Firth's penalised likelihood gives finite
+estimates. With movies, standard errors are those of the sandwich estimator over movies, with
+Student's t on the number of movies less one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.arrays import BoolArray, FloatArray, IntArray, as_codes, as_truth
 
 MAX_ITERATIONS = 200
-# Near the top the likelihood is flat to its last digits, and no step can be judged by it.
+# Near its maximum the likelihood is flat to its last digits: smaller steps are not compared.
 TOLERANCE = 1e-7
-SETTLED = 1e-4
+MAX_GRADIENT = 1e-4
 MAX_STEP = 5.0
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class LogisticFit:
     """Coefficients on the log-odds scale, the intercept first, with errors and intervals."""
 
     beta: FloatArray
@@ -45,12 +45,22 @@ def fit_logistic(
     clusters: ArrayLike | None = None,
     method: str = "auto",
     level: float = 0.95,
-) -> Fit:
-    """Fit `y` on the columns of X and an intercept; "auto" is Firth's method only if it must be."""
+) -> LogisticFit:
+    """Return the logistic regression of `y` on the columns of X and an intercept.
+
+    Args:
+        X: One row of factors for each clip.
+        y: The outcome, 0 or 1.
+        clusters: The movie of each clip, for standard errors over movies.
+        method: "ml", "firth", or "auto": Firth's method where maximum likelihood does not exist.
+        level: The level of the intervals.
+    """
     truth = as_truth(y)
     design = with_intercept(X, truth.size)
     if np.linalg.matrix_rank(design) < design.shape[1]:
-        raise FixInput("the factors determine one another, no fit can tell them apart")
+        raise FixInput(
+            "the factors are linearly dependent", hint="leave out factors that follow from others"
+        )
     method = _choose(method, design, truth)
     beta = _maximise(design, truth, firth=method == "firth")
     variance, df, k = _variances(design, truth, beta, method == "firth", clusters)
@@ -58,19 +68,21 @@ def fit_logistic(
     reach = stats.t.ppf((1 + level) / 2, df) * se
     p = 2 * stats.t.sf(np.abs(beta / se), df)
     errors = "independent" if clusters is None else "movies"
-    return Fit(beta, se, beta - reach, beta + reach, p, method, errors, k)
+    return LogisticFit(beta, se, beta - reach, beta + reach, p, method, errors, k)
 
 
 def with_intercept(X: ArrayLike, n_rows: int) -> FloatArray:
-    """The columns of X after a column of ones."""
+    """Return the columns of X after a column of ones."""
     table = np.asarray(X, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] != n_rows or not np.isfinite(table).all():
-        raise FixInput(f"{n_rows} clips need a table of finite factors, got shape {table.shape}")
+        raise FixInput(
+            f"factors must be finite, one row for each of {n_rows} clips, got shape {table.shape}"
+        )
     return np.hstack([np.ones((n_rows, 1)), table])
 
 
 def is_separated(design: FloatArray, y: BoolArray) -> bool:
-    """Is there a mix of the columns that is never wrong, so that the likelihood has no maximum?"""
+    """Return whether a linear combination separates the classes: the likelihood has no maximum."""
     signed = design * np.where(y, 1.0, -1.0)[:, None]
     scaled = signed / np.abs(design).max(axis=0)
     found = optimize.linprog(
@@ -80,14 +92,14 @@ def is_separated(design: FloatArray, y: BoolArray) -> bool:
 
 
 def condition_number(X: ArrayLike) -> float:
-    """Belsley's condition number of intercept and columns at unit length: above 30 is trouble."""
+    """Return Belsley's condition number of intercept and columns; above 30 they are collinear."""
     table = np.asarray(X, dtype=np.float64)
     design = with_intercept(table, len(table))
     return float(np.linalg.cond(design / np.linalg.norm(design, axis=0)))
 
 
 def variance_inflation(X: ArrayLike) -> FloatArray:
-    """By how much each column's variance is inflated by the others: 1 is none, above 10 trouble."""
+    """Return each column's variance inflation factor; above 10 it is collinear with others."""
     table = np.asarray(X, dtype=np.float64)
     centred = table - table.mean(axis=0)
     unit = centred / np.linalg.norm(centred, axis=0)
@@ -96,27 +108,27 @@ def variance_inflation(X: ArrayLike) -> FloatArray:
 
 def _choose(method: str, design: FloatArray, y: BoolArray) -> str:
     if method not in ("auto", "ml", "firth"):
-        raise FixInput(f"no method {method!r}", hint="auto, ml or firth")
+        raise FixInput(f"unknown method {method!r}", hint="auto, ml or firth")
     if method == "firth" or not is_separated(design, y):
         return "firth" if method == "firth" else "ml"
     if method == "ml":
         raise FixInput(
-            "the factors foretell success without an error, so the likelihood has no maximum",
+            "the factors separate the two classes, so the likelihood has no maximum",
             hint='method "firth" or "auto"',
         )
     return "firth"
 
 
 def _maximise(design: FloatArray, y: BoolArray, *, firth: bool) -> FloatArray:
-    """The best coefficients; found for orthogonal columns of one size, then put back."""
+    """Return the best coefficients, found for orthogonal columns of equal length."""
     base, mix = np.linalg.qr(design)
     size = np.sqrt(len(design))
-    climb = _climb_firth if firth else _climb
-    return np.asarray(np.linalg.solve(mix, size * climb(size * base, y)), dtype=np.float64)
+    maximise = _bfgs_firth if firth else _newton
+    return np.asarray(np.linalg.solve(mix, size * maximise(size * base, y)), dtype=np.float64)
 
 
-def _climb(design: FloatArray, y: BoolArray) -> FloatArray:
-    """Newton steps, bounded and halved until the likelihood does not fall."""
+def _newton(design: FloatArray, y: BoolArray) -> FloatArray:
+    """Return the maximum by Newton steps, halved until the likelihood does not fall."""
     beta = np.zeros(design.shape[1])
     value = _likelihood(design, y, beta, False)
     for _ in range(MAX_ITERATIONS):
@@ -131,11 +143,11 @@ def _climb(design: FloatArray, y: BoolArray) -> FloatArray:
             step /= 2
         else:
             return np.asarray(beta + step, dtype=np.float64)
-    raise _unsettled()
+    raise _not_converged()
 
 
-def _climb_firth(design: FloatArray, y: BoolArray) -> FloatArray:
-    """BFGS: the penalty's curvature is not in the information, so Newton steps would creep."""
+def _bfgs_firth(design: FloatArray, y: BoolArray) -> FloatArray:
+    """Return the maximum by BFGS; the information does not include the penalty's curvature."""
     start = np.zeros(design.shape[1])
     found = optimize.minimize(
         lambda beta: -_likelihood(design, y, beta, True),
@@ -144,13 +156,13 @@ def _climb_firth(design: FloatArray, y: BoolArray) -> FloatArray:
         method="BFGS",
         options={"gtol": TOLERANCE},
     )
-    if not np.abs(found.jac).max() <= SETTLED:
-        raise _unsettled()
+    if not np.abs(found.jac).max() <= MAX_GRADIENT:
+        raise _not_converged()
     return np.asarray(found.x, dtype=np.float64)
 
 
-def _unsettled() -> FixInput:
-    return FixInput("the logistic fit did not settle", hint="fewer factors, or more clips")
+def _not_converged() -> FixInput:
+    return FixInput("the logistic fit did not converge", hint="use fewer factors or more clips")
 
 
 def _likelihood(design: FloatArray, y: BoolArray, beta: FloatArray, firth: bool) -> float:
@@ -168,7 +180,7 @@ def _information(design: FloatArray, p: FloatArray) -> FloatArray:
 def _scores(
     design: FloatArray, y: BoolArray, beta: FloatArray, firth: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """What each clip adds to the gradient, and the information."""
+    """Return each clip's part of the gradient, and the information matrix."""
     p = special.expit(design @ beta)
     information = _information(design, p)
     residual = y - p
@@ -182,10 +194,10 @@ def _scores(
 def _variances(
     design: FloatArray, y: BoolArray, beta: FloatArray, firth: bool, clusters: ArrayLike | None
 ) -> tuple[FloatArray, float, int]:
-    """Variance of each coefficient, its degrees of freedom, and the number of clusters.
+    """Return the variance of each coefficient, its degrees of freedom, and the number of clusters.
 
-    A factor found in one movie only has no spread between movies: its variance is NaN there,
-    where the sandwich would pretend to know it well.
+    The variance is NaN for a factor that varies in one movie only: it has no variance between
+    movies, and the sandwich estimate would be far too small.
     """
     rows, information = _scores(design, y, beta, firth)
     bread = np.asarray(np.linalg.inv(information), dtype=np.float64)
@@ -195,7 +207,7 @@ def _variances(
     names, codes = as_codes(clusters, y.size)
     k = names.size
     if k < 2:
-        raise FixInput("errors by movie need at least two movies")
+        raise FixInput(f"standard errors over movies require at least two movies, got {k}")
     reach = _sum_by(rows, codes, k) @ bread
     n, width = design.shape
     correction = k / (k - 1) * (n - 1) / max(n - width, 1)
@@ -205,7 +217,7 @@ def _variances(
 
 
 def _in_two_clusters(design: FloatArray, codes: IntArray) -> BoolArray:
-    """Is each column, where it leaves its most common value, in two clusters at least?"""
+    """Return whether each column differs from its most common value in at least two clusters."""
     found = [True]
     for column in design.T[1:]:
         values, counts = np.unique(column, return_counts=True)

@@ -1,4 +1,4 @@
-"""What every metric takes: truth, score and decision of the same clips, and rows of weights."""
+"""The input of every metric: labels, scores and decisions of clips, and weights."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from obygaze_models.evaluation.arrays import (
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Truth, score and decision of the same clips, checked once.
+    """Label, score and decision of each clip, checked once.
 
-    `model` numbers the model that scored each clip, where predictions of several are pooled.
+    `model` is the number of the model that scored each clip, where several are pooled.
     """
 
     y: BoolArray
@@ -39,9 +39,15 @@ class Predictions:
         *,
         model: ArrayLike | None = None,
     ) -> Predictions:
-        """Decide "positive" where the score is above the threshold (one, or one for each row).
+        """Return checked predictions; a clip is positive where its score is above the threshold.
 
-        Above, not at: a tie of two class probabilities is "negative", as an argmax has it.
+        A score equal to the threshold is negative, as with the argmax of two equal probabilities.
+
+        Args:
+            y: The labels, 0 or 1.
+            score: The score of each clip.
+            threshold: One threshold, or one for each clip.
+            model: The model that scored each clip; by default one model scored all.
         """
         truth = as_truth(y)
         scores = as_scores(score, truth.size)
@@ -51,17 +57,17 @@ class Predictions:
         return cls(truth, scores, scores > np.asarray(threshold, dtype=np.float64), codes)
 
     def take(self, rows: IntArray | BoolArray) -> Predictions:
-        """The predictions of some rows."""
+        """Return the predictions of some rows."""
         return Predictions(self.y[rows], self.score[rows], self.decision[rows], self.model[rows])
 
-    def beside(self, other: Predictions) -> Predictions:
-        """The rows of both, one after the other; models keep apart."""
-        apart = int(self.model.max()) + 1
+    def append(self, other: Predictions) -> Predictions:
+        """Return the rows of both; the models of `other` get new numbers."""
+        offset = int(self.model.max()) + 1
         return Predictions(
             np.concatenate([self.y, other.y]),
             np.concatenate([self.score, other.score]),
             np.concatenate([self.decision, other.decision]),
-            np.concatenate([self.model, other.model + apart]),
+            np.concatenate([self.model, other.model + offset]),
         )
 
     def __len__(self) -> int:
@@ -69,12 +75,14 @@ class Predictions:
 
 
 def as_weights(weights: ArrayLike | None, n_rows: int) -> FloatArray:
-    """Weights as a matrix (replicates, clips)."""
+    """Return weights as a matrix (replicates, clips); without weights, one row of ones."""
     if weights is None:
         return np.ones((1, n_rows))
     matrix = np.atleast_2d(np.asarray(weights, dtype=np.float64))
     if matrix.ndim != 2 or matrix.shape[1] != n_rows or not np.isfinite(matrix).all():
-        raise FixInput(f"{n_rows} clips but weights of shape {matrix.shape}, or not finite")
+        raise FixInput(
+            f"weights must be finite, one for each of {n_rows} clips, got shape {matrix.shape}"
+        )
     if matrix.size and matrix.min() < 0:
-        raise FixInput("weights must not be negative")
+        raise FixInput(f"weights must be at least 0, got {matrix.min():g}")
     return matrix

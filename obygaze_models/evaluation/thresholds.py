@@ -1,4 +1,4 @@
-"""Chooses where "positive" begins, on validation clips and never on test clips."""
+"""Choose a decision threshold on validation clips."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from obygaze_models.evaluation.decisions import DECISION_METRICS, Confusion
 def tune_threshold(
     *, validation_y: ArrayLike, validation_score: ArrayLike, metric: str = "f1_binary"
 ) -> float:
-    """The threshold that is best on validation clips; it never sees a test clip.
+    """Return the threshold with the largest metric on validation clips.
 
-    Thresholds between two neighbouring scores are all as good as another: the middle is taken, and
-    of equally good middles the one nearest to .5. Without both classes the answer is .5.
+    All thresholds between two neighbouring scores are equivalent: the middle is taken, and of
+    equally good middles the one nearest to 0.5. With a single class the threshold is 0.5.
+
+    Args:
+        validation_y: The labels, 0 or 1.
+        validation_score: The scores.
+        metric: One of DECISION_METRICS.
     """
     if metric not in DECISION_METRICS:
         raise FixInput(
-            f"a threshold cannot be tuned for {metric!r}",
+            f"unknown metric {metric!r} for a threshold",
             hint="one of " + ", ".join(DECISION_METRICS),
         )
     y = as_truth(validation_y)
@@ -34,16 +39,16 @@ def tune_threshold(
 
 
 def _thresholds(distinct: FloatArray) -> FloatArray:
-    """One threshold for each way to cut sorted distinct scores, and .5 itself."""
+    """Return one threshold between each two of the sorted distinct scores, and 0.5."""
     middle = (distinct[:-1] + distinct[1:]) / 2
-    # Between two neighbouring floats the middle rounds to one of them; the lower one still cuts.
+    # The middle of two adjacent floats rounds to one of them; only the lower one separates them.
     middle = np.where(middle < distinct[1:], middle, distinct[:-1])
     below = np.nextafter(distinct[0], -np.inf)
     return np.unique(np.concatenate([[below], middle, [distinct[-1], 0.5]]))
 
 
 def _counts_above(y: BoolArray, score: FloatArray, thresholds: FloatArray) -> Confusion:
-    """The four outcomes for each threshold, from one sort."""
+    """Return the confusion counts at each threshold, from one sort."""
     order = np.argsort(score, kind="stable")
     positives_below = np.concatenate([[0.0], np.cumsum(y[order], dtype=np.float64)])
     n_below = np.searchsorted(score[order], thresholds, side="right")

@@ -23,9 +23,8 @@ from sklearn.preprocessing import StandardScaler
 from obygaze_models.evaluation.bootstrap import Estimate, estimate, reuse_inflation
 from obygaze_models.evaluation.compare import holm
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.models.common import Bools, FixTraining, Floats, Ints, one_thread
-from obygaze_models.models.concepts import ConceptBank, concept_columns
-from obygaze_models.models.linear_solvers import Gram
+from obygaze_models.models.common import Bools, FixTraining, Floats, one_thread
+from obygaze_models.models.concepts import concept_columns
 
 METRICS = ("ap", "auc", "f1_binary")
 
@@ -156,58 +155,6 @@ def cosines(coef: Any) -> Floats:
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     likeness: Floats = unit @ unit.T
     return likeness
-
-
-@dataclass(frozen=True)
-class Stability:
-    """How much a concept's direction depends on the clips it was found on.
-
-    `cosines` has a row for each part left out (a fold, a film) and a column for each concept: the
-    cosine of the direction found without the part to the one found on all. NaN where the rest
-    lacked the concept.
-    """
-
-    parts: tuple[str, ...]
-    concepts: tuple[str, ...]
-    cosines: Floats
-
-    @property
-    def least(self) -> dict[str, tuple[str, float]]:
-        """For each concept the part that carries most of it, and the cosine without that part."""
-        found: dict[str, tuple[str, float]] = {}
-        for i, concept in enumerate(self.concepts):
-            column = self.cosines[:, i]
-            if np.isfinite(column).any():
-                part = int(np.nanargmin(column))
-                found[concept] = (self.parts[part], float(column[part]))
-        return found
-
-
-def stability(bank: ConceptBank, X: Any, targets: Any, parts: Any, groups: Any = None) -> Stability:
-    """Find each concept again without each part (a fold or film number a row) and compare."""
-    gram, parts = Gram(X), np.asarray(parts)
-    columns = concept_columns(targets, len(gram.X))
-    whole = clone(bank).fit_rows(gram, columns, np.arange(len(columns)), groups)
-    names = np.unique(parts)
-    table = np.full((len(names), columns.shape[1]), np.nan)
-    for i, name in enumerate(names):
-        rows = np.flatnonzero(parts != name)
-        table[i] = _cosines_without(bank, whole, gram, columns, rows, groups)
-    concepts = tuple(str(name) for name in whole.concepts_)
-    return Stability(tuple(str(name) for name in names), concepts, table)
-
-
-def _cosines_without(
-    bank: ConceptBank, whole: ConceptBank, gram: Gram, columns: Ints, rows: Ints, groups: Any
-) -> Floats:
-    found = np.full(columns.shape[1], np.nan)
-    there = [i for i in range(columns.shape[1]) if {0, 1} <= set(columns[rows, i].tolist())]
-    names = [str(whole.concepts_[i]) for i in there]
-    part = clone(bank).set_params(concepts=names).fit_rows(gram, columns[:, there], rows, groups)
-    ours, theirs = part.coef_, whole.coef_[there]
-    lengths = np.linalg.norm(ours, axis=1) * np.linalg.norm(theirs, axis=1)
-    found[there] = np.einsum("ij,ij->i", ours, theirs) / lengths
-    return found
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,6 @@ def split_leak(
         concepts=() if found_on is None else ids[found_on].tolist(),
         places=table.places,
         cell=f"{train} -> {test}, {split.name}",
-        task=test,
     )
 
 

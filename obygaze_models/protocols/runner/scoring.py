@@ -254,7 +254,7 @@ def _pooled(by_seed: Sequence[Sequence[GroupedStats]], names: Sequence[str]) -> 
     """Decisions pooled over the folds of a seed, rankings within folds, all averaged over seeds."""
     wholes = [
         GroupedStats(
-            reduce(Predictions.beside, [fold.predictions for fold in folds]),
+            reduce(Predictions.append, [fold.predictions for fold in folds]),
             np.concatenate([fold.codes for fold in folds]),
         )
         for folds in by_seed

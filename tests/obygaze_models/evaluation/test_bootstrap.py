@@ -11,11 +11,9 @@ from support.published import split_file
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import bootstrap
 from obygaze_models.evaluation.bootstrap import (
-    design_effect,
     estimate,
     resample,
     reuse_inflation,
-    seed_spread,
 )
 from obygaze_models.evaluation.intervals import METHODS
 from obygaze_models.evaluation.metrics import evaluate, replicate
@@ -37,6 +35,14 @@ def films(seed: int, k: int = 12, effect: float = 0.6, scale: int = 1) -> tuple:
     y = rng.random(film.size) < 1 / (1 + np.exp(1.2 - of_film[0]))
     score = 1 / (1 + np.exp(0.8 - of_film[1] - rng.normal(size=film.size)))
     return Predictions.of(y, score), film
+
+
+def design_effect(values: np.ndarray, groups: np.ndarray) -> float:
+    """The variance of a mean over films to that over independent clips, by its formula."""
+    _, codes = np.unique(groups, return_inverse=True)
+    residual = np.bincount(codes, weights=values - values.mean())
+    k = len(residual)
+    return float((residual**2).sum() * k / (k - 1) / (len(values) * np.var(values, ddof=1)))
 
 
 class TestWeights:
@@ -108,23 +114,35 @@ class TestAgainstOthers:
 
 
 class TestDesignEffect:
+    @staticmethod
+    def of_accuracy(predictions: Predictions, film: np.ndarray) -> float:
+        return estimate(predictions, film, ["accuracy"])["accuracy"].design_effect
+
     def test_copies(self) -> None:
         """Four copies of each clip are worth a quarter of them."""
-        values = np.random.default_rng(0).random(400)
-        film = np.repeat(np.arange(400), 4)
-        assert design_effect(np.repeat(values, 4), film) == pytest.approx(4, rel=0.01)
+        rng = np.random.default_rng(0)
+        y, score = np.repeat(rng.random((2, 400)), 4, axis=1)
+        found = self.of_accuracy(Predictions.of(y < 0.4, score), np.repeat(np.arange(400), 4))
+        assert found == pytest.approx(4, rel=0.12)
 
     def test_independent(self) -> None:
         rng = np.random.default_rng(1)
-        found = [design_effect(rng.random(600), np.arange(600) % 30) for _ in range(200)]
-        assert np.mean(found) == pytest.approx(1, abs=0.06)
+        found = [
+            self.of_accuracy(Predictions.of(y < 0.4, score), np.arange(300) % 30)
+            for y, score in rng.random((30, 2, 300))
+        ]
+        # The bootstrap divides by k, not k - 1; the mean of 30 has an error of .05.
+        assert np.mean(found) == pytest.approx(29 / 30, abs=0.15)
 
     def test_kish(self) -> None:
         """1 + (m - 1) rho for films of m clips whose correlation is rho."""
         rng = np.random.default_rng(2)
-        film = np.repeat(np.arange(4000), 10)
-        values = rng.normal(0, np.sqrt(0.3), 4000)[film] + rng.normal(0, np.sqrt(0.7), 40_000)
-        assert design_effect(values, film) == pytest.approx(1 + 9 * 0.3, rel=0.06)
+        film = np.repeat(np.arange(400), 10)
+        # A clip takes the outcome of its film with chance .6, so two of a film correlate by .36.
+        of_film, own = (rng.random(400) < 0.5)[film], rng.random(4000) < 0.5
+        right = np.where(rng.random(4000) < 0.6, of_film, own)
+        found = self.of_accuracy(Predictions.of(np.ones(4000), np.where(right, 0.9, 0.1)), film)
+        assert found == pytest.approx(1 + 9 * 0.36, rel=0.12)
 
     def test_of_a_metric(self) -> None:
         predictions, film = films(0)
@@ -137,8 +155,9 @@ class TestDesignEffect:
         assert accuracy.n_effective == pytest.approx(len(predictions) / accuracy.design_effect)
 
     def test_one_film_or_one_value(self) -> None:
-        assert np.isnan(design_effect([1, 0], ["a", "a"]))
-        assert np.isnan(design_effect([1, 1], ["a", "b"]))
+        one_film = Predictions.of([1, 0], [0.9, 0.9])
+        assert np.isnan(self.of_accuracy(one_film, np.array(["a", "a"])))
+        assert np.isnan(self.of_accuracy(Predictions.of([1, 1], [0.9, 0.9]), np.array(["a", "b"])))
 
 
 class TestCoverage:
@@ -208,7 +227,7 @@ class TestReuse:
         # Nadeau and Bengio: 1/k + n_test/n_train over 1/k, with n_test/n_train = 1 / (k - 1).
         assert reuse_inflation(10) == pytest.approx((1 / 10 + 1 / 9) * 10)
         assert reuse_inflation(None) == 1
-        with pytest.raises(FixInput, match="no cross-validation"):
+        with pytest.raises(FixInput, match="at least 2, got 1"):
             reuse_inflation(1)
 
     def test_on_noise_the_variance_is_about_double(self) -> None:
@@ -298,7 +317,7 @@ class TestEstimate:
 
 class TestRefusals:
     def test_method(self) -> None:
-        with pytest.raises(FixInput, match="no interval method 'magic'"):
+        with pytest.raises(FixInput, match="unknown interval method 'magic'"):
             resample(mean_of(np.ones(3)), [0, 1, 2], method="magic")
 
     @pytest.mark.parametrize("options", [{"level": 1.0}, {"n_replicates": 1}])
@@ -309,14 +328,6 @@ class TestRefusals:
     def test_groups_of_another_length(self) -> None:
         with pytest.raises(FixInput):
             estimate(Predictions.of([1, 0], [0.1, 0.2]), ["a"], ["ap"])
-
-
-def test_spread_between_seeds() -> None:
-    spread = seed_spread([0.7, 0.8, 0.9])
-    assert (spread.mean, spread.sd, spread.n) == (pytest.approx(0.8), pytest.approx(0.1), 3)
-    assert np.isnan(seed_spread([0.5]).sd)
-    with pytest.raises(FixInput):
-        seed_spread([])
 
 
 @pytest.fixture

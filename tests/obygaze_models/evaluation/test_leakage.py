@@ -11,17 +11,14 @@ from obygaze_models.evaluation.leakage import (
     check_leaks,
     count_leak,
     describe,
-    leaks_by_task,
 )
 
 PLACES = {"a1": ("a", 1), "a2": ("a", 2), "a4": ("a", 4), "a9": ("a", 9), "b2": ("b", 2)}
 
 
 def test_by_hand() -> None:
-    leak = count_leak(
-        ["a1", "b2"], ["a4"], ["a1", "a4", "a2", "a9"], places=PLACES, cell="x", task="t"
-    )
-    assert (leak.n_train, leak.n_validation, leak.n_test) == (2, 1, 4)
+    leak = count_leak(["a1", "b2"], ["a4"], ["a1", "a4", "a2", "a9"], places=PLACES, cell="x")
+    assert leak.n_test == 4
     assert (leak.in_train, leak.in_validation, leak.leaked) == (1, 1, 2)
     assert leak.clips == ("a1", "a4")
     assert leak.neighbours == 1, "a2 stands beside a1; b2 is another film"
@@ -54,9 +51,9 @@ def test_against_a_loop(train: set[int], validation: set[int], test: set[int]) -
 
 
 class TestCheck:
-    clean = count_leak(["a1"], [], ["a2"], cell="clean", task="t")
-    bad = count_leak(["a1", "a2"], [], ["a2", "a4"], cell="bad", task="t")
-    worse = count_leak(["a1", "a2"], [], ["a2"], cell="worse", task="u")
+    clean = count_leak(["a1"], [], ["a2"], cell="clean")
+    bad = count_leak(["a1", "a2"], [], ["a2", "a4"], cell="bad")
+    worse = count_leak(["a1", "a2"], [], ["a2"], cell="worse")
 
     def test_clean(self) -> None:
         assert check_leaks([self.clean]) == [self.clean]
@@ -73,13 +70,6 @@ class TestCheck:
     def test_unless_allowed(self) -> None:
         assert len(check_leaks([self.bad], allowed=True)) == 1
 
-    def test_by_task(self) -> None:
-        table = leaks_by_task([self.clean, self.bad, self.worse])
-        assert table["t"] == {
-            "cells": 2, "leaking_cells": 1, "tested": 3, "leaked": 1, "neighbours": 0,
-        }  # fmt: skip
-        assert table["u"]["leaked"] == 1
-
     def test_a_line_for_the_report(self) -> None:
         leak = count_leak(["a1"], ["a4"], ["a2", "a4"], places=PLACES, cell="fold 3")
         assert describe(leak) == (
@@ -90,11 +80,11 @@ class TestCheck:
 
 class TestRefusals:
     def test_a_clip_twice(self) -> None:
-        with pytest.raises(FixInput, match="twice in test"):
+        with pytest.raises(FixInput, match="test contains 1 clips twice"):
             count_leak(["a"], [], ["b", "b"])
 
     def test_a_clip_without_a_place(self) -> None:
-        with pytest.raises(FixInput, match="for one zz"):
+        with pytest.raises(FixInput, match="first is zz"):
             count_leak(["a1"], [], ["zz"], places=PLACES)
 
 

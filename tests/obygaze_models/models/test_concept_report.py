@@ -15,9 +15,7 @@ from obygaze_models.models.concept_report import (
     cosines,
     cross_fitted_shift_test,
     shift_test,
-    stability,
 )
-from obygaze_models.models.concepts import ConceptBank
 
 
 def test_metrics_are_those_of_sklearn_on_known_clips() -> None:
@@ -104,29 +102,6 @@ def test_cosines_by_hand() -> None:
     found = cosines([[2.0, 0.0], [1.0, 1.0], [0.0, -3.0]])
     root = 1 / np.sqrt(2)
     np.testing.assert_allclose(found, [[1, root, 0], [root, 1, -root], [0, -root, 1]], atol=1e-12)
-
-
-def test_the_film_that_carries_a_concept_is_found() -> None:
-    rng = np.random.default_rng(0)
-    films = np.repeat([0, 1, 2, 3], 60)
-    y = np.tile([0, 1], 120)
-    X = rng.normal(size=(240, 12))
-    X[:, 0] += 2 * y
-    X[(films == 2) & (y == 1), 1] += 30  # in one film the concept looks like something else
-    found = stability(ConceptBank(["Look"], method="mean-difference"), X, y, films)
-    part, cosine = found.least["Look"]
-    assert part == "2"
-    others = np.delete(found.cosines[:, 0], 2)
-    assert cosine < others.min()
-
-
-def test_a_concept_of_one_film_has_no_direction_without_it() -> None:
-    rng = np.random.default_rng(0)
-    X, films = rng.normal(size=(60, 5)), np.repeat([0, 1, 2], 20)
-    targets = np.stack([np.tile([0, 1], 30), (films == 1).astype(int)], axis=1)
-    found = stability(ConceptBank(["Look", "Body"], C=0.1), X, targets, films)
-    assert np.isnan(found.cosines[1, 1])
-    assert np.isfinite(np.delete(found.cosines.ravel(), 3)).all()
 
 
 def test_a_concept_without_a_clip_is_named() -> None:

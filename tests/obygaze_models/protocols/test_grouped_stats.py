@@ -43,7 +43,7 @@ def test_auc_within_is_that_of_the_pooled_predictions() -> None:
     sums = [GroupedStats(p, codes + 3 * i) for i, (p, codes) in enumerate(folds)]
     whole = folds[0][0]
     for predictions, _ in folds[1:]:
-        whole = whole.beside(predictions)
+        whole = whole.append(predictions)
     weights = np.random.default_rng(0).integers(0, 3, (6, 12)).astype(float)
     codes = np.concatenate([fold.codes for fold in sums])
     theirs = replicate(whole, weights[:, codes], ["auc_within"])["auc_within"]

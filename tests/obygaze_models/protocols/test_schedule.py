@@ -173,7 +173,7 @@ class TestPublished:
     def test_leaks_are_an_error_unless_the_protocol_warns(self) -> None:
         protocol = quick("paper-table2", "leakage=error")
         found, table = plan(protocol, released_manifest())
-        with pytest.raises(LeakedTest, match="cells test on clips they were trained or chosen on"):
+        with pytest.raises(LeakedTest, match="cells test on clips of their training or validation"):
             check_cells(protocol, found, table)
         assert check_cells(replace(protocol, leakage="warn"), found, table)
 
