@@ -187,7 +187,7 @@ def _fields_in_file(kind: Any) -> list[tuple[str, tuple[str, ...], str, _Codec]]
 _fields_of: Callable[[Any], list[tuple[str, tuple[str, ...], str, _Codec]]] = cache(_fields_in_file)
 
 
-class _Record:
+class Record:
     """A JSON file of a store; its fields are in the order in which they are in the file."""
 
     def to_bytes(self) -> bytes:
@@ -226,7 +226,7 @@ class _Record:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(_Record):
+class Plan(Record):
     """store.json: what was fixed when the store was planned, and never changes."""
 
     created: str
@@ -271,7 +271,7 @@ class Plan(_Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Marker(_Record):
+class Marker(Record):
     """commits/block-XXXXX.json: that a block is whole, what is in it, and how it was made."""
 
     block: int
@@ -296,14 +296,14 @@ class Marker(_Record):
 
 
 @dataclass(frozen=True)
-class TextMarker(_Record):
+class TextMarker(Record):
     """commits/text.json: that the texts of a store are whole, and the marks of their files."""
 
     files: Mapping[str, FileMark]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seal(_Record):
+class Seal(Record):
     """seal.json: the status of every row and the mark of every file of a complete store."""
 
     fingerprint: str
@@ -315,7 +315,7 @@ class Seal(_Record):
 
 
 @dataclass(frozen=True)
-class Sources(_Record):
+class Sources(Record):
     """sources.json: what the rows of a sealed store were made from, as far as it was recorded.
 
     A file of its own, since readers of features do not need it.
@@ -325,7 +325,7 @@ class Sources(_Record):
 
 
 @dataclass(frozen=True)
-class Partial(_Record):
+class Partial(Record):
     """partial.json: which blocks of which arrays a copy of a sealed store holds so far.
 
     A copy that has this file keeps store.json and seal.json of the whole; the rest of the files in

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import NoReturn
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import NoReturn, TypeVar
 
 from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.store.format.records import (
@@ -16,6 +16,7 @@ from obygaze_features.store.format.records import (
     Marker,
     Partial,
     Plan,
+    Record,
     Seal,
     Sources,
     TextMarker,
@@ -28,7 +29,17 @@ from obygaze_features.store.format.schema import (
     RowSource,
     RowStatus,
 )
+from obygaze_features.store.format.text import TEXT_FOLDER
 from obygaze_features.store.remote.files import Files, read_or_none
+
+R = TypeVar("R", bound=Record)
+V = TypeVar("V")
+
+
+def read_record(files: Files, kind: type[R], name: str) -> R | None:
+    """Return one of a store's own JSON files, checked; None where it does not exist."""
+    data = read_or_none(files, name)
+    return None if data is None else kind.from_bytes(data, f"{files.location}/{name}")
 
 
 class Commits:
@@ -43,9 +54,8 @@ class Commits:
         self._seal: Seal | None = None
         self._looked = False
         self._partial: Partial | None = None
-        self._by_block: dict[int, dict[int, RowStatus]] = {}
         self._markers: dict[int, Marker] = {}
-        self._sources: dict[int, dict[int, RowSource]] | None = None
+        self._sources: Mapping[int, RowSource] | None = None
 
     @property
     def seal(self) -> Seal | None:
@@ -57,29 +67,23 @@ class Commits:
             return self._seal
 
     def _load_seal(self) -> None:
-        data = read_or_none(self.files, SEAL_FILE)
-        if data is None:
+        seal = read_record(self.files, Seal, SEAL_FILE)
+        if seal is None:
             return
         where = f"{self.files.location}/{SEAL_FILE}"
-        seal = Seal.from_bytes(data, where)
         if seal.fingerprint != self.plan.recipe.fingerprint:
             raise Mismatch("the seal is of another recipe than the store", where=where)
         self._check_rows(seal.noted, (0, self.plan.n_clips), where)
-        part = read_or_none(self.files, PARTIAL_FILE)
-        if part is not None:
-            self._partial = Partial.from_bytes(part, f"{self.files.location}/{PARTIAL_FILE}")
-        by_block: dict[int, dict[int, RowStatus]] = defaultdict(dict)
-        for row, status in seal.noted.items():
-            by_block[row // self.plan.block_rows][row] = status
-        self._by_block, self._seal = dict(by_block), seal
+        self._partial = read_record(self.files, Partial, PARTIAL_FILE)
+        self._seal = seal
 
     @property
     def partial(self) -> Partial | None:
-        """What a partial copy holds; None where every file of the seal is here."""
+        """The part that a partial copy holds; None where every file of the seal is here."""
         return self._partial if self.seal is not None else None
 
     def marker(self, block: int, *, fresh: bool = False) -> Marker | None:
-        """The marker of a block in a store that is not sealed; None where there is none."""
+        """Return the marker of a block of an unsealed store; None where there is none."""
         with self._lock:
             if fresh or block not in self._markers:
                 marker = self._load_marker(block)
@@ -89,12 +93,10 @@ class Commits:
             return self._markers[block]
 
     def _load_marker(self, block: int) -> Marker | None:
-        name = marker_key(block)
-        data = read_or_none(self.files, name)
-        if data is None:
+        marker = read_record(self.files, Marker, marker_key(block))
+        if marker is None:
             return None
-        where = f"{self.files.location}/{name}"
-        marker = Marker.from_bytes(data, where)
+        where = f"{self.files.location}/{marker_key(block)}"
         self.plan.recipe.require(
             marker.recipe, where=where, what=f"block {block} was committed with another recipe"
         )
@@ -124,7 +126,7 @@ class Commits:
         """Return the rows of a block that are not simply ok; all of them if it is not committed."""
         if self.is_committed(block):
             if self._seal is not None:
-                return self._by_block.get(block, {})
+                return self._rows_of(block, self._seal.noted)
             marker = self.marker(block)
             return marker.noted if marker else {}
         return dict.fromkeys(range(*self.plan.block_range(block)), MISSING)
@@ -139,18 +141,21 @@ class Commits:
         with self._lock:
             if self._sources is None:
                 self._sources = self._load_sources(self._seal)
-            return self._sources.get(block, {})
+            return self._rows_of(block, self._sources)
 
-    def _load_sources(self, seal: Seal) -> dict[int, dict[int, RowSource]]:
-        by_block: dict[int, dict[int, RowSource]] = defaultdict(dict)
-        if SOURCES_FILE in seal.files:
+    def _rows_of(self, block: int, values: Mapping[int, V]) -> Mapping[int, V]:
+        """Return the entries of the rows of one block."""
+        rows = range(*self.plan.block_range(block)) if values else ()
+        return {row: values[row] for row in rows if row in values}
+
+    def _load_sources(self, seal: Seal) -> Mapping[int, RowSource]:
+        if SOURCES_FILE not in seal.files:
+            return {}
+        found = read_record(self.files, Sources, SOURCES_FILE)
+        if found is None:
             where = f"{self.files.location}/{SOURCES_FILE}"
-            data = read_or_none(self.files, SOURCES_FILE)
-            if data is None:
-                raise Corrupt("sources.json is missing", where=where, hint="obygaze store verify")
-            for row, source in Sources.from_bytes(data, where).of_rows.items():
-                by_block[row // self.plan.block_rows][row] = source
-        return dict(by_block)
+            raise Corrupt("sources.json is missing", where=where, hint="obygaze store verify")
+        return found.of_rows
 
     def not_ok(self, array: str, blocks: Iterable[int] | None = None) -> dict[int, RowStatus]:
         """Return the rows of some blocks, by default all, that have no features in an array."""
@@ -177,17 +182,26 @@ class Commits:
         """Return the files of the texts that go with the store; none if it has no texts."""
         if self.seal is not None:
             files = self.seal.files
-            return {name: files[name] for name in files if name.startswith("data.zarr/text/")}
-        data = read_or_none(self.files, TEXT_KEY)
-        return TextMarker.from_bytes(data, TEXT_KEY).files if data is not None else {}
+            return {name: files[name] for name in files if name.startswith(f"{TEXT_FOLDER}/")}
+        found = read_record(self.files, TextMarker, TEXT_KEY)
+        return found.files if found is not None else {}
 
-    def listed_files(self) -> dict[str, FileMark]:
-        """Return each file that the seal, or store.json and the markers, list, by its name."""
+    def listed_files(
+        self, collecting: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
+    ) -> dict[str, FileMark]:
+        """Return each file that the seal, or store.json and the markers, list, by its name.
+
+        Each marker is read within `collecting(its name)`, which may handle errors.
+        """
         if self.seal is not None:
-            return held(self.seal.files, self.partial)
-        listed = {**self.plan.files, **self.text_files()}
+            files, partial = self.seal.files, self.partial
+            return {n: files[n] for n in files if partial is None or partial.holds_file(n)}
+        listed = dict(self.plan.files)
+        with collecting(TEXT_KEY):
+            listed.update(self.text_files())
         for block in range(self.plan.n_blocks):
-            listed.update(self.marks(block))
+            with collecting(marker_key(block)):
+                listed.update(self.marks(block))
         return listed
 
     def expected_length(self, key: str, found: int | None) -> int:
@@ -211,10 +225,3 @@ class Commits:
     def _not_listed(self, name: str) -> NoReturn:
         where = f"{self.files.location}/{name}"
         raise Corrupt("no marker and no seal lists this file", where=where)
-
-
-def held(files: Mapping[str, FileMark], partial: Partial | None) -> dict[str, FileMark]:
-    """Return the files of a whole store that a copy holds."""
-    if partial is None:
-        return dict(files)
-    return {name: mark for name, mark in files.items() if partial.holds_file(name)}

@@ -32,9 +32,9 @@ from obygaze_features.store.format.schema import (
 )
 from obygaze_features.store.format.text import TextTable
 from obygaze_features.store.read.arrays import Arrays
-from obygaze_features.store.read.commits import Commits
+from obygaze_features.store.read.commits import Commits, read_record
 from obygaze_features.store.remote import open_files
-from obygaze_features.store.remote.files import Files, read_or_none
+from obygaze_features.store.remote.files import Files
 
 Missing = Literal["error", "nan", "drop"]
 Rows = npt.NDArray[np.int64]
@@ -120,12 +120,12 @@ def open_store(location: str | Path | Files) -> Store:
     Reads one small file, whatever the size of the store.
     """
     files = open_files(location) if isinstance(location, str | Path) else location
-    data = read_or_none(files, STORE_FILE)
-    if data is None:
+    plan = read_record(files, Plan, STORE_FILE)
+    if plan is None:
         raise NotFound(
             "no store here: no store.json", where=files.location, hint="obygaze store ls"
         )
-    return Store(files, Plan.from_bytes(data, f"{files.location}/{STORE_FILE}"))
+    return Store(files, plan)
 
 
 class Store:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,13 @@ from obygaze_features.store.format.records import (
     README_FILE,
     SEAL_FILE,
     STORE_FILE,
-    TEXT_KEY,
     Partial,
     Plan,
     Seal,
     marker_key,
 )
 from obygaze_features.store.format.schema import ID_ARRAYS, FileMark
-from obygaze_features.store.read.commits import held
+from obygaze_features.store.read.commits import read_record
 from obygaze_features.store.read.diff import cosines
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import open_files
@@ -140,23 +138,17 @@ def verify(
     else:
         files = open_files(location) if isinstance(location, str | Path) else location
     report = VerifyReport(files.location, "hashes" if hashes else "markers and lengths")
-    seal = _seal(files, report)
-    plan = _plan(files, seal, report)
-    if plan is None or report.problems:
-        return report  # without a valid plan nothing else can be checked
-    report.sealed = seal is not None
-    store = Store(files, plan)
-    if seal is not None:
-        marks = held(seal.files, _partial(files, report))
-    else:
-        marks = _marks_of_markers(store, report)
+    store = _opened(files, report)
+    if store is None:
+        return report
+    marks = store.commits.listed_files(report.collecting)
     for name in sorted(marks):
         with report.collecting(name):
             _check_file(files, name, marks[name], hashes)
         report.n_files += 1
         report.n_bytes += marks[name].n_bytes
         (progress or Quiet()).advance(marks[name].n_bytes)
-    _check_folders(files, plan, marks, report)
+    _check_folders(files, store.plan, marks, report)
     if not report.problems:
         _check_arrays(store, report)
     return report
@@ -167,26 +159,18 @@ def n_bytes_listed(store: Store) -> int:
     return sum(mark.n_bytes for mark in store.commits.listed_files().values())
 
 
-def _seal(files: Files, report: VerifyReport) -> Seal | None:
-    data, found = read_or_none(files, SEAL_FILE), None
+def _opened(files: Files, report: VerifyReport) -> Store | None:
+    """Return the store; None where store.json or the seal is damaged, and all else is unknown."""
+    data, seal = read_or_none(files, STORE_FILE), None
     with report.collecting(SEAL_FILE):
-        found = None if data is None else Seal.from_bytes(data, SEAL_FILE)
-    return found
-
-
-def _partial(files: Files, report: VerifyReport) -> Partial | None:
-    data, found = read_or_none(files, PARTIAL_FILE), None
-    with report.collecting(PARTIAL_FILE):
-        found = None if data is None else Partial.from_bytes(data, PARTIAL_FILE)
-    return found
-
-
-def _plan(files: Files, seal: Seal | None, report: VerifyReport) -> Plan | None:
-    data = read_or_none(files, STORE_FILE)
+        seal = read_record(files, Seal, SEAL_FILE)
+    if seal is not None:
+        with report.collecting(PARTIAL_FILE):
+            read_record(files, Partial, PARTIAL_FILE)
     if data is None:
         raise NotFound("no store here: no store.json", where=files.location)
     try:
-        plan = Plan.from_bytes(data, STORE_FILE)
+        store = Store(files, Plan.from_bytes(data, STORE_FILE))
     except ObygazeError as error:
         # A flipped bit can look like a later version; the seal has the right sha256.
         mark = None if seal is None else seal.files.get(STORE_FILE, FileMark(0, ""))
@@ -195,30 +179,16 @@ def _plan(files: Files, seal: Seal | None, report: VerifyReport) -> Plan | None:
             raise
         report.add(STORE_FILE, error.what)
         return None
-    if seal is not None and seal.fingerprint != plan.recipe.fingerprint:
-        report.add(SEAL_FILE, "it is of another recipe than store.json")
-    return plan
-
-
-def _marks_of_markers(store: Store, report: VerifyReport) -> dict[str, FileMark]:
-    marks, commits = dict(store.plan.files), store.commits
-    records: dict[str, Callable[[], Mapping[str, FileMark]]] = {
-        TEXT_KEY: commits.text_files,
-        **{marker_key(b): partial(commits.marks, b) for b in range(store.plan.n_blocks)},
-    }
-    for name, marks_of in records.items():
-        with report.collecting(name):
-            marks.update(marks_of())
-    return marks
+    if not report.problems:
+        with report.collecting(SEAL_FILE):
+            report.sealed = store.sealed
+    return None if report.problems else store
 
 
 def _check_arrays(store: Store, report: VerifyReport) -> None:
     """Check that each array of store.json is as planned, and has a file for each block."""
     plan = store.plan
-    with report.collecting(SEAL_FILE):
-        report.counts = store.status().counts
-    if report.problems:
-        return
+    report.counts = store.status().counts
     for spec in plan.arrays:
         with report.collecting(f"data.zarr/{spec.name}/zarr.json"):
             store.arrays.check_layout(spec.name)
