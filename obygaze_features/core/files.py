@@ -89,6 +89,14 @@ def sync_dir(path: Path) -> None:
         os.close(descriptor)
 
 
+def write_synced(path: Path, data: bytes | memoryview) -> None:
+    """Write a new file whose bytes are on the disk when this returns."""
+    with path.open("xb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
 @contextmanager
 def _whole_temporary(path: Path, data: bytes) -> Iterator[Path]:
     """Yield a synced temporary file with `data` beside `path`; it is removed at the end."""
@@ -97,10 +105,7 @@ def _whole_temporary(path: Path, data: bytes) -> Iterator[Path]:
     # are shared. The name is cut to stay within what file systems allow.
     temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.tmp")
     try:
-        with temporary.open("xb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
+        write_synced(temporary, data)
         yield temporary
     except OSError as error:
         # The user knows the file that was to be written, not the temporary one.

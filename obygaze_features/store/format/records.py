@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
@@ -203,6 +204,11 @@ class Record:
                 inner = inner.setdefault(part, {})
             inner[key] = codec.dump(value)
         return with_checksum(document)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a file of a store on this machine."""
+        return cls.from_bytes(path.read_bytes(), str(path))
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Self:

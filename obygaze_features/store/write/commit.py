@@ -10,17 +10,15 @@ the next run); nothing else ever writes a file that a marker lists.
 from __future__ import annotations
 
 import errno
-import os
 import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from obygaze_features.core.drafts import TAG, is_abandoned, own_tag
 from obygaze_features.core.errors import Corrupt
-from obygaze_features.core.files import NO_LINKS, sync_dir
+from obygaze_features.core.files import sync_dir, take_name, write_synced
 from obygaze_features.store.format.records import (
     SEAL_FILE,
     Marker,
@@ -39,30 +37,6 @@ _CLAIM = re.compile(r"block-(?P<block>\d{5,})")
 
 class AttemptGone(Exception):
     """Another process removed this attempt as litter, or seals the store: check again."""
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """A block prepared below staging/: its marker and its files, synced, under names of its own."""
-
-    root: Path
-    block: int
-    tag: str
-
-    @property
-    def folder(self) -> Path:
-        """Its folder until it is claimed."""
-        return self.root / STAGING / f"block-{self.block:05d}.{self.tag}"
-
-
-def attempt_folder(root: Path, name: str) -> Path:
-    """Return the name of a folder of this process below staging/."""
-    return root / STAGING / f"{name}.{own_tag()}"
-
-
-def claim_folder(root: Path, block: int, staging: str = STAGING) -> Path:
-    """Return the folder of the one claimed attempt of a block."""
-    return root / staging / f"block-{block:05d}"
 
 
 def read_marker(root: Path, block: int) -> tuple[Marker, str] | None:
@@ -97,27 +71,28 @@ def pending_blocks(root: Path, plan: Plan) -> list[int]:
     return [block for block, name in names if name not in there]
 
 
-def prepare(root: Path, marker: Marker, data: Mapping[str, bytes | memoryview]) -> Attempt:
-    """Write a block's files and its marker below staging/, and sync them."""
-    attempt = Attempt(root, marker.block, tag := own_tag())
+def prepare(root: Path, marker: Marker, data: Mapping[str, bytes | memoryview]) -> Path:
+    """Return a new folder below staging/: an attempt, with a block's files and marker, synced."""
+    tag = own_tag()
+    attempt = root / STAGING / f"block-{marker.block:05d}.{tag}"
     try:
-        attempt.folder.mkdir()
+        attempt.mkdir()
         for index, name in enumerate(sorted(data)):
-            write_synced(attempt.folder / f"{index}.{tag}", data[name])
-        write_synced(attempt.folder / f"marker.{tag}", marker.to_bytes())
-        sync_dir(attempt.folder)
+            write_synced(attempt / f"{index}.{tag}", data[name])
+        write_synced(attempt / f"marker.{tag}", marker.to_bytes())
+        sync_dir(attempt)
     except FileNotFoundError as error:
         raise AttemptGone from error
     except BaseException:
-        shutil.rmtree(attempt.folder, ignore_errors=True)
+        shutil.rmtree(attempt, ignore_errors=True)
         raise
     return attempt
 
 
-def claim(attempt: Attempt) -> bool:
+def claim(attempt: Path) -> bool:
     """Decide what the block will be; return False where another attempt was earlier."""
     try:
-        return rename_new(attempt.folder, claim_folder(attempt.root, attempt.block))
+        return rename_new(attempt, attempt.with_name(attempt.name.partition(".")[0]))
     except FileNotFoundError as error:
         raise AttemptGone from error
 
@@ -135,7 +110,7 @@ def rename_new(folder: Path, target: Path) -> bool:
 
 def finish_claim(root: Path, block: int, staging: str = STAGING) -> None:
     """Complete the claim of a block, if there is one; any process may, and two may at once."""
-    folder = claim_folder(root, block, staging)
+    folder = root / staging / f"block-{block:05d}"
     found = _claimed_marker(folder)
     if found is not None:
         marker, tag = found
@@ -186,27 +161,10 @@ def _publish(root: Path, folder: Path, marker: Marker, tag: str) -> None:
         if marker.replaces:
             source.rename(target)
         else:
-            _link(source, target)
-    except (FileNotFoundError, FileExistsError):
+            take_name(source, target)  # without links: only the claim's marker has this name
+    except FileNotFoundError:
         return  # published by another process
     sync_dir(target.parent)
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-        source.rename(target)  # safe without links too: only the claim's marker comes this way
-
-
-def write_synced(path: Path, data: bytes | memoryview) -> None:
-    """Write a new file whose bytes are on the disk when this returns."""
-    with path.open("xb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,13 +21,12 @@ from zarr.storage import MemoryStore
 from obygaze_features import __version__
 from obygaze_features.core.drafts import draft_beside, remove_abandoned
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
-from obygaze_features.core.files import sha256_bytes, sync_dir
+from obygaze_features.core.files import sha256_bytes, sync_dir, write_synced
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, STORE_FILE, Plan
 from obygaze_features.store.format.schema import ID_ARRAYS, ROW_DIM, ArraySpec, FileMark
 from obygaze_features.store.read.describe import card_text
-from obygaze_features.store.write.commit import write_synced
 
 BLOCK_ROWS = 64
 # With tokens a clip is 1 to 10 MB: 16 of them are 155 MB at most, and a block must fit in memory.
@@ -90,10 +90,17 @@ def create_store(
     return _same(path, plan, clip_ids, movie_ids)
 
 
-def read_plan(path: Path) -> Plan:
-    """Return store.json of a store on this machine."""
-    file = path / STORE_FILE
-    return Plan.from_bytes(file.read_bytes(), str(file))
+def read_plan(path: Path, recipe: Recipe | None = None) -> Plan:
+    """Return store.json of a store on this machine, which must have `recipe` if that is given."""
+    plan = Plan.load(path / STORE_FILE)
+    if recipe is not None:
+        plan.recipe.require(
+            recipe,
+            where=str(path),
+            what="this store has another recipe",
+            places=("in the store", "asked for"),
+        )
+    return plan
 
 
 def clips_csv(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> bytes:
@@ -106,13 +113,7 @@ def clips_csv(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> bytes:
 
 
 def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> Plan:
-    found = read_plan(path)
-    found.recipe.require(
-        plan.recipe,
-        where=str(path),
-        what="this store has another recipe",
-        places=("in the store", "asked for"),
-    )
+    found = read_plan(path, plan.recipe)
     parts = ("n_clips", "block_rows", "manifest_sha256", "arrays", "compressor")
     differing = [part for part in parts if getattr(found, part) != getattr(plan, part)]
     if "manifest_sha256" in differing:
@@ -187,15 +188,11 @@ def _check_ids(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
             f"got {len(clip_ids)} clips and {len(movie_ids)} movies; expected one movie for each"
         )
     if len(set(clip_ids)) != len(clip_ids):
-        raise FixInput("clip ids must be unique", details=_repeated(clip_ids))
+        repeated = [one for one, n in Counter(clip_ids).items() if n > 1]
+        raise FixInput("clip ids must be unique", details=repeated[:20])
     for one in (*clip_ids, *movie_ids):
         if not isinstance(one, str) or not one.isprintable() or not one.strip():
             raise FixInput(f"{one!r} cannot be an id: ids are printable and not empty")
-
-
-def _repeated(ids: Sequence[str]) -> list[str]:
-    seen: set[str] = set()
-    return [one for one in ids if one in seen or seen.add(one)][:20]  # type: ignore[func-returns-value]
 
 
 def _check_arrays(arrays: Sequence[ArraySpec]) -> None:

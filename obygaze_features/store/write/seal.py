@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from obygaze_features.core.drafts import own_tag
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch
 from obygaze_features.core.files import (
     sha256_bytes,
@@ -14,6 +15,7 @@ from obygaze_features.core.files import (
     sync_dir,
     write_atomic,
     write_exclusive,
+    write_synced,
 )
 from obygaze_features.store.format.records import (
     README_FILE,
@@ -54,23 +56,23 @@ def add_text(root: Path, table: TextTable) -> bool:
 def _text_marker(root: Path) -> TextMarker | None:
     path = root / TEXT_KEY
     if path.exists():
-        return TextMarker.from_bytes(path.read_bytes(), str(path))
+        return TextMarker.load(path)
     if not (root / SEAL_FILE).exists():
         return None
-    seal = _read_seal(root)
+    seal = Seal.load(root / SEAL_FILE)
     files = {name: mark for name, mark in seal.files.items() if name.startswith(TEXT_FOLDER)}
     return TextMarker(files) if files else None
 
 
 def _place_text(root: Path, data: dict[str, bytes]) -> None:
     """Move the whole folder to its place if that is free; what is there is compared later."""
-    draft = commit.attempt_folder(root, "text")
+    draft = root / commit.STAGING / f"text.{own_tag()}"
     try:
         draft.mkdir()
         for name, content in data.items():
             file = draft / name.removeprefix(f"{TEXT_FOLDER}/")
             file.parent.mkdir(exist_ok=True)
-            commit.write_synced(file, content)
+            write_synced(file, content)
         for folder in (*(one for one in draft.iterdir() if one.is_dir()), draft):
             sync_dir(folder)
         if not commit.rename_new(draft, root / TEXT_FOLDER) and not _is_placed(root, data):
@@ -87,11 +89,6 @@ def _is_placed(root: Path, data: dict[str, bytes]) -> bool:
         (root / name).is_file() and (root / name).read_bytes() == content
         for name, content in data.items()
     )
-
-
-def _read_seal(root: Path) -> Seal:
-    path = root / SEAL_FILE
-    return Seal.from_bytes(path.read_bytes(), str(path))
 
 
 def seal_store(root: Path, plan: Plan) -> Seal:
@@ -113,7 +110,7 @@ def seal_store(root: Path, plan: Plan) -> Seal:
         except FileNotFoundError:
             if not path.exists():  # else another process has sealed it, and removed the rest
                 raise
-    seal = _read_seal(root)
+    seal = Seal.load(path)
     _tidy(root)
     return seal
 
@@ -139,7 +136,7 @@ def _seal(root: Path, plan: Plan) -> Seal | None:
     write_atomic(root / README_FILE, card_text(plan, dict(counts)).encode("utf-8"))
     files = {name: mark for marker in there for name, mark in marker.files.items()}
     if (root / TEXT_KEY).exists():
-        files.update(TextMarker.from_bytes((root / TEXT_KEY).read_bytes(), TEXT_KEY).files)
+        files.update(TextMarker.load(root / TEXT_KEY).files)
     _check_lengths(root, files)
     sources = {row: source for marker in there for row, source in marker.sources.items()}
     if sources:

@@ -44,14 +44,7 @@ class StoreWriter:
         self.path = Path(path)
         if not (self.path / STORE_FILE).is_file():
             raise NotFound("there is no store here", where=str(path), hint="plan it first")
-        self.plan: Plan = read_plan(self.path)
-        if recipe is not None:
-            self.plan.recipe.require(
-                recipe,
-                where=str(path),
-                what="this store has another recipe",
-                places=("in the store", "asked for"),
-            )
+        self.plan: Plan = read_plan(self.path, recipe)
         self._encoder = BlockEncoder(self.plan)
 
     def commit_block(
@@ -195,7 +188,7 @@ class StoreWriter:
             return False
         commit.finish_claim(self.path, encoded.marker.block)
         if not ours:
-            commit.discard(attempt.folder)
+            commit.discard(attempt)
         return ours
 
     def _is_there(self, marker: Marker, expected: str | None) -> bool:
@@ -213,8 +206,7 @@ class StoreWriter:
         raise _other_content(self.path, marker.block)
 
     def _in_seal(self, marker: Marker) -> bool:
-        path = self.path / SEAL_FILE
-        seal = Seal.from_bytes(path.read_bytes(), str(path))
+        seal = Seal.load(self.path / SEAL_FILE)
         noted = {row: status for row, status in seal.noted.items() if row in range(*marker.rows)}
         if noted != marker.noted or any(
             seal.files.get(name) != mark for name, mark in marker.files.items()

@@ -355,10 +355,10 @@ def test_a_writer_whose_attempt_is_taken_for_litter_tries_again(
     values, calls = some_values(23), []
     claim = commit.claim
 
-    def claim_late(attempt: commit.Attempt) -> bool:
+    def claim_late(attempt: Path) -> bool:
         calls.append(attempt)
         if len(calls) == 1:
-            commit.discard(attempt.folder)
+            commit.discard(attempt)
         return claim(attempt)
 
     monkeypatch.setattr(commit, "claim", claim_late)
