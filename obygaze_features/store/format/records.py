@@ -111,8 +111,9 @@ def _arrays(value: Sequence[Any]) -> tuple[ArraySpec, ...]:
     return arrays
 
 
-def _dump_marks(marks: Mapping[str, FileMark]) -> dict[str, list[Any]]:
-    return {name: list(marks[name]) for name in sorted(marks)}
+def _sorted_codec(dump: Callable[[Any], Any], load: Callable[[Any], Any]) -> _Codec:
+    """Return the codec of a mapping that is written in the order of its keys."""
+    return _Codec(lambda values: {str(key): dump(values[key]) for key in sorted(values)}, load)
 
 
 def _marks(value: Mapping[str, Any]) -> dict[str, FileMark]:
@@ -120,10 +121,6 @@ def _marks(value: Mapping[str, Any]) -> dict[str, FileMark]:
         if "\\" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
             raise ValueError(f"it names a file {name!r}")
     return {str(name): FileMark(int(n_bytes), str(sha)) for name, (n_bytes, sha) in value.items()}
-
-
-def _dump_rows(rows: Mapping[int, RowStatus | RowSource]) -> dict[str, dict[str, Any]]:
-    return {str(row): rows[row].to_dict() for row in sorted(rows)}
 
 
 def _statuses(value: Mapping[str, Any]) -> dict[int, RowStatus]:
@@ -141,10 +138,6 @@ def _sources(value: Mapping[str, Any]) -> dict[int, RowSource]:
     return {int(row): RowSource.from_dict(source) for row, source in value.items()}
 
 
-def _dump_blocks(blocks: Mapping[str, frozenset[int]]) -> dict[str, list[int]]:
-    return {name: sorted(blocks[name]) for name in sorted(blocks)}
-
-
 def _blocks(value: Mapping[str, Any]) -> dict[str, frozenset[int]]:
     return {str(name): frozenset(map(int, blocks)) for name, blocks in dict(value).items()}
 
@@ -156,13 +149,12 @@ _CODECS: Mapping[Any, _Codec] = {
     tuple[int, int]: _Codec(list, _row_range),
     tuple[ArraySpec, ...]: _Codec(lambda specs: [spec.to_dict() for spec in specs], _arrays),
     Recipe: _Codec(Recipe.to_dict, Recipe.from_dict),
-    Mapping[int, RowStatus]: _Codec(_dump_rows, _statuses),
-    Mapping[int, RowSource]: _Codec(_dump_rows, _sources),
-    Mapping[str, FileMark]: _Codec(_dump_marks, _marks),
-    Mapping[str, frozenset[int]]: _Codec(_dump_blocks, _blocks),
+    Mapping[int, RowStatus]: _sorted_codec(RowStatus.to_dict, _statuses),
+    Mapping[int, RowSource]: _sorted_codec(RowSource.to_dict, _sources),
+    Mapping[str, FileMark]: _sorted_codec(list, _marks),
+    Mapping[str, frozenset[int]]: _sorted_codec(sorted, _blocks),
 }
 _MAPPING = _Codec(dict, dict)
-_LISTS = _Codec(lambda lists: {name: list(lists[name]) for name in lists}, dict)
 _COUNT = _Codec(int, _count)
 # For fields that are in the file under another key than their name.
 _KEYS = {
@@ -315,7 +307,7 @@ class Seal(Record):
     fingerprint: str
     counts: Mapping[str, int]
     noted: Mapping[int, RowStatus]
-    versions: Annotated[Mapping[str, Sequence[str]], _LISTS] = field(default_factory=dict)
+    versions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     files: Mapping[str, FileMark]
 

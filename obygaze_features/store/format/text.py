@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import zarr
 from zarr.codecs import Crc32cCodec
+from zarr.core.chunk_key_encodings import ChunkKeyEncodingParams
 from zarr.storage import MemoryStore
 
 from obygaze_features.core.errors import FixInput, Mismatch
@@ -22,8 +23,8 @@ JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
     "siglip": ("frame-vector", "frame-mean"),
     "xclip": ("mit-mean",),
 }
-
-
+# The file of a chunk is `c.0.0`, in one folder for each array.
+CHUNK_KEYS: ChunkKeyEncodingParams = {"name": "default", "separator": "."}
 WORDS = ("prompt", "template", "attribute")
 TEXT_FOLDER = "data.zarr/text"
 
@@ -57,10 +58,6 @@ def encode_text(table: TextTable) -> dict[str, bytes]:
     group = zarr.create_group(
         MemoryStore(memory), zarr_format=3, attributes={"space_id": table.space_id}
     )
-    shared: dict[str, Any] = {
-        "compressors": [Crc32cCodec()],
-        "chunk_key_encoding": {"name": "default", "separator": "."},
-    }
     shape = table.embeddings.shape
     embeddings = group.create_array(
         "embeddings",
@@ -69,21 +66,30 @@ def encode_text(table: TextTable) -> dict[str, bytes]:
         dtype="float32",
         fill_value=np.nan,
         dimension_names=["text", f"d{shape[1]}"],
-        **shared,
+        compressors=[Crc32cCodec()],
+        chunk_key_encoding=CHUNK_KEYS,
     )
     embeddings[:] = table.embeddings
     for name in WORDS:
-        words = group.create_array(
-            name,
-            shape=shape[:1],
-            chunks=shape[:1],
-            dtype="string",
-            fill_value="",
-            dimension_names=["text"],
-            **shared,
-        ).with_config({"write_empty_chunks": True})
-        words[:] = np.array([str(word) for word in getattr(table, name)], dtype=object)
+        add_strings(group, name, [str(word) for word in getattr(table, name)], "text", shape[0])
     return {f"{TEXT_FOLDER}/{key}": memory[key].to_bytes() for key in sorted(memory)}
+
+
+def add_strings(
+    group: zarr.Group, name: str, strings: Sequence[str], dim: str, chunk_rows: int
+) -> None:
+    """Add an array of strings to a group."""
+    array = group.create_array(
+        name,
+        shape=(len(strings),),
+        chunks=(min(len(strings), chunk_rows),),
+        dtype="string",
+        compressors=[Crc32cCodec()],
+        fill_value="",
+        chunk_key_encoding=CHUNK_KEYS,
+        dimension_names=[dim],
+    ).with_config({"write_empty_chunks": True})
+    array[:] = np.array(strings, dtype=object)
 
 
 def space_id_of(checkpoint: str, revision: str, tensors_sha256: str) -> str:

@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, STORE_FILE, Plan
 from obygaze_features.store.format.schema import ID_ARRAYS, ROW_DIM, ArraySpec, FileMark
+from obygaze_features.store.format.text import CHUNK_KEYS, add_strings
 from obygaze_features.store.read.describe import card_text
 
 BLOCK_ROWS = 64
@@ -157,15 +158,10 @@ def _write_draft(
 ) -> None:
     (draft / "commits").mkdir()
     (draft / "staging").mkdir()
-    content = {
-        **{f"data.zarr/{key}": data for key, data in planned_arrays(plan, clip_ids, movie_ids)},
-        CLIPS_FILE: clips_csv(clip_ids, movie_ids),
-    }
-    documents = {
-        name.removeprefix("data.zarr/"): json.loads(data)
-        for name, data in content.items()
-        if name.endswith("zarr.json")
-    }
+    arrays = _zarr_files(plan, clip_ids, movie_ids)
+    content = {f"data.zarr/{key}": data for key, data in arrays.items()}
+    content[CLIPS_FILE] = clips_csv(clip_ids, movie_ids)
+    documents = {key: json.loads(arrays[key]) for key in arrays if key.endswith("zarr.json")}
     files = {name: FileMark(len(data), sha256_bytes(data)) for name, data in content.items()}
     whole = replace(plan, zarr=documents, files=files)
     content[STORE_FILE] = whole.to_bytes()
@@ -211,30 +207,17 @@ def _check_arrays(arrays: Sequence[ArraySpec]) -> None:
                 )
 
 
-def planned_arrays(
-    plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]
-) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of data.zarr of a new store, by name: all metadata, and the ids."""
+def _zarr_files(plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> dict[str, bytes]:
+    """Return the files of data.zarr of a new store, by name: all metadata, and the ids."""
     memory: dict[str, Any] = {}
     group = zarr.create_group(
         MemoryStore(memory), zarr_format=3, attributes={"coordinates": " ".join(ID_ARRAYS)}
     )
     for name, ids in zip(ID_ARRAYS, (clip_ids, movie_ids), strict=True):
-        array = group.create_array(
-            name,
-            shape=(plan.n_clips,),
-            chunks=(min(plan.n_clips, ID_CHUNK_ROWS),),
-            dtype="string",
-            compressors=[Crc32cCodec()],
-            fill_value="",
-            chunk_key_encoding={"name": "default", "separator": "."},
-            dimension_names=[ROW_DIM],
-        )
-        array[:] = np.array(ids, dtype=object)
+        add_strings(group, name, ids, ROW_DIM, ID_CHUNK_ROWS)
     for spec in plan.arrays:
         _create_array(group, spec, plan)
-    for key in sorted(memory):
-        yield key, memory[key].to_bytes()
+    return {key: memory[key].to_bytes() for key in sorted(memory)}
 
 
 def _create_array(group: zarr.Group, spec: ArraySpec, plan: Plan) -> None:
@@ -247,7 +230,7 @@ def _create_array(group: zarr.Group, spec: ArraySpec, plan: Plan) -> None:
         dtype=spec.dtype,
         compressors=[*_compressor(plan.compressor), Crc32cCodec()],
         fill_value=np.nan if spec.is_float else 0,
-        chunk_key_encoding={"name": "default", "separator": "."},
+        chunk_key_encoding=CHUNK_KEYS,
         dimension_names=[ROW_DIM, *spec.dims],
     )
 

@@ -195,18 +195,11 @@ class _Origins:
         self.names = [spec.name for spec in arrays]
         self.in_several = self.n_differing = 0
         self.noted = [store.status().noted for store in sources]
-        self.of: list[Origin | None] = []
-        self.also: list[list[Origin]] = []
-        for rows in zip(*self._rows(clip_ids), strict=True):
-            found = self._origins(rows)
-            self.of.append(found[0] if found else None)
-            self.also.append(found[1:])
-
-    def _rows(self, clip_ids: Sequence[str]) -> list[list[int]]:
-        return [store.select(clips=clip_ids).rows.tolist() for store in self.sources]
+        rows = [store.select(clips=clip_ids).rows.tolist() for store in sources]
+        self.of = [self._origins(of_clip) for of_clip in zip(*rows, strict=True)]
 
     def _origins(self, rows: Sequence[int]) -> list[Origin]:
-        """Return where a clip is ok; if nowhere, where it failed."""
+        """Return where a clip is ok, the origin to copy first; if nowhere, where it failed."""
         there = [
             (i, row)
             for i, row in enumerate(rows)
@@ -229,13 +222,13 @@ class _Origins:
 
     def copy_block(self, writer: StoreWriter, block: int) -> bool:
         """Commit one block if some store has each clip of it; return whether it was committed."""
-        wanted = [one for one in self.of[slice(*writer.plan.block_range(block))] if one is not None]
-        first, after = writer.plan.block_range(block)
-        if len(wanted) < after - first:
+        origins = self.of[slice(*writer.plan.block_range(block))]
+        if not all(origins):
             return False
+        wanted = [first for first, *_ in origins]
         arrays = {spec.name: self._values(spec, wanted) for spec in writer.plan.arrays}
         statuses = [self._status(*one) for one in wanted]
-        self.n_differing += self._n_differing(writer.plan.arrays, arrays, self.also[first:after])
+        self.n_differing += self._n_differing(writer.plan.arrays, arrays, origins)
         return writer.commit_block(
             block,
             arrays,
@@ -248,10 +241,10 @@ class _Origins:
         self,
         specs: Sequence[ArraySpec],
         copied: Mapping[str, npt.NDArray[Any]],
-        also: Sequence[Sequence[Origin]],
+        origins: Sequence[Sequence[Origin]],
     ) -> int:
         """Return how many clips of a block have other numbers in another store that has them."""
-        pairs = [(place, one) for place, others in enumerate(also) for one in others]
+        pairs = [(place, one) for place, found in enumerate(origins) for one in found[1:]]
         differing: set[int] = set()
         for spec in specs if pairs else ():
             theirs = self._values(spec, [one for _, one in pairs])
