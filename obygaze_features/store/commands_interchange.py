@@ -23,6 +23,7 @@ from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.commands_look import open_named
 from obygaze_features.store.interchange import FORMATS, open_features
+from obygaze_features.store.interchange.export import FORMATS as EXPORT_FORMATS
 from obygaze_features.store.interchange.export import export_store
 from obygaze_features.store.interchange.importing import (
     ImportedStore,
@@ -32,7 +33,6 @@ from obygaze_features.store.interchange.importing import (
 )
 from obygaze_features.store.write.edit import ManifestClips
 
-EXPORT_FORMATS = ("hdf5", "npz", "npy", "csv", "pth")
 SHOWN = 20
 
 
@@ -210,7 +210,7 @@ def _note_reasons(session: Session, reasons: Mapping[str, str]) -> None:
     obygaze store export pth obygaze12-xclip FEATURES --level tokens
     """,
 )
-@click.argument("format", type=click.Choice(EXPORT_FORMATS))
+@click.argument("format", type=click.Choice(list(EXPORT_FORMATS)))
 @click.argument("name")
 @click.argument("output", type=click.Path(path_type=Path))
 @click.option(

@@ -10,33 +10,33 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import h5py
 
 from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.files import require_file
 from obygaze_features.store.interchange.source import (
     DAMAGE,
     HDF5_LEVELS,
+    MOVIE_KEY,
     BadRow,
     ClipSource,
     ColumnSource,
     FeatureSource,
     by_clip,
+    column_source,
     file_origin,
     folder_origin,
-    is_level,
     level_name,
-    one_file,
     plain_files,
-    texts,
 )
 
 ID = "{id}"
 SUFFIXES = (".h5", ".hdf5", ".hdf")
 ID_KEYS = ("clip_id", "ids", "id", "names", "video_names", "keys")
-MOVIE = "movie_id"
 
 
 def open_one(
@@ -50,7 +50,8 @@ def open_one(
     try:
         if path.is_dir():
             return _a_file_a_clip(path, levels)
-        handle = _opened(one_file(path))
+        require_file(path)
+        handle = _opened(path)
         try:
             key = id_key if id_key is not None or levels else _id_key(handle)
             if key is not None:
@@ -100,13 +101,10 @@ def _dataset_of_clip(handle: Any, path: str, where: str) -> Any:
 
 def _dataset(handle: Any, key: str, path: Path) -> Any:
     try:
-        node = _node(handle, key, str(path))
-    except KeyError as error:
+        return _dataset_of_clip(handle, key, str(path))
+    except BadRow as error:
         there = ", ".join(list(handle)[:20])
-        raise FixInput(f"nothing under {key!r}; the file has {there}", where=str(path)) from error
-    if not isinstance(node, h5py.Dataset):
-        raise FixInput(f"{key!r} is a group, not an array", where=str(path))
-    return node
+        raise FixInput(f"{error}; the file has {there}", where=str(path)) from error
 
 
 def _kinds(group: Any) -> dict[str, Any]:
@@ -136,24 +134,16 @@ def _columns(
     path: Path, handle: Any, levels: Mapping[str, str], id_key: str, movie_key: str | None
 ) -> ColumnSource:
     """Open one array of all clips for each level."""
-    ids = _texts_at(handle, id_key, path)
-    arrays = [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset]
-    if movie_key is None and MOVIE in arrays:
-        movie_key = MOVIE
-    movies = _texts_at(handle, movie_key, path) if movie_key else None
-    if not levels:
-        levels = {level_name(name): name for name in arrays if is_level(handle[name], len(ids))}
-    if not levels:
-        raise FixInput("no array has a row for each id", where=str(path), hint="--level NAME=PATH")
-    found = {level: _dataset(handle, key, path) for level, key in levels.items()}
-    return ColumnSource(file_origin("hdf5", path, levels), ids, movies, found, handle=handle)
-
-
-def _texts_at(handle: Any, key: str, path: Path) -> list[str]:
-    node = _dataset(handle, key, path)
-    if node.dtype.kind == "O":
-        node = node.asstr()
-    return texts(node[:], repr(key), str(path))
+    return column_source(
+        path,
+        [name for name, kind in _kinds(handle).items() if kind is h5py.Dataset],
+        lambda key: _dataset(handle, key, path),
+        levels,
+        origin=partial(file_origin, "hdf5", path),
+        id_key=id_key,
+        movie_key=movie_key,
+        handle=handle,
+    )
 
 
 def _a_dataset_a_clip(path: Path, handle: Any, levels: Mapping[str, str]) -> ClipSource:
@@ -184,7 +174,7 @@ def _movies(handle: Any, pattern: str, clips: Sequence[str]) -> list[str] | None
     movies = []
     for clip in clips:
         node = handle.get(top.replace(ID, clip))
-        movie = None if node is None else node.attrs.get(MOVIE)
+        movie = None if node is None else node.attrs.get(MOVIE_KEY)
         if not isinstance(movie, str):
             return None
         movies.append(movie)
@@ -194,8 +184,6 @@ def _movies(handle: Any, pattern: str, clips: Sequence[str]) -> list[str] | None
 def _a_file_a_clip(root: Path, levels: Mapping[str, str]) -> ClipSource:
     """Open a folder in which each clip has its own file."""
     files = plain_files(root, SUFFIXES)
-    if not files:
-        raise FixInput("no HDF5 file in this folder", where=str(root))
     levels = dict(levels) or _only_array(files[0], root)
     if any(ID in path for path in levels.values()):
         raise FixInput(f"in a folder of files {ID} is the file's name", where=str(root))

@@ -6,33 +6,33 @@ import math
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from obygaze_features.core.errors import Corrupt, FixInput, NotFound
+from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.files import require_file
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.interchange.source import (
     DAMAGE,
+    ID_KEY,
+    MOVIE_KEY,
     NPY_LEVELS,
     Array,
     ClipSource,
     ColumnSource,
     FeatureSource,
     by_clip,
+    column_source,
     file_origin,
     folder_origin,
-    is_level,
     level_name,
-    one_file,
-    one_folder,
     plain_files,
-    texts,
 )
 
 T = TypeVar("T")
-ID_KEY, MOVIE_KEY = "clip_id", "movie_id"
 SUFFIXES = (".npy",)
 MAGIC = b"\x93NUMPY"
 
@@ -41,15 +41,24 @@ def open_npz(
     path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY, movie_key: str | None = None
 ) -> ColumnSource:
     """Open the arrays of an npz file; without `levels`, each array that has a row for each id."""
+    require_file(path)
     return _with_members(
-        one_file(path), lambda members: _columns(members, levels, id_key, movie_key)
+        path,
+        lambda members: column_source(
+            path,
+            members.names,
+            members.read,
+            levels,
+            origin=partial(file_origin, "npz", path),
+            id_key=id_key,
+            movie_key=movie_key,
+        ),
     )
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """Read every array of an npz file by its name, as safely as `open_npz` reads them."""
-    if not path.is_file():
-        raise NotFound("no such file", where=str(path))
+    require_file(path)
     return _with_members(path, lambda members: {name: members.read(name) for name in members.names})
 
 
@@ -81,9 +90,6 @@ class _Members:
             _refuse_objects(error, repr(key), self.path)
             raise Corrupt(f"{key!r} cannot be read: {error}", where=str(self.path)) from error
 
-    def texts(self, key: str) -> list[str]:
-        return texts(self.read(key), repr(key), str(self.path))
-
     def _check_size(self, key: str) -> None:
         member = key if key in self.packed.zip.namelist() else f"{key}.npy"
         shape, dtype = self._header(member)
@@ -113,36 +119,15 @@ def _refuse_objects(error: Exception, what: str, path: Path) -> None:
         ) from error
 
 
-def _columns(
-    members: _Members, levels: Mapping[str, str], id_key: str, movie_key: str | None
-) -> ColumnSource:
-    path = members.path
-    ids = members.texts(id_key)
-    if movie_key is None and MOVIE_KEY in members.names:
-        movie_key = MOVIE_KEY
-    movies = members.texts(movie_key) if movie_key else None
-    if levels:
-        arrays = {level: members.read(key) for level, key in levels.items()}
-        return ColumnSource(file_origin("npz", path, levels), ids, movies, arrays)
-    others = {key: members.read(key) for key in members.names if key not in (id_key, movie_key)}
-    found = {level_name(key): key for key, one in others.items() if is_level(one, len(ids))}
-    left_out = sorted(set(others) - set(found.values()))
-    warnings = [f"{key} was left out: not an array with a row for each id" for key in left_out]
-    if not found:
-        raise FixInput("no array has a row for each id", where=str(path), hint="--level NAME=KEY")
-    arrays = {level: others[key] for level, key in found.items()}
-    return ColumnSource(file_origin("npz", path, found), ids, movies, arrays, warnings)
-
-
 def open_npy(path: Path, levels: Mapping[str, str]) -> FeatureSource:
     """Open a folder: with clip_id.npy in it a file for each level, else a file for each clip.
 
     `levels` name the files of levels, or the sub-folders that hold the clips' files.
     """
-    root = one_folder(path)
+    root = path
     if (root / f"{ID_KEY}.npy").is_file():
-        return _npy_columns(root, dict(levels))
-    folders = dict(levels) or _found_folders(root)
+        return _npy_columns(root, levels)
+    folders = levels or _found_folders(root)
     files = {level: _in_folder(root, root / name, level) for level, name in folders.items()}
     every = [file for of_level in files.values() for file in of_level.values()]
     origin = folder_origin("npy", root, every)
@@ -170,31 +155,28 @@ def _mapped(path: Path) -> Array:
     return array
 
 
-def _npy_columns(root: Path, levels: dict[str, str]) -> ColumnSource:
-    def ids(name: str) -> list[str]:
-        return texts(_mapped(root / name), name, str(root))
-
-    movies = ids(f"{MOVIE_KEY}.npy") if (root / f"{MOVIE_KEY}.npy").is_file() else None
+def _npy_columns(root: Path, levels: Mapping[str, str]) -> ColumnSource:
     files = plain_files(root, SUFFIXES)
+    names = [file.stem for file in files if file.parent == root]
     if not levels:
-        names = [file.stem for file in files if file.parent == root]
         levels = {level_name(name): name for name in names if name not in (ID_KEY, MOVIE_KEY)}
-    arrays = {}
-    for level, name in levels.items():
+
+    def read(name: str) -> Array:
         path = root / f"{name.removesuffix('.npy')}.npy"
         if path not in files:
             raise FixInput(f"there is no {path.name}", where=str(root))
-        arrays[level] = _mapped(path)
-    origin = {**folder_origin("npy", root, files), "levels": levels}
-    return ColumnSource(origin, ids(f"{ID_KEY}.npy"), movies, arrays)
+        return _mapped(path)
+
+    digest = folder_origin("npy", root, files)
+    return column_source(
+        root, names, read, levels, origin=lambda found: {**digest, "levels": dict(found)}
+    )
 
 
 def _found_folders(root: Path) -> dict[str, str]:
     if (root / NPY_LEVELS).is_file():
         return {name: name for name in (root / NPY_LEVELS).read_text(encoding="utf-8").split()}
-    first = next(iter(plain_files(root, SUFFIXES)), None)
-    if first is None:
-        raise FixInput("no npy file in this folder", where=str(root))
+    first = plain_files(root, SUFFIXES)[0]
     return {"frames" if _mapped(first).ndim > 1 else "clip": ""}
 
 

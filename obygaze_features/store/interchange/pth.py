@@ -26,7 +26,6 @@ from obygaze_features.store.interchange.source import (
     folder_origin,
     movie_of,
     name_of,
-    one_folder,
     plain_files,
 )
 
@@ -38,10 +37,8 @@ def open_one(path: Path, levels: Mapping[str, str], *, level: str | None = None)
 
     `levels` name keys, where the files hold dictionaries of tensors.
     """
-    loader, root = _Loader(), one_folder(path)
+    loader, root = _Loader(), path
     files = plain_files(root, SUFFIXES)
-    if not files:
-        raise FixInput("no .pth file in this folder", where=str(root))
     ids = [file.stem for file in files]
     if len(set(ids)) < len(ids):  # two movies have videos of one name
         ids = [f"{file.parent.name}-{file.stem}" for file in files]

@@ -9,7 +9,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -29,6 +29,7 @@ Array = npt.NDArray[Any]
 MAX_DIMENSIONS = 3
 # By these marks `export` lists the levels that it wrote, and an import finds them again.
 HDF5_LEVELS, NPY_LEVELS = "obygaze_levels", "levels.txt"
+ID_KEY, MOVIE_KEY = "clip_id", "movie_id"
 # What NumPy, h5py and torch raise over damaged bytes.
 DAMAGE = (
     *(OSError, EOFError, ValueError, TypeError, RuntimeError, LookupError, ArithmeticError),
@@ -216,6 +217,45 @@ class JoinedSource:
             source.close()
 
 
+def column_source(
+    path: Path,
+    names: Collection[str],
+    read: Callable[[str], Any],
+    levels: Mapping[str, str],
+    *,
+    origin: Callable[[Mapping[str, str]], Mapping[str, Any]],
+    id_key: str = ID_KEY,
+    movie_key: str | None = None,
+    handle: Any = None,
+) -> ColumnSource:
+    """Return the source of arrays that have a row for each id.
+
+    Args:
+        path: the file or folder of the arrays.
+        names: their names.
+        read: returns the array of a name.
+        levels: the array of each level; by default each array of floats with a row for each id.
+        origin: returns what is recorded of the source, from the levels.
+        id_key: the array of clip ids.
+        movie_key: the array of movie ids, by default movie_id where it exists.
+        handle: the open file that the arrays are read from, if any.
+    """
+    if movie_key is None and MOVIE_KEY in names:
+        movie_key = MOVIE_KEY
+    ids = texts(read(id_key), repr(id_key), str(path))
+    movies = texts(read(movie_key), repr(movie_key), str(path)) if movie_key else None
+    keys = levels.values() or [name for name in names if name not in (id_key, movie_key)]
+    arrays, warnings = {key: read(key) for key in keys}, []
+    if not levels:
+        levels = {level_name(key): key for key, one in arrays.items() if is_level(one, len(ids))}
+        left_out = sorted(arrays.keys() - set(levels.values()))
+        warnings = [f"{key} was left out: not an array with a row for each id" for key in left_out]
+    if not levels:
+        raise FixInput("no array has a row for each id", where=str(path), hint="--level NAME=KEY")
+    found = {level: arrays[key] for level, key in levels.items()}
+    return ColumnSource(origin(levels), ids, movies, found, warnings, handle)
+
+
 def checked_shape(shape: Shape, where: str) -> Shape:
     """Return the shape if it can be that of a row of features; raise BadRow if not."""
     if np.dtype(shape.dtype).kind not in "fiu":
@@ -233,7 +273,7 @@ def texts(values: Any, what: str, where: str) -> list[str]:
         raise FixInput(f"{what} has the shape {array.shape}, expected a list of ids", where=where)
     if array.dtype.kind in "iu":
         return [str(value) for value in array.tolist()]
-    if array.dtype.kind not in "USOT":
+    if array.dtype.kind not in "USOT" or not all(isinstance(one, str | bytes) for one in array):
         raise FixInput(f"{what} holds {array.dtype}, not ids", where=where)
     try:
         return [one.decode("utf-8") if isinstance(one, bytes) else str(one) for one in array]
@@ -245,20 +285,6 @@ def name_of(source: FeatureSource) -> str:
     """Return the name of the file or folder that a source was read from."""
     origin = source.origin
     return str(origin.get("file", origin.get("folder", origin["format"])))
-
-
-def one_file(path: Path) -> Path:
-    """Return a path that must be a file."""
-    if not path.is_file():
-        raise FixInput("expected a file", where=str(path))
-    return path
-
-
-def one_folder(path: Path) -> Path:
-    """Return a path that must be a folder."""
-    if not path.is_dir():
-        raise FixInput("expected a folder", where=str(path))
-    return path
 
 
 def file_origin(kind: str, path: Path, levels: Mapping[str, str]) -> dict[str, Any]:
@@ -276,13 +302,18 @@ def folder_origin(kind: str, root: Path, files: Sequence[Path]) -> dict[str, Any
 
 
 def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
-    """Return all files of some suffixes below a folder, sorted; refuse links that lead out."""
+    """Return the files of some suffixes below a folder, sorted; refuse links that lead out."""
+    if not root.is_dir():
+        raise FixInput("expected a folder", where=str(root))
     base = root.resolve()
     found = sorted(path for path in root.rglob("*") if path.suffix.lower() in suffixes)
     for path in found:
         if not path.resolve().is_relative_to(base):
             raise FixInput("this link leads out of the folder", where=str(path))
-    return [path for path in found if path.is_file()]
+    files = [path for path in found if path.is_file()]
+    if not files:
+        raise FixInput(f"no {suffixes[0]} file in this folder", where=str(root))
+    return files
 
 
 def by_clip(files: Sequence[Path], ids: Sequence[str] | None = None) -> dict[str, Path]:
