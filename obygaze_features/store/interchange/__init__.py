@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.store.interchange.source import FeatureSource, JoinedSource
+from obygaze_features.store.interchange.source import FeatureSource, joined_source
 
 _HERE = "obygaze_features.store.interchange"
 # For each format that can be imported: the function that opens one path, and its own options.
@@ -53,7 +53,7 @@ def open_features(
     try:
         for path in paths:
             sources.append(open_one(Path(path), dict(levels or {}), **given))
-        return sources[0] if len(sources) == 1 else JoinedSource(sources)
+        return sources[0] if len(sources) == 1 else joined_source(sources)
     except BaseException:
         for source in sources:
             source.close()

@@ -23,10 +23,9 @@ from obygaze_features.store.interchange.source import (
     HDF5_LEVELS,
     MOVIE_KEY,
     BadRow,
-    ClipSource,
-    ColumnSource,
     FeatureSource,
     by_clip,
+    clip_source,
     column_source,
     file_origin,
     folder_origin,
@@ -132,7 +131,7 @@ def _id_key(handle: Any) -> str | None:
 
 def _columns(
     path: Path, handle: Any, levels: Mapping[str, str], id_key: str, movie_key: str | None
-) -> ColumnSource:
+) -> FeatureSource:
     """Open one array of all clips for each level."""
     return column_source(
         path,
@@ -146,7 +145,7 @@ def _columns(
     )
 
 
-def _a_dataset_a_clip(path: Path, handle: Any, levels: Mapping[str, str]) -> ClipSource:
+def _a_dataset_a_clip(path: Path, handle: Any, levels: Mapping[str, str]) -> FeatureSource:
     """Open one file in which each clip has its own dataset."""
     clips = list(
         dict.fromkeys(clip for pattern in levels.values() for clip in _ids(handle, pattern, path))
@@ -157,7 +156,7 @@ def _a_dataset_a_clip(path: Path, handle: Any, levels: Mapping[str, str]) -> Cli
         level: {clip: pattern.replace(ID, clip) for clip in clips}
         for level, pattern in levels.items()
     }
-    return ClipSource(
+    return clip_source(
         file_origin("hdf5", path, levels),
         keys,
         lambda key: nullcontext(_dataset_of_clip(handle, key, str(path))),
@@ -181,7 +180,7 @@ def _movies(handle: Any, pattern: str, clips: Sequence[str]) -> list[str] | None
     return movies
 
 
-def _a_file_a_clip(root: Path, levels: Mapping[str, str]) -> ClipSource:
+def _a_file_a_clip(root: Path, levels: Mapping[str, str]) -> FeatureSource:
     """Open a folder in which each clip has its own file."""
     files = plain_files(root, SUFFIXES)
     levels = dict(levels) or _only_array(files[0], root)
@@ -193,7 +192,7 @@ def _a_file_a_clip(root: Path, levels: Mapping[str, str]) -> ClipSource:
         for level, path in levels.items()
     }
     origin = {**folder_origin("hdf5", root, files), "levels": dict(levels)}
-    return ClipSource(origin, keys, _dataset_in_file)
+    return clip_source(origin, keys, _dataset_in_file)
 
 
 @contextmanager

@@ -21,10 +21,9 @@ from obygaze_features.store.interchange.source import (
     MOVIE_KEY,
     NPY_LEVELS,
     Array,
-    ClipSource,
-    ColumnSource,
     FeatureSource,
     by_clip,
+    clip_source,
     column_source,
     file_origin,
     folder_origin,
@@ -39,7 +38,7 @@ MAGIC = b"\x93NUMPY"
 
 def open_npz(
     path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY, movie_key: str | None = None
-) -> ColumnSource:
+) -> FeatureSource:
     """Open the arrays of an npz file; without `levels`, each array that has a row for each id."""
     require_file(path)
     return _with_members(
@@ -132,7 +131,7 @@ def open_npy(path: Path, levels: Mapping[str, str]) -> FeatureSource:
     every = [file for of_level in files.values() for file in of_level.values()]
     origin = folder_origin("npy", root, every)
     origin["levels"] = {level: folder or "." for level, folder in folders.items()}
-    source = ClipSource(origin, files, lambda file: nullcontext(_mapped(file)))
+    source = clip_source(origin, files, lambda file: nullcontext(_mapped(file)))
     first: dict[str, Path] = {}
     for of_level in files.values():
         first = {**of_level, **first}
@@ -155,7 +154,7 @@ def _mapped(path: Path) -> Array:
     return array
 
 
-def _npy_columns(root: Path, levels: Mapping[str, str]) -> ColumnSource:
+def _npy_columns(root: Path, levels: Mapping[str, str]) -> FeatureSource:
     files = plain_files(root, SUFFIXES)
     names = [file.stem for file in files if file.parent == root]
     if not levels:

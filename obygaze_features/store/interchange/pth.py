@@ -21,8 +21,9 @@ from obygaze_features.store.interchange.source import (
     DAMAGE,
     Array,
     BadRow,
-    ClipSource,
+    FeatureSource,
     by_clip,
+    clip_source,
     folder_origin,
     movie_of,
     name_of,
@@ -32,7 +33,7 @@ from obygaze_features.store.interchange.source import (
 SUFFIXES = (".pth", ".pt")
 
 
-def open_one(path: Path, levels: Mapping[str, str], *, level: str | None = None) -> ClipSource:
+def open_one(path: Path, levels: Mapping[str, str], *, level: str | None = None) -> FeatureSource:
     """Open a folder with one tensor file a clip, stored as `level`.
 
     `levels` name keys, where the files hold dictionaries of tensors.
@@ -51,16 +52,16 @@ def open_one(path: Path, levels: Mapping[str, str], *, level: str | None = None)
     origin = folder_origin("pth", root, files)
     if levels:
         origin["levels"] = dict(levels)
-    source = ClipSource(origin, keys, loader.open_array, movie_ids=movies)
+    source = clip_source(origin, keys, loader.open_array, movie_ids=movies)
     n_others = sum(one.is_file() for one in root.rglob("*")) - len(files)
     if n_others > 0:
         source.warnings.append(f"{n_others} files were left out: not .pth")
     if not levels and level is None:
-        source.rename_level("", _level_of(source))
+        source.arrays = {_level_of(source): source.arrays[""]}
     return source
 
 
-def _level_of(source: ClipSource) -> str:
+def _level_of(source: FeatureSource) -> str:
     """Return `tokens` if most clips have several vectors, else `clip`."""
     several = []
     for index in range(len(source.clip_ids)):

@@ -10,22 +10,25 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_file
+from obygaze_features.core.notebook import short_repr
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.schema import RowStatus
 
 T = TypeVar("T")
 Array = npt.NDArray[Any]
+Opener: TypeAlias = "Callable[[], AbstractContextManager[Any]]"
 MAX_DIMENSIONS = 3
 # By these marks `export` lists the levels that it wrote, and an import finds them again.
 HDF5_LEVELS, NPY_LEVELS = "obygaze_levels", "levels.txt"
@@ -58,113 +61,50 @@ class BadRow(Exception):
         return RowStatus.failed("import", type(self.__cause__ or self).__name__, str(self))
 
 
-class FeatureSource(Protocol):
-    """Clips that can be imported. To read another format, write these members."""
+@dataclass
+class FeatureSource:
+    """Features of clips that can be imported, whatever file they are in.
+
+    `arrays` has, for each level, a function for each clip that opens its array, None where the clip
+    has none. An array is anything with `shape`, `dtype` and `array[()]`; it is read only when its
+    row is written. `handles` are closed at the end.
+    """
 
     origin: Mapping[str, Any]
     clip_ids: Sequence[str]
     movie_ids: Sequence[str] | None
-    levels: Sequence[str]
-    warnings: list[str]
+    arrays: Mapping[str, Sequence[Opener | None]]
+    warnings: list[str] = field(default_factory=list)
+    handles: Sequence[Any] = ()
+    _shapes: dict[Opener | None, Shape] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        levels = ", ".join(self.levels)
+        return short_repr("FeatureSource", name_of(self), f"{len(self.clip_ids)} clips", levels)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The names of the levels."""
+        return tuple(self.arrays)
 
     def shape(self, level: str, index: int) -> Shape:
-        """Return the shape of one clip's array, or raise BadRow; cheap where possible."""
+        """Return the shape of one clip's array, or raise BadRow; it is opened once for that."""
+        opener = self.arrays[level][index]
+        if opener not in self._shapes:
+            self._shapes[opener] = self._use(
+                level, opener, lambda array: Shape(tuple(array.shape), str(array.dtype))
+            )
+        return self._shapes[opener]
 
     def row(self, level: str, index: int) -> Array:
         """Return one clip's array, or raise BadRow."""
+        return self._use(level, self.arrays[level][index], lambda array: np.asarray(array[()]))
 
-    def close(self) -> None:
-        """Close open files."""
-
-
-@dataclass
-class ColumnSource:
-    """Whole arrays of all clips beside a list of ids: npz, npy, one big HDF5 array."""
-
-    origin: Mapping[str, Any]
-    clip_ids: Sequence[str]
-    movie_ids: Sequence[str] | None
-    arrays: Mapping[str, Any]
-    warnings: list[str] = field(default_factory=list)
-    handle: Any = None
-    levels: Sequence[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.levels = tuple(self.arrays)
-        n_clips = len(self.clip_ids)
-        for name, array in self.arrays.items():
-            if not array.ndim or array.shape[0] != n_clips:
-                raise FixInput(
-                    f"{name}: the shape {tuple(array.shape)} does not begin with the number of "
-                    f"ids, {n_clips}"
-                )
-        if self.movie_ids is not None and len(self.movie_ids) != n_clips:
-            raise FixInput(f"{len(self.movie_ids)} movies for {n_clips} clips")
-
-    def shape(self, level: str, index: int) -> Shape:
-        """Return the shape, which is the same for every clip."""
-        array = self.arrays[level]
-        return Shape(tuple(array.shape[1:]), str(array.dtype))
-
-    def row(self, level: str, index: int) -> Array:
-        """Return one row of an array."""
-        try:
-            return np.asarray(self.arrays[level][index])
-        except DAMAGE as error:
-            raise BadRow(f"{level} cannot be read: {error}") from error
-
-    def close(self) -> None:
-        """Close the file that the arrays are read from."""
-        if self.handle is not None:
-            self.handle.close()
-
-
-class ClipSource:
-    """An array of its own for each clip and level: a file, or a dataset in a file.
-
-    `keys` has, for each level, the key of each clip's array; `open_array` opens one by its key.
-    """
-
-    def __init__(
-        self,
-        origin: Mapping[str, Any],
-        keys: Mapping[str, Mapping[str, Any]],
-        open_array: Callable[[Any], AbstractContextManager[Any]],
-        *,
-        movie_ids: Sequence[str] | None = None,
-        handle: Any = None,
-    ) -> None:
-        self.origin, self.keys, self.open_array = origin, keys, open_array
-        self.levels: Sequence[str] = list(keys)
-        self.clip_ids: Sequence[str] = list(dict.fromkeys(chain(*keys.values())))
-        self.movie_ids, self.handle = movie_ids, handle
-        self.warnings: list[str] = []
-        self._shapes: dict[Any, Shape] = {}
-
-    def shape(self, level: str, index: int) -> Shape:
-        """Return the shape of one clip's array; its file is opened once for that."""
-        key = self.keys[level].get(self.clip_ids[index])
-        if key not in self._shapes:
-            self._shapes[key] = self._read(
-                level, key, lambda array: Shape(tuple(array.shape), str(array.dtype))
-            )
-        return self._shapes[key]
-
-    def row(self, level: str, index: int) -> Array:
-        """Return one clip's array."""
-        key = self.keys[level].get(self.clip_ids[index])
-        return self._read(level, key, lambda array: np.asarray(array[()]))
-
-    def rename_level(self, old: str, new: str) -> None:
-        """Give a level another name."""
-        self.keys = {new if level == old else level: keys for level, keys in self.keys.items()}
-        self.levels = list(self.keys)
-
-    def _read(self, level: str, key: Any, use: Callable[[Any], T]) -> T:
-        if key is None:
+    def _use(self, level: str, opener: Opener | None, use: Callable[[Any], T]) -> T:
+        if opener is None:
             raise BadRow(f"no file for {level}")
         try:
-            with self.open_array(key) as array:
+            with opener() as array:
                 return use(array)
         except Corrupt as error:
             raise BadRow(error.what) from error
@@ -172,49 +112,70 @@ class ClipSource:
             raise BadRow(f"{level} cannot be read: {error}") from error
 
     def close(self) -> None:
-        """Close the file that the arrays are read from."""
-        if self.handle is not None:
-            self.handle.close()
+        """Close the files that the arrays are read from."""
+        for handle in self.handles:
+            handle.close()
 
 
-class JoinedSource:
-    """Several sources of the same levels, one after the other."""
-
-    def __init__(self, sources: Sequence[FeatureSource]) -> None:
-        self.sources = sources
-        self.levels: Sequence[str] = sources[0].levels
-        for source in sources:
-            if set(source.levels) != set(self.levels):
-                here, there = ", ".join(self.levels), ", ".join(source.levels)
-                raise FixInput(f"{here} in one of them, {there} in another", where=name_of(source))
-        self.places = [
-            (source, index) for source in sources for index in range(len(source.clip_ids))
-        ]
-        self.clip_ids: Sequence[str] = [clip for one in sources for clip in one.clip_ids]
-        movies = [one.movie_ids for one in sources if one.movie_ids is not None]
-        self.movie_ids: Sequence[str] | None = (
-            list(chain(*movies)) if len(movies) == len(sources) else None
-        )
-        self.warnings = [warning for one in sources for warning in one.warnings]
-        self.origin: Mapping[str, Any] = {
+def joined_source(sources: Sequence[FeatureSource]) -> FeatureSource:
+    """Return several sources of the same levels as one, one after the other."""
+    levels = sources[0].levels
+    for source in sources:
+        if set(source.levels) != set(levels):
+            here, there = ", ".join(levels), ", ".join(source.levels)
+            raise FixInput(f"{here} in one of them, {there} in another", where=name_of(source))
+    movies = [one.movie_ids for one in sources if one.movie_ids is not None]
+    return FeatureSource(
+        origin={
             "format": sources[0].origin["format"],
             "parts": [dict(one.origin) for one in sources],
-        }
+        },
+        clip_ids=[clip for one in sources for clip in one.clip_ids],
+        movie_ids=list(chain(*movies)) if len(movies) == len(sources) else None,
+        arrays={level: [*chain(*(one.arrays[level] for one in sources))] for level in levels},
+        warnings=[warning for one in sources for warning in one.warnings],
+        handles=[handle for one in sources for handle in one.handles],
+    )
 
-    def shape(self, level: str, index: int) -> Shape:
-        """Return the shape of one clip's array."""
-        source, place = self.places[index]
-        return source.shape(level, place)
 
-    def row(self, level: str, index: int) -> Array:
-        """Return one clip's array."""
-        source, place = self.places[index]
-        return source.row(level, place)
+def clip_source(
+    origin: Mapping[str, Any],
+    keys: Mapping[str, Mapping[str, Any]],
+    open_array: Callable[[Any], AbstractContextManager[Any]],
+    *,
+    movie_ids: Sequence[str] | None = None,
+    handle: Any = None,
+) -> FeatureSource:
+    """Return the source of arrays that are one for each clip: files, or datasets in a file.
 
-    def close(self) -> None:
-        """Close all sources."""
-        for source in self.sources:
-            source.close()
+    `keys` has, for each level, the key of each clip's array; `open_array` opens one by its key.
+    """
+    clip_ids = list(dict.fromkeys(chain(*keys.values())))
+    arrays = {
+        level: [partial(open_array, of[clip]) if clip in of else None for clip in clip_ids]
+        for level, of in keys.items()
+    }
+    handles = [] if handle is None else [handle]
+    return FeatureSource(origin, clip_ids, movie_ids, arrays, handles=handles)
+
+
+@dataclass(frozen=True)
+class _RowOf:
+    """One row of an array of all clips."""
+
+    array: Any
+    index: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.array.shape[1:])
+
+    @property
+    def dtype(self) -> Any:
+        return self.array.dtype
+
+    def __getitem__(self, whole: tuple[()]) -> Array:
+        return np.asarray(self.array[self.index])
 
 
 def column_source(
@@ -227,7 +188,7 @@ def column_source(
     id_key: str = ID_KEY,
     movie_key: str | None = None,
     handle: Any = None,
-) -> ColumnSource:
+) -> FeatureSource:
     """Return the source of arrays that have a row for each id.
 
     Args:
@@ -252,8 +213,22 @@ def column_source(
         warnings = [f"{key} was left out: not an array with a row for each id" for key in left_out]
     if not levels:
         raise FixInput("no array has a row for each id", where=str(path), hint="--level NAME=KEY")
-    found = {level: arrays[key] for level, key in levels.items()}
-    return ColumnSource(origin(levels), ids, movies, found, warnings, handle)
+    n_clips = len(ids)
+    if movies is not None and len(movies) != n_clips:
+        raise FixInput(f"{len(movies)} movies for {n_clips} clips", where=str(path))
+    for level, key in levels.items():
+        shape = tuple(arrays[key].shape)
+        if shape[:1] != (n_clips,):
+            raise FixInput(
+                f"{level}: the shape {shape} does not begin with the number of ids, {n_clips}",
+                where=str(path),
+            )
+    rows = {
+        level: [partial(nullcontext, _RowOf(arrays[key], index)) for index in range(n_clips)]
+        for level, key in levels.items()
+    }
+    handles = [] if handle is None else [handle]
+    return FeatureSource(origin(levels), ids, movies, rows, warnings, handles)
 
 
 def checked_shape(shape: Shape, where: str) -> Shape:

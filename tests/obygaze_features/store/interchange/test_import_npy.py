@@ -95,7 +95,7 @@ def test_folders_of_levels_stay_inside(tmp_path: Path, folder: str) -> None:
 
 def test_what_is_wrong_with_the_folder_is_said(tmp_path: Path) -> None:
     (tmp_path / "f").mkdir()
-    with pytest.raises(FixInput, match="no .npy file"):
+    with pytest.raises(FixInput, match=r"no \.npy file"):
         open_features("npy", [tmp_path / "f"])
     put(tmp_path / "f" / "a" / "1.npy", V)
     put(tmp_path / "f" / "b" / "1.npy", V)
