@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from obygaze_models.protocols.splits import far_from
 if TYPE_CHECKING:
     from obygaze_models.models.concepts import ConceptBank
     from obygaze_models.models.linear_solvers import Gram
-    from obygaze_models.protocols.runner.models import Case
+    from obygaze_models.protocols.runner.models import FoldData
 
 Floats = NDArray[np.float64]
 MIN_ROWS = 3
@@ -28,20 +28,14 @@ MIN_ROWS = 3
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """Concept margins of the rows a head learns from, and of any others by `of`.
+    """The concept vectors of a fold, and cross-fitted margins of the rows that a head is fitted on.
 
     `found_on` are the rows of the clip table that the vectors were found on.
     """
 
-    banks: Banks = field(repr=False)
     bank: ConceptBank
-    learn: Floats
+    cross_fitted: Floats
     found_on: NDArray[np.intp]
-
-    def of(self, clips: NDArray[np.intp]) -> Floats:
-        """The margins of some clips by the vectors of this fold."""
-        margins: Floats = self.banks.rows(clips) @ self.bank.coef_.T + self.bank.intercept_
-        return margins
 
 
 class Banks:
@@ -62,39 +56,39 @@ class Banks:
         """The vectors of some clips."""
         return self.gram.X[self.features.row_of[clips]]
 
-    def margins(self, settings: Mapping[str, Any], case: Case) -> Margins:
+    def margins(self, settings: Mapping[str, Any], data: FoldData) -> Margins:
         """Margins by vectors that saw no test clip, cross-fitted for the rows to learn from."""
-        rows = self.bank_rows(case)
-        bank, fitted = self._bank(settings, rows, case)
-        return Margins(self, bank, fitted[self.features.row_of[case.learn]], rows)
+        rows = self.bank_rows(data)
+        bank, fitted = self._bank(settings, rows, data)
+        return Margins(bank, fitted[self.features.row_of[data.fit_rows]], rows)
 
-    def bank_rows(self, case: Case) -> NDArray[np.intp]:
+    def bank_rows(self, data: FoldData) -> NDArray[np.intp]:
         """The clips that vectors may be found on: all with a level that are not held out.
 
         Held out are the clips that this cell tests, and those that choose. Where splits are by
         film, their films are held out whole; where splits keep a gap, so are the scenes near them.
         """
-        table, split = self.table, case.split
+        table, split = self.table, data.split
         held_out = split.test
-        if not case.join_validation:
+        if not data.join_validation:
             held_out = np.union1d(held_out, split.validation)
         allowed = self.features.present & (np.array(table.levels) != "")
         allowed[held_out] = False
         if self.grouped:
-            allowed &= ~np.isin(case.groups, np.unique(case.groups[held_out]))
+            allowed &= ~np.isin(data.groups, np.unique(data.groups[held_out]))
         rows = np.flatnonzero(allowed)
         gap = int(split.provenance.get("gap", 0))
         if gap and table.scenes is not None:
-            rows = far_from(rows, held_out, case.groups, table.scenes, gap)
+            rows = far_from(rows, held_out, data.groups, table.scenes, gap)
         return rows
 
     def _bank(
-        self, settings: Mapping[str, Any], rows: NDArray[np.intp], case: Case
+        self, settings: Mapping[str, Any], rows: NDArray[np.intp], data: FoldData
     ) -> tuple[ConceptBank, Floats]:
         own = {name: settings[name] for name in BANK}
         key = canonical_json(own) + rows.tobytes()
         if key not in self.found:
-            self.found[key] = self._find(own, rows, case.groups)
+            self.found[key] = self._find(own, rows, data.groups)
         return self.found[key]
 
     def _find(

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.records import Record
-from obygaze_models.protocols.runner.scoring import Cell
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Protocol
 

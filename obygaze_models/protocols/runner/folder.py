@@ -14,6 +14,7 @@ from typing import Any
 from obygaze_features.core.drafts import OwnFolder, check_folder, made_by_obygaze, new_folder
 from obygaze_features.core.files import pretty_json, sha256_bytes, write_atomic
 from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.runner.records import (
     PREDICTION_COLUMNS,
     PREDICTIONS_FILE,
@@ -21,7 +22,6 @@ from obygaze_models.protocols.runner.records import (
     RUN_FILE,
     Record,
 )
-from obygaze_models.protocols.runner.scoring import Cell
 
 
 def _not_a_run(folder: Path) -> str:

@@ -23,6 +23,8 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.common import one_thread
 from obygaze_models.protocols.clips import ClipTable, clip_table
+from obygaze_models.protocols.runner.cell_records import Judge
+from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.runner.concept_records import concept_records
 from obygaze_models.protocols.runner.execute import (
     FitContext,
@@ -39,10 +41,8 @@ from obygaze_models.protocols.runner.folder import (
     predictions_csv,
     write_run,
 )
-from obygaze_models.protocols.runner.judging import Judge
 from obygaze_models.protocols.runner.records import RUN_FORMAT, Record, Run
 from obygaze_models.protocols.runner.remarks import remarks
-from obygaze_models.protocols.runner.scoring import Cell
 from obygaze_models.protocols.schedule import Labels, schedule
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.tasks import task_labels
@@ -170,7 +170,7 @@ def _train_all(
         with clock.part("fit"):
             if features is not None and inputs.protocol.model_names:
                 with watch(features.name, count_fits(inputs.protocol, plan)) as progress:
-                    cells += run_models(replace(context, progress=progress))
+                    cells += run_models(context, progress)
             if usable.tobytes() not in done:
                 own = run_baselines(context)
                 baselines += [replace(c, feature="") for c in own] if alike else own

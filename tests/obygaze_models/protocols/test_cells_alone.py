@@ -19,7 +19,7 @@ from obygaze_models.evaluation.leakage import LeakedTest
 from obygaze_models.protocols.kinds import KINDS
 from obygaze_models.protocols.reading import shipped
 from obygaze_models.protocols.runner.banks import Banks, Margins
-from obygaze_models.protocols.runner.models import Case
+from obygaze_models.protocols.runner.models import FoldData
 from obygaze_models.protocols.schema import Protocol
 
 KFOLD = ("splits.kind=kfold", "splits.folds=4")
@@ -187,7 +187,7 @@ def test_nothing_is_learned_from_a_clip_that_is_tested(
 def test_vectors_that_were_found_on_test_clips_are_counted(
     manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def every_row(banks: Banks, case: Case) -> np.ndarray:
+    def every_row(banks: Banks, data: FoldData) -> np.ndarray:
         return np.flatnonzero(banks.features.present)
 
     monkeypatch.setattr(Banks, "bank_rows", every_row)
@@ -217,9 +217,9 @@ def test_no_published_test_clip_finds_a_vector(
     found: list[tuple[int, int]] = []
     own = Banks.margins
 
-    def record(banks: Banks, settings: Any, case: Case) -> Margins:
-        margins = own(banks, settings, case)
-        tested = case.split.test
+    def record(banks: Banks, settings: Any, data: FoldData) -> Margins:
+        margins = own(banks, settings, data)
+        tested = data.split.test
         found.append((len(tested), len(np.intersect1d(margins.found_on, tested))))
         return margins
 

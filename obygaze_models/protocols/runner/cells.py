@@ -40,7 +40,7 @@ MARGIN_NAMES = tuple(name for name in MARGIN_METRICS if name != WITHIN)
 
 
 @dataclass(frozen=True, eq=False)
-class Tested:
+class TestedFold:
     """One fit of one fold: the clips it was tested on, their truth and scores."""
 
     fold: str
@@ -81,7 +81,7 @@ class Cell:
     test: str
     model: str
     feature: str
-    tested: Sequence[Tested]
+    tested: Sequence[TestedFold]
     skipped: Sequence[Mapping[str, str]] = ()
     averaged: bool = False  # over folds; else pooled
     share: float | None = None  # of a closed form: calls this share positive at random
@@ -139,7 +139,7 @@ class Cell:
         return _pooled(by_seed, metrics)
 
     def _expected(
-        self, tests: Sequence[Tested], codes: NDArray[np.intp], share: float
+        self, tests: Sequence[TestedFold], codes: NDArray[np.intp], share: float
     ) -> Statistics:
         """The closed form, pooled or averaged over folds as the other cells are."""
         folds = [self._sums(t, codes, False) for t in tests]
@@ -157,7 +157,7 @@ class Cell:
 
         return compute
 
-    def _sums(self, t: Tested, codes: NDArray[np.intp], tuned: bool) -> GroupedStats:
+    def _sums(self, t: TestedFold, codes: NDArray[np.intp], tuned: bool) -> GroupedStats:
         seen = t.at_tuned or t.predictions if tuned else t.predictions
         return GroupedStats(seen, codes[np.searchsorted(self.universe, t.rows)])
 
@@ -199,7 +199,7 @@ class Cell:
         """How many sets of clips were tested; models of one set learned from the others."""
         return len({t.rows.tobytes() for t in self.tested})
 
-    def values_of(self, t: Tested) -> dict[str, float]:
+    def values_of(self, t: TestedFold) -> dict[str, float]:
         """Every metric of one fold; where a closed form holds, its."""
         if self.share is None:
             return t.values

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import resample, reuse_inflation
 from obygaze_models.evaluation.compare import nadeau_bengio, sign_flip
+from obygaze_models.protocols.runner.cells import TUNED, Cell, TestedFold
 from obygaze_models.protocols.runner.records import Record
-from obygaze_models.protocols.runner.scoring import TUNED, Cell, Tested
 from obygaze_models.protocols.schema import PaperValue, Protocol
 
 Floats = NDArray[np.float64]
@@ -265,7 +265,7 @@ def _calibration(cell: Cell) -> list[Record] | None:
     return rows
 
 
-def _fold(t: Tested, cell: Cell) -> Record:
+def _fold(t: TestedFold, cell: Cell) -> Record:
     return {
         "fold": t.fold,
         "seed": t.seed,
