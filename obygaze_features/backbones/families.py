@@ -87,12 +87,6 @@ def _xclip_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[s
     }
 
 
-def _xclip_text(model: Any, tokens: Any) -> Tensor:
-    # The model's own logits use text that its video prompts have changed: this is before that.
-    embeds: Tensor = model.text_projection(model.text_model(**tokens)[1])
-    return embeds
-
-
 # --- Image models: each frame on its own
 
 
@@ -100,20 +94,10 @@ def _clip_geometry(config: Any, card: Geometry) -> Geometry:
     return _image_geometry(config, card.frames, _one(config.image_size), 1, config.projection_dim)
 
 
-def _clip_text(model: Any, tokens: Any) -> Tensor:
-    embeds: Tensor = model(**tokens).text_embeds
-    return embeds
-
-
 def _siglip_geometry(config: Any, card: Geometry) -> Geometry:
     if not getattr(config, "vision_use_head", True):
         raise FixInput("this SigLIP has no pooling head, so it has no vector for a frame")
     return _image_geometry(config, card.frames, _one(config.image_size), 0, config.hidden_size)
-
-
-def _siglip_text(model: Any, tokens: Any) -> Tensor:
-    embeds: Tensor = model(input_ids=tokens["input_ids"]).pooler_output
-    return embeds
 
 
 def _dino_geometry(config: Any, card: Geometry) -> Geometry:
@@ -214,7 +198,8 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         geometry=_xclip_geometry,
         run=_xclip_run,
         keep=_xclip_keep,
-        text=Text("XCLIPModel", _xclip_text),
+        # Before the video prompts change it; the model's own logits use the changed text.
+        text=Text("XCLIPModel", lambda m, tokens: m.text_projection(m.text_model(**tokens)[1])),
     ),
     _image_family(
         "clip",
@@ -222,7 +207,7 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         model_types=("clip", "clip_vision_model"),
         geometry=_clip_geometry,
         ignored=r"position_ids$|^(text_model|text_projection)\.|^logit_scale$",
-        text=Text("CLIPTextModelWithProjection", _clip_text),
+        text=Text("CLIPTextModelWithProjection", lambda m, tokens: m(**tokens).text_embeds),
     ),
     _image_family(
         "siglip",
@@ -230,7 +215,12 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         model_types=("siglip", "siglip_vision_model"),
         geometry=_siglip_geometry,
         ignored=r"position_ids$|^text_model\.|^logit_(scale|bias)$",
-        text=Text("SiglipTextModel", _siglip_text, padded=True, lower=True),
+        text=Text(
+            "SiglipTextModel",
+            lambda m, tokens: m(input_ids=tokens["input_ids"]).pooler_output,
+            padded=True,
+            lower=True,
+        ),
     ),
     _image_family("dinov2", "Dinov2Model", geometry=_dino_geometry),
     _image_family(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _VISUAL = "clip.visual."
 _TEMPORAL = "transformerClip."
+_TEMPORAL_DENSE = f"{_TEMPORAL}resblocks.0.mlp.c_fc.weight"
 _POSITIONS = "frame_position_embeddings.weight"
 _HEAD_WIDTH = 64
 _OTHER_KINDS = {
@@ -64,16 +65,15 @@ class LsmdcFamily(Family):
 
         from obygaze_features.backbones.lsmdc_model import TemporalEncoder, outputs, vision_tower
 
-        raw = read_tensors(files.files)
-        tensors, where = _strip_module(raw), str(files.files[0])
+        raw, where = read_tensors(files.files), str(files.files[0])
+        tensors = _strip_module(raw)
         geometry, n_temporal = infer_geometry(tensors, card.geometry.frames, where)
         module = torch.nn.ModuleDict({"vision": vision_tower(geometry, placement.attention)})
         prefixes: tuple[str, ...] = (_VISUAL,)
         if n_temporal:
-            hidden, rows = _temporal_hidden(tensors, where), int(tensors[_POSITIONS].shape[0])
+            hidden, rows = len(tensors[_TEMPORAL_DENSE]), len(tensors[_POSITIONS])
             heads = geometry.out // _HEAD_WIDTH
-            encoder = TemporalEncoder(geometry.out, hidden, heads, n_temporal, rows)
-            module["temporal"] = encoder
+            module["temporal"] = TemporalEncoder(geometry.out, hidden, heads, n_temporal, rows)
             prefixes = (_VISUAL, _TEMPORAL, _POSITIONS)
         _load_strictly(module, {k: v for k, v in tensors.items() if k.startswith(prefixes)}, where)
         return TorchBackbone(
@@ -155,9 +155,9 @@ def infer_geometry(tensors: Mapping[str, Tensor], frames: int, where: str) -> tu
     for name, size in (("visual", width), ("frame", geometry.out if n_temporal else width)):
         if size < _HEAD_WIDTH or size % (size // _HEAD_WIDTH):
             problems.append(f"the {name} width, {size}, cannot be divided into heads")
-    if n_temporal and _POSITIONS not in tensors:
-        problems.append(f"{_POSITIONS} is missing")
-    elif n_temporal and len(tensors[_POSITIONS]) < n_frames:
+    needed_over_frames = (_POSITIONS, _TEMPORAL_DENSE) if n_temporal else ()
+    problems += [f"{key} is missing" for key in needed_over_frames if key not in tensors]
+    if n_temporal and not problems and len(tensors[_POSITIONS]) < n_frames:
         problems.append(f"{_POSITIONS}: {len(tensors[_POSITIONS])} rows for {n_frames} frames")
     if problems:
         raise tensor_error("this checkpoint cannot be used", problems, where, "another checkpoint")
@@ -174,14 +174,6 @@ def _frames(tensors: Mapping[str, Tensor], otherwise: int) -> int:
 def _count(tensors: Mapping[str, Tensor], prefix: str) -> int:
     numbers = {key[len(prefix) :].split(".", 1)[0] for key in tensors if key.startswith(prefix)}
     return len(numbers)
-
-
-def _temporal_hidden(tensors: Mapping[str, Tensor], where: str) -> int:
-    """Return the width of the dense layers over frames."""
-    key = f"{_TEMPORAL}resblocks.0.mlp.c_fc.weight"
-    if key not in tensors:
-        raise tensor_error("1 tensor missing", [key], where)
-    return int(tensors[key].shape[0])
 
 
 def _load_strictly(module: torch.nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:

@@ -101,9 +101,12 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
     """Return all tensors of a checkpoint's files."""
     tensors: dict[str, Tensor] = {}
     for path in files:
-        read = _read_safetensors if path.suffix == ".safetensors" else _read_torch
         try:
-            tensors.update(read(path))
+            if path.suffix == ".safetensors":
+                safetensors = need("safetensors.torch", "extract", "reading weights")
+                tensors.update(safetensors.load_file(path))
+            else:
+                tensors.update(_read_torch(path))
         except (MemoryError, ImportError, ObygazeError):
             raise
         except Exception as error:
@@ -114,12 +117,6 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
                 where=str(path),
                 hint="compare its size and sha256 with those of its source, and fetch it again",
             ) from error
-    return tensors
-
-
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    safetensors = need("safetensors.torch", "extract", "reading weights")
-    tensors: dict[str, Tensor] = safetensors.load_file(path)
     return tensors
 
 

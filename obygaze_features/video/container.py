@@ -58,8 +58,8 @@ def av() -> Any:
 
 
 @contextmanager
-def open_container(path: Path) -> Iterator[Any]:
-    """Open a media file; BadVideo explains why it cannot be opened."""
+def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
+    """Open a media file and choose its stream; BadVideo explains why it cannot be opened."""
     library = av()
     if not path.exists():
         raise BadVideo("no such file", path=path, stage="open", reason="missing")
@@ -74,7 +74,7 @@ def open_container(path: Path) -> Iterator[Any]:
     except (library.FFmpegError, ValueError) as error:
         raise BadVideo(_why(path, error), path=path, stage="open", reason="unreadable") from error
     with container:
-        yield container
+        yield container, _video_stream(container, path)
 
 
 def _why(path: Path, error: Exception) -> str:
@@ -90,7 +90,7 @@ def _why(path: Path, error: Exception) -> str:
     return "the file is not a video, or its beginning is damaged"
 
 
-def video_stream(container: Any, path: Path) -> Any:
+def _video_stream(container: Any, path: Path) -> Any:
     """Choose the stream of the film: no cover or thumbnails; the default one, then the largest."""
     kinds = av().stream.Disposition
     not_moving = kinds.attached_pic | kinds.timed_thumbnails | kinds.still_image

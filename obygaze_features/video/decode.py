@@ -186,7 +186,7 @@ class _ClipDecoder:
                 out.append(position)
                 canvas.offer(int(index.ranks[position]), frame)
 
-            if not decoder.try_run(run, take, skip=True):
+            if not decoder.run(run, take, skip=True, record=False):
                 # An error counts only if it occurs when no picture is left out.
                 decoder.run(run, canvas.offer_at)
             elif not index.agrees_with(out):
@@ -217,8 +217,7 @@ class _ClipDecoder:
             canvas.index = index.with_order(np.array([*out, *rest], dtype=np.int64))
             return self._finish(canvas)
         if ends_early:
-            out.clear()
-            decoder.run(decoder.whole, lambda position, _: out.append(position))
+            out = decoder.positions()
         # A second time, now that it is known which pictures come out.
         exact = corrected(index, out, decoder.damage)
         again, ranks = self._canvas(exact), iter(np.flatnonzero(np.isin(exact.order, out)).tolist())

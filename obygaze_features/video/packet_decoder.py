@@ -56,25 +56,21 @@ class PacketDecoder:
         """Return the run of all packets."""
         return PacketRun(0, len(self.source.index.pts) - 1, frozenset())
 
-    def run(self, run: PacketRun, sink: Sink, *, skip: bool = False) -> bool:
+    def run(self, run: PacketRun, sink: Sink, *, skip: bool = False, record: bool = True) -> bool:
         """Decode a run and pass each picture to `sink`; return whether there was no new damage.
 
         With `skip`, pictures on which no other is built are left out unless they are wanted.
+        Without `record`, new damage is not kept.
         """
-        before = len(self.damage)
+        known = set(self.damage)
         try:
             self._run(run, sink, skip)
         finally:
             self.codec.skip_frame = "DEFAULT"
             self.codec.flush_buffers()
-        return len(self.damage) == before
-
-    def try_run(self, run: PacketRun, sink: Sink, *, skip: bool = False) -> bool:
-        """Decode like `run`, but do not record the damage."""
-        damage = self.damage
-        self.damage = set(damage)
-        fine = self.run(run, sink, skip=skip)
-        self.damage = damage
+        fine = self.damage == known
+        if not record:
+            self.damage = known
         return fine
 
     def _run(self, run: PacketRun, sink: Sink, skip: bool) -> None:
@@ -121,11 +117,16 @@ class PacketDecoder:
             self.damage.add((at, not leaf))
         return bool(sink(at, frame))
 
-    def exact_index(self) -> FrameIndex:
-        """Return the exact index, learnt by decoding everything: which packets show a picture."""
+    def positions(self, stop: int | None = None, *, record: bool = True) -> list[int]:
+        """Return the positions of the pictures, up to packet `stop`, as they come out."""
         out: list[int] = []
-        self.run(self.whole, lambda position, _: out.append(position))
-        return corrected(self.source.index, out, self.damage)
+        run = self.whole if stop is None else PacketRun(0, stop, frozenset())
+        self.run(run, lambda position, _: out.append(position), record=record)
+        return out
+
+    def exact_index(self) -> FrameIndex:
+        """Return the exact index, which decoding everything gives: which packets show a picture."""
+        return corrected(self.source.index, self.positions(), self.damage)
 
 
 def corrected(index: FrameIndex, out: Sequence[int], damage: Damage) -> FrameIndex:

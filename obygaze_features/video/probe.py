@@ -133,7 +133,7 @@ def _first_geometry(decoder: PacketDecoder) -> PictureGeometry:
     source = decoder.source
     for start in source.index.keys[:TRIES].tolist() or [0]:
         stop = min(start + CHECKED, decoder.whole.stop)
-        fine = decoder.try_run(PacketRun(start, stop, frozenset()), take)
+        fine = decoder.run(PacketRun(start, stop, frozenset()), take, record=False)
         if found:
             decoder.first = found[0] if fine else None
             return geometry_of(found[0][1], source.stream)
@@ -152,7 +152,7 @@ def _without_undecodable_head(decoder: PacketDecoder) -> FrameIndex:
     head = index.order[(index.order < first) | (index.pts[index.order] < index.pts[first])]
     if not len(head) or index.pts[first] == NO_PTS:
         return index
-    lost = np.setdiff1d(head, _decoded_until(decoder, int(head.max())))
+    lost = np.setdiff1d(head, decoder.positions(int(head.max()), record=False))
     return replace(index, order=index.order[~np.isin(index.order, lost)])
 
 
@@ -165,15 +165,8 @@ def _without_times_of_decoding(decoder: PacketDecoder) -> FrameIndex:
     reorders = decoder.source.stream.codec_context.reorder_depth > 0
     if not (index.timed and reorders and (np.diff(index.order) > 0).all()):
         return index
-    out = _decoded_until(decoder, min(CHECKED, decoder.whole.stop))
+    out = decoder.positions(min(CHECKED, decoder.whole.stop), record=False)
     return index if index.agrees_with(out) else index.without_times()
-
-
-def _decoded_until(decoder: PacketDecoder, stop: int) -> list[int]:
-    """Decode the packets up to a position; return the positions of the pictures, as they come."""
-    out: list[int] = []
-    decoder.try_run(PacketRun(0, stop, frozenset()), lambda position, _: out.append(position))
-    return out
 
 
 def _no_frames(path: Path) -> BadVideo:

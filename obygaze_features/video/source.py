@@ -17,8 +17,7 @@ from obygaze_features.video.container import (
     av,
     demux,
     logged_errors,
-    open_container,
-    video_stream,
+    open_video,
 )
 from obygaze_features.video.index import NO_PTS, FrameIndex, clock_of, presentation_order
 from obygaze_features.video.losses import lost_before, skipped_in_avi
@@ -92,7 +91,7 @@ class VideoSource:
     def _read_again(self, start: int) -> Iterator[tuple[int, Any]]:
         """Yield the packets of a file too large to keep, from near `start` if seeking is safe."""
         if self.index.timed:
-            with _opened(self.path) as (container, stream):
+            with open_video(self.path) as (container, stream):
                 packets = _packets_from(container, stream, int(self.index.pts[start]))
                 first = next(packets, None)
                 position = self._position_of(first, start)
@@ -100,7 +99,7 @@ class VideoSource:
                     yield position, first
                     yield from enumerate(packets, position + 1)
                     return
-        with _opened(self.path) as (container, stream):
+        with open_video(self.path) as (container, stream):
             yield from enumerate(demux(container, stream))
 
     def _position_of(self, packet: Any, start: int) -> int | None:
@@ -121,7 +120,7 @@ def open_source(path: Path) -> Iterator[VideoSource]:
 
     A process keeps the index of a few large files, so that many clips of one film need one pass.
     """
-    with _opened(path) as (container, stream):
+    with open_video(path) as (container, stream):
         facts = path.stat()
         if facts.st_size <= KEEP_BYTES:
             yield _read_source(path, container, stream, kept=[])
@@ -133,12 +132,6 @@ def open_source(path: Path) -> Iterator[VideoSource]:
             while len(_CACHE) > CACHED_FILMS:
                 del _CACHE[next(iter(_CACHE))]
         yield replace(_CACHE[identity], container=container, stream=stream)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, Any]]:
-    with open_container(path) as container:
-        yield container, video_stream(container, path)
 
 
 def _packets_from(container: Any, stream: Any, pts: int) -> Iterator[Any]:
