@@ -18,7 +18,7 @@ from obygaze_features.backbones.hub_processor import (
     preset_note,
 )
 from obygaze_features.backbones.load import as_arrays, load_from
-from obygaze_features.backbones.pixels import Preprocessor, as_frames, synthetic_frames
+from obygaze_features.backbones.pixels import Preprocessor, as_frames
 from obygaze_features.backbones.torch_backbone import TorchBackbone, WrongWeights
 from obygaze_features.backbones.weights import NO_WEIGHTS, WeightFiles, is_blob
 from obygaze_features.core.console import human
@@ -211,7 +211,7 @@ def _check_processor(backbone: Backbone, files: WeightFiles, report: CheckReport
     if processor is None:
         report.add(name, SKIPPED, f"{kind} has no form without torchvision")
         return
-    frames, size, card = synthetic_frames(), backbone.geometry.size, backbone.card
+    frames, size, card = _picture(), backbone.geometry.size, backbone.card
     theirs = processor(frames)
     if theirs.shape[-2:] != (size, size):
         found = f"expected {[size, size]}, its processor gives {list(theirs.shape[-2:])}"
@@ -231,3 +231,8 @@ def _check_processor(backbone: Backbone, files: WeightFiles, report: CheckReport
     if hub.preset != card.preset:
         report.require(f"{name}, {hub.label}", *compare(hub.input))
 
+
+def _picture() -> npt.NDArray[np.uint8]:
+    t, y, x, c = np.ogrid[0:2, 0:270, 0:480, 0:3]
+    value = (x * (2 + c) + y * (4 - c)) // 3 + ((x // 24 + y // 24) % 2) * 80 + t * 30
+    return np.asarray(value % 256, dtype=np.uint8)

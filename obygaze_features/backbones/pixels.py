@@ -245,12 +245,12 @@ class Preprocessor:
         plain = self.preset.as_dict()
         for key in ("sampling", "attention", "edge_from_checkpoint"):
             plain.pop(key)
-        pixels = self(torch.from_numpy(synthetic_frames())).numpy().astype("<f4").tobytes()
+        pixels = self(torch.from_numpy(_test_picture())).numpy().astype("<f4").tobytes()
         return {**plain, **known, "behaviour_sha256": sha256_bytes(pixels)}
 
 
-def synthetic_frames() -> npt.NDArray[np.uint8]:
-    """Return two frames of edges, ramps and a coarse texture, computed in integers."""
+def _test_picture() -> npt.NDArray[np.uint8]:
+    """Return edges, ramps and a coarse texture, computed in integers."""
     t, y, x, c = np.ogrid[0:2, 0:301, 0:397, 0:3]
     value = (x * (3 + c) + y * (5 - c) + (x * y) // 7 + t * 40) % 256
     blocks = ((x // 16 + y // 16 + c) % 2) * 90
