@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.model import Clip as Clip
     from obygaze_features.manifest.model import Header as Header
     from obygaze_features.manifest.model import Manifest as Manifest
-    from obygaze_features.manifest.model import view as view
     from obygaze_features.manifest.projection import Projection as Projection
     from obygaze_features.manifest.projection import project as project
     from obygaze_features.manifest.segments import ClipSpan as ClipSpan

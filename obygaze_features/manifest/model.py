@@ -196,7 +196,19 @@ class Manifest:
         Args:
             name: The view. From a manifest that is not raw, only its own view can be made.
         """
-        return view(self, name)
+        if name not in VIEWS:
+            raise FixUsage(f"unknown view {name!r}", hint=f"one of {', '.join(VIEWS)}")
+        if name == self.header.view:
+            return self
+        if self.header.view != "raw":
+            raise FixInput(
+                f"expected a manifest in the raw view, got one in the {self.header.view!r} view;"
+                f" the {name!r} view cannot be made from it",
+                where=self.name,
+            )
+        visual = self.with_clips(_visual(self))
+        made = visual if name == "visual" else visual.with_clips(_published(visual))
+        return replace(made, header=replace(self.header, view=name))
 
     def to_frame(self) -> Any:
         """Return a pandas data frame with one row a clip, indexed by `clip_id`.
@@ -215,28 +227,6 @@ class Manifest:
         frame = data_frame(columns, index="clip_id")
         whole = ["scene", *(FOLD_PREFIX + split for split in self.folds)]
         return frame.astype({**dict.fromkeys(whole, "Int64"), "start_s": float, "end_s": float})
-
-
-def view(manifest: Manifest, name: str) -> Manifest:
-    """Return a manifest in one of the views `raw`, `visual`, `as_published`.
-
-    Args:
-        manifest: A manifest in the raw view, or already in the view that is asked for.
-        name: The view.
-    """
-    if name not in VIEWS:
-        raise FixUsage(f"unknown view {name!r}", hint=f"one of {', '.join(VIEWS)}")
-    if name == manifest.header.view:
-        return manifest
-    if manifest.header.view != "raw":
-        raise FixInput(
-            f"expected a manifest in the raw view, got one in the {manifest.header.view!r} view;"
-            f" the {name!r} view cannot be made from it",
-            where=manifest.name,
-        )
-    visual = manifest.with_clips(_visual(manifest))
-    made = visual if name == "visual" else visual.with_clips(_published(visual))
-    return replace(made, header=replace(manifest.header, view=name))
 
 
 def _visual(manifest: Manifest) -> Iterator[Clip]:

@@ -19,7 +19,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -32,7 +32,6 @@ from obygaze_features.manifest.segments import ClipSpan, Segment
 
 CSV_COLUMNS = ("clip_id", "movie_id", "level", "concepts", "overlap_frames", "clip_frames")
 DEFAULT_THRESHOLD = Fraction(1, 5)
-_RANK = {level: rank for rank, level in enumerate(LEVELS)}
 _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
 
 
@@ -53,13 +52,9 @@ class ClipLevel:
 
     def as_record(self) -> dict[str, Any]:
         """Return the level as a JSON object."""
-        ratio = None if self.ratio is None else list(self.ratio)
-        return {
-            "clip_id": self.clip_id,
-            "level": self.level,
-            "concepts": list(self.concepts),
-            "ratio": ratio,
-        }
+        record = asdict(self)
+        del record["labelled"]
+        return record
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,13 +147,13 @@ def project(
 
 
 def merge(rows: Sequence[ClipLevel]) -> ClipLevel:
-    """Return one level from those of several annotators: the highest, with its concepts."""
-    level = max((row.level for row in rows), key=_RANK.__getitem__)
+    """Return one level from several of a clip: the highest, with its concepts."""
+    level = max((row.level for row in rows), key=LEVELS.index)
     winners = [row for row in rows if row.level == level]
     return ClipLevel(
         clip_id=rows[0].clip_id,
         level=level,
-        concepts=_joined(row.concepts for row in winners),
+        concepts=tuple(sorted({concept for row in winners for concept in row.concepts})),
         ratio=max((row.ratio for row in winners if row.ratio is not None), default=None),
         labelled=any(row.labelled for row in rows),
     )
@@ -184,18 +179,15 @@ class AnnotatorTrack:
         """Return the level of a clip from this annotator."""
         needed = frames_needed(span.n_frames, threshold)
         touching = self.overlapping(span)
-        qualifying = [(overlap, segment) for overlap, segment in touching if overlap >= needed]
-        if not qualifying:
-            rest = span.n_frames - _covered(span, (segment for _, segment in touching))
-            return ClipLevel(span.clip_id, LEVELS[0], labelled=rest >= needed)
-        level = max((segment.level for _, segment in qualifying), key=_RANK.__getitem__)
-        winners = [(overlap, segment) for overlap, segment in qualifying if segment.level == level]
-        return ClipLevel(
-            clip_id=span.clip_id,
-            level=level,
-            concepts=_joined(segment.concepts for _, segment in winners),
-            ratio=(max(overlap for overlap, _ in winners), span.n_frames),
-        )
+        qualifying = [
+            ClipLevel(span.clip_id, segment.level, segment.concepts, (overlap, span.n_frames))
+            for overlap, segment in touching
+            if overlap >= needed
+        ]
+        if qualifying:
+            return merge(qualifying)
+        rest = span.n_frames - _covered(span, (segment for _, segment in touching))
+        return ClipLevel(span.clip_id, LEVELS[0], labelled=rest >= needed)
 
 
 def projection_to_csv(
@@ -240,7 +232,3 @@ def _covered(span: ClipSpan, segments: Iterable[Segment]) -> int:
         if last >= first:
             covered, next_frame = covered + last - first + 1, last + 1
     return covered
-
-
-def _joined(concepts: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    return tuple(sorted({concept for names in concepts for concept in names}))

@@ -50,53 +50,41 @@ def read_inputs(
     With `canonical`, concepts get their canonical names, and an unknown concept is a violation.
     """
     wrong_segments, wrong_clips = Violations(segments), Violations(clips)
-    read = _segments(segments, wrong_segments, canonical)
-    spans = _spans(clips, wrong_clips)
+    read = read_segments(segments, canonical=canonical, violations=wrong_segments)
+    spans = read_spans(clips, violations=wrong_clips)
     raise_together("the segments cannot be projected on clips", wrong_segments, wrong_clips)
     return read, spans
 
 
-def read_segments(path: Path, *, canonical: bool = False) -> tuple[Segment, ...]:
+def read_segments(
+    path: Path, *, canonical: bool = False, violations: Violations | None = None
+) -> tuple[Segment, ...]:
     """Return the segments of a CSV file, in the order of its rows.
 
     Args:
         path: A table with the columns movie_id, annotator, start_frame, end_frame, level and
             concepts (joined with '|').
         canonical: Give concepts their canonical names; an unknown concept is a violation.
+        violations: Collects the violations; without it they are raised here.
     """
-    found = Violations(path)
-    segments = _segments(path, found, canonical)
-    found.raise_if_any("this is not a table of segments")
+    found = Violations(path) if violations is None else violations
+    table = read_table(
+        path, required=SEGMENT_COLUMNS, skip_blank=True, violations=found, content="segments"
+    )
+    segments = tuple(one for row in table.rows if (one := _segment(row, canonical)) is not None)
+    if violations is None:
+        found.raise_if_any("this is not a table of segments")
     return segments
 
 
-def read_spans(path: Path) -> tuple[ClipSpan, ...]:
+def read_spans(path: Path, *, violations: Violations | None = None) -> tuple[ClipSpan, ...]:
     """Return the clip spans of a CSV file, in the order of its rows.
 
     Args:
         path: A table with the columns clip_id, movie_id, start_frame and end_frame.
+        violations: Collects the violations; without it they are raised here.
     """
-    found = Violations(path)
-    spans = _spans(path, found)
-    found.raise_if_any("this is not a table of clips")
-    return spans
-
-
-def unknown_concepts(segments: Iterable[Segment]) -> list[str]:
-    """Return the concepts that are not in the vocabulary under any spelling, sorted."""
-    given = {concept for segment in segments for concept in segment.concepts}
-    return sorted(concept for concept in given if canonical_concept(concept) is None)
-
-
-def _segments(path: Path, found: Violations, canonical: bool) -> tuple[Segment, ...]:
-    table = read_table(
-        path, required=SEGMENT_COLUMNS, skip_blank=True, violations=found, content="segments"
-    )
-    read = (_segment(row, canonical) for row in table.rows)
-    return tuple(segment for segment in read if segment is not None)
-
-
-def _spans(path: Path, found: Violations) -> tuple[ClipSpan, ...]:
+    found = Violations(path) if violations is None else violations
     table = read_table(
         path, required=CLIP_COLUMNS, skip_blank=True, violations=found, content="clips"
     )
@@ -108,7 +96,15 @@ def _spans(path: Path, found: Violations) -> tuple[ClipSpan, ...]:
             row.unique("clip_id", line_of)
         if frames is not None:
             spans.append(ClipSpan(clip_id, movie_id, *frames))
+    if violations is None:
+        found.raise_if_any("this is not a table of clips")
     return tuple(spans)
+
+
+def unknown_concepts(segments: Iterable[Segment]) -> list[str]:
+    """Return the concepts that are not in the vocabulary under any spelling, sorted."""
+    given = {concept for segment in segments for concept in segment.concepts}
+    return sorted(concept for concept in given if canonical_concept(concept) is None)
 
 
 def _segment(row: TableRow, canonical: bool) -> Segment | None:

@@ -14,7 +14,6 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.manifest.model import view as view_of
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import Store, TextTable, open_store
 from obygaze_features.store.format.text import same_space, space_of_level
@@ -83,7 +82,7 @@ def read_store_vectors(
     if isinstance(manifest, str | Path):
         manifest = read_manifest(place.existing_manifest(str(manifest)))
     if manifest is not None:
-        manifest = view_of(manifest, view or manifest.header.view)
+        manifest = manifest.view(view or manifest.header.view)
     texts = read_texts(store, text)
     check_spaces(store, level, texts, assume=assume_space)
     selected = [select_clips(one, manifest) for one in (x, y) if one is not None]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
-from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest, view
+from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_models.protocols.expression import parse
 from obygaze_models.protocols.schema import Data
 
@@ -115,7 +115,7 @@ class ClipTable:
 
 def clip_table(manifest: Manifest, data: Data) -> ClipTable:
     """The clips a protocol looks at."""
-    seen = view(manifest, data.view)
+    seen = manifest.view(data.view)
     visual = seen.header.of_modality("visual")
     table = ClipTable(manifest.name, seen.clips, visual)
     if data.where:

@@ -17,7 +17,7 @@ from obygaze_features.core.figures import (
     spread_dots,
 )
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
-from obygaze_features.manifest.model import Clip, Manifest, view
+from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.stats import compute_stats, draw_stats
 from obygaze_models.protocols.runner.records import PREDICTIONS_FILE, Record
 from obygaze_models.report.figure import (
@@ -56,7 +56,7 @@ def manifest_of(run: ReportRun) -> Manifest | None:
         found = read_manifest(Path(about["path"]))
         if manifest_sha256(found) != about["sha256"]:
             return None
-        return view(found, about["view"])
+        return found.view(about["view"])
     except (ObygazeError, OSError):
         return None
 

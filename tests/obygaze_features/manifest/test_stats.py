@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest.model import Clip, Header, Manifest, view
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.stats import FoldStats, compute_stats, draw_stats
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, concepts
 
@@ -41,7 +41,7 @@ def manifest() -> Manifest:
 
 
 def test_raw_counts(manifest: Manifest) -> None:
-    stats = compute_stats(view(manifest, "raw"))
+    stats = compute_stats(manifest.view("raw"))
     assert (stats.clips, stats.movies, stats.without_video, stats.without_level) == (8, 2, 4, 1)
     assert stats.levels == {"EN": 1, "HN": 2, "NS": 1, "S": 3}
     assert stats.share["S"] == 3 / 8
@@ -60,7 +60,7 @@ def test_raw_counts(manifest: Manifest) -> None:
 
 
 def test_the_visual_view_turns_what_cannot_be_seen_into_easy_negatives(manifest: Manifest) -> None:
-    stats = compute_stats(view(manifest, "visual"))
+    stats = compute_stats(manifest.view("visual"))
     assert stats.levels == {"EN": 3, "HN": 1, "NS": 1, "S": 2}
     assert stats.without_level == 1
     assert stats.concepts_per_clip == {"HN": 1.0, "NS": 2.0, "S": 2.0}
@@ -68,22 +68,22 @@ def test_the_visual_view_turns_what_cannot_be_seen_into_easy_negatives(manifest:
 
 
 def test_the_published_view_is_the_population_of_the_split(manifest: Manifest) -> None:
-    seen = view(manifest, "as_published")
+    seen = manifest.view("as_published")
     assert seen.clip_ids == ("a-1", "a-2", "a-3", "b-2", "b-4")
     folds = compute_stats(seen).folds["02_EN_HN_S"]
     assert folds == {0: FoldStats(3, 1, 1 / 3, 2, 0.0), 1: FoldStats(2, 1, 0.5, 1, 1.0)}
 
 
 def test_views_do_not_stack(manifest: Manifest) -> None:
-    seen = view(manifest, "visual")
-    assert view(seen, "visual") is seen
+    seen = manifest.view("visual")
+    assert seen.view("visual") is seen
     with pytest.raises(FixInput, match="expected a manifest in the raw view"):
-        view(seen, "raw")
+        seen.view("raw")
     with pytest.raises(FixUsage):
-        view(manifest, "audible")
+        manifest.view("audible")
     bare = Manifest("bare", manifest.header, manifest.clips)
     with pytest.raises(FixInput, match="needs the published split"):
-        view(bare, "as_published")
+        bare.view("as_published")
 
 
 def test_an_empty_manifest_has_no_shares() -> None:

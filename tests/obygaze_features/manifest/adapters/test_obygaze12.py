@@ -12,7 +12,7 @@ from support.data import real_data
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.adapters.common import ImportedManifest
 from obygaze_features.manifest.adapters.obygaze12 import read
-from obygaze_features.manifest.model import Clip, Header, Manifest, view
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.stats import compute_stats
 
 HEADER = (
@@ -291,7 +291,7 @@ def test_concept_totals(released: ImportedManifest) -> None:
 
 
 def test_the_visual_view_is_the_papers(released: ImportedManifest) -> None:
-    stats = compute_stats(view(released.manifest, "visual"))
+    stats = compute_stats(released.manifest.view("visual"))
     assert stats.levels == {"EN": 1003, "HN": 309, "NS": 292, "S": 310}
     share = {level: round(100 * (value or 0), 1) for level, value in stats.share.items()}
     assert share == {"EN": 52.4, "HN": 16.1, "NS": 15.3, "S": 16.2}
@@ -300,7 +300,7 @@ def test_the_visual_view_is_the_papers(released: ImportedManifest) -> None:
 
 
 def test_the_published_population(released: ImportedManifest) -> None:
-    stats = compute_stats(view(released.manifest, "as_published"))
+    stats = compute_stats(released.manifest.view("as_published"))
     assert stats.levels == {"EN": 436, "HN": 304, "NS": 0, "S": 308}
 
 
