@@ -28,8 +28,17 @@ LETTER_PT = 6.5
 _PANEL_SHARE = 0.94
 _HEIGHTS = {level: (rank + 1) / len(LEVELS) for rank, level in enumerate(LEVELS)}
 _DARK = {"S"}
-# Names are shown as they are: a dollar sign does not start a formula.
-_LITERAL = {"parse_math": False}
+_STYLES: dict[str, dict[str, Any]] = {
+    "solid": {"edgecolor": "white", "lw": 0.4},
+    "faint": {"lw": 0.8},
+    "unlabelled": {"facecolor": "white", "edgecolor": MUTED, "lw": 0.8, "hatch": "xxxx"},
+    "hollow": {"facecolor": "white", "edgecolor": "#b4b3ae", "lw": 0.6},
+}
+_MEANINGS = {
+    "faint": ("S", "too short to count in any clip"),
+    "hollow": ("EN", "EN: nothing reaches the threshold"),
+    "unlabelled": ("EN", "without a label"),
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,12 @@ class TimelineBar:
     level: str
     concepts: tuple[str, ...] = ()
     look: str = "solid"
+
+    def style(self) -> dict[str, Any]:
+        """Return how matplotlib draws the bar."""
+        color = LEVEL_COLORS[self.level]
+        faint = {"facecolor": (color, 0.25), "edgecolor": color}
+        return (faint if self.look == "faint" else {"facecolor": color}) | _STYLES[self.look]
 
 
 @dataclass(frozen=True)
@@ -121,9 +136,8 @@ def draw_timeline(
     height = sum(ratios) + 0.8
     with canvas(WIDTH_IN, height, nrows=n_panels + 1, height_ratios=ratios) as (figure, axes):
         share = f"a threshold of {100 * float(projection.threshold):.4g} % of the clip"
-        figure.suptitle(
-            f"{movie_id}, levels at {share}", x=0.01, ha="left", weight="bold", **_LITERAL
-        )
+        title = f"{movie_id}, levels at {share}"
+        figure.suptitle(title, x=0.01, ha="left", weight="bold")
         for panel, (title, bars) in zip(axes[:-1], film.panels, strict=True):
             _draw_panel(panel, title, bars, film)
         for panel in axes[: n_panels - 1]:
@@ -149,26 +163,24 @@ def initials(concepts: Iterable[str]) -> dict[str, str]:
 def _segment_bars(
     segments: Sequence[Segment], clips: Sequence[ClipSpan], projection: Projection
 ) -> tuple[TimelineBar, ...]:
-    def counts(segment: Segment) -> bool:
-        return any(
-            overlap_frames(segment, clip) >= frames_needed(clip.n_frames, projection.threshold)
-            for clip in clips
-        )
+    needed = {clip: frames_needed(clip.n_frames, projection.threshold) for clip in clips}
+
+    def look(segment: Segment) -> str:
+        counts = any(overlap_frames(segment, clip) >= least for clip, least in needed.items())
+        return "solid" if counts else "faint"
 
     return tuple(
-        TimelineBar(
-            s.start_frame, s.end_frame, s.level, s.concepts, "solid" if counts(s) else "faint"
-        )
-        for s in segments
+        TimelineBar(one.start_frame, one.end_frame, one.level, one.concepts, look(one))
+        for one in segments
     )
 
 
 def _clip_bars(rows: Iterable[ClipLevel], clips: Iterable[ClipSpan]) -> tuple[TimelineBar, ...]:
-    given = {row.clip_id: row for row in rows}
-    found = [(clip, given[clip.clip_id]) for clip in clips if clip.clip_id in given]
+    span_of = {clip.clip_id: clip for clip in clips}
     return tuple(
-        TimelineBar(clip.start_frame, clip.end_frame, row.level, row.concepts, _look(row))
-        for clip, row in found
+        TimelineBar(span.start_frame, span.end_frame, row.level, row.concepts, _look(row))
+        for row in rows
+        if (span := span_of.get(row.clip_id)) is not None
     )
 
 
@@ -190,28 +202,17 @@ def _draw_panel(axes: Any, title: str, bars: Sequence[TimelineBar], film: Timeli
             _HEIGHTS[bar.level],
             width=bar.end_frame - bar.start_frame + 1,
             align="edge",
-            **_style(bar),
+            **bar.style(),
         )
         _write_initials(axes, bar, film)
     for span in film.spans:
         axes.axvline(span.start_frame, color="#e4e3df", lw=0.4, zorder=0)
-    axes.set_title(title, fontsize=8, pad=3, **_LITERAL)
+    axes.set_title(title, fontsize=8, pad=3)
     axes.set_xlim(film.start_frame, film.end_frame + 1)
     axes.set_ylim(0, 1.04)
     axes.set_yticks(list(_HEIGHTS.values()), list(_HEIGHTS), fontsize=6)
     axes.tick_params(axis="y", length=0, pad=2)
     axes.spines["left"].set_visible(False)
-
-
-def _style(bar: TimelineBar) -> dict[str, Any]:
-    color = LEVEL_COLORS[bar.level]
-    if bar.look == "faint":
-        return {"facecolor": (color, 0.25), "edgecolor": color, "lw": 0.8}
-    if bar.look == "unlabelled":
-        return {"facecolor": "white", "edgecolor": MUTED, "lw": 0.8, "hatch": "xxxx"}
-    if bar.look == "hollow":
-        return {"facecolor": "white", "edgecolor": "#b4b3ae", "lw": 0.6}
-    return {"facecolor": color, "edgecolor": "white", "lw": 0.4}
 
 
 def _write_initials(axes: Any, bar: TimelineBar, film: Timeline) -> None:
@@ -230,7 +231,6 @@ def _write_initials(axes: Any, bar: TimelineBar, film: Timeline) -> None:
         ha="center",
         va="center",
         linespacing=1.05,
-        **_LITERAL,
     )
 
 
@@ -255,7 +255,7 @@ def _label_clips(axes: Any, film: Timeline) -> None:
     for name, span in zip(names, seen, strict=True):
         middle = (span.start_frame + span.end_frame + 1) / 2
         look = {"fontsize": LETTER_PT, "color": MUTED, "ha": "center", "clip_on": True}
-        axes.text(middle, 1.06, name, **look, **_LITERAL)
+        axes.text(middle, 1.06, name, **look)
 
 
 def _label_time(axes: Any, fps: float | None) -> None:
@@ -285,15 +285,12 @@ def _draw_key(axes: Any, film: Timeline) -> None:
 
     axes.axis("off")
     looks = {bar.look for _, bars in film.panels for bar in bars}
-    words = {
-        "faint": ("S", "too short to count in any clip"),
-        "hollow": ("EN", "EN: nothing reaches the threshold"),
-        "unlabelled": ("EN", "without a label"),
-    }
-    patches = [Patch(color=LEVEL_COLORS[level], label=_name(level)) for level in LEVELS]
+    patches = [
+        Patch(color=LEVEL_COLORS[level], label=f"{level} {LEVEL_NAMES[level]}") for level in LEVELS
+    ]
     patches += [
-        Patch(**_style(TimelineBar(0, 0, level, look=look)), label=text)
-        for look, (level, text) in words.items()
+        Patch(**TimelineBar(0, 0, level, look=look).style(), label=text)
+        for look, (level, text) in _MEANINGS.items()
         if look in looks
     ]
     levels = axes.legend(handles=patches, loc="upper left", ncols=len(patches), fontsize=7.5)
@@ -302,8 +299,4 @@ def _draw_key(axes: Any, film: Timeline) -> None:
     entries = [f"{short} {name}".replace(" ", "\xa0") for name, short in film.initials.items()]
     text = fill("\xa0\xa0 ".join(entries), width=170, break_long_words=False)
     look = {"fontsize": 7.5, "color": MUTED, "va": "top"}
-    axes.text(0.004, 0.42, text, transform=axes.transAxes, **look, **_LITERAL)
-
-
-def _name(level: str) -> str:
-    return f"{level} {LEVEL_NAMES[level]}"
+    axes.text(0.004, 0.42, text, transform=axes.transAxes, **look)
