@@ -67,10 +67,8 @@ def parse_header(data: bytes, path: Path) -> Header:
 def header_to_toml(header: Header) -> str:
     """Return the header as TOML: always the same text for the same header."""
     lines = [f"schema = {_toml_string(SCHEMA)}"]
-    for key in STRINGS:
-        value = getattr(header, key)
-        if value:
-            lines.append(f"{key} = {_toml_string(value)}")
+    strings = ((key, getattr(header, key)) for key in STRINGS)
+    lines += [f"{key} = {_toml_string(value)}" for key, value in strings if value]
     if header.notes:
         lines += ["notes = [", *(f"  {_toml_string(note)}," for note in header.notes), "]"]
     lines += ["", "[concepts]"]
@@ -78,8 +76,8 @@ def header_to_toml(header: Header) -> str:
         f"{_toml_string(name)} = {_toml_string(kind)}" for name, kind in header.concepts.items()
     ]
     for source in header.sources:
-        lines += ["", "[[sources]]", f"file = {_toml_string(source.file)}"]
-        lines.append(f"sha256 = {_toml_string(source.sha256)}")
+        facts = (f"{key} = {_toml_string(value)}" for key, value in vars(source).items())
+        lines += ["", "[[sources]]", *facts]
     return "\n".join(lines) + "\n"
 
 
@@ -206,17 +204,9 @@ class ClipReader:
         for column in self.columns:
             if column.startswith(FOLD_PREFIX):
                 _whole(row, column)
-        return Clip(
-            clip_id=row["clip_id"],
-            movie_id=row["movie_id"],
-            scene=scene,
-            video=video,
-            start_s=start_s,
-            end_s=end_s,
-            level=level,
-            concepts=concepts,
-            extra={column: row[column] for column in self.columns},
-        )
+        extra = {column: row[column] for column in self.columns}
+        ids = row["clip_id"], row["movie_id"]
+        return Clip(*ids, scene, video, start_s, end_s, level, concepts, extra)
 
     def _concepts(self, row: TableRow) -> tuple[str, ...]:
         names = tuple(row["concepts"].split("|")) if row["concepts"] else ()
@@ -229,11 +219,7 @@ class ClipReader:
 
 
 def _whole(row: TableRow, column: str) -> int | None:
-    text = row[column]
-    if text and not (text.isascii() and text.isdigit() and len(text) < 10):
-        row.add(column, f"{text!r} is not a whole number")
-        return None
-    return int(text) if text else None
+    return row.whole(column) if row[column] else None
 
 
 def _video(row: TableRow) -> str:

@@ -26,7 +26,7 @@ def canonical_concept(spelling: str) -> str | None:
     >>> canonical_concept("type of plan")
     'Type of shot'
     """
-    return _concept_by_key().get(_key(spelling))
+    return _canonical()[0].get(_key(spelling))
 
 
 def canonical_level(spelling: str) -> str | None:
@@ -35,7 +35,7 @@ def canonical_level(spelling: str) -> str | None:
     >>> canonical_level("Easy Neg")
     'EN'
     """
-    return _level_by_key().get(_key(spelling))
+    return _canonical()[1].get(_key(spelling))
 
 
 def _key(spelling: str) -> str:
@@ -44,18 +44,11 @@ def _key(spelling: str) -> str:
 
 
 @cache
-def _concept_by_key() -> Mapping[str, str]:
-    return {
-        _key(spelling): entry["name"]
-        for entry in _vocabulary()["concepts"]
-        for spelling in (entry["name"], *entry["aliases"])
-    }
-
-
-@cache
-def _level_by_key() -> Mapping[str, str]:
-    return {
-        _key(spelling): level
-        for level, spellings in _vocabulary()["levels"].items()
-        for spelling in (level, *spellings)
-    }
+def _canonical() -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return the canonical concepts, and the canonical levels, by the keys of their spellings."""
+    concepts = {entry["name"]: entry["aliases"] for entry in _vocabulary()["concepts"]}
+    concept_of, level_of = (
+        {_key(word): name for name, others in names.items() for word in (name, *others)}
+        for names in (concepts, _vocabulary()["levels"])
+    )
+    return concept_of, level_of
