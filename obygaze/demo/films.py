@@ -6,14 +6,12 @@ grouped by film are too optimistic on these data as well.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from obygaze_features.core.files import write_atomic
+from obygaze_features.core.files import csv_bytes, write_atomic
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import concepts
 
@@ -79,9 +77,9 @@ def write_tables(scenes: Sequence[DemoScene], folder: Path) -> tuple[Path, Path]
     )
     clips = ((s.clip_id, s.movie_id, s.number, s.start_frame, s.end_frame) for s in scenes)
     paths = folder / "segments.csv", folder / "clips.csv"
-    write_atomic(paths[0], _csv(columns, segments))
+    write_atomic(paths[0], csv_bytes(columns, segments))
     names = ("clip_id", "movie_id", "scene", "start_frame", "end_frame")
-    write_atomic(paths[1], _csv(names, clips))
+    write_atomic(paths[1], csv_bytes(names, clips))
     return paths
 
 
@@ -113,11 +111,3 @@ def _segments(scenes: Sequence[DemoScene], annotator: str, random: Random) -> It
         start = max(0, scene.start_frame + random.randint(-12, 12))
         end = scene.end_frame + random.randint(-12, 12)
         yield DemoSegment(scene.movie_id, annotator, start, end, level, names)
-
-
-def _csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return stream.getvalue().encode("utf-8")

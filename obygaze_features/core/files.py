@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import fcntl
 import hashlib
@@ -9,7 +10,7 @@ import io
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -36,6 +37,15 @@ def pretty_json(value: Any) -> bytes:
     # Not dumps(): it builds a list of all tokens first, ten times the size of the text.
     json.dump(value, text, indent=1, ensure_ascii=False, allow_nan=False)
     text.write("\n")
+    return text.getvalue().encode("utf-8")
+
+
+def csv_bytes(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> bytes:
+    """Return a table as CSV in UTF-8, each line ended by a line feed; None is an empty cell."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
     return text.getvalue().encode("utf-8")
 
 

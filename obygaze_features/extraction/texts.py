@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
-from obygaze_features.core.files import write_new
+from obygaze_features.core.files import csv_bytes, write_new
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import StoreWriter, TextTable
 from obygaze_features.store.format.records import STORE_FILE
@@ -116,10 +115,9 @@ def fill_captions(
         filled[f"lm{ending}"] = [priors[text] for text in texts]
         filled[f"sim{ending}"] = encoder.similarity(texts, visual)
         progress.advance()
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*read.columns, *new])
-    for i, row in enumerate(read.rows):
-        writer.writerow([*row.cells.values(), *(repr(filled[name][i]) for name in new)])
-    write_new(out, stream.getvalue().encode("utf-8"), force=force)
+    rows = (
+        [*row.cells.values(), *(repr(filled[name][i]) for name in new)]
+        for i, row in enumerate(read.rows)
+    )
+    write_new(out, csv_bytes([*read.columns, *new], rows), force=force)
     return len(read.rows)

@@ -13,8 +13,6 @@ The rules, all in whole frames so that the exact case is exact:
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -26,11 +24,15 @@ from typing import Any
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.segments import ClipSpan, Segment
 
-CSV_COLUMNS = ("clip_id", "movie_id", "level", "concepts", "overlap_frames", "clip_frames")
+CSV_COLUMNS = (
+    *("annotator", "clip_id", "movie_id", "level", "concepts"),
+    *("overlap_frames", "clip_frames"),
+)
 DEFAULT_THRESHOLD = Fraction(1, 5)
 _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
 
@@ -195,17 +197,16 @@ def projection_to_csv(
 ) -> bytes:
     """Return the merged levels as CSV, or with `by_annotator` those of each annotator."""
     movie_of = {span.clip_id: span.movie_id for span in spans}
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([*(["annotator"] if by_annotator else []), *CSV_COLUMNS])
     tracks = projection.by_annotator if by_annotator else {"": projection.merged}
-    for annotator, rows in tracks.items():
-        first = [annotator] if by_annotator else []
-        for row in rows:
+    rows = []
+    for annotator, levels in tracks.items():
+        for row in levels:
             level = row.level if row.labelled else ""
             concepts, ratio = "|".join(row.concepts), row.ratio or ("", "")
-            writer.writerow([*first, row.clip_id, movie_of[row.clip_id], level, concepts, *ratio])
-    return stream.getvalue().encode("utf-8")
+            movie_id = movie_of[row.clip_id]
+            rows.append((annotator, row.clip_id, movie_id, level, concepts, *ratio))
+    first = 0 if by_annotator else 1
+    return csv_bytes(CSV_COLUMNS[first:], (row[first:] for row in rows))
 
 
 def _tracks(segments: Iterable[Segment]) -> dict[str, dict[str, AnnotatorTrack]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from abc import ABC, abstractmethod
@@ -18,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze_features.core.console import table as aligned
 from obygaze_features.core.errors import AlreadyThere, Corrupt, NotFound
 from obygaze_features.core.figures import figure_stem
-from obygaze_features.core.files import pretty_json, write_new
+from obygaze_features.core.files import csv_bytes, pretty_json, write_new
 from obygaze_features.core.schema_check import read_json, table_of
 from obygaze_features.core.schema_rules import list_of
 from obygaze_models.evaluation.bootstrap import resample
@@ -56,11 +54,7 @@ class Finding:
 
     def to_csv(self) -> bytes:
         """Return the table as CSV at full precision; a missing value is an empty cell."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.headers)
-        writer.writerows(["" if cell is None else cell for cell in row] for row in self.rows)
-        return text.getvalue().encode("utf-8")
+        return csv_bytes(self.headers, self.rows)
 
     def svg(self, run: Path) -> Path | None:
         """Return the figure in the folder of a run; None if it is missing or a link."""

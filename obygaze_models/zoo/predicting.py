@@ -6,8 +6,6 @@ clip is in-sample and does not count as a prediction.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr
 from obygaze_features.store import Store
 from obygaze_models.zoo.saving import SavedModel, score_columns
@@ -77,11 +76,7 @@ class Predicted:
 
     def to_csv(self) -> str:
         """Return the table as CSV, numbers in their shortest exact form."""
-        stream = io.StringIO(newline="")
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(self.columns())
-        writer.writerows(self.rows())
-        return stream.getvalue()
+        return csv_bytes(self.columns(), self.rows()).decode("utf-8")
 
     def to_json(self) -> dict[str, Any]:
         """Return the classes, the rows, and the clips without a row as plain JSON values."""

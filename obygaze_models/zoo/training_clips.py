@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.notebook import short_repr
 
 Floats = NDArray[np.float64]
@@ -55,14 +56,11 @@ class TrainingClips:
 
     def to_csv(self) -> bytes:
         """Return the table as CSV: `clip_id`, then each column of scores; NaN is an empty cell."""
-        stream = io.StringIO(newline="")
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["clip_id", *self.scores])
-        columns = [values.tolist() for values in self.scores.values()]
-        for row, clip in enumerate(self.clip_ids):
-            numbers = (column[row] for column in columns)
-            writer.writerow([clip, *(repr(n) if math.isfinite(n) else "" for n in numbers)])
-        return stream.getvalue().encode("utf-8")
+        columns = [
+            [repr(n) if math.isfinite(n) else "" for n in values.tolist()]
+            for values in self.scores.values()
+        ]
+        return csv_bytes(["clip_id", *self.scores], zip(self.clip_ids, *columns, strict=True))
 
 
 def read_training_clips(data: bytes, where: str) -> TrainingClips:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import time
@@ -21,7 +19,7 @@ from zarr.storage import MemoryStore
 from obygaze_features import __version__
 from obygaze_features.core.drafts import draft_beside, remove_abandoned
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch
-from obygaze_features.core.files import sha256_bytes, sync_dir, write_synced
+from obygaze_features.core.files import csv_bytes, sha256_bytes, sync_dir, write_synced
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import CLIPS_FILE, README_FILE, STORE_FILE, Plan
@@ -106,11 +104,8 @@ def read_plan(path: Path, recipe: Recipe | None = None) -> Plan:
 
 def clips_csv(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> bytes:
     """Return clips.csv: one line a row, for readers in other languages."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", *ID_ARRAYS])
-    writer.writerows((row, *ids) for row, ids in enumerate(zip(clip_ids, movie_ids, strict=True)))
-    return text.getvalue().encode("utf-8")
+    rows = zip(range(len(clip_ids)), clip_ids, movie_ids, strict=True)
+    return csv_bytes(["row", *ID_ARRAYS], rows)
 
 
 def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> Plan:
