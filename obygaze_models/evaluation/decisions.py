@@ -6,10 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from obygaze_models.evaluation.arrays import FloatArray, divide
-from obygaze_models.evaluation.predictions import Predictions, as_weights
 
 
 class Confusion(NamedTuple):
@@ -23,13 +21,6 @@ class Confusion(NamedTuple):
     def swapped(self) -> Confusion:
         """Return the counts with the two classes exchanged."""
         return Confusion(self.tn, self.fn, self.fp, self.tp)
-
-
-def confusion(predictions: Predictions, weights: ArrayLike | None = None) -> Confusion:
-    """Return the confusion counts under each row of weights (default: every clip once)."""
-    y, d = predictions.y, predictions.decision
-    cells = np.stack([y & d, ~y & d, y & ~d, ~y & ~d], axis=1).astype(np.float64)
-    return Confusion(*(as_weights(weights, len(predictions)) @ cells).T)
 
 
 def precision(c: Confusion) -> FloatArray:

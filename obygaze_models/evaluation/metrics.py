@@ -9,49 +9,43 @@ without clips of both classes are NaN. There are no warnings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.arrays import FloatArray
-from obygaze_models.evaluation.calibration import brier, ece_mass, ece_width
-from obygaze_models.evaluation.decisions import DECISION_METRICS, confusion
+from obygaze_models.evaluation.decisions import DECISION_METRICS
+from obygaze_models.evaluation.grouped_stats import CALIBRATION_METRICS, GroupedStats, auc_within
 from obygaze_models.evaluation.predictions import Predictions, as_weights
-from obygaze_models.evaluation.ranking import average_precision, roc_auc, roc_auc_within
 
-Metric = Callable[[Predictions, FloatArray], FloatArray]
-RANKING_METRICS: dict[str, Metric] = {
-    "ap": average_precision,
-    "auc": roc_auc,
-    "auc_within": roc_auc_within,
-}
-CALIBRATION_METRICS: dict[str, Metric] = {
-    "brier": brier,
-    "ece": ece_mass,
-    "ece_width": ece_width,
-}
-METRICS = (*DECISION_METRICS, *RANKING_METRICS, *CALIBRATION_METRICS)
-MARGIN_METRICS = (*DECISION_METRICS, *RANKING_METRICS)
+MARGIN_METRICS = (*DECISION_METRICS, "ap", "auc", "auc_within")
+METRICS = (*MARGIN_METRICS, *CALIBRATION_METRICS)
 
 
 def replicate(
     predictions: Predictions, weights: ArrayLike | None, names: Iterable[str] = METRICS
 ) -> dict[str, FloatArray]:
     """Return each metric under each row of weights."""
-    names = list(names)
-    matrix = as_weights(weights, len(predictions))
-    counts = confusion(predictions, matrix)
-    scored = RANKING_METRICS | CALIBRATION_METRICS
+    names, matrix = list(names), as_weights(weights, len(predictions))
     unknown = [name for name in names if name not in METRICS]
     if unknown:
         raise FixInput(f"unknown metric {unknown[0]!r}", hint="one of " + ", ".join(METRICS))
-    return {
-        name: scored[name](predictions, matrix)
-        if name in scored
-        else DECISION_METRICS[name](counts)
-        for name in names
-    }
+    low, high = predictions.score.min(), predictions.score.max()
+    if not (low >= 0 and high <= 1) and not set(names).isdisjoint(CALIBRATION_METRICS):
+        raise FixInput(
+            f"calibration requires probabilities, got scores from {low:g} to {high:g}",
+            hint="use MARGIN_METRICS for models with margins: without brier and ece",
+        )
+    clips = GroupedStats(predictions, np.arange(len(predictions)))
+    found = clips.metrics(matrix, [name for name in names if name != "auc_within"])
+    if "auc_within" in names:
+        model = predictions.model
+        by_model = [np.flatnonzero(model == number) for number in np.unique(model)]
+        folds = [GroupedStats(predictions.take(rows), rows) for rows in by_model]
+        found["auc_within"] = auc_within(folds, matrix)
+    return {name: found[name] for name in names}
 
 
 def evaluate(

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_models.evaluation.grouped_stats import GroupedStats
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.evaluation.ranking import average_precision
 from obygaze_models.models.common import Bools, FixTraining, Floats, Ints
 
 Order = Literal["random", "uncertainty", "greedy"]
@@ -139,9 +139,8 @@ class _Case:
         p = self.head.predict_proba(mixed)
         predicted = p[:, 1] > p[:, 0]
         f1 = 2 * (predicted & self.positive).sum() / max(predicted.sum() + self.positive.sum(), 1)
-        # A curve asks for hundreds of scores, so the ones that check nothing are taken.
-        ranked = Predictions.of(self.positive, p[:, 1])
-        ap = average_precision(ranked, np.ones((1, len(p))))[0]
+        ranked = GroupedStats(Predictions.of(self.positive, p[:, 1]), np.arange(len(p)))
+        ap = ranked.order_metrics(np.ones((1, len(p))))[0][0]
         return float(f1), float(np.nan_to_num(ap))
 
     def scores(self, places: Ints) -> Floats:

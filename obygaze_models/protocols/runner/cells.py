@@ -17,12 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.evaluation.leakage import Leak
-from obygaze_models.evaluation.metrics import MARGIN_METRICS, METRICS, evaluate
-from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.evaluation.thresholds import tune_threshold
-from obygaze_models.models.baselines import random_ap
-from obygaze_models.protocols.runner.grouped_stats import (
+from obygaze_models.evaluation.grouped_stats import (
     Floats,
     GroupedStats,
     Values,
@@ -31,6 +26,11 @@ from obygaze_models.protocols.runner.grouped_stats import (
     ratio,
     weighted_mean,
 )
+from obygaze_models.evaluation.leakage import Leak
+from obygaze_models.evaluation.metrics import MARGIN_METRICS, METRICS, evaluate
+from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.evaluation.thresholds import tune_threshold
+from obygaze_models.models.baselines import random_ap
 
 Statistics = Callable[[Floats], Values]
 TUNED = ("f1_binary", "f1_weighted", "f1_macro")

@@ -11,7 +11,7 @@ from sklearn import metrics as sk
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation import metrics
-from obygaze_models.evaluation.decisions import confusion
+from obygaze_models.evaluation.grouped_stats import GroupedStats
 from obygaze_models.evaluation.metrics import METRICS, evaluate
 from obygaze_models.evaluation.predictions import Predictions
 
@@ -44,7 +44,7 @@ def test_by_hand() -> None:
 
 
 def test_confusion_by_hand() -> None:
-    counts = confusion(Predictions.of(Y, SCORE))
+    counts = GroupedStats(Predictions.of(Y, SCORE), np.arange(10)).confusion(np.ones((1, 10)))
     assert [float(cell[0]) for cell in counts] == [3, 1, 1, 5]
 
 

@@ -1,8 +1,7 @@
-"""Predictions as sums by film (or clip), so that a thousand resamplings are one matrix product.
+"""Metrics from sums by unit (a film or a clip), so that many resamplings are one matrix product.
 
-Every metric is a function of sums over clips, and a resampling weighs whole films. The sums of each
-film are taken once; what `evaluation.metrics` computes from weights of clips follows from weights
-of films, to rounding.
+Every metric is a function of sums over clips, and a resampling weights whole units. The sums of
+each unit are computed once; each row of weights has one entry for each unit.
 """
 
 from __future__ import annotations
@@ -14,17 +13,20 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.evaluation.calibration import N_BINS
+from obygaze_models.evaluation.arrays import divide
 from obygaze_models.evaluation.decisions import DECISION_METRICS, Confusion
 from obygaze_models.evaluation.predictions import Predictions
 
 Floats = NDArray[np.float64]
 Values = dict[str, Floats]
 
+CALIBRATION_METRICS = ("brier", "ece", "ece_width")
+N_BINS = 10
+
 
 @dataclass(frozen=True, eq=False)
 class GroupedStats:
-    """The predictions of one model by unit: `codes` numbers the unit (film, clip) of each row."""
+    """The predictions of one model; `codes` is the number of each row's unit (film or clip)."""
 
     predictions: Predictions
     codes: NDArray[np.intp]
@@ -36,11 +38,11 @@ class GroupedStats:
 
     @cached_property
     def at(self) -> NDArray[np.intp]:
-        """The place of each row's unit in `units`."""
+        """The position of each row's unit in `units`."""
         return np.searchsorted(self.units, self.codes)
 
     def drawn(self, weights: Floats) -> Floats:
-        """How much of these rows was drawn; 1 where each unit is drawn once."""
+        """Return the summed weight of the rows under each row of weights."""
         return np.asarray(weights[:, self.units] @ self._by_unit(np.ones(len(self.codes)))[:, 0])
 
     @cached_property
@@ -50,12 +52,12 @@ class GroupedStats:
         return self._by_unit(np.stack([y & said, ~y & said, y & ~said, ~y & ~said], axis=1))
 
     def confusion(self, weights: Floats) -> Confusion:
-        """The four outcomes under each row of weights."""
+        """Return the confusion counts under each row of weights."""
         return Confusion(*(weights[:, self.units] @ self.outcomes).T)
 
     @cached_property
     def order(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The rows from the highest score down, and where in them each distinct score ends."""
+        """The rows from the highest score down, and the last row of each distinct score."""
         score = self.predictions.score
         order = np.argsort(-score, kind="stable")
         return order, np.append(np.flatnonzero(np.diff(score[order])), len(order) - 1)
@@ -70,29 +72,35 @@ class GroupedStats:
         return positive, negative
 
     def _at_or_above(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Weighted positives and negatives at or above each distinct score."""
+        """Return weighted positives and negatives at or above each distinct score."""
         if len(self.units) < len(self.codes) // 2:
             positive, negative = (weights[:, self.units] @ table for table in self.ranks)
             return positive, negative
-        # With hardly more rows than units a product of matrices is mostly zeros.
+        # With few rows per unit the tables of `ranks` are mostly zeros.
         order, ends = self.order
         own = weights[:, self.codes[order]]
         tp = np.cumsum(own * self.predictions.y[order], axis=1)[:, ends]
         return tp, np.cumsum(own, axis=1)[:, ends] - tp
 
     def order_metrics(self, weights: Floats) -> tuple[Floats, Floats, Floats]:
-        """Average precision, and pairs of a positive and a negative clip: won, and all."""
+        """Return average precision, and pairs of both classes: ranked correctly, and all.
+
+        Average precision is the mean over the steps of recall; tied scores are one step, and a tied
+        pair counts 0.5.
+        """
         tp, fp = self._at_or_above(weights)
         steps = np.diff(tp, axis=1, prepend=0.0)
-        called = tp + fp
-        precision = np.divide(tp, called, out=np.zeros_like(tp), where=called > 0)
-        area = (steps * precision).sum(axis=1)
+        area = (steps * divide(tp, tp + fp, 0.0)).sum(axis=1)
         won = (np.diff(fp, axis=1, prepend=0.0) * (tp - steps / 2)).sum(axis=1)
         return ratio(area, tp[:, -1]), won, tp[:, -1] * fp[:, -1]
 
     @cached_property
     def errors(self) -> dict[str, Floats]:
-        """Squared error of each unit, and its gap of score and truth in each bin."""
+        """The squared error of each unit, and its sum of score minus label in each of ten bins.
+
+        The bins of "ece" have equal numbers of clips (equal scores share a bin), those of
+        "ece_width" equal widths, closed on the right.
+        """
         p = self.predictions
         gap = p.score - p.y
         steps = np.arange(1, N_BINS) / N_BINS
@@ -104,7 +112,7 @@ class GroupedStats:
         return {"brier": self._by_unit(gap**2), **tables}
 
     def calibration(self, weights: Floats) -> Values:
-        """Brier score and calibration errors under each row of weights."""
+        """Return Brier score and expected calibration errors under each row of weights."""
         own, total = weights[:, self.units], self.drawn(weights)
         return {
             name: ratio(np.abs(own @ table).sum(axis=1), total)
@@ -112,7 +120,7 @@ class GroupedStats:
         }
 
     def metrics(self, weights: Floats, names: Sequence[str]) -> Values:
-        """Any of the metrics of `evaluation.metrics`."""
+        """Return metrics under each row of weights: any of `metrics.METRICS` but "auc_within"."""
         found: Values = {}
         decided = [name for name in names if name in DECISION_METRICS]
         if decided:
@@ -121,12 +129,12 @@ class GroupedStats:
         if "ap" in names or "auc" in names:
             precision, won, pairs = self.order_metrics(weights)
             found |= {"ap": precision, "auc": ratio(won, pairs)}
-        if "brier" in names:
+        if not set(names).isdisjoint(CALIBRATION_METRICS):
             found |= self.calibration(weights)
         return {name: found[name] for name in names}
 
     def _by_unit(self, values: NDArray[np.generic]) -> Floats:
-        """GroupedStats over the rows of each unit, a column for each column of values."""
+        """Return sums over the rows of each unit, a column for each column of values."""
         columns = values.reshape(len(values), -1).astype(np.float64)
         summed = np.zeros((len(self.units), columns.shape[1]))
         np.add.at(summed, self.at, columns)
@@ -134,14 +142,14 @@ class GroupedStats:
 
 
 def mean_over_folds(folds: Sequence[GroupedStats], names: Sequence[str], weights: Floats) -> Values:
-    """Each metric averaged over folds; a fold counts by how much of it was drawn."""
+    """Return each metric averaged over folds, weighted by the drawn share of each fold."""
     drawn = [fold.drawn(weights) / len(fold.codes) for fold in folds]
     found = [_fold_metrics(fold, names, weights) for fold in folds]
     return {name: weighted_mean([one[name] for one in found], drawn) for name in names}
 
 
 def _fold_metrics(fold: GroupedStats, names: Sequence[str], weights: Floats) -> Values:
-    """The metrics of one fold; those of one film do not depend on how often it is drawn."""
+    """Return the metrics of one fold; for a single unit they do not depend on its weight."""
     if len(fold.units) > 1:
         return fold.metrics(weights, names)
     once = np.zeros((1, weights.shape[1]))
@@ -151,7 +159,7 @@ def _fold_metrics(fold: GroupedStats, names: Sequence[str], weights: Floats) -> 
 
 
 def weighted_mean(values: Sequence[Floats], weights: Sequence[Floats]) -> Floats:
-    """The mean of what is defined, entry by entry."""
+    """Return the weighted mean of values, entry by entry, without those that are not finite."""
     total, weight = np.zeros_like(weights[0]), np.zeros_like(weights[0])
     for value, own in zip(values, weights, strict=True):
         counts = np.where(np.isfinite(value), own, 0.0)
@@ -161,17 +169,22 @@ def weighted_mean(values: Sequence[Floats], weights: Sequence[Floats]) -> Floats
 
 
 def auc_within(folds: Sequence[GroupedStats], weights: Floats) -> Floats:
-    """Chance that a positive clip scores above a negative one of its fold, as `roc_auc_within`."""
+    """Return the AUC over pairs of clips of the same fold, which one model scored.
+
+    Pooled over folds of whole movies, AUC compares scores of models that were trained on different
+    shares of positives; a movie with many positives is scored by a model trained on fewer, so on
+    noise the AUC falls below 0.5. Here the pairs of each fold are weighted by its number of clips
+    (van Elteren's weights), so that a movie drawn twice counts twice.
+    """
     won, pairs = np.zeros(len(weights)), np.zeros(len(weights))
     for fold in folds:
         _, own, all_pairs = fold.order_metrics(weights)
         drawn = fold.drawn(weights)
-        won += np.divide(own, drawn, out=np.zeros_like(own), where=drawn > 0)
-        pairs += np.divide(all_pairs, drawn, out=np.zeros_like(own), where=drawn > 0)
+        won += divide(own, drawn, 0.0)
+        pairs += divide(all_pairs, drawn, 0.0)
     return ratio(won, pairs)
 
 
 def ratio(top: Floats, bottom: Floats) -> Floats:
-    """`top / bottom`, NaN where there is nothing to divide by."""
-    nothing = np.full(np.shape(bottom), np.nan)
-    return np.asarray(np.divide(top, bottom, out=nothing, where=bottom > 0))
+    """Return `top / bottom`, NaN where `bottom` is 0."""
+    return divide(top, bottom, np.nan)
