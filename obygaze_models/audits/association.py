@@ -79,8 +79,7 @@ def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
 def compare(
     s_x: Floats,
     s_y: Floats,
-    x_block: ArrayLike | None = None,
-    y_block: ArrayLike | None = None,
+    blocks: NDArray[Any] | None = None,
     *,
     permutations: int = 1_000_000,
     seed: int = 0,
@@ -90,8 +89,8 @@ def compare(
     Args:
         s_x: The values of the first group.
         s_y: The values of the second group.
-        x_block: The film of each value in `s_x`; a second p-value then exchanges within films.
-        y_block: The film of each value in `s_y`.
+        blocks: The film of each value, first those of `s_x`, then those of `s_y`; a second p-value
+            then exchanges within films.
         permutations: How many permutations are drawn if they are too many to count.
         seed: The seed of these draws.
     """
@@ -99,15 +98,9 @@ def compare(
     s, is_x = np.concatenate([s_x, s_y]), np.arange(n_x + n_y) < n_x
     draws: dict[str, Any] = {"permutations": permutations, "seed": seed}
     films, p_blocked = None, None
-    if x_block is not None and y_block is not None:
-        blocks = np.concatenate([np.asarray(x_block), np.asarray(y_block)])
-        if np.shape(x_block) != (n_x,) or np.shape(y_block) != (n_y,):
-            got = f"{np.size(x_block)} and {np.size(y_block)} blocks for {n_x} and {n_y} items"
-            raise FixInput(f"expected one block per item, got {got}")
+    if blocks is not None:
         films = film_share(s, is_x, blocks)
         p_blocked = permutation_p(s, is_x, blocks, **draws) if films.n_shared else None
-    elif x_block is not None or y_block is not None:
-        raise FixInput("expected blocks for both groups or for neither, got them for one")
     effect = effect_size(s_x, s_y)
     p_normal = None if effect is None else normal_p(effect, n_x, n_y)
     p = permutation_p(s, is_x, **draws)

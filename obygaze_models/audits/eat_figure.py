@@ -56,15 +56,15 @@ def draw_eat(all_tests: Sequence[EatTest], stem: Path) -> tuple[Path, Path]:
 
 def _films(test: EatTest) -> list[_Strip]:
     whole = _Strip("all items" if test.y else "all prompts", test.s_x, test.s_y, shaded=True)
-    if test.x_block is None or test.y_block is None:
+    if test.blocks is None:
         return [whole]
-    in_x, in_y = np.asarray(test.x_block).astype(str), np.asarray(test.y_block).astype(str)
+    in_x, in_y = np.split(test.blocks, [len(test.s_x)])
     strips = [
         _Strip(
-            f"film {film}" if film.isdigit() else film,
+            f"film {film}" if str(film).isdigit() else str(film),
             *(test.s_x[in_x == film], test.s_y[in_y == film]),
         )
-        for film in np.intersect1d(test.x_block, test.y_block).astype(str).tolist()
+        for film in np.intersect1d(in_x, in_y).tolist()
     ]
     largest = sorted(strips, key=lambda strip: -len(strip.x) - len(strip.y))[:MAX_FILMS]
     largest.sort(key=lambda strip: float(np.concatenate([strip.x, strip.y]).mean()))

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.audits.association import (
@@ -36,6 +36,12 @@ class VectorGroup:
     blocks: ArrayLike | None = None
     labels: Sequence[str] | None = None
 
+    def __post_init__(self) -> None:
+        n_rows = len(np.atleast_2d(np.asarray(self.vectors)))
+        if self.blocks is not None and np.shape(self.blocks) != (n_rows,):
+            got = f"blocks of shape {np.shape(self.blocks)} for {n_rows} rows"
+            raise FixInput(f"expected one block per row of {self.name!r}, got {got}")
+
 
 @dataclass(frozen=True, eq=False)
 class EatTest:
@@ -48,8 +54,7 @@ class EatTest:
     outcome: Association
     s_x: Floats
     s_y: Floats
-    x_block: ArrayLike | None
-    y_block: ArrayLike | None
+    blocks: NDArray[Any] | None
     tail: Tail
     p_holm: float = 1.0
 
@@ -114,17 +119,22 @@ def run_tests(
 
     Without `y` each item of `x` is tested alone: is it closer to the first attribute?
     """
-    blocks = (None, None) if y is None else (x.blocks, y.blocks)
-    tests = []
+    blocks, tests = None if y is None else _joined(x.blocks, y.blocks), []
     for a, b in pairs:
         for name, s_x, s_y in _associations(x, y, a, b):
-            outcome = compare(s_x, s_y, *blocks, permutations=permutations, seed=seed)
+            outcome = compare(s_x, s_y, blocks, permutations=permutations, seed=seed)
             names = (name, "" if y is None else y.name, a.name, b.name)
-            tests.append(EatTest(*names, outcome, s_x, s_y, *blocks, tail))
+            tests.append(EatTest(*names, outcome, s_x, s_y, blocks, tail))
     if not tests:
         raise FixInput("expected at least one pair of attributes, got none")
     corrected = holm([test.p for test in tests])
     return tuple(replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True))
+
+
+def _joined(x: ArrayLike | None, y: ArrayLike | None) -> NDArray[Any] | None:
+    if (x is None) != (y is None):
+        raise FixInput("expected both x_block and y_block or neither, got one")
+    return None if x is None or y is None else np.concatenate([np.asarray(x), np.asarray(y)])
 
 
 def _associations(

@@ -37,18 +37,14 @@ def read_vectors(source: str | Path | Mapping[str, ArrayLike], *, single: bool =
     else:
         where, arrays = str(source), dict(read_arrays(Path(source)))
     items = next((name for name in ("W", "w") if name in arrays), "X") if single else "X"
-    x = _group(arrays, items, "x_block", where)
-    y = None if single else _group(arrays, "Y", "y_block", where)
-    if y is not None and (x.blocks is None) != (y.blocks is None):
-        raise FixInput("expected both x_block and y_block or neither, got one", where=where)
+    x = _group(arrays, items, where)
+    y = None if single else _group(arrays, "Y", where)
     tags = [found["tag"] for name in arrays if (found := _PAIR.fullmatch(name))] or [""]
-    groups = [[_group(arrays, f"{name}{tag}", None, where) for name in "AB"] for tag in tags]
+    groups = [[_group(arrays, f"{name}{tag}", where) for name in "AB"] for tag in tags]
     return x, y, [(a, b) for a, b in groups]
 
 
-def _group(
-    arrays: Mapping[str, NDArray[Any]], name: str, block: str | None, where: str
-) -> VectorGroup:
+def _group(arrays: Mapping[str, NDArray[Any]], name: str, where: str) -> VectorGroup:
     if name not in arrays:
         found = ", ".join(arrays) or "no arrays"
         raise FixInput(f"missing array {name!r}; found {found}", where=where)
@@ -56,11 +52,7 @@ def _group(
     if vectors.dtype.kind not in "fiu":
         raise FixInput(f"array {name!r} must hold numbers, got {vectors.dtype}", where=where)
     rows = np.atleast_2d(np.asarray(vectors, dtype=np.float64))
-    blocks = arrays.get(block) if block else None
-    if blocks is not None and blocks.shape != (len(rows),):
-        shapes = f"{block!r} has shape {blocks.shape}, {name!r} has {len(rows)} rows"
-        raise FixInput(f"expected one block per row: {shapes}", where=where)
-    return VectorGroup(name, rows, blocks)
+    return VectorGroup(name, rows, arrays.get(f"{name.lower()}_block"))
 
 
 def read_store_vectors(

@@ -11,7 +11,7 @@ import pytest
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.audits.association import compare, film_share
+from obygaze_models.audits.association import film_share
 from obygaze_models.audits.eat import EatAudit
 from obygaze_models.audits.eat_tests import VectorGroup, run_tests
 
@@ -52,8 +52,8 @@ def test_films_share_of_a_difference_by_hand() -> None:
     assert share.difference == pytest.approx(7 / 3 - 2 / 3)
     assert share.of_blocks == pytest.approx((2 + 2 + 1) / 3 - (2 + 1 + 1) / 3)
     assert share.share == pytest.approx(0.2)
-    with pytest.raises(FixInput):
-        compare(np.array([1.0, 2.0]), np.array([3.0]), [1], [1])
+    with pytest.raises(FixInput, match=r"blocks of shape \(1,\) for 2 rows"):
+        VectorGroup("X", [[1.0], [2.0]], [1])
 
 
 def test_what_films_keep_is_the_mean_over_all_shuffles_within_them() -> None:
@@ -214,7 +214,7 @@ def test_further_pairs_and_single_items_of_a_file(tmp_path: Path) -> None:
         ({"X": [["a"]], "Y": [[1.0]], "A": A, "B": B}, "must hold numbers"),
         ({"X": [[0.0, 0.0]], "Y": [[1.0, 0.0]], "A": A, "B": B}, "vector 0 of X is zero"),
         ({"X": A, "Y": B, "A": A, "B": B, "x_block": [1]}, "both x_block and y_block or neither"),
-        ({"X": A, "Y": B, "A": A, "B": B, "x_block": [1, 2], "y_block": [1]}, "has 1 rows"),
+        ({"X": A, "Y": B, "A": A, "B": B, "x_block": [1, 2], "y_block": [1]}, "for 1 rows"),
         ({"X": A, "Y": [[1.0, 0.0, 0.0]], "A": A, "B": B}, "the same number of dimensions"),
     ],
 )
