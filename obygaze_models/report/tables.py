@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from obygaze_features.core.files import csv_bytes
 from obygaze_models.report.texts import report_text
 
 Row = tuple[Any, ...]
@@ -114,10 +113,9 @@ class ResultTable:
         ]
         used = {i for row in table for i, value in enumerate(row) if value != ""}
         kept = [i for i in range(len(names) + 1) if i in used or i % 3 == 1]
-        stream = io.StringIO(newline="")
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerows([row[i] for i in kept] for row in [["group", *names], *table])
-        return stream.getvalue()
+        columns = ["group", *names]
+        rows = ([row[i] for i in kept] for row in table)
+        return csv_bytes([columns[i] for i in kept], rows).decode("utf-8")
 
     def blocks(self) -> list[tuple[Heading | None, list[Row]]]:
         """Return the rows below each heading; rows before the first one have None."""
