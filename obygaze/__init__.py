@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze.api import Dataset as Dataset
-    from obygaze.api import dataset as dataset
-    from obygaze.api import extract as extract
-    from obygaze.api import load_backbone as load_backbone
-    from obygaze.api import load_model as load_model
-    from obygaze.api import open_store as open_store
-    from obygaze.api import predict as predict
-    from obygaze.api import read_manifest as read_manifest
-    from obygaze.api import read_run as read_run
-    from obygaze.api import report as report
-    from obygaze.api import run as run
-    from obygaze.api import train as train
+    from obygaze.features import extract as extract
+    from obygaze.features import load_backbone as load_backbone
+    from obygaze.features import open_store as open_store
+    from obygaze.features import read_manifest as read_manifest
+    from obygaze.models import Dataset as Dataset
+    from obygaze.models import dataset as dataset
+    from obygaze.models import load_model as load_model
+    from obygaze.models import predict as predict
+    from obygaze.models import read_run as read_run
+    from obygaze.models import report as report
+    from obygaze.models import run as run
+    from obygaze.models import train as train
     from obygaze_features.core.errors import ObygazeError as ObygazeError
     from obygaze_models.audits import audit_captions as audit_captions
     from obygaze_models.audits import audit_cooc as audit_cooc

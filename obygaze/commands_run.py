@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from obygaze import api
+from obygaze import models
 from obygaze_features.core.commands import (
     ExampleCommand,
     Session,
@@ -88,7 +88,7 @@ def run(
         return
     from obygaze_models.protocols.runner.table import result_text
 
-    done = api.run(protocol, store_names(stores), manifest, **options, **_place(session))
+    done = models.run(protocol, store_names(stores), manifest, **options, **_place(session))
     if as_json:
         session.console.json(done.as_json())
     else:
@@ -120,7 +120,7 @@ def train(
     """
     from obygaze_models.protocols.runner.table import result_text
 
-    done, saved = api.train(model, store_names((store,)), manifest, **options, **_place(session))
+    done, saved = models.train(model, store_names((store,)), manifest, **options, **_place(session))
     if as_json:
         session.console.json({**done.as_json(), "model": str(saved.folder)})
         return

@@ -18,7 +18,7 @@ from support.pages import blocks, run_block
 from support.stores import fill_store, plan_store
 
 import obygaze as og
-from obygaze import api
+from obygaze import features, models
 from obygaze_features.core.errors import FixUsage, InstallExtra, NotFound
 from obygaze_features.manifest import write_manifest
 from obygaze_features.manifest.adapters import obygaze12 as obygaze12_adapter
@@ -48,10 +48,13 @@ def here(workspace, monkeypatch):
 
 
 def test_the_example_of_each_function_is_what_it_returns(here):
-    order = {name: i for i, name in enumerate(vars(api))}
-    tests = doctest.DocTestFinder(recurse=True).find(api, globs={"og": og})
-    tests = sorted((t for t in tests if t.examples), key=lambda t: order[t.name.split(".")[2]])
-    functions = {name for name in og.__all__ if getattr(og, name).__module__ == api.__name__}
+    places = (features, models)
+    order = [name for module in places for name in vars(module)]
+    finder = doctest.DocTestFinder(recurse=True)
+    tests = [t for module in places for t in finder.find(module, globs={"og": og}) if t.examples]
+    tests.sort(key=lambda t: order.index(t.name.split(".")[2]))
+    modules = {module.__name__ for module in places}
+    functions = {name for name in og.__all__ if getattr(og, name).__module__ in modules}
     functions = {name for name in functions if name[0].islower()}
     assert {test.name.rpartition(".")[2] for test in tests} == functions
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)

@@ -1,37 +1,38 @@
-"""The functions of `import obygaze as og`: names, paths and URLs in, objects of the rooms out.
+"""Datasets, runs, models and reports, for `import obygaze as og`.
 
-Each function is what the command of the same name does. Heavy packages are imported by the
-function that needs them.
+Each function is what the command of the same name does: names, paths and URLs in, objects of the
+rooms out. Heavy packages are imported by the function that needs them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from obygaze_features.core.console import Console, Progress, few
+from obygaze.features import (
+    PathLike,
+    ProgressBars,
+    open_store,
+    progress_bars,
+    read_manifest,
+    workspace_of,
+)
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.workspace import Workspace
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from obygaze_features.backbones.base import Backbone
-    from obygaze_features.extraction import StoreStatus
     from obygaze_features.manifest import Manifest
     from obygaze_features.store import Store
     from obygaze_models.protocols import Run
     from obygaze_models.zoo import Predicted, SavedModel
 
-PathLike: TypeAlias = "str | os.PathLike[str]"
 Stores: TypeAlias = "PathLike | Store | Mapping[str, PathLike | Store]"
-Watch: TypeAlias = Callable[[str, int], "AbstractContextManager[Progress]"]
 View: TypeAlias = Literal["raw", "visual", "as_published"]
 
 
@@ -58,44 +59,6 @@ class Trained(NamedTuple):
 
     run: Run
     model: SavedModel
-
-
-def open_store(store: PathLike | Store, *, workspace: PathLike | None = None) -> Store:
-    """Open a feature store; only one small file is read.
-
-    Args:
-        store: A name in the workspace, a folder, a packed zip, or an https://, s3:// or hf:// URL.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        >>> store = og.open_store("mine")
-        >>> len(store), store.levels
-        (72, ('clip',))
-    """
-    from obygaze_features.store import Store, open_store
-
-    if isinstance(store, Store):
-        return store
-    return open_store(_workspace(workspace).store(os.fspath(store)))
-
-
-def read_manifest(manifest: PathLike | Manifest, *, workspace: PathLike | None = None) -> Manifest:
-    """Read a manifest: clips with their labels.
-
-    Args:
-        manifest: A name in the workspace, or the path of the TOML or the CSV file.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        >>> films = og.read_manifest("films")
-        >>> films["alba-001"].movie_id
-        'alba'
-    """
-    from obygaze_features.manifest import Manifest, read_manifest
-
-    if isinstance(manifest, Manifest):
-        return manifest
-    return read_manifest(_workspace(workspace).existing_manifest(os.fspath(manifest)))
 
 
 def dataset(
@@ -156,108 +119,6 @@ def dataset(
     )
 
 
-def load_backbone(
-    name: str,
-    weights: PathLike | None = None,
-    *,
-    device: str = "cpu",
-    dtype: str = "float32",
-    workspace: PathLike | None = None,
-) -> Backbone:
-    """Load a backbone: a model that turns pictures of a clip into features.
-
-    Args:
-        name: A card's name; `obygaze backbones ls` lists them.
-        weights: A file or folder with the weights. The default is the card's own checkpoint.
-        device: cpu, cuda or cuda:N.
-        dtype: float32, bfloat16 or float16.
-        workspace: The workspace, whose own cards are found too.
-
-    Example:
-        >>> sorted(og.load_backbone("descriptors").levels)
-        ['clip', 'frames', 'pooled']
-    """
-    from obygaze_features.backbones import load_backbone
-
-    own = None if weights is None else Path(weights)
-    return load_backbone(name, own, device=device, dtype=dtype, workspace=_workspace(workspace))
-
-
-def extract(
-    manifest: PathLike | Manifest,
-    backbones: str | Sequence[str],
-    *,
-    stores: Mapping[str, PathLike] | None = None,
-    weights: Mapping[str, PathLike] | None = None,
-    levels: Sequence[str] = (),
-    device: str = "cpu",
-    workers: int | None = None,
-    batch: int | None = None,
-    seal: bool | None = None,
-    retry_failed: bool = False,
-    progress: bool = False,
-    workspace: PathLike | None = None,
-) -> list[StoreStatus]:
-    """Extract what is missing of the features of a manifest's clips; calling it again resumes.
-
-    A clip that fails is a row with its reason; the others go on. A signal (Ctrl-C) stops after the
-    block at work; committed blocks are kept.
-
-    Args:
-        manifest: The clips, linked to their videos (`obygaze manifest link`).
-        backbones: One or more backbones; all of them share one decoding of each clip.
-        stores: The store of a backbone. The default is MANIFEST.BACKBONE in the workspace.
-        weights: The file or folder with the weights of a backbone.
-        levels: The feature levels to keep. The default is all but `tokens`.
-        device: cpu, cuda or cuda:N.
-        workers: Processes that decode. The default is one for each core.
-        batch: Clips in a batch. The default is what fits into memory.
-        seal: Close stores that are complete. The default is to close them if no clip failed.
-        retry_failed: Try failed clips again, and nothing else.
-        progress: Show a progress bar on stderr.
-        workspace: The workspace, if it is not the current one.
-
-    Example:
-        >>> (state,) = og.extract("trailers", "descriptors")
-        >>> state.ok, state.failed
-        (2, 1)
-    """
-    from contextlib import ExitStack
-
-    from obygaze_features.core.machine import usable_cores
-    from obygaze_features.extraction import Resources, Target, make_plan, stop_on_signals
-    from obygaze_features.extraction import extract as extract_plan
-    from obygaze_features.extraction.run import seal_complete
-
-    place = _workspace(workspace)
-    clips = read_manifest(manifest, workspace=workspace)
-    names = [backbones] if isinstance(backbones, str) else list(backbones)
-    chosen, files = dict(stores or {}), dict(weights or {})
-    for option, given in (("stores", chosen), ("weights", files)):
-        if unknown := sorted(given.keys() - set(names)):
-            raise FixUsage(f"{option} names the backbone {unknown[0]!r}, backbones does not")
-    targets = [
-        Target(
-            store=place.store(os.fspath(chosen.get(name, f"{clips.name}.{name}"))),
-            backbone=name,
-            weights=os.fspath(files[name]) if name in files else None,
-            levels=tuple(levels),
-        )
-        for name in names
-    ]
-    plan = make_plan(clips, targets, workspace=place.root)
-    resources = Resources(device=device, workers=workers or usable_cores(), batch=batch)
-    with stop_on_signals() as stop, ExitStack() as stack:
-        states = extract_plan(
-            plan,
-            resources,
-            stop,
-            retry_failed=retry_failed,
-            progress=lambda total: stack.enter_context(_watch(progress, "clips")("extract", total)),
-        )
-        return seal_complete(states, seal)
-
-
 def run(
     protocol: PathLike = "honest",
     stores: Stores | None = None,
@@ -267,7 +128,7 @@ def run(
     output: PathLike | None = None,
     force: bool = False,
     n_jobs: int = 0,
-    progress: bool | Watch = False,
+    progress: bool | ProgressBars = False,
     workspace: PathLike | None = None,
 ) -> Run:
     """Run an experiment: train, test and evaluate every cell of a protocol.
@@ -297,9 +158,9 @@ def run(
     chosen = load_protocol(os.fspath(protocol), changes)
     clips, path = _manifest(manifest or chosen.data.manifest or None, workspace)
     inputs = gather(chosen, clips, path, _stores(stores, workspace))
-    folder = _workspace(workspace).target("runs", os.fspath(output or inputs.default_name))
+    folder = workspace_of(workspace).target("runs", os.fspath(output or inputs.default_name))
     read_s = time.perf_counter() - started
-    watch = _watch(progress, "fits")
+    watch = progress_bars(progress, "fits")
     return run_protocol(inputs, folder, force=force, n_jobs=n_jobs, watch=watch, read_s=read_s)
 
 
@@ -317,7 +178,7 @@ def read_run(run: PathLike, *, workspace: PathLike | None = None) -> Run:
     """
     from obygaze_models.protocols import read_run
 
-    return read_run(_workspace(workspace).existing("runs", run))
+    return read_run(workspace_of(workspace).existing("runs", run))
 
 
 def train(
@@ -330,7 +191,7 @@ def train(
     output: PathLike | None = None,
     force: bool = False,
     n_jobs: int = 0,
-    progress: bool | Watch = False,
+    progress: bool | ProgressBars = False,
     workspace: PathLike | None = None,
 ) -> Trained:
     """Train one model, evaluate it on unseen films, and save it.
@@ -361,11 +222,13 @@ def train(
     clips, path = _manifest(manifest, workspace)
     chosen = for_clips(training_protocol(model, task, changes), clips)
     inputs = gather(chosen, clips, path, _stores(store, workspace))
-    place = _workspace(workspace)
+    place = workspace_of(workspace)
     folder = place.target("runs", os.fspath(output or inputs.default_name))
     target = place.folder("models") / folder.name
     check_place(target, target.name)
-    done = run_protocol(inputs, folder, force=force, n_jobs=n_jobs, watch=_watch(progress, "fits"))
+    done = run_protocol(
+        inputs, folder, force=force, n_jobs=n_jobs, watch=progress_bars(progress, "fits")
+    )
     kept = keep(fit_final(inputs, done), target, force=force)
     return Trained(done, load_model(kept))
 
@@ -383,7 +246,7 @@ def load_model(model: PathLike, *, workspace: PathLike | None = None) -> SavedMo
     """
     from obygaze_models.zoo import load_model
 
-    return load_model(_workspace(workspace).existing("models", model))
+    return load_model(workspace_of(workspace).existing("models", model))
 
 
 def predict(
@@ -438,13 +301,9 @@ def report(
     from obygaze_models.protocols import Run
     from obygaze_models.report import report
 
-    place = _workspace(workspace)
+    place = workspace_of(workspace)
     folders = [r.folder if isinstance(r, Run) else place.existing("runs", r) for r in runs]
     return report(folders, None if output is None else Path(output), formats)
-
-
-def _workspace(root: PathLike | None) -> Workspace:
-    return Workspace.current() if root is None else Workspace(Path(root))
 
 
 def _manifest(
@@ -455,7 +314,7 @@ def _manifest(
 
     if isinstance(manifest, Manifest):
         return manifest, manifest.name
-    place = _workspace(workspace)
+    place = workspace_of(workspace)
     if manifest is None:
         known = place.names("manifests", "*.toml")
         if len(known) != 1:
@@ -475,9 +334,3 @@ def _stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Stor
         opened = open_store(stores, workspace=workspace)
         return {Path(opened.location).name.removesuffix(".zip"): opened}
     return {name: open_store(store, workspace=workspace) for name, store in stores.items()}
-
-
-def _watch(progress: bool | Watch, unit: str) -> Watch:
-    if not isinstance(progress, bool):
-        return progress
-    return partial(Console(verbosity=0 if progress else -1).progress, unit=unit)

@@ -1,0 +1,181 @@
+"""Stores, manifests, backbones and extraction, for `import obygaze as og`.
+
+Each function is what the command of the same name does: names, paths and URLs in, objects of the
+rooms out. Heavy packages are imported by the function that needs them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from obygaze_features.core.console import Console, Progress
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.workspace import Workspace
+
+if TYPE_CHECKING:
+    from obygaze_features.backbones.base import Backbone
+    from obygaze_features.extraction import StoreStatus
+    from obygaze_features.manifest import Manifest
+    from obygaze_features.store import Store
+
+PathLike: TypeAlias = "str | os.PathLike[str]"
+ProgressBars: TypeAlias = Callable[[str, int], "AbstractContextManager[Progress]"]
+
+
+def open_store(store: PathLike | Store, *, workspace: PathLike | None = None) -> Store:
+    """Open a feature store; only one small file is read.
+
+    Args:
+        store: A name in the workspace, a folder, a packed zip, or an https://, s3:// or hf:// URL.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> store = og.open_store("mine")
+        >>> len(store), store.levels
+        (72, ('clip',))
+    """
+    from obygaze_features.store import Store, open_store
+
+    if isinstance(store, Store):
+        return store
+    return open_store(workspace_of(workspace).store(os.fspath(store)))
+
+
+def read_manifest(manifest: PathLike | Manifest, *, workspace: PathLike | None = None) -> Manifest:
+    """Read a manifest: clips with their labels.
+
+    Args:
+        manifest: A name in the workspace, or the path of the TOML or the CSV file.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> films = og.read_manifest("films")
+        >>> films["alba-001"].movie_id
+        'alba'
+    """
+    from obygaze_features.manifest import Manifest, read_manifest
+
+    if isinstance(manifest, Manifest):
+        return manifest
+    return read_manifest(workspace_of(workspace).existing_manifest(os.fspath(manifest)))
+
+
+def load_backbone(
+    name: str,
+    weights: PathLike | None = None,
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    workspace: PathLike | None = None,
+) -> Backbone:
+    """Load a backbone: a model that turns pictures of a clip into features.
+
+    Args:
+        name: A card's name; `obygaze backbones ls` lists them.
+        weights: A file or folder with the weights. The default is the card's own checkpoint.
+        device: cpu, cuda or cuda:N.
+        dtype: float32, bfloat16 or float16.
+        workspace: The workspace, whose own cards are found too.
+
+    Example:
+        >>> sorted(og.load_backbone("descriptors").levels)
+        ['clip', 'frames', 'pooled']
+    """
+    from obygaze_features.backbones import load_backbone
+
+    own = None if weights is None else Path(weights)
+    return load_backbone(name, own, device=device, dtype=dtype, workspace=workspace_of(workspace))
+
+
+def extract(
+    manifest: PathLike | Manifest,
+    backbones: str | Sequence[str],
+    *,
+    stores: Mapping[str, PathLike] | None = None,
+    weights: Mapping[str, PathLike] | None = None,
+    levels: Sequence[str] = (),
+    device: str = "cpu",
+    workers: int | None = None,
+    batch: int | None = None,
+    seal: bool | None = None,
+    retry_failed: bool = False,
+    progress: bool = False,
+    workspace: PathLike | None = None,
+) -> list[StoreStatus]:
+    """Extract what is missing of the features of a manifest's clips; calling it again resumes.
+
+    A clip that fails is a row with its reason; the others go on. A signal (Ctrl-C) stops after the
+    block at work; committed blocks are kept.
+
+    Args:
+        manifest: The clips, linked to their videos (`obygaze manifest link`).
+        backbones: One or more backbones; all of them share one decoding of each clip.
+        stores: The store of a backbone. The default is MANIFEST.BACKBONE in the workspace.
+        weights: The file or folder with the weights of a backbone.
+        levels: The feature levels to keep. The default is all but `tokens`.
+        device: cpu, cuda or cuda:N.
+        workers: Processes that decode. The default is one for each core.
+        batch: Clips in a batch. The default is what fits into memory.
+        seal: Close stores that are complete. The default is to close them if no clip failed.
+        retry_failed: Try failed clips again, and nothing else.
+        progress: Show a progress bar on stderr.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> (state,) = og.extract("trailers", "descriptors")
+        >>> state.ok, state.failed
+        (2, 1)
+    """
+    from contextlib import ExitStack
+
+    from obygaze_features.core.machine import usable_cores
+    from obygaze_features.extraction import Resources, Target, make_plan, stop_on_signals
+    from obygaze_features.extraction import extract as extract_plan
+    from obygaze_features.extraction.run import seal_complete
+
+    place = workspace_of(workspace)
+    clips = read_manifest(manifest, workspace=workspace)
+    names = [backbones] if isinstance(backbones, str) else list(backbones)
+    chosen, files = dict(stores or {}), dict(weights or {})
+    for option, given in (("stores", chosen), ("weights", files)):
+        if unknown := sorted(given.keys() - set(names)):
+            raise FixUsage(f"{option} names the backbone {unknown[0]!r}, backbones does not")
+    targets = [
+        Target(
+            store=place.store(os.fspath(chosen.get(name, f"{clips.name}.{name}"))),
+            backbone=name,
+            weights=os.fspath(files[name]) if name in files else None,
+            levels=tuple(levels),
+        )
+        for name in names
+    ]
+    plan = make_plan(clips, targets, workspace=place.root)
+    resources = Resources(device=device, workers=workers or usable_cores(), batch=batch)
+    with stop_on_signals() as stop, ExitStack() as stack:
+        states = extract_plan(
+            plan,
+            resources,
+            stop,
+            retry_failed=retry_failed,
+            progress=lambda total: stack.enter_context(
+                progress_bars(progress, "clips")("extract", total)
+            ),
+        )
+        return seal_complete(states, seal)
+
+
+def workspace_of(root: PathLike | None) -> Workspace:
+    """Return the workspace in a folder, by default the current one."""
+    return Workspace.current() if root is None else Workspace(Path(root))
+
+
+def progress_bars(progress: bool | ProgressBars, unit: str) -> ProgressBars:
+    """Return the function that makes progress bars on stderr; False makes bars without output."""
+    if not isinstance(progress, bool):
+        return progress
+    return partial(Console(verbosity=0 if progress else -1).progress, unit=unit)
