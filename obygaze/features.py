@@ -134,7 +134,7 @@ def extract(
     from contextlib import ExitStack
 
     from obygaze_features.core.machine import usable_cores
-    from obygaze_features.extraction import Resources, Target, make_plan, stop_on_signals
+    from obygaze_features.extraction import Monitor, Resources, Target, make_plan, stop_on_signals
     from obygaze_features.extraction import extract as extract_plan
     from obygaze_features.extraction.run import seal_complete
 
@@ -157,15 +157,9 @@ def extract(
     plan = make_plan(clips, targets, workspace=place.root)
     resources = Resources(device=device, workers=workers or usable_cores(), batch=batch)
     with stop_on_signals() as stop, ExitStack() as stack:
-        states = extract_plan(
-            plan,
-            resources,
-            stop,
-            retry_failed=retry_failed,
-            progress=lambda total: stack.enter_context(
-                progress_bars(progress, "clips")("extract", total)
-            ),
-        )
+        bars = progress_bars(progress, "clips")
+        monitor = Monitor(progress=lambda n: stack.enter_context(bars("extract", n)))
+        states = extract_plan(plan, resources, stop, retry_failed=retry_failed, monitor=monitor)
         return seal_complete(states, seal)
 
 

@@ -21,7 +21,7 @@ from obygaze_features.core.files import write_atomic
 from obygaze_features.extraction.blocks import stack, to_numpy
 from obygaze_features.extraction.pipeline import DecodedRow, decode_rows
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target
-from obygaze_features.extraction.run import Loaded, Resources, extract, load_targets
+from obygaze_features.extraction.run import LoadedTarget, Resources, extract, load_targets
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.video.decode import DecodedClip, View
@@ -109,8 +109,8 @@ class Plans:
     folder: Path
     one: ExtractPlan
     two: ExtractPlan
-    loaded_one: Sequence[Loaded]
-    loaded_two: Sequence[Loaded]
+    loaded_one: Sequence[LoadedTarget]
+    loaded_two: Sequence[LoadedTarget]
     decoded: Sequence[DecodedClip]
 
 
@@ -173,10 +173,10 @@ def measure_size(size: Size) -> Comparison:
 def _contestants(plans: Plans, resources: Resources) -> list[Contestant]:
     first, second = (loaded.backbone for loaded in plans.loaded_two)
 
-    def fresh(loaded: Sequence[Loaded]) -> Callable[[], None]:
+    def fresh(loaded: Sequence[LoadedTarget]) -> Callable[[], None]:
         return lambda: _empty_stores(loaded)
 
-    def pipeline(loaded: Sequence[Loaded], plan: ExtractPlan) -> Callable[[], object]:
+    def pipeline(loaded: Sequence[LoadedTarget], plan: ExtractPlan) -> Callable[[], object]:
         return lambda: extract(plan, resources, StopFlag(), loaded=loaded)
 
     def forward_both() -> None:
@@ -292,7 +292,7 @@ def _one_at_a_time(plans: Plans, backbone: Backbone) -> None:
         torch.save(clip.cpu(), plans.folder / f"{row.clip_id}.pth")
 
 
-def _empty_stores(loaded: Sequence[Loaded]) -> None:
+def _empty_stores(loaded: Sequence[LoadedTarget]) -> None:
     for one in loaded:
         store = Path(one.target.store)
         for marker in (store / "commits").glob("block-*.json"):

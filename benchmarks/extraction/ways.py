@@ -137,10 +137,10 @@ def slices(plan: ExtractPlan, workers: int) -> None:
 
 def dask(plan: ExtractPlan, workers: int) -> None:
     """Start a Dask cluster, use it, and end it."""
-    from obygaze_features.extraction.dask_cluster import embedded
+    from obygaze_features.extraction.dask_cluster import start_cluster
     from obygaze_features.extraction.dask_engine import extract_on
 
-    extract_on(embedded(["cpu"] * workers), plan, Resources(), StopFlag())
+    extract_on(start_cluster(["cpu"] * workers), plan, Resources(), StopFlag())
 
 
 def slurm(plan: ExtractPlan, workers: int) -> None:

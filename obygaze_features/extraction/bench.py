@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +14,10 @@ from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.machine import Machine, this_machine
 from obygaze_features.core.timing import Runs, duration, time_runs
+
+if TYPE_CHECKING:
+    from obygaze_features.core.workspace import Workspace
+    from obygaze_features.store.read.reader import Matrix
 
 MAX_S = 30.0
 
@@ -36,33 +41,27 @@ class Measurement:
         """The bytes per second of wall time."""
         return None if self.n_bytes is None else self.n_bytes / max(self.runs.median_s, 1e-6)
 
+    def as_json(self) -> dict[str, Any]:
+        """Return every single time as JSON."""
+        runs = self.runs
+        medians = {"median_s": runs.median_s, "median_cpu_s": runs.median_cpu_s}
+        speed = {"clips_per_s": self.clips_per_s, "bytes_per_s": self.bytes_per_s}
+        return {**vars(self), "runs": runs._asdict(), **medians, **speed}
+
 
 @dataclass(frozen=True)
 class BenchResult:
     """Measurements on one machine."""
 
     title: str
-    measurements: tuple[Measurement, ...]
+    measurements: Sequence[Measurement]
     machine: Machine
 
     def as_json(self) -> dict[str, Any]:
         """Return every single time as JSON."""
-        measurements = [
-            {
-                **asdict(one),
-                "runs": one.runs._asdict(),
-                "median_s": one.runs.median_s,
-                "median_cpu_s": one.runs.median_cpu_s,
-                "clips_per_s": one.clips_per_s,
-                "bytes_per_s": one.bytes_per_s,
-            }
-            for one in self.measurements
-        ]
-        return {
-            "title": self.title,
-            "machine": self.machine.as_json(),
-            "measurements": measurements,
-        }
+        measurements = [one.as_json() for one in self.measurements]
+        machine = self.machine.as_json()
+        return {"title": self.title, "machine": machine, "measurements": measurements}
 
     def as_text(self) -> str:
         """Return a table with the machine below it."""
@@ -84,30 +83,24 @@ class BenchResult:
 
 
 def measure_decoding(
-    videos: Sequence[str | Path],
-    *,
-    count: int = 32,
-    sampling: Sequence[str] = ("even", "keyframes"),
-    rounds: int = 3,
+    videos: Sequence[str | Path], *, count: int = 32, rounds: int = 3
 ) -> BenchResult:
     """Measure how fast this machine decodes `count` frames of each video, on one core.
 
-    A video counts as one clip, and is decoded once for each rule of `sampling`. The bytes are
-    those of the decoded frames.
+    A video counts as one clip. It is decoded with its frames spread evenly, and from key frames
+    only. The bytes are those of the decoded frames.
     """
     from obygaze_features.video.decode import View, decode_clip
 
     measurements = []
     for video in videos:
-        for rule in sampling:
-            view = View(count, rule)  # type: ignore[arg-type]
-            clip = decode_clip(video, view)
-            height, width = clip.frames.shape[1:3]
-            name = f"{Path(video).name}, {width} x {height}, {rule}"
-            runs = time_runs(lambda: decode_clip(video, view), rounds, max_s=MAX_S)  # noqa: B023
-            measurements.append(Measurement(name, runs, 1, clip.frames.nbytes))
+        for view in (View(count, "even"), View(count, "keyframes")):
+            frames = decode_clip(video, view).frames
+            name = f"{Path(video).name}, {frames.shape[2]} x {frames.shape[1]}, {view.sampling}"
+            work = partial(decode_clip, video, view)
+            measurements.append(_measure(name, work, rounds, 1, frames.nbytes))
     title = f"Decoding {count} frames of a clip"
-    return BenchResult(title, tuple(measurements), this_machine(("av", "numpy")))
+    return BenchResult(title, measurements, this_machine(("av", "numpy")))
 
 
 def measure_forward(
@@ -116,9 +109,10 @@ def measure_forward(
     *,
     device: str = "cpu",
     dtype: str = "float32",
+    attention: str | None = None,
     batches: Sequence[int] = (1, 4, 16),
     rounds: int = 3,
-    workspace: Any = None,
+    workspace: Workspace | None = None,
 ) -> BenchResult:
     """Measure how many clips a second a backbone handles on a device, by the size of the batch.
 
@@ -130,24 +124,30 @@ def measure_forward(
 
     if not batches or min(batches) < 1:
         raise FixUsage(f"a batch must be at least 1 clip, got {', '.join(map(str, batches))}")
-    model = load_backbone(backbone, weights, device=device, dtype=dtype, workspace=workspace)
+    model = load_backbone(
+        backbone,
+        weights,
+        device=device,
+        dtype=dtype,
+        attn_implementation=attention,
+        workspace=workspace,
+    )
     size = model.geometry.size or 224
     shape = (model.geometry.frames, size, size, 3)
     frames = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     pixels = model.preprocess(frames)
 
-    def forward(batch: int) -> Callable[[], object]:
-        inputs = stack([pixels] * batch)
-        # Copying a result to the CPU waits until the device has computed it.
-        return lambda: [to_numpy(level) for level in model.forward(inputs).values()]
+    def forward(inputs: Any) -> None:
+        for level in model.forward(inputs).values():
+            to_numpy(level)  # waits until the device has computed it
 
-    prepare = time_runs(lambda: model.preprocess(frames), rounds, max_s=MAX_S)
-    measurements = [Measurement("prepare frames", prepare, 1, frames.nbytes)]
+    prepare = partial(model.preprocess, frames)
+    measurements = [_measure("prepare frames", prepare, rounds, 1, frames.nbytes)]
     for batch in batches:
-        runs = time_runs(forward(batch), rounds, max_s=MAX_S)
-        measurements.append(Measurement(f"forward, batch {batch}", runs, batch))
+        work = partial(forward, stack([pixels] * batch))
+        measurements.append(_measure(f"forward, batch {batch}", work, rounds, batch))
     title = f"Backbone {model.card.label} on {device}, {dtype}"
-    return BenchResult(title, tuple(measurements), this_machine(("torch", "transformers")))
+    return BenchResult(title, measurements, this_machine(("torch", "transformers")))
 
 
 def measure_reading(
@@ -166,23 +166,28 @@ def measure_reading(
     ids = everything.clip_ids
     if not len(ids):
         raise FixInput("no clip has features; nothing to read", where=store.location)
-    first = int(len(ids) // 2)
-    movie = str(store.movie_ids[everything.rows[first]])
+    middle = len(ids) // 2
+    movie = str(store.movie_ids[everything.rows[middle]])
     tenth = np.random.default_rng(0).permutation(ids)[: max(1, len(ids) // 10)].tolist()
-    parts: dict[str, dict[str, Any]] = {
+    selections: dict[str, dict[str, Any]] = {
         "all clips": {},
         f"movie {movie}": {"movies": [movie]},
         "a random tenth": {"clips": tenth},
-        "one clip": {"clips": [str(ids[first])]},
+        "one clip": {"clips": [str(ids[middle])]},
     }
-    measurements = [Measurement("open", time_runs(lambda: open_store(location), rounds), 0)]
-    for name, part in parts.items():
 
-        def read(part: dict[str, Any] = part) -> Any:
-            return open_store(location).matrix(level, missing="drop", **part)
+    def read(selection: dict[str, Any]) -> Matrix:
+        return open_store(location).matrix(level, missing="drop", **selection)
 
-        found = read()
-        runs = time_runs(read, rounds, max_s=MAX_S)
-        measurements.append(Measurement(name, runs, len(found.clip_ids), found.values.nbytes))
+    measurements = [_measure("open", partial(open_store, location), rounds, 0)]
+    for name, selection in selections.items():
+        found, work = read(selection), partial(read, selection)
+        measurements.append(_measure(name, work, rounds, len(found.clip_ids), found.values.nbytes))
     title = f"Reading level {level} of {store.location}"
-    return BenchResult(title, tuple(measurements), this_machine(("numpy", "zarr", "obstore")))
+    return BenchResult(title, measurements, this_machine(("numpy", "zarr", "obstore")))
+
+
+def _measure(
+    name: str, work: Callable[[], object], rounds: int, n_clips: int, n_bytes: int | None = None
+) -> Measurement:
+    return Measurement(name, time_runs(work, rounds, max_s=MAX_S), n_clips, n_bytes)

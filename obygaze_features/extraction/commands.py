@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from obygaze_features.core.commands import (
@@ -68,7 +66,7 @@ def status(session: Session, stores: tuple[str, ...], as_json: bool) -> None:
         to_go = state.seconds_to_go
         left = "" if state.done or to_go is None else f", about {to_go:.0f} s to go for one worker"
         session.console.result(
-            f"{Path(state.store).name} ({state.backbone}): {state.blocks_done} of {state.blocks}"
+            f"{state.name} ({state.backbone}): {state.blocks_done} of {state.blocks}"
             f" blocks{left}{', sealed' if state.sealed else ''}"
         )
         counts = [("ok", state.ok), ("failed", state.failed), ("missing", state.missing)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from obygaze_features.backbones.cards import card_names
+from obygaze_features.backbones.commands import name_argument, placement_options
 from obygaze_features.core.commands import (
     ExampleCommand,
     LazyGroup,
@@ -15,7 +15,6 @@ from obygaze_features.core.commands import (
     json_option,
     pass_session,
 )
-from obygaze_features.core.completion import completing
 
 if TYPE_CHECKING:
     from obygaze_features.extraction.bench import BenchResult
@@ -70,23 +69,10 @@ def decode(
     obygaze bench forward vivit-b16x2-k400 --weights vivit --json
     """,
 )
-@click.argument("name", shell_complete=completing(card_names))
+@name_argument
+@placement_options
 @click.option(
-    "--weights",
-    type=click.Path(path_type=Path),
-    help="A file or folder of weights, instead of the card's own checkpoint.",
-)
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, or cuda:1.")
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "bfloat16", "float16"]),
-    default="float32",
-    show_default=True,
-    help="Compute in this precision.",
-)
-@click.option(
-    "--batch",
-    "batches",
+    *("--batch", "batches"),
     type=click.IntRange(1),
     multiple=True,
     default=(1, 4, 16),
@@ -102,6 +88,7 @@ def forward(
     weights: Path | None,
     device: str,
     dtype: str,
+    attn_implementation: str | None,
     batches: tuple[int, ...],
     rounds: int,
     as_json: bool,
@@ -117,6 +104,7 @@ def forward(
         weights,
         device=device,
         dtype=dtype,
+        attention=attn_implementation,
         batches=batches,
         rounds=rounds,
         workspace=session.workspace,

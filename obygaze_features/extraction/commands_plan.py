@@ -140,7 +140,7 @@ def _target(session: Session, manifest: str, name: str, options: Mapping[str, An
     from obygaze_features.extraction.recipes import HEAVY
 
     card = find_card(name, session.workspace)
-    levels = tuple(part.strip() for part in (options["levels"] or "").split(",") if part.strip())
+    levels = tuple(names_of(options["levels"] or ""))
     kept = levels or tuple(level for level in card.levels if level not in HEAVY)
     stores = named_values(options["stores"], "--store")
     store = stores.get(name) or f"{manifest}.{name.replace('@', '-')}"
@@ -154,6 +154,11 @@ def _target(session: Session, manifest: str, name: str, options: Mapping[str, An
         block_rows=block_rows_of(card, kept),
         **{option: options[option] for option in same},
     )
+
+
+def names_of(text: str) -> list[str]:
+    """Return the names in a comma-separated text."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 @click.command(

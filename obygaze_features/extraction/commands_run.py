@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -24,18 +23,14 @@ from obygaze_features.core.machine import usable_cores
 from obygaze_features.extraction.commands_plan import (
     chosen_plan,
     feature_options,
+    names_of,
     workers_option,
 )
-from obygaze_features.extraction.shared_machine import (
-    limit_gpu_memory,
-    lower_priority,
-    refuse_busy_gpus,
-    stop_on_signals,
-)
+from obygaze_features.extraction.shared_machine import refuse_busy_gpus, stop_on_signals
 
 if TYPE_CHECKING:
     from obygaze_features.extraction.plan import ExtractPlan
-    from obygaze_features.extraction.run import Resources
+    from obygaze_features.extraction.run import Monitor, Resources
     from obygaze_features.extraction.shared_machine import StopFlag
     from obygaze_features.extraction.status import StoreStatus
 
@@ -123,20 +118,22 @@ def run(
     """
     # Signals are caught before torch is imported: a job may be stopped while it starts.
     with stop_on_signals(options["max_hours"]) as stop, ExitStack() as stack:
+        from obygaze_features.extraction.run import Monitor, seal_complete
+
         plan = chosen_plan(session, manifest, options)
-        rows = _rows_of(plan, worker)
-        states = _extract(
-            plan,
-            stop,
-            rows,
-            options,
+        rows = None if worker is None else plan.worker_rows(worker)
+        monitor = Monitor(
             strict=options["strict"],
             progress=lambda n: stack.enter_context(session.console.progress("extract", n)),
             on_event=None if events is None else lambda event: _write_line(events, event),
         )
+        states = _extract(plan, stop, rows, options, monitor)
         stack.close()
-        states = _sealed(states, rows, seal)
-    _report(session, states, as_json, worker, rows)
+        states = seal_complete(states, seal)
+    if as_json:
+        _show_json(session, states, worker, rows)
+    else:
+        _show(session, states, worker)
     done = sum(state.blocks_done for state in states)
     whose = "blocks" if worker is None else f"blocks of worker {worker}"
     stop.raise_if_asked(f"{done} of {sum(state.blocks for state in states)} {whose} are committed")
@@ -149,7 +146,7 @@ def _extract(
     stop: StopFlag,
     rows: Sequence[int] | None,
     options: Mapping[str, Any],
-    **watch: Any,
+    monitor: Monitor,
 ) -> list[StoreStatus]:
     """Extract with the chosen engine."""
     from obygaze_features.extraction.run import Resources, extract
@@ -167,18 +164,22 @@ def _extract(
     if options["engine"] == "dask":
         if rows is not None or retry:
             raise FixUsage("--worker, --retry-failed and --changed need --engine local")
-        return _extract_on_dask(plan, resources, stop, options, **watch)
+        return _extract_on_dask(plan, resources, stop, options, monitor)
     for name in ("devices", "scheduler"):
         if options[name]:
             raise FixUsage(f"--{name} needs --engine dask", hint="use --device for this process")
     if not options["share"]:
         refuse_busy_gpus([resources.device])
-    if resources.nice:
-        lower_priority()
-    if resources.gpu_gb is not None:
-        limit_gpu_memory(resources.device, resources.gpu_gb)
-    changed = options["changed"]
-    return extract(plan, resources, stop, rows=rows, retry_failed=retry, changed=changed, **watch)
+    resources.apply_limits()
+    return extract(
+        plan,
+        resources,
+        stop,
+        rows=rows,
+        retry_failed=retry,
+        changed=options["changed"],
+        monitor=monitor,
+    )
 
 
 def _extract_on_dask(
@@ -186,16 +187,16 @@ def _extract_on_dask(
     resources: Resources,
     stop: StopFlag,
     options: Mapping[str, Any],
-    **watch: Any,
+    monitor: Monitor,
 ) -> list[StoreStatus]:
     if bool(options["devices"]) == bool(options["scheduler"]):
         raise FixUsage("--engine dask needs either --devices or --scheduler")
-    from obygaze_features.extraction.dask_cluster import embedded, joined
+    from obygaze_features.extraction.dask_cluster import join_cluster, start_cluster
 
     if options["scheduler"]:
-        connect = joined(options["scheduler"], insecure=options["insecure"])
+        connect = join_cluster(options["scheduler"], insecure=options["insecure"])
     else:
-        devices = [part.strip() for part in options["devices"].split(",") if part.strip()]
+        devices = names_of(options["devices"])
         n_cpu = devices.count("cpu")
         if n_cpu not in (0, len(devices)):
             raise FixUsage("--devices must be all GPUs or all cpu: their features differ slightly")
@@ -204,63 +205,33 @@ def _extract_on_dask(
         resources = replace(resources, device="cpu" if n_cpu else "cuda", workers=workers)
         if not options["share"]:
             refuse_busy_gpus([f"cuda:{device}" for device in devices if device.isdigit()])
-        connect = embedded(devices)
+        connect = start_cluster(devices)
     from obygaze_features.extraction.dask_engine import extract_on
 
-    return extract_on(connect, plan, resources, stop, rebuild=bool(options["devices"]), **watch)
+    rebuild = bool(options["devices"])
+    return extract_on(connect, plan, resources, stop, rebuild=rebuild, monitor=monitor)
 
 
-def _sealed(
-    states: Sequence[StoreStatus], rows: Sequence[int] | None, seal: bool | None
-) -> list[StoreStatus]:
-    """Seal complete stores; return the status of each, or of a worker's rows alone."""
-    from obygaze_features.extraction.run import seal_complete
-    from obygaze_features.extraction.status import store_status
-
-    # Read before the seal, which does not keep the seconds of single blocks.
-    own = states if rows is None else [store_status(state.store, rows) for state in states]
-    whole = seal_complete(states, seal)
-    return [replace(one, sealed=state.sealed) for one, state in zip(own, whole, strict=True)]
-
-
-def _rows_of(plan: ExtractPlan, worker: str | None) -> list[int] | None:
-    from obygaze_features.extraction.plan import units_of
-
-    if worker is None:
-        return None
-    index, _, workers = worker.partition("/")
-    if not (index.isdigit() and workers.isdigit()):
-        raise FixUsage(f"--worker must have the form 0/8, got {worker!r}")
-    units = units_of(int(index), int(workers), plan)
-    return [row for unit in units for row in plan.unit_range(unit)]
-
-
-def _write_line(stream: Any, event: Mapping[str, Any]) -> None:
+def _write_line(stream: TextIO, event: Mapping[str, Any]) -> None:
     stream.write(json.dumps(dict(event), ensure_ascii=False) + "\n")
     stream.flush()
 
 
-def _report(
-    session: Session,
-    states: Sequence[StoreStatus],
-    as_json: bool,
-    worker: str | None,
-    rows: Sequence[int] | None,
+def _show_json(
+    session: Session, states: Sequence[StoreStatus], worker: str | None, rows: Sequence[int] | None
 ) -> None:
-    if as_json:
-        from obygaze_features.extraction.status import together
+    from obygaze_features.extraction.status import joint_status
 
-        documents = [state.to_json() for state in states]
-        first = documents[0] if len(documents) == 1 else together(states, rows)
-        named = {} if worker is None else {"worker": worker}
-        # One line, since events may have been written before it, a line each.
-        session.console.json({**named, **first, "stores": documents}, one_line=True)
-        return
+    documents = [state.to_json() for state in states]
+    first = documents[0] if len(documents) == 1 else joint_status(states, rows)
+    named = {} if worker is None else {"worker": worker}
+    # One line, since events may have been written before it, a line each.
+    session.console.json({**named, **first, "stores": documents}, one_line=True)
+
+
+def _show(session: Session, states: Sequence[StoreStatus], worker: str | None) -> None:
     headers = ("store", "clips", "ok", "failed", "missing", "blocks", "of")
-    lines = [
-        (Path(s.store).name, s.clips, s.ok, s.failed, s.missing, s.blocks_done, s.blocks)
-        for s in states
-    ]
+    lines = [(s.name, s.clips, s.ok, s.failed, s.missing, s.blocks_done, s.blocks) for s in states]
     session.console.result(table(headers, lines))
     if worker is not None:
         session.console.note(
@@ -268,7 +239,7 @@ def _report(
         )
     for state in states:
         if state.seconds:
-            session.console.note(f"{Path(state.store).name}: {state.who_waits}")
+            session.console.note(f"{state.name}: {state.who_waits}")
     failures = {clip_id: why for state in states for clip_id, why in state.failures.items()}
     for clip_id, why in list(failures.items())[:SHOWN]:
         session.console.note(f"  {clip_id}: {why}")

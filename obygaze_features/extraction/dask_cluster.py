@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,7 +38,7 @@ SETTINGS: dict[str, Any] = {
 Connect = Callable[[], contextlib.AbstractContextManager[Any]]
 
 
-def embedded(devices: Sequence[str]) -> Connect:
+def start_cluster(devices: Sequence[str]) -> Connect:
     """Return a function that starts a cluster on this machine, and ends it with the connection.
 
     Args:
@@ -46,10 +47,10 @@ def embedded(devices: Sequence[str]) -> Connect:
     if not devices:
         raise FixUsage("--devices names no device", hint="--devices 0,1 or --devices cpu,cpu")
     need("distributed", "cluster", "extraction on several devices")
-    return lambda: _embedded(devices)
+    return partial(_started, devices)
 
 
-def joined(address: str, *, insecure: bool = False) -> Connect:
+def join_cluster(address: str, *, insecure: bool = False) -> Connect:
     """Return a function that connects to a running cluster.
 
     Args:
@@ -63,58 +64,52 @@ def joined(address: str, *, insecure: bool = False) -> Connect:
             f"{found} is not encrypted; anyone who reaches it can run programs as you",
             hint="use a scheduler at tls://..., or --insecure on a private network",
         )
-    return lambda: _joined(found)
+    return partial(_joined, found)
 
 
 @contextlib.contextmanager
-def _embedded(devices: Sequence[str]) -> Iterator[Any]:
+def _started(devices: Sequence[str]) -> Iterator[Any]:
     import dask
     from distributed import Client, Nanny, Scheduler, SpecCluster
     from distributed.security import Security
 
     _quiet()
-    with tempfile.TemporaryDirectory(prefix="obygaze-dask-") as scratch:
-        # Other users of this machine reach the loopback too, but they do not have the certificate.
-        common = {
-            "host": "127.0.0.1",
-            "protocol": "tls://",
-            "security": Security.temporary(),
-            "dashboard": False,
-        }
+    # Other users of this machine reach the loopback too, but they do not have the certificate.
+    security = Security.temporary()
+    common = {"host": "127.0.0.1", "protocol": "tls://", "security": security, "dashboard": False}
+    scheduler = {
+        **common,
+        "allowed_failures": ALLOWED_FAILURES,
+        "worker_ttl": WORKER_TTL_S,
+        # Without an address, Dask takes port 8787, and warns if it is in use.
+        "dashboard_address": "127.0.0.1:0",
+    }
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="obygaze-dask-"))
         nanny = {
             **common,
             "dashboard_address": None,
             "nthreads": 1,
             "memory_limit": None,
-            "local_directory": scratch,
+            "local_directory": folder,
             "silence_logs": logging.CRITICAL,
-        }
-        scheduler = {
-            **common,
-            "allowed_failures": ALLOWED_FAILURES,
-            "worker_ttl": WORKER_TTL_S,
-            # Without an address, Dask takes port 8787, and warns if it is in use.
-            "dashboard_address": "127.0.0.1:0",
         }
         workers = {
             i: {"cls": Nanny, "options": {**nanny, "env": _environment(device)}}
             for i, device in enumerate(devices)
         }
-        try:
-            with contextlib.ExitStack() as stack:
-                stack.enter_context(dask.config.set(SETTINGS))
-                cluster = SpecCluster(
-                    workers=workers,
-                    scheduler={"cls": Scheduler, "options": scheduler},
-                    security=common["security"],
-                    silence_logs=logging.CRITICAL,
-                )
-                stack.callback(_close, cluster)
-                client = Client(cluster, set_as_default=False, timeout=CONNECT_S)
-                stack.callback(_close, client)
-                yield client
-        finally:
-            _end_processes()
+        stack.callback(_end_processes)
+        stack.enter_context(dask.config.set(SETTINGS))
+        cluster = SpecCluster(
+            workers=workers,
+            scheduler={"cls": Scheduler, "options": scheduler},
+            security=security,
+            silence_logs=logging.CRITICAL,
+        )
+        stack.callback(_close, cluster)
+        client = Client(cluster, set_as_default=False, timeout=CONNECT_S)
+        stack.callback(_close, client)
+        yield client
 
 
 @contextlib.contextmanager

@@ -8,28 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import queue
 import threading
 import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.extras import need
 from obygaze_features.extraction.dask_cluster import ClusterLost, Connect
 from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
-from obygaze_features.extraction.run import Event, Loaded, Resources, load_targets, make_missing
-from obygaze_features.extraction.shared_machine import (
-    StopFlag,
-    limit_gpu_memory,
-    lower_priority,
+from obygaze_features.extraction.run import (
+    SILENT,
+    Event,
+    LoadedTarget,
+    Monitor,
+    Resources,
+    extract_rows,
+    load_targets,
+    pending_rows,
 )
+from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.extraction.sources import refuse_changed
 from obygaze_features.extraction.status import StoreStatus, missing_units, store_status
 from obygaze_features.video.pool import DecodePool
@@ -48,19 +51,6 @@ MAX_FAILED_CLUSTERS = 3
 MAX_KILLS = 20
 
 
-@dataclass
-class ClusterWork:
-    """The state of an extraction that outlives its clusters."""
-
-    plan: ExtractPlan
-    resources: Resources
-    stop: StopFlag
-    strict: bool
-    progress: Progress
-    on_event: Callable[[Event], None] | None
-    kills: Counter[int] = field(default_factory=Counter)
-
-
 def extract_on(
     connect: Connect,
     plan: ExtractPlan,
@@ -68,32 +58,26 @@ def extract_on(
     stop: StopFlag,
     *,
     rebuild: bool = True,
-    strict: bool = False,
-    progress: Callable[[int], Progress] | None = None,
-    on_event: Callable[[Event], None] | None = None,
+    monitor: Monitor = SILENT,
 ) -> list[StoreStatus]:
     """Extract what is missing of a plan's stores on a Dask cluster and return their status.
 
     Args:
-        connect: Connects to the cluster: the result of `embedded` or `joined`.
+        connect: Connects to the cluster: the result of `start_cluster` or `join_cluster`.
         plan: The clips, backbones and stores.
         resources: What each worker may use.
         stop: The flag that stops the run.
         rebuild: Connect again if the cluster is lost.
-        strict: Stop at the first clip that fails.
-        progress: Called with the number of clips; returns the progress bar.
-        on_event: Called with an event for each clip.
+        monitor: What to report of each clip, and whether to stop at the first that fails.
     """
     units = missing_units(plan)
     refuse_changed(plan)
-    n_rows = sum(len(plan.unit_range(unit)) for unit in units)
-    shown = progress(n_rows) if progress and units else Quiet()
-    work = ClusterWork(plan, resources, stop, strict, shown, on_event)
+    run = _ClusterRun(plan, resources, stop, monitor, units)
     failed_clusters = 0
     while units and not stop:
         try:
             with connect() as client:
-                _Window(client, work, units).run()
+                run.extract(client, units)
         except ClusterLost:
             if not rebuild:
                 raise
@@ -110,24 +94,33 @@ def extract_on(
     return [store_status(store) for store in stores if Path(store).exists()]
 
 
-class _Window:
-    """The units submitted to one cluster: no more than keep every worker busy."""
+class _ClusterRun:
+    """An extraction on one cluster after another; each has no more units than keep it busy."""
 
-    def __init__(self, client: Any, work: ClusterWork, units: Sequence[int]) -> None:
-        self.client, self.work, self.todo = client, work, deque(units)
+    def __init__(
+        self,
+        plan: ExtractPlan,
+        resources: Resources,
+        stop: StopFlag,
+        monitor: Monitor,
+        units: Sequence[int],
+    ) -> None:
+        self.plan, self.resources, self.stop, self.monitor = plan, resources, stop, monitor
+        self.progress = monitor.start(sum(len(plan.unit_range(unit)) for unit in units))
+        self.kills: Counter[int] = Counter()
+
+    def extract(self, client: Any, units: Sequence[int]) -> None:
+        """Run until all units are done, a stop is requested, or the cluster is lost."""
+        self.client, self.todo = client, deque(units)
         self.name = f"obygaze-{uuid.uuid4().hex}"
         self.futures: dict[Any, int] = {}
         self.n_workers = 0
         self.patience_s = FIRST_WORKER_S
         self.alive_at, self.looked_at = time.monotonic(), 0.0
-
-    def run(self) -> None:
-        """Run until all units are done, a stop is requested, or the cluster is lost."""
-        work = self.work
-        maker = UnitMaker(self.name, work.plan.to_bytes(), work.resources, work.strict)
-        self._ask(self.client.register_plugin, maker, self.name, within_s=FIRST_WORKER_S)
+        maker = UnitMaker(self.name, self.plan.to_bytes(), self.resources, self.monitor.strict)
+        self._ask(client.register_plugin, maker, self.name, within_s=FIRST_WORKER_S)
         try:
-            while (self.todo or self.futures) and not work.stop:
+            while (self.todo or self.futures) and not self.stop:
                 self._look()
                 self._submit()
                 if not self._take_done():
@@ -153,12 +146,12 @@ class _Window:
     def _take(self, future: Any, unit: int) -> None:
         if future.status == "finished":
             self._is_alive()
-            self.work.progress.advance(len(self.work.plan.unit_range(unit)))
-            if self.work.on_event is not None:
+            self.progress.advance(len(self.plan.unit_range(unit)))
+            if self.monitor.on_event is not None:
                 # The worker may be gone by now, and with it the events.
                 with contextlib.suppress(Exception):
                     for event in self._ask(future.result, ANSWER_S):
-                        self.work.on_event(event)
+                        self.monitor.on_event(event)
         elif future.status == "error":
             self._handle_error(unit, self._ask(future.exception, ANSWER_S))
         else:
@@ -175,10 +168,10 @@ class _Window:
                 f"unit {unit}: {type(error).__name__}: {error}",
                 hint="install the same obygaze on every worker",
             ) from error
-        self.work.kills[unit] += 1
-        if self.work.kills[unit] > MAX_KILLS:
+        self.kills[unit] += 1
+        if self.kills[unit] > MAX_KILLS:
             raise ObygazeError(
-                f"unit {unit} was lost with its worker {self.work.kills[unit]} times",
+                f"unit {unit} was lost with its worker {self.kills[unit]} times",
                 hint="--engine local shows why",
             ) from error
         self.todo.append(unit)
@@ -210,33 +203,31 @@ class _Window:
             if self.futures:
                 # Cancel first, so that a worker that comes back now has nothing to start.
                 self._ask(self.client.cancel, list(self.futures))
-                reason = self.work.stop.signal_name or "the end of the run"
+                reason = self.stop.signal_name or "the end of the run"
                 run = partial(self.client.run, on_error="ignore")
                 self._ask(run, stop_and_wait, self.name, reason, within_s=STOP_S)
             self._ask(self.client.unregister_worker_plugin, self.name)
 
     def _ask(self, function: Callable[..., Any], *words: Any, within_s: float | None = None) -> Any:
         """Call Dask with a time limit, since a client may wait forever for its cluster."""
-        answers: queue.Queue[tuple[bool, Any]] = queue.Queue()
+        answer: Future[Any] = Future()
         limit = ANSWER_S if within_s is None else within_s
 
         def call() -> None:
             try:
-                answers.put((True, function(*words)))
+                answer.set_result(function(*words))
             except Exception as error:  # noqa: BLE001 - a broken client fails in many ways
-                answers.put((False, error))
+                answer.set_exception(error)
 
         threading.Thread(target=call, daemon=True, name="ask-dask").start()
         try:
-            good, answer = answers.get(timeout=limit)
-        except queue.Empty:
-            good, answer = False, TimeoutError(f"no answer within {limit:.0f} s")
-        if good:
-            return answer
-        raise ClusterLost(
-            f"the Dask cluster does not answer: {type(answer).__name__}: {answer}",
-            hint="the same command again, with a cluster that runs",
-        ) from answer
+            return answer.result(limit)
+        except Exception as error:
+            why = str(error) or f"no answer within {limit:.0f} s"
+            raise ClusterLost(
+                f"the Dask cluster does not answer: {type(error).__name__}: {why}",
+                hint="the same command again, with a cluster that runs",
+            ) from error
 
 
 class UnitMaker(distributed.WorkerPlugin):  # type: ignore[misc,name-defined]
@@ -252,7 +243,7 @@ class UnitMaker(distributed.WorkerPlugin):  # type: ignore[misc,name-defined]
         """Prepare a worker; everything slow waits for the first unit."""
         self.lock, self.stop = threading.Lock(), StopFlag()
         self.plan: ExtractPlan | None = None
-        self.targets: list[Loaded] = []
+        self.targets: list[LoadedTarget] = []
         self.pool: DecodePool | None = None
 
     def teardown(self, worker: Any) -> None:
@@ -268,24 +259,23 @@ class UnitMaker(distributed.WorkerPlugin):  # type: ignore[misc,name-defined]
             if self.stop:
                 return events
             plan = self._load()
-            make_missing(
+            rows = plan.unit_range(unit)
+            wanted = [pending_rows(target, rows) for target in self.targets]
+            monitor = Monitor(self.strict, on_event=events.append)
+            extract_rows(
                 self.targets,
+                wanted,
                 plan,
                 self.resources,
                 self.stop,
-                rows=plan.unit_range(unit),
-                strict=self.strict,
-                on_event=events.append,
+                monitor=monitor,
                 pool=self.pool,
             )
         return events
 
     def _load(self) -> ExtractPlan:
         if self.plan is None:
-            if self.resources.nice:
-                lower_priority()
-            if self.resources.gpu_gb is not None:
-                limit_gpu_memory(self.resources.device, self.resources.gpu_gb)
+            self.resources.apply_limits()
             plan = plan_from_bytes(self.plan_bytes, self.name)
             self.targets = load_targets(plan, self.resources.device)
             self.pool = DecodePool(self.resources.workers, timeout_s=plan.timeout_s)

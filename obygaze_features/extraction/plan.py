@@ -6,11 +6,10 @@ A plan is a JSON file that all workers of an extraction share.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import inf, lcm
 from pathlib import Path
-from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.files import pretty_json, write_new
@@ -93,6 +92,16 @@ class ExtractPlan:
         first = unit * self.unit_rows
         return range(first, min(first + self.unit_rows, len(self.rows)))
 
+    def worker_rows(self, worker: str) -> list[int]:
+        """Return the rows of a worker: those of `0/8` are in every 8th unit, from unit 0."""
+        index, _, workers = worker.partition("/")
+        if not (index.isdigit() and workers.isdigit()):
+            raise FixUsage(f"--worker must have the form 0/8, got {worker!r}")
+        first, step = int(index), int(workers)
+        if first >= step:
+            raise FixUsage(f"--worker I/{step}: I must be 0 to {step - 1}, got {first}")
+        return [row for unit in range(first, self.n_units, step) for row in self.unit_range(unit)]
+
     def to_bytes(self) -> bytes:
         """Return the bytes of the plan's file."""
         # asdict() copies every value, which doubles the time for a million rows.
@@ -125,28 +134,30 @@ def make_plan(
     stores = [target.store for target in targets]
     if len(set(stores)) < len(stores):
         raise FixUsage("each backbone needs a store of its own", where=", ".join(stores))
-    clips = sorted(manifest, key=sort_key)
-    root = Path(manifest.header.video_root)
-    rows = (
-        PlannedClip(
-            clip.clip_id,
-            clip.movie_id,
-            str(root / clip.video) if clip.video and manifest.header.video_root else "",
-            clip.start_s,
-            clip.end_s,
-        )
-        for clip in clips
-    )
-    header = manifest.header
     return ExtractPlan(
         manifest=manifest.name,
-        licence=header.licence,
-        citation=header.citation,
-        rows=tuple(rows),
+        licence=manifest.header.licence,
+        citation=manifest.header.citation,
+        rows=planned_clips(manifest),
         targets=tuple(targets),
         workspace=str(workspace.resolve()),
         timeout_s=timeout_s,
         max_substituted=max_substituted,
+    )
+
+
+def planned_clips(manifest: Manifest) -> tuple[PlannedClip, ...]:
+    """Return the clips of a manifest in the order of a store, with the paths of their videos."""
+    folder = manifest.header.video_root
+    return tuple(
+        PlannedClip(
+            clip.clip_id,
+            clip.movie_id,
+            str(Path(folder, clip.video)) if clip.video and folder else "",
+            clip.start_s,
+            clip.end_s,
+        )
+        for clip in sorted(manifest, key=sort_key)
     )
 
 
@@ -172,19 +183,11 @@ def plan_from_bytes(data: bytes, where: str) -> ExtractPlan:
     if schema != SCHEMA:
         raise Mismatch(f"expected a plan of schema {SCHEMA!r}, got {schema!r}", where=where)
     try:
-        return _plan_from(value)
+        rows = tuple(PlannedClip(**row) for row in value.pop("rows"))
+        targets = value.pop("targets")
+        targets = tuple(
+            Target(**{**target, "levels": tuple(target["levels"])}) for target in targets
+        )
+        return ExtractPlan(**value, rows=rows, targets=targets)
     except (TypeError, KeyError) as error:
         raise FixInput(f"invalid extraction plan: {error}", where=where) from error
-
-
-def _plan_from(value: Mapping[str, Any]) -> ExtractPlan:
-    rows = tuple(PlannedClip(**row) for row in value["rows"])
-    targets = tuple(Target(**{**t, "levels": tuple(t["levels"])}) for t in value["targets"])
-    return ExtractPlan(**{**value, "rows": rows, "targets": targets})
-
-
-def units_of(index: int, workers: int, plan: ExtractPlan) -> Iterator[int]:
-    """Return the units of a worker: every `workers`-th, from `index`."""
-    if not 0 <= index < workers:
-        raise FixUsage(f"--worker I/{workers}: I must be 0 to {workers - 1}, got {index}")
-    yield from range(index, plan.n_units, workers)

@@ -16,7 +16,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import stack, to_numpy
 from obygaze_features.extraction.plan import PlannedClip, Target
-from obygaze_features.extraction.sources import planned_clips
+from obygaze_features.extraction.sources import clips_of_store
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import TIME_ARRAYS, ArraySpec
 from obygaze_features.store.read.reader import Store
@@ -122,7 +122,7 @@ def redecoder(
             hint="the same weights: --weights PATH",
             details=list(map(str, here.diff(store.recipe, ("here", "in the store")))),
         )
-    clips = planned_clips(workspace, store)
+    clips = clips_of_store(workspace, store)
 
     def extract_again(clip_ids: Sequence[str]) -> Mapping[str, Levels]:
         made = ((clip_id, _extract(clips[clip_id], backbone, view, levels)) for clip_id in clip_ids)

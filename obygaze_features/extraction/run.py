@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from obygaze_features.extraction.recipes import (
     recipe_of,
     view_of,
 )
-from obygaze_features.extraction.shared_machine import StopFlag
+from obygaze_features.extraction.shared_machine import StopFlag, limit_gpu_memory, lower_priority
 from obygaze_features.extraction.sources import changed_rows, refuse_changed
 from obygaze_features.extraction.status import StoreStatus, store_status
 from obygaze_features.store.format.records import STORE_FILE
@@ -51,9 +52,36 @@ class Resources:
     gpu_gb: float | None = None
     nice: bool = False
 
+    def apply_limits(self) -> None:
+        """Lower the priority of this process and limit its GPU memory, as the fields define."""
+        if self.nice:
+            lower_priority()
+        if self.gpu_gb is not None:
+            limit_gpu_memory(self.device, self.gpu_gb)
+
 
 @dataclass(frozen=True)
-class Loaded:
+class Monitor:
+    """What a run reports, and whether it stops at the first clip that fails.
+
+    `progress` is called with the number of clips and returns the progress bar, and `on_event` is
+    called with an event for each clip.
+    """
+
+    strict: bool = False
+    progress: Callable[[int], Progress] | None = None
+    on_event: Callable[[Event], None] | None = None
+
+    def start(self, n_clips: int) -> Progress:
+        """Return the progress of a run of `n_clips` clips."""
+        return self.progress(n_clips) if self.progress and n_clips else Quiet()
+
+
+SILENT = Monitor()
+
+
+@dataclass(frozen=True)
+class LoadedTarget:
     """A backbone in memory, the store it fills, and the frames it uses."""
 
     target: Target
@@ -69,7 +97,7 @@ class Loaded:
         return BlockMaker(self.backbone, self.writer, self.view, wanted, batch=batch, retry=retry)
 
 
-def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[Loaded]:
+def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[LoadedTarget]:
     """Load every backbone of a plan, then open or create every store.
 
     Args:
@@ -83,7 +111,7 @@ def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[Loaded]:
     return [_with_store(plan, target, backbone) for target, backbone in pairs]
 
 
-def _with_store(plan: ExtractPlan, target: Target, backbone: Backbone) -> Loaded:
+def _with_store(plan: ExtractPlan, target: Target, backbone: Backbone) -> LoadedTarget:
     view = view_of(backbone.card, backbone.geometry, target)
     levels = chosen_levels(backbone, target.levels)
     recipe = recipe_of(backbone, view, levels)
@@ -102,7 +130,7 @@ def _with_store(plan: ExtractPlan, target: Target, backbone: Backbone) -> Loaded
         block_rows=target.block_rows,
         compressor=target.compressor,
     )
-    return Loaded(target, backbone, StoreWriter(target.store, recipe=recipe), view)
+    return LoadedTarget(target, backbone, StoreWriter(target.store, recipe=recipe), view)
 
 
 def extract(
@@ -113,13 +141,11 @@ def extract(
     rows: Sequence[int] | None = None,
     retry_failed: bool = False,
     changed: bool = False,
-    strict: bool = False,
-    progress: Callable[[int], Progress] | None = None,
-    on_event: Callable[[Event], None] | None = None,
-    loaded: Sequence[Loaded] | None = None,
+    monitor: Monitor = SILENT,
+    loaded: Sequence[LoadedTarget] | None = None,
     pool: DecodePool | None = None,
 ) -> list[StoreStatus]:
-    """Extract what is missing of a plan's stores and return their status.
+    """Extract what is missing of a plan's stores and return their status, that of `rows` if given.
 
     After a stop it returns early, and all committed blocks are kept.
 
@@ -130,77 +156,59 @@ def extract(
         rows: Rows of whole blocks to extract. The default is all rows.
         retry_failed: Extract the rows again that failed or had no video, and no others.
         changed: With `retry_failed`, also rows of clips whose times or video changed.
-        strict: Stop at the first clip that fails.
-        progress: Called with the number of clips; returns the progress bar.
-        on_event: Called with an event for each clip.
+        monitor: What to report of each clip, and whether to stop at the first that fails.
         loaded: The result of `load_targets`, if the backbones are in memory already.
         pool: Processes that decode, which are left running. The default starts some.
     """
     targets = load_targets(plan, resources.device) if loaded is None else loaded
     refuse_changed(plan, rows, only_sealed=changed)
-    make_missing(
-        targets,
-        plan,
-        resources,
-        stop,
-        rows=rows,
-        retry_failed=retry_failed,
-        changed=changed,
-        strict=strict,
-        progress=progress,
-        on_event=on_event,
-        pool=pool,
+    wanted = [
+        rows_to_retry(target, plan, changed) if retry_failed else pending_rows(target, rows)
+        for target in targets
+    ]
+    extract_rows(
+        targets, wanted, plan, resources, stop, monitor=monitor, retry=retry_failed, pool=pool
     )
-    return [store_status(target.target.store) for target in targets]
+    return [store_status(target.target.store, rows) for target in targets]
 
 
-def make_missing(
-    targets: Sequence[Loaded],
+def extract_rows(
+    targets: Sequence[LoadedTarget],
+    wanted: Sequence[Mapping[int, Sequence[int]]],
     plan: ExtractPlan,
     resources: Resources,
     stop: StopFlag,
     *,
-    rows: Sequence[int] | None = None,
-    retry_failed: bool = False,
-    changed: bool = False,
-    strict: bool = False,
-    progress: Callable[[int], Progress] | None = None,
-    on_event: Callable[[Event], None] | None = None,
+    monitor: Monitor = SILENT,
+    retry: bool = False,
     pool: DecodePool | None = None,
 ) -> None:
-    """Make the blocks of loaded targets as `extract` does; a given `pool` is left running."""
-    # This finishes or removes what a killed process left, before the rows are chosen.
-    for target in targets:
-        target.writer.clean_litter()
-    makers = []
-    for target in targets:
-        blocks = (
-            rows_to_retry(target, plan, changed) if retry_failed else pending_rows(target, rows)
-        )
-        if any(blocks.values()):
-            makers.append(target.maker(blocks, resources, retry=retry_failed))
+    """Extract the `wanted` rows of each target; a given `pool` is left running."""
+    makers = [
+        target.maker(blocks, resources, retry=retry)
+        for target, blocks in zip(targets, wanted, strict=True)
+        if any(blocks.values())
+    ]
     if not makers:
         return
-    n_rows = len(set().union(*(maker.rows for maker in makers)))
-    watch = _Watch(plan, progress(n_rows) if progress else Quiet(), on_event, stop, strict)
+    watch = _Watch(plan, stop, monitor, len(set().union(*(maker.rows for maker in makers))))
     ahead = clips_ahead(resources.workers, (maker.batch for maker in makers))
     with ExitStack() as stack:
         if pool is None:
             own = DecodePool(resources.workers, timeout_s=plan.timeout_s)
             pool = stack.enter_context(own)
-        run_rows(
-            makers,
-            lambda jobs: decode_rows(
-                plan.rows, jobs, pool, max_substituted=plan.max_substituted, ahead=ahead
-            ),
-            stop,
-            watch,
-        )
+        limit = plan.max_substituted
+        decode = partial(decode_rows, plan.rows, pool=pool, max_substituted=limit, ahead=ahead)
+        run_rows(makers, decode, stop, watch)
     watch.raise_if_strict()
 
 
-def pending_rows(loaded: Loaded, rows: Iterable[int] | None = None) -> dict[int, list[int]]:
-    """Return the rows of each block that is not committed; only of blocks wholly in `rows`."""
+def pending_rows(loaded: LoadedTarget, rows: Iterable[int] | None = None) -> dict[int, list[int]]:
+    """Return the rows of each block that is not committed; only of blocks wholly in `rows`.
+
+    What a killed process left is finished or removed first.
+    """
+    loaded.writer.clean_litter()
     plan = loaded.writer.plan
     chosen = None if rows is None else set(rows)
     blocks = {
@@ -209,26 +217,22 @@ def pending_rows(loaded: Loaded, rows: Iterable[int] | None = None) -> dict[int,
     return {b: those for b, those in blocks.items() if chosen is None or chosen.issuperset(those)}
 
 
-def rows_to_retry(loaded: Loaded, plan: ExtractPlan, changed: bool) -> dict[int, list[int]]:
-    """Return the rows of each block that failed or had no video; with `changed`, changed ones."""
-    _refuse_sealed(loaded)
+def rows_to_retry(loaded: LoadedTarget, plan: ExtractPlan, changed: bool) -> dict[int, list[int]]:
+    """Return the rows of each block that failed or had no video; with `changed`, changed ones.
+
+    Raise an error if a sealed store has such rows, since it cannot change.
+    """
+    loaded.writer.clean_litter()
+    if loaded.writer.sealed and (n_rows := store_status(loaded.target.store).without_features):
+        raise AlreadyThere(
+            f"the store is sealed; {n_rows} rows stay without features",
+            where=loaded.target.store,
+            hint="obygaze extract run into another store: --store NAME=STORE",
+        )
     wanted = loaded.writer.rows_to_retry()
     for row in changed_rows(open_store(loaded.target.store), plan) if changed else ():
         wanted.setdefault(row // loaded.writer.plan.block_rows, []).append(row)
     return {block: sorted(wanted[block]) for block in sorted(wanted)}
-
-
-def _refuse_sealed(loaded: Loaded) -> None:
-    """Raise an error if a sealed store has rows to retry, since it cannot change."""
-    if not loaded.writer.sealed:
-        return
-    state = store_status(loaded.target.store)
-    if state.failed or state.missing:
-        raise AlreadyThere(
-            f"the store is sealed; {state.failed + state.missing} rows stay without features",
-            where=state.store,
-            hint="obygaze extract run into another store: --store NAME=STORE",
-        )
 
 
 def seal_complete(states: Sequence[StoreStatus], seal: bool | None = None) -> list[StoreStatus]:
@@ -238,29 +242,23 @@ def seal_complete(states: Sequence[StoreStatus], seal: bool | None = None) -> li
         states: The status of each store.
         seal: False seals no store. The default seals stores without failed or missing rows.
     """
-    after = []
-    for state in states:
-        whole = state.done and not state.failed and not state.missing
-        if not state.sealed and state.done and (whole if seal is None else seal):
-            StoreWriter(state.store).seal()
-            state = replace(state, sealed=True)
-        after.append(state)
-    return after
+    return [replace(state, sealed=_seal_if_complete(state.store, seal)) for state in states]
+
+
+def _seal_if_complete(store: str, seal: bool | None) -> bool:
+    writer = StoreWriter(store)
+    complete = not writer.sealed and not writer.pending_blocks()
+    if complete and (not writer.rows_to_retry() if seal is None else seal):
+        writer.seal()
+    return writer.sealed
 
 
 class _Watch:
     """Watch each row: advance the progress, report events, and stop a strict run."""
 
-    def __init__(
-        self,
-        plan: ExtractPlan,
-        progress: Progress,
-        on_event: Callable[[Event], None] | None,
-        stop: StopFlag,
-        strict: bool,
-    ) -> None:
-        self.plan, self.progress, self.on_event = plan, progress, on_event
-        self.stop, self.strict = stop, strict
+    def __init__(self, plan: ExtractPlan, stop: StopFlag, monitor: Monitor, n_rows: int) -> None:
+        self.plan, self.stop, self.monitor = plan, stop, monitor
+        self.progress = monitor.start(n_rows)
         self.seen: set[int] = set()
         self.failed: dict[int, RowStatus] = {}
 
@@ -270,22 +268,22 @@ class _Watch:
         is_new = decoded.row not in self.seen
         # A row comes again if the model failed on it, or if its block was restarted.
         newly_failed = bool(failed) and decoded.row not in self.failed
-        if self.on_event is not None and (is_new or newly_failed):
+        if self.monitor.on_event is not None and (is_new or newly_failed):
             clip_id = self.plan.rows[decoded.row].clip_id
             event = {"event": "clip", "clip_id": clip_id, "seconds": round(decoded.seconds, 4)}
-            self.on_event({**event, "status": str(bad[0]) if bad else "ok"})
+            self.monitor.on_event({**event, "status": str(bad[0]) if bad else "ok"})
         if is_new:
             self.seen.add(decoded.row)
             self.progress.advance()
         if newly_failed:
             self.failed[decoded.row] = failed[0]
             self.progress.say(f"{len(self.failed)} failed")
-            if self.strict:
+            if self.monitor.strict:
                 self.stop.signal_name = self.stop.signal_name or "STRICT"
 
     def raise_if_strict(self) -> None:
         """Raise the error of the first failed clip of a strict run."""
-        if self.strict and self.failed:
+        if self.monitor.strict and self.failed:
             row, status = next(iter(self.failed.items()))
             clip_id = self.plan.rows[row].clip_id
             raise FixInput(f"{clip_id}: {status}", hint="without --strict, the run goes on")

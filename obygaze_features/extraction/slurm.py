@@ -21,9 +21,7 @@ from pathlib import Path
 
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.extraction.plan import ExtractPlan
-from obygaze_features.extraction.status import STAGES, missing_units
-from obygaze_features.store.format.records import STORE_FILE
-from obygaze_features.store.write.writer import StoreWriter
+from obygaze_features.extraction.status import missing_units, seconds_a_clip
 
 # The time limit if nothing was measured; if it is too short, tasks restart.
 UNMEASURED_MINUTES = 60
@@ -179,35 +177,6 @@ def minutes_for(plan: ExtractPlan, units: Sequence[int], workers: int) -> int:
     longest = max(Counter(unit % workers for unit in units).values(), default=0)
     minutes = STARTING_MINUTES + SLACK * longest * plan.unit_rows * pace / 60
     return STEP_MINUTES * ceil(minutes / STEP_MINUTES)
-
-
-def seconds_a_clip(plan: ExtractPlan) -> float | None:
-    """Return the seconds a worker needs for a clip with all backbones; None if unknown."""
-    total = waited = 0.0
-    measured = False
-    for target in plan.targets:
-        spent, rows = _spent(Path(target.store))
-        if rows:
-            measured = True
-            # The stores of a plan wait for the same decoder.
-            waited = max(waited, spent.pop("wait", 0.0) / rows)
-            total += sum(spent.get(stage, 0.0) for stage in STAGES) / rows
-    return waited + total if measured else None
-
-
-def _spent(store: Path) -> tuple[dict[str, float], int]:
-    if not (store / STORE_FILE).exists():
-        return {}, 0
-    writer = StoreWriter(store)
-    found = (writer.marker(block) for block in range(writer.plan.n_blocks))
-    seconds: dict[str, float] = {}
-    rows = 0
-    for marker in found:
-        if marker is not None and marker.seconds:
-            rows += marker.rows[1] - marker.rows[0]
-            for stage, value in marker.seconds.items():
-                seconds[stage] = seconds.get(stage, 0.0) + value
-    return seconds, rows
 
 
 def submit(script: Path) -> str:

@@ -13,7 +13,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.files import quick_sha256
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, make_plan
+from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, planned_clips
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.format.schema import OK, RowSource
@@ -106,7 +106,7 @@ def changed_rows(store: Store, plan: ExtractPlan) -> list[int]:
 
 def compare_sources(workspace: Workspace, store: Store, report: VerifyReport) -> None:
     """Add the clips whose times or video changed to the report of a verification."""
-    clips = planned_clips(workspace, store)
+    clips = clips_of_store(workspace, store)
     ids: list[str] = store.clip_ids.tolist()
     found = check_sources(store, {row: clips[clip_id] for row, clip_id in enumerate(ids)})
     report.changed = {ids[row]: list(what) for row, what in sorted(found.changed.items())}
@@ -118,11 +118,10 @@ def compare_sources(workspace: Workspace, store: Store, report: VerifyReport) ->
             report.warnings.append(f"{count(len(those), 'clip')} {why}")
 
 
-def planned_clips(workspace: Workspace, store: Store) -> dict[str, PlannedClip]:
+def clips_of_store(workspace: Workspace, store: Store) -> dict[str, PlannedClip]:
     """Return the clips of a store by id, from the manifest as it is now."""
     path = workspace.existing_manifest(store.plan.manifest_name)
-    plan = make_plan(read_manifest(path), [Target("", "any")], workspace=workspace.root)
-    clips = {clip.clip_id: clip for clip in plan.rows}
+    clips = {clip.clip_id: clip for clip in planned_clips(read_manifest(path))}
     unknown = [clip_id for clip_id in store.clip_ids.tolist() if clip_id not in clips]
     if unknown:
         raise Mismatch(f"the manifest has no clip {unknown[0]!r}", where=str(path))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.plan import ExtractPlan
-from obygaze_features.store.format.records import STORE_FILE
+from obygaze_features.store.format.records import STORE_FILE, Marker
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.write.writer import StoreWriter
 
@@ -41,14 +41,24 @@ class StoreStatus:
     sealed: bool
 
     @property
+    def name(self) -> str:
+        """Return the name of the store's folder."""
+        return Path(self.store).name
+
+    @property
     def done(self) -> bool:
         """Return whether every block is committed."""
         return self.blocks_done == self.blocks
 
     @property
+    def without_features(self) -> int:
+        """Return the number of rows without features, for any reason."""
+        return self.clips - self.ok
+
+    @property
     def seconds_to_go(self) -> float | None:
         """Return the seconds that one worker needs for the rest, at the speed so far."""
-        spent = sum(self.seconds.get(stage, 0.0) for stage in STAGES)
+        spent = _main_s(self.seconds)
         if not self.blocks_done or not spent:
             return None
         return spent / self.blocks_done * (self.blocks - self.blocks_done)
@@ -56,25 +66,25 @@ class StoreStatus:
     @property
     def who_waits(self) -> str:
         """Return a sentence on what limits the speed: decoding or the model."""
-        total = sum(self.seconds.get(stage, 0.0) for stage in STAGES)
+        total = _main_s(self.seconds)
         if total <= 0:
             return "nothing was measured yet"
-        waited = 100 * self.seconds.get("wait", 0.0) / total
-        in_model = sum(self.seconds.get(stage, 0.0) for stage in ("preprocess", "forward"))
-        computed = 100 * in_model / total
+        waited = 100 * _main_s(self.seconds, ("wait",)) / total
+        computed = 100 * _main_s(self.seconds, ("preprocess", "forward")) / total
         if waited >= computed:
             return f"the model waited for decoding {waited:.0f} % of the time: use more --workers"
         return f"the model computed {computed:.0f} % of the time: use a faster device"
 
     def to_json(self) -> dict[str, Any]:
         """Return the status as one JSON document."""
-        values = {**vars(self), "reasons": dict(self.reasons), "failures": dict(self.failures)}
         rounded = {stage: round(value, 3) for stage, value in self.seconds.items()}
         extra = {"seconds_to_go": self.seconds_to_go, "who_waits": self.who_waits}
-        return {**values, "seconds": rounded, **extra}
+        return {**asdict(self), "seconds": rounded, **extra}
 
 
-def together(states: Sequence[StoreStatus], rows: Sequence[int] | None = None) -> dict[str, Any]:
+def joint_status(
+    states: Sequence[StoreStatus], rows: Sequence[int] | None = None
+) -> dict[str, Any]:
     """Return the joint status of a run's stores as JSON: a clip is ok if it is ok in all stores.
 
     `rows` are those that the states were read for; None means all.
@@ -85,14 +95,8 @@ def together(states: Sequence[StoreStatus], rows: Sequence[int] | None = None) -
     failed = len(set().union(*(state.failures for state in states)))
     clips = states[0].clips
     counts = {"clips": clips, "ok": ok, "failed": failed, "missing": clips - ok - failed}
-    stages = dict.fromkeys(stage for state in states for stage in state.seconds)
-    # Stores share one decoder and wait for it together; other stages add up.
-    seconds = {
-        stage: round(
-            (max if stage in SHARED else sum)(s.seconds.get(stage, 0.0) for s in states), 3
-        )
-        for stage in stages
-    }
+    spent = _joint_seconds([state.seconds for state in states])
+    seconds = {stage: round(value, 3) for stage, value in spent.items()}
     return {"store": [state.store for state in states], **counts, "seconds": seconds}
 
 
@@ -129,19 +133,56 @@ def store_status(location: str | Path, rows: Sequence[int] | None = None) -> Sto
     )
 
 
+def seconds_a_clip(plan: ExtractPlan) -> float | None:
+    """Return the seconds a worker needs for a clip with all backbones; None if unknown."""
+    paces = []
+    for target in plan.targets:
+        if (Path(target.store) / STORE_FILE).exists():
+            store = open_store(target.store)
+            timed = [
+                marker for marker in _markers(store, range(store.plan.n_blocks)) if marker.seconds
+            ]
+            rows = sum(last - first for first, last in (marker.rows for marker in timed))
+            paces.append({stage: value / rows for stage, value in _total(timed).items()})
+    return _main_s(_joint_seconds(paces)) if any(paces) else None
+
+
 def _progress(store: Store, blocks: Sequence[int]) -> tuple[int, dict[str, float]]:
     """Return how many of these blocks are committed, and their seconds by stage."""
-    if store.commits.seal is not None:
-        # The seal holds only the sum over all blocks.
-        spent = store.commits.seal.seconds if len(blocks) == store.plan.n_blocks else {}
-        known = {stage: spent[stage] for stage in SHOWN if stage in spent}
-        return len(blocks), {**known, **spent}
-    markers = [store.commits.marker(block) for block in blocks]
-    there = [marker for marker in markers if marker is not None]
-    seconds: Counter[str] = Counter()
-    for marker in there:
-        seconds.update(dict(marker.seconds))
-    return len(there), dict(seconds)
+    if store.commits.seal is None:
+        markers = _markers(store, blocks)
+        return len(markers), _total(markers)
+    # The seal holds only the sum over all blocks.
+    spent = store.commits.seal.seconds if len(blocks) == store.plan.n_blocks else {}
+    known = {stage: spent[stage] for stage in SHOWN if stage in spent}
+    return len(blocks), {**known, **spent}
+
+
+def _markers(store: Store, blocks: Iterable[int]) -> list[Marker]:
+    """Return the markers of the blocks that are committed; a sealed store has none."""
+    markers = (store.commits.marker(block) for block in blocks)
+    return [marker for marker in markers if marker is not None]
+
+
+def _total(markers: Iterable[Marker]) -> dict[str, float]:
+    total: Counter[str] = Counter()
+    for marker in markers:
+        total.update(dict(marker.seconds))
+    return dict(total)
+
+
+def _joint_seconds(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the seconds of stores of one run: they decode and wait together, the rest adds up."""
+    stages = dict.fromkeys(stage for part in parts for stage in part)
+    return {
+        stage: (max if stage in SHARED else sum)(part.get(stage, 0.0) for part in parts)
+        for stage in stages
+    }
+
+
+def _main_s(seconds: Mapping[str, float], stages: Sequence[str] = STAGES) -> float:
+    """Return the seconds of the main process in some of its stages."""
+    return sum(seconds.get(stage, 0.0) for stage in stages)
 
 
 def missing_units(plan: ExtractPlan) -> list[int]:

@@ -17,7 +17,7 @@ from obygaze_features.extraction.blocks import BlockMaker, Clock
 from obygaze_features.extraction.pipeline import DecodedRow, run_rows
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target
 from obygaze_features.extraction.recipes import arrays_of, chosen_levels, recipe_of, view_of
-from obygaze_features.extraction.run import _Watch
+from obygaze_features.extraction.run import Monitor, _Watch
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store import RowStatus, StoreWriter, create_store, open_store
 from obygaze_features.video.decode import DecodedClip, View
@@ -145,7 +145,7 @@ def test_a_watch_counts_each_row_once(tmp_path: Path) -> None:
             assert text == "1 failed"
 
     events: list[Mapping[str, Any]] = []
-    watch = _Watch(plan, Counting(), events.append, stop, strict=False)
+    watch = _Watch(plan, stop, Monitor(False, lambda n: Counting(), events.append), N)
     run_rows([world.maker(batch=4)], world.decode, stop, watch)
     assert sum(moved) == N and set(watch.failed) == {6} and not stop
     statuses = [event["status"] for event in events if event["clip_id"] == "c-06"]
@@ -157,7 +157,7 @@ def test_a_strict_run_stops_at_what_the_model_cannot_do(tmp_path: Path) -> None:
     world, stop = World(tmp_path, odd_rows=[1]), StopFlag()
     rows = tuple(PlannedClip(f"c-{i:02d}", "c", "x") for i in range(N))
     plan = ExtractPlan("m", "", "", rows, (Target(str(world.path), "descriptors"),))
-    watch = _Watch(plan, Quiet(), lambda event: None, stop, strict=True)
+    watch = _Watch(plan, stop, Monitor(strict=True), N)
     run_rows([world.maker(batch=1)], world.decode, stop, watch)
     with pytest.raises(FixInput, match="c-01: failed: forward NotFinite"):
         watch.raise_if_strict()

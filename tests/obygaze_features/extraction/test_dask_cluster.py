@@ -11,7 +11,7 @@ from support.servers import free_port
 
 from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra, NotFound
 from obygaze_features.extraction import dask_cluster
-from obygaze_features.extraction.dask_cluster import embedded, joined
+from obygaze_features.extraction.dask_cluster import join_cluster, start_cluster
 
 pytestmark = pytest.mark.xdist_group("dask")
 
@@ -32,29 +32,29 @@ pytestmark = pytest.mark.xdist_group("dask")
 def test_only_encrypted_clusters_are_joined_over_a_network(address: str, refused: bool) -> None:
     if refused:
         with pytest.raises(FixUsage, match="is not encrypted"):
-            joined(address)
-        joined(address, insecure=True)
+            join_cluster(address)
+        join_cluster(address, insecure=True)
     else:
-        joined(address)
+        join_cluster(address)
 
 
 def test_an_address_in_a_file_is_held_to_the_same(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.json"
     file.write_text('{"address": "tcp://10.1.2.3:8786"}', encoding="utf-8")
     with pytest.raises(FixUsage, match="is not encrypted"):
-        joined(str(file))
+        join_cluster(str(file))
     file.write_text("[]", encoding="utf-8")
     with pytest.raises(FixInput, match="not a scheduler file of Dask"):
-        joined(str(file))
+        join_cluster(str(file))
     with pytest.raises(NotFound, match="no scheduler file"):
-        joined(str(tmp_path / "nothing"))
+        join_cluster(str(tmp_path / "nothing"))
 
 
 def test_where_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_cluster, "CONNECT_S", 1)
     with (
         pytest.raises(NotFound, match="no Dask scheduler answers"),
-        joined(f"tcp://127.0.0.1:{free_port()}")(),
+        join_cluster(f"tcp://127.0.0.1:{free_port()}")(),
     ):
         pass
 
@@ -62,7 +62,7 @@ def test_where_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InstallExtra) as caught:
-        embedded(["cpu"])
+        start_cluster(["cpu"])
     assert "obygaze[cluster]" in str(caught.value)
 
 
@@ -79,7 +79,7 @@ def test_a_worker_sees_its_own_gpu_among_those_we_see(monkeypatch: pytest.Monkey
 
 
 def test_a_worker_keeps_the_memory_that_pictures_come_and_go_in() -> None:
-    with embedded(["cpu"])() as client:
+    with start_cluster(["cpu"])() as client:
         (theirs,) = client.run(lambda: dict(os.environ)).values()
     assert not [name for name in theirs if name.startswith("MALLOC_") and name not in os.environ]
     assert theirs["OMP_NUM_THREADS"] == "1"

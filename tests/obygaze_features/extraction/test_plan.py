@@ -12,7 +12,6 @@ from obygaze_features.extraction.plan import (
     Target,
     make_plan,
     read_plan_file,
-    units_of,
     write_plan,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -56,10 +55,16 @@ def test_units_hold_whole_blocks_of_every_store(tmp_path: Path) -> None:
 
 def test_workers_share_the_units_out(tmp_path: Path) -> None:
     plan = make_plan(films(40), [Target("s", "x", block_rows=4)], workspace=tmp_path)
-    taken = [list(units_of(index, 3, plan)) for index in range(3)]
-    assert taken == [[0, 3, 6, 9], [1, 4, 7], [2, 5, 8]]
-    with pytest.raises(FixUsage):
-        list(units_of(3, 3, plan))
+    # Of ten units, the three workers get 0, 3, 6, 9, then 1, 4, 7, then 2, 5, 8.
+    assert plan.worker_rows("0/3") == [
+        r for unit in (0, 3, 6, 9) for r in range(4 * unit, 4 * unit + 4)
+    ]
+    assert plan.worker_rows("1/3") == [*range(4, 8), *range(16, 20), *range(28, 32)]
+    assert plan.worker_rows("2/3") == [*range(8, 12), *range(20, 24), *range(32, 36)]
+    with pytest.raises(FixUsage, match="I must be 0 to 2, got 3"):
+        plan.worker_rows("3/3")
+    with pytest.raises(FixUsage, match="must have the form 0/8, got '1'"):
+        plan.worker_rows("1")
 
 
 def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ from support.slurm import Slurm, running_slurm
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.extraction.plan import ExtractPlan, make_plan
 from obygaze_features.extraction.run import load_targets
-from obygaze_features.extraction.slurm import SlurmArray, array_for, seconds_a_clip
-from obygaze_features.extraction.status import missing_units
+from obygaze_features.extraction.slurm import SlurmArray, array_for
+from obygaze_features.extraction.status import missing_units, seconds_a_clip
 from obygaze_features.manifest.model import Manifest
 
 # 12 units of 4 clips.

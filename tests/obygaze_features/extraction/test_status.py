@@ -10,7 +10,7 @@ from support.cli import run_obygaze
 from support.extraction import film_folder, keep_manifest
 from support.stores import block_of, plan_store, some_values
 
-from obygaze_features.extraction.status import StoreStatus, store_status, together
+from obygaze_features.extraction.status import StoreStatus, joint_status, store_status
 from obygaze_features.store import RowStatus, StoreWriter
 
 BAD = RowStatus("failed", "decode", "timeout")
@@ -33,7 +33,7 @@ def test_two_stores_of_a_run_are_counted_by_clips(tmp_path: Path) -> None:
     first = store_status(_store(tmp_path / "a", 6, {2: BAD, 9: BAD, 20: NONE}))
     second = store_status(_store(tmp_path / "b", 3, {2: BAD, 5: BAD}))
     # Both have rows 0 to 11 but 2, 5 and 9; row 20 and the other rows above 11 lack one of them.
-    told = together([first, second])
+    told = joint_status([first, second])
     assert (told["clips"], told["ok"], told["failed"], told["missing"]) == (23, 9, 3, 11)
     assert told["store"] == [str(tmp_path / "a"), str(tmp_path / "b")]
     # They decode and wait together: 1 + 2 + 3 + 4 + 5 + 6; each computes for itself: 12 and 6.
@@ -50,7 +50,7 @@ def test_the_state_of_a_workers_rows(tmp_path: Path) -> None:
     assert own.seconds == {"wait": 2.0 + 4.0, "decode": 8.0, "forward": 4.0}
     other = store_status(path, [*range(0, 4), *range(8, 12), *range(16, 20)])
     assert (other.clips, other.ok, other.failed, other.missing) == (12, 6, 2, 4)
-    told = together([own, own], rows)
+    told = joint_status([own, own], rows)
     assert (told["clips"], told["ok"], told["failed"], told["missing"]) == (11, 7, 0, 4)
 
 
