@@ -118,6 +118,13 @@ class Console:
         text = json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
         click.echo(text, color=self.color)
 
+    def show(self, document: Any, text: str, *, as_json: bool) -> None:
+        """Print a result to stdout, as JSON or as text."""
+        if as_json:
+            self.json(document)
+        else:
+            self.result(text)
+
     def note(self, text: str) -> None:
         """Print a note to stderr, unless -q was given."""
         if self.verbosity >= 0:

@@ -1,4 +1,4 @@
-"""Measure this machine on a person's own films, backbone and store."""
+"""Measure the speed of this machine with the user's own films, backbones and stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compute one backbone: decoded clips come in row by row, whole blocks go to its store."""
+"""Compute the features of one backbone: decoded clips in, whole blocks of its store out."""
 
 from __future__ import annotations
 
@@ -106,10 +106,8 @@ class BlockMaker:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._commit: Future[None] | None = None
 
-    def offer(
-        self, row: int, clip: DecodedClip | RowStatus, source: RowSource | None = None
-    ) -> bool:
-        """Take the next row and its source; return whether it completed a block."""
+    def add(self, row: int, clip: DecodedClip | RowStatus, source: RowSource | None = None) -> None:
+        """Add the next row and its source; the last row of a block completes the block."""
         block = self._open(row)
         slot = len(block.statuses)
         if source is not None and isinstance(clip, DecodedClip):
@@ -121,12 +119,10 @@ class BlockMaker:
             self._take(block, slot, clip)
         if len(self._waiting) == self.batch:
             self._flush(block)
-        if row != block.rows[-1]:
-            return False
-        self._flush(block)
-        self._collect(block)
-        self._hand_over(block)
-        return True
+        if row == block.rows[-1]:
+            self._flush(block)
+            self._collect(block)
+            self._commit_block(block)
 
     def take_failed(self) -> list[tuple[int, RowStatus]]:
         """Return the rows that were decoded but failed in the model since the last call."""
@@ -134,7 +130,7 @@ class BlockMaker:
         return failed
 
     def restart_block(self) -> None:
-        """Drop the unfinished block; its rows will be offered again."""
+        """Drop the unfinished block; its rows must be added again."""
         self._block, self._waiting, self._computing = None, [], None
 
     def close(self) -> None:
@@ -224,7 +220,8 @@ class BlockMaker:
                 torch.cuda.empty_cache()
             raise BatchTooLarge from error
 
-    def _hand_over(self, block: _Block) -> None:
+    def _commit_block(self, block: _Block) -> None:
+        """Write a complete block beside the next one; two are never written at once."""
         self._block = None
         self.rows.difference_update(block.rows)
         with self.clock.of("write"):

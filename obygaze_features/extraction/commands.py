@@ -54,7 +54,8 @@ def extract() -> None:
 def status(session: Session, stores: tuple[str, ...], as_json: bool) -> None:
     """Show the progress of stores.
 
-    With the failed clips and the seconds by stage. It works during a run, and without one.
+    It also shows the reasons of failures and the seconds by stage; -v lists the failed clips. The
+    status can be read during a run.
     """
     from obygaze_features.extraction.status import store_status
 
@@ -73,7 +74,7 @@ def status(session: Session, stores: tuple[str, ...], as_json: bool) -> None:
         session.console.result(table(("clips", str(state.clips)), counts))
         if state.seconds:
             session.console.result(table(("stage", "seconds"), list(state.seconds.items())))
-            session.console.result(state.who_waits)
+            session.console.result(state.bottleneck)
         if state.reasons:
             session.console.result(table(("failed at", "clips"), list(state.reasons.items())))
         for clip_id, why in state.failures.items():

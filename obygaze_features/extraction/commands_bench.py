@@ -1,9 +1,8 @@
-"""`obygaze bench`: measure this machine on a person's own films, backbone and store."""
+"""`obygaze bench`: measure this machine with the user's own films, backbones and stores."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,9 +14,6 @@ from obygaze_features.core.commands import (
     json_option,
     pass_session,
 )
-
-if TYPE_CHECKING:
-    from obygaze_features.extraction.bench import BenchResult
 
 _HERE = "obygaze_features.extraction.commands_bench"
 COMMANDS = {
@@ -58,7 +54,8 @@ def decode(
     """
     from obygaze_features.extraction.bench import measure_decoding
 
-    _show(session, measure_decoding(videos, count=count, rounds=rounds), as_json)
+    result = measure_decoding(videos, count=count, rounds=rounds)
+    session.console.show(result.as_json(), result.as_text(), as_json=as_json)
 
 
 @click.command(
@@ -109,7 +106,7 @@ def forward(
         rounds=rounds,
         workspace=session.workspace,
     )
-    _show(session, result, as_json)
+    session.console.show(result.as_json(), result.as_text(), as_json=as_json)
 
 
 @click.command(
@@ -127,15 +124,9 @@ def forward(
 def read(session: Session, store: str, level: str | None, rounds: int, as_json: bool) -> None:
     """Measure how fast a store is read.
 
-    STORE is a name, a path or a URL. Read are all clips, one movie, a random tenth, and one clip.
+    STORE is a name, a path or a URL. It reads all clips, one movie, a random tenth, and one clip.
     """
     from obygaze_features.extraction.bench import measure_reading
 
-    _show(session, measure_reading(session.workspace.store(store), level, rounds=rounds), as_json)
-
-
-def _show(session: Session, result: BenchResult, as_json: bool) -> None:
-    if as_json:
-        session.console.json(result.as_json())
-    else:
-        session.console.result(result.as_text())
+    result = measure_reading(session.workspace.store(store), level, rounds=rounds)
+    session.console.show(result.as_json(), result.as_text(), as_json=as_json)

@@ -202,7 +202,4 @@ def plan(
     if out is not None:
         write_plan(made, out, force=force)
         session.console.note(f"wrote {out}")
-    if as_json:
-        session.console.json(found.to_json())
-    else:
-        session.console.result(found.as_text())
+    session.console.show(found.to_json(), found.as_text(), as_json=as_json)

@@ -136,7 +136,9 @@ def run(
         _show(session, states, worker)
     done = sum(state.blocks_done for state in states)
     whose = "blocks" if worker is None else f"blocks of worker {worker}"
-    stop.raise_if_asked(f"{done} of {sum(state.blocks for state in states)} {whose} are committed")
+    stop.raise_if_stopped(
+        f"{done} of {sum(state.blocks for state in states)} {whose} are committed"
+    )
     if any(state.failed for state in states):
         click.get_current_context().exit(EXIT_SOME_FAILED)
 
@@ -239,7 +241,7 @@ def _show(session: Session, states: Sequence[StoreStatus], worker: str | None) -
         )
     for state in states:
         if state.seconds:
-            session.console.note(f"{state.name}: {state.who_waits}")
+            session.console.note(f"{state.name}: {state.bottleneck}")
     failures = {clip_id: why for state in states for clip_id, why in state.failures.items()}
     for clip_id, why in list(failures.items())[:SHOWN]:
         session.console.note(f"  {clip_id}: {why}")

@@ -14,14 +14,15 @@ from obygaze_features.core.commands import (
     Session,
     force_option,
     json_option,
+    option_group,
     pass_session,
 )
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
 
-WALLTIME = re.compile(
-    r"(?:(?P<days>\d+)-)?(?P<hours>\d{1,3}):(?P<minutes>\d\d)(?::(?P<seconds>\d\d))?"
-)
+_PATH = click.Path(path_type=Path)
+# [D-]HH:MM[:SS]
+WALLTIME = re.compile(r"(?:(\d+)-)?(\d{1,3}):(\d\d)(?::(\d\d))?")
 
 
 @click.command(
@@ -34,39 +35,48 @@ WALLTIME = re.compile(
 )
 @click.argument("plan", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("run_options", nargs=-1)
-@click.option("-k", "workers", type=click.IntRange(1), required=True, help="Tasks of the array.")
-@click.option("--at-once", type=click.IntRange(1), help="Run at most this many tasks at a time.")
-@click.option("--cpus", type=click.IntRange(1), default=4, show_default=True, help="Cores a task.")
-@click.option("--gres", help="Other resources of a task, such as gpu:1.")
-@click.option("--partition", help="Partition. [default: Slurm's]")
-@click.option("--time", "walltime", metavar="HH:MM", help="[default: by the speed so far, or 1 h]")
-@click.option(
-    "--warning",
-    "warning_s",
-    type=click.IntRange(1),
-    default=60,
-    show_default=True,
-    help="Seconds before the limit at which a task stops and requeues itself.",
+@option_group(
+    "Tasks",
+    click.option("-k", "workers", type=click.IntRange(1), required=True, help="Number of tasks."),
+    click.option("--at-once", type=click.IntRange(1), help="Run at most this many at a time."),
+    click.option("--resume", is_flag=True, help="Only tasks with missing clips."),
+    click.option(
+        *("--warning", "warning_s"),
+        type=click.IntRange(1),
+        default=60,
+        show_default=True,
+        help="Seconds before the limit at which a task stops and requeues itself.",
+    ),
 )
-@click.option(
-    "--sbatch",
-    "directives",
-    multiple=True,
-    metavar="OPTION",
-    help="As --account=lab; repeat.",
+@option_group(
+    "Slurm",
+    click.option(
+        "--cpus", type=click.IntRange(1), default=4, show_default=True, help="Cores a task."
+    ),
+    click.option("--gres", help="Other resources of a task, such as gpu:1."),
+    click.option("--partition", help="Partition. [default: Slurm's]"),
+    click.option(
+        *("--time", "walltime"),
+        metavar="HH:MM",
+        help="Time limit of a task. [default: by the speed so far, or 1 h]",
+    ),
+    click.option(
+        *("--sbatch", "directives"),
+        multiple=True,
+        metavar="OPTION",
+        help="Another option of sbatch, such as --account=lab; can be repeated.",
+    ),
 )
-@click.option(
-    "--logs",
-    type=click.Path(path_type=Path),
-    default="logs",
-    show_default=True,
-    help="Folder of the logs, which are appended to.",
+@option_group(
+    "Output",
+    click.option("-o", "out", type=_PATH, help="File of the script. [default: PLAN with .sbatch]"),
+    click.option(
+        "--logs", type=_PATH, default="logs", show_default=True, help="Append logs in this folder."
+    ),
+    click.option("--submit", "submit_now", is_flag=True, help="Submit the script with sbatch."),
+    force_option,
+    json_option,
 )
-@click.option("-o", "out", type=click.Path(path_type=Path), help="[default: PLAN as .sbatch]")
-@click.option("--resume", is_flag=True, help="Only tasks with something left to do.")
-@click.option("--submit", "submit_now", is_flag=True, help="Submit it with sbatch.")
-@force_option
-@json_option
 @pass_session
 def slurm(
     session: Session,
@@ -93,7 +103,8 @@ def slurm(
     minutes = None if walltime is None else minutes_of(walltime)
     array = array_for(made, plan, workers, resume=resume, minutes=minutes)
     if array is None:
-        _show(session, as_json, "nothing is missing", job=None, script=None)
+        empty = {"job": None, "script": None}
+        session.console.show(empty, "no clip is missing; nothing to submit", as_json=as_json)
         return
     array = replace(array, **settings)
     script = out or plan.with_suffix(".sbatch")
@@ -104,8 +115,14 @@ def slurm(
     job = submit(script) if submit_now else None
     text = f"{script}: tasks {array.array} of {workers} workers, {array.minutes} minutes each"
     text += f", submitted as job {job}" if job else f"; to submit it: sbatch {script}"
-    known = {"tasks": list(array.tasks), "array": array.array, "minutes": array.minutes}
-    _show(session, as_json, text, job=job, script=str(script), **known)
+    document = {
+        "job": job,
+        "script": str(script),
+        "tasks": list(array.tasks),
+        "array": array.array,
+        "minutes": array.minutes,
+    }
+    session.console.show(document, text, as_json=as_json)
 
 
 def minutes_of(walltime: str) -> int:
@@ -118,10 +135,3 @@ def minutes_of(walltime: str) -> int:
     if not total:
         raise FixUsage("--time must be at least one minute")
     return total
-
-
-def _show(session: Session, as_json: bool, text: str, **document: Any) -> None:
-    if as_json:
-        session.console.json(document)
-    else:
-        session.console.result(text)

@@ -65,14 +65,14 @@ def text(
     every clip. Texts can be added to a store until it is sealed.
     """
     from obygaze_features.backbones.text import embed_prompts, load_text_tower, read_prompts
-    from obygaze_features.extraction.texts import keep_texts, write_texts
+    from obygaze_features.extraction.texts import add_texts, write_texts
 
     chosen = read_prompts(prompts)
     tower = load_text_tower(backbone, weights, tokenizer=tokenizer, workspace=session.workspace)
     table = embed_prompts(tower, chosen)
     places = []
     if store is not None:
-        places.append(str(keep_texts(Path(session.workspace.store(store)), table)))
+        places.append(str(add_texts(Path(session.workspace.store(store)), table)))
     if out is not None or store is None:
         name = f"{backbone.replace('@', '-')}.{chosen.name or Path(prompts).stem}.npz"
         path = out or session.workspace.folder("texts") / name
@@ -84,14 +84,9 @@ def text(
         "space_id": table.space_id,
         "written": places,
     }
-    if as_json:
-        session.console.json(document)
-    else:
-        attributes = ", ".join(chosen.attributes)
-        session.console.result(
-            f"{document['texts']} texts of {document['width']} numbers: {attributes}"
-        )
-        session.console.result(f"in {' and '.join(places)}")
+    size = f"{document['texts']} texts of {document['width']} numbers"
+    result = f"{size}: {', '.join(chosen.attributes)}\nin {' and '.join(places)}"
+    session.console.show(document, result, as_json=as_json)
 
 
 @click.command(
@@ -119,12 +114,12 @@ def captions(
     Captions with [MASK] are scored with "man" and with "woman" in its place.
     """
     from obygaze_features.backbones.sentences import LanguageModel, SentenceEncoder
-    from obygaze_features.extraction.texts import fill_captions
+    from obygaze_features.extraction.texts import score_captions
 
     if out.resolve() == table.resolve():
         raise FixUsage("-o must not be the input table")
     with session.console.progress("captions", 2, "wordings") as progress:
-        n_rows = fill_captions(
+        n_rows = score_captions(
             table, out, LanguageModel(lm), SentenceEncoder(sim), progress, force=force
         )
     if as_json:

@@ -184,12 +184,12 @@ def estimate(plan: ExtractPlan, *, workers: int, n_probed: int = N_PROBED) -> Co
     workspace = Workspace(Path(plan.workspace))
     models = [_model(target, find_card(target.backbone, workspace)) for target in plan.targets]
     with_video = [clip for clip in plan.rows if clip.video]
-    # One look at each file: a million looks take long on a network disk.
-    there = [clip for clip in with_video if Path(clip.video).is_file()]
-    found = {clip.clip_id for clip in there}
-    step = max(1, len(there) // max(n_probed, 1))
+    # Each file is checked once: a million checks take long on a network disk.
+    existing = [clip for clip in with_video if Path(clip.video).is_file()]
+    found = {clip.clip_id for clip in existing}
+    step = max(1, len(existing) // max(n_probed, 1))
     views = dict.fromkeys(view_of(m.card, m.card.geometry, m.target) for m in models)
-    probed = there[::step][:n_probed]
+    probed = existing[::step][:n_probed]
     seconds, unreadable, clip_bytes = _probe(probed, tuple(views), plan.timeout_s)
     folder = Path(plan.targets[0].store)
     while not folder.exists():

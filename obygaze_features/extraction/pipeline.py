@@ -1,4 +1,4 @@
-"""The loop of an extraction: decode rows ahead, offer them to each store's block maker.
+"""The loop of an extraction: decode rows ahead, add them to the block maker of each store.
 
 It depends on callables and iterators only, so that every engine runs the same loop.
 """
@@ -31,16 +31,16 @@ class DecodedRow:
     source: RowSource | None = None
 
 
-# Row numbers, each with the views that its stores want.
+# Row numbers, each with the views that its stores need.
 Jobs = Sequence[tuple[int, tuple[View, ...]]]
 Decode = Callable[[Jobs], Iterator[DecodedRow]]
 Watch = Callable[[DecodedRow], None]
 
 
 def run_rows(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: Watch) -> None:
-    """Make every row that the makers want; after a stop, only the committed blocks are kept.
+    """Extract the rows of all makers; after a stop, only committed blocks are kept.
 
-    `watch` is called once a row is decoded, and again if the model fails on the row or its block is
+    `watch` is called when a row is decoded, and again if the model fails on the row or its block is
     restarted.
     """
     try:
@@ -69,7 +69,7 @@ def _pass(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: W
             if decoded.row in maker.rows:
                 maker.clock.add("wait", waited)
                 maker.clock.add("decode", decoded.seconds)
-                maker.offer(decoded.row, decoded.clips[maker.view], decoded.source)
+                maker.add(decoded.row, decoded.clips[maker.view], decoded.source)
         watch(decoded)
         for maker in makers:
             for row, status in maker.take_failed():
@@ -94,7 +94,7 @@ def decode_rows(
     max_substituted: float,
     ahead: int,
 ) -> Iterator[DecodedRow]:
-    """Decode rows in order, `ahead` of the caller; a row that fails comes with its reason."""
+    """Decode rows in order, up to `ahead` rows in advance; a row that fails has the reason."""
     with_video = (
         DecodeJob(rows[row].video, views, rows[row].start_s, rows[row].end_s)
         for row, views in jobs
@@ -108,7 +108,7 @@ def decode_rows(
         result = next(results)
         if result.clips is None:
             status = _failed(result.error)
-            # Do not read the file again: reading it may be what failed, or what hung.
+            # The file is not read again: that may be what failed or blocked.
             source = RowSource(rows[row].start_s, rows[row].end_s)
             yield DecodedRow(row, dict.fromkeys(views, status), result.seconds, source)
             continue
@@ -125,5 +125,7 @@ def _checked(clip: DecodedClip, max_substituted: float) -> DecodedClip | RowStat
 
 def _failed(error: BadVideo | None) -> RowStatus:
     if error is None:
-        return RowStatus.failed("decode", "unknown", "the decoder gave neither clip nor error")
+        return RowStatus.failed(
+            "decode", "unknown", "the decoder returned neither a clip nor an error"
+        )
     return RowStatus.failed(error.stage, error.reason, error.what)

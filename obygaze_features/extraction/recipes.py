@@ -117,9 +117,9 @@ def redecoder(
     here = recipe_of(backbone, view, levels).as_claimed_by(store.recipe)
     if here.fingerprint != store.fingerprint:
         raise Mismatch(
-            "what is installed here would extract other features",
+            "the software installed here would extract different features",
             where=store.location,
-            hint="the same weights: --weights PATH",
+            hint="use the same weights (--weights PATH) and versions",
             details=list(map(str, here.diff(store.recipe, ("here", "in the store")))),
         )
     clips = clips_of_store(workspace, store)

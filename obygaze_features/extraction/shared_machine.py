@@ -37,7 +37,7 @@ class StopFlag:
             raise KeyboardInterrupt
         self.signal_name = self.signal_name or name
 
-    def raise_if_asked(self, left: str) -> None:
+    def raise_if_stopped(self, left: str) -> None:
         """Raise the error of a run that was stopped: exit code 75, or 130 for Ctrl-C."""
         if not self:
             return

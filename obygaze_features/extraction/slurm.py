@@ -42,13 +42,13 @@ cd {folder} || exit 1
 task="${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
 echo "$task on $(hostname), start ${{SLURM_RESTART_COUNT:-0}}, $(date)"
 
-# srun hands signals on to Python, but not, by itself, the number of cores.
+# srun passes signals on to Python, but needs the number of cores as an option.
 srun --ntasks=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" \\
   {command} --worker "$SLURM_ARRAY_TASK_ID/{workers}"
 code=$?
 
-# 75: stopped cleanly. 138 and 143: asked to while it started. Slurm runs this task again then,
-# unless it was cancelled (scancel) or keeps stopping; done (0) and done but for some clips (3) end.
+# 75: stopped cleanly. 138 and 143: stopped while starting. Slurm then runs this task again, unless
+# it was cancelled (scancel) or stopped too often. 0 (complete) and 3 (some clips failed) end it.
 state=$(squeue --noheader --jobs="$task" --format=%T/%r)
 case "$code:$state" in
   75:RUNNING/* | 138:RUNNING/* | 143:RUNNING/* | 75:*/TimeLimit)
@@ -130,7 +130,7 @@ class SlurmArray:
         asked = {
             "job-name": self.name,
             "array": self.array,
-            "time": _clock(self.minutes),
+            "time": f"{self.minutes // 60:02d}:{self.minutes % 60:02d}:00",
             "cpus-per-task": self.cpus,
             "gres": self.gres,
             "partition": self.partition,
@@ -223,11 +223,6 @@ def _ranges(numbers: Sequence[int]) -> list[str]:
     runs = groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
     spans = [[number for _, number in run] for _, run in runs]
     return [str(s[0]) if len(s) == 1 else f"{s[0]}-{s[-1]}" for s in spans]
-
-
-def _clock(minutes: int) -> str:
-    hours, rest = divmod(minutes, 60)
-    return f"{hours:02d}:{rest:02d}:00"
 
 
 def _plain(value: object) -> str:

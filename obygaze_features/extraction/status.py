@@ -64,7 +64,7 @@ class StoreStatus:
         return spent / self.blocks_done * (self.blocks - self.blocks_done)
 
     @property
-    def who_waits(self) -> str:
+    def bottleneck(self) -> str:
         """Return a sentence on what limits the speed: decoding or the model."""
         total = _main_s(self.seconds)
         if total <= 0:
@@ -78,7 +78,7 @@ class StoreStatus:
     def to_json(self) -> dict[str, Any]:
         """Return the status as one JSON document."""
         rounded = {stage: round(value, 3) for stage, value in self.seconds.items()}
-        extra = {"seconds_to_go": self.seconds_to_go, "who_waits": self.who_waits}
+        extra = {"seconds_to_go": self.seconds_to_go, "who_waits": self.bottleneck}
         return {**asdict(self), "seconds": rounded, **extra}
 
 

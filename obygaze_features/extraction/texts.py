@@ -1,4 +1,4 @@
-"""Keep embedded prompts in a store or a file; add prior and similarity to a table of captions."""
+"""Write embedded prompts to a store or a file; add prior and similarity to a captions table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MASK = "[MASK]"
 MASK_WORDS = ("man", "woman")
 
 
-def keep_texts(store: Path, table: TextTable) -> Path:
+def add_texts(store: Path, table: TextTable) -> Path:
     """Add texts to a store of the same embedding space, once, before the store is sealed."""
     if not (store / STORE_FILE).is_file():
         raise NotFound("no store here", where=str(store), hint="obygaze store ls")
@@ -76,7 +76,7 @@ def _check_space(writer: StoreWriter, table: TextTable) -> None:
         )
 
 
-def fill_captions(
+def score_captions(
     table: Path,
     out: Path,
     lm: LanguageModel,

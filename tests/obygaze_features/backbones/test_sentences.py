@@ -11,7 +11,7 @@ import pytest
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
-from obygaze_features.extraction.texts import fill_captions
+from obygaze_features.extraction.texts import score_captions
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -85,7 +85,7 @@ class Made:
 def fill(folder: Path, text: str) -> list[dict[str, str]]:
     table, out = folder / "t.csv", folder / "o.csv"
     table.write_text(text, encoding="utf-8")
-    fill_captions(table, out, Made(), Made(), force=True)
+    score_captions(table, out, Made(), Made(), force=True)
     with out.open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
 
@@ -113,7 +113,7 @@ def test_tables_that_cannot_be_filled(tmp_path: Path) -> None:
     fill(tmp_path, "caption,visual,prob\na dog,dog,0.5\n")
     (tmp_path / "t.csv").write_text("caption,visual,prob\na cat,cat,0.5\n", encoding="utf-8")
     with pytest.raises(AlreadyThere):
-        fill_captions(tmp_path / "t.csv", tmp_path / "o.csv", Made(), Made())
+        score_captions(tmp_path / "t.csv", tmp_path / "o.csv", Made(), Made())
 
 
 def test_what_was_filled_is_told_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

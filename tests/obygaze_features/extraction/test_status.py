@@ -63,7 +63,7 @@ def test_a_sealed_store_still_tells_where_its_time_went(tmp_path: Path) -> None:
     assert list(after.seconds.items()) == list(before.seconds.items())
     assert dict(after.seconds) == {"wait": 21.0, "decode": 24.0, "forward": 12.0}
     assert after.seconds_to_go == 0.0
-    assert after.who_waits.startswith("the model waited for decoding 64 %")
+    assert after.bottleneck.startswith("the model waited for decoding 64 %")
 
 
 def test_the_last_line_of_a_run_is_its_whole_document(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_the_last_line_of_a_run_is_its_whole_document(tmp_path: Path) -> None:
 
 def test_what_limits_the_speed() -> None:
     def who_waits(**seconds: float) -> str:
-        return StoreStatus("s", "b", 1, 1, 0, 0, 1, 1, {}, {}, seconds, False).who_waits
+        return StoreStatus("s", "b", 1, 1, 0, 0, 1, 1, {}, {}, seconds, False).bottleneck
 
     assert "decoding 62 %" in who_waits(wait=62, forward=30, preprocess=8)
     assert "computed 70 %" in who_waits(wait=30, forward=60, preprocess=10)

@@ -169,16 +169,16 @@ def test_spaces_are_told_apart_by_their_tensors() -> None:
 
 def test_texts_go_into_an_open_store_of_their_space_only(tmp_path: Path) -> None:
     from obygaze_features.core.errors import AlreadyThere, Mismatch
-    from obygaze_features.extraction.texts import keep_texts
+    from obygaze_features.extraction.texts import add_texts
 
     plan_store(tmp_path / "s", 4, recipe=recipe(), arrays=(ArraySpec("clip", (2,)),))
     with pytest.raises(Mismatch):
-        keep_texts(tmp_path / "s", texts("another#00"))
-    keep_texts(tmp_path / "s", texts())
+        add_texts(tmp_path / "s", texts("another#00"))
+    add_texts(tmp_path / "s", texts())
     found = StoreWriter(tmp_path / "s")
     assert found.path.joinpath("data.zarr", "text").is_dir()
     plan_store(tmp_path / "t", 4, recipe=recipe(), arrays=(ArraySpec("clip", (2,)),))
     fill_store(tmp_path / "t", {"clip": np.ones((4, 2), dtype=np.float32)}).seal()
     with pytest.raises(AlreadyThere, match="sealed") as caught:
-        keep_texts(tmp_path / "t", texts())
+        add_texts(tmp_path / "t", texts())
     assert "--text" in (caught.value.hint or "")
