@@ -30,10 +30,12 @@ from obygaze_features.store.read.verify import (
     verify,
 )
 
-# Packages that import this one; they are imported by name, when a command needs them.
+# These packages import this one, so they are imported by name, when a command needs them. The note
+# is how the preset of a backbone differs from the processor on the hub.
 NOTE = "obygaze_features.backbones.hub_processor:recipe_note"
 REEXTRACTOR = "obygaze_features.extraction.recipes:redecoder"
 COMPARE_SOURCES = "obygaze_features.extraction.sources:compare_sources"
+SHOWN_CLIPS = 20
 
 
 @click.command(
@@ -93,18 +95,12 @@ def info(session: Session, name: str, as_json: bool) -> None:
     NAME is a store of the workspace, a folder, a packed zip or a URL. Only small files are read.
     """
     found = open_named(session, name)
-    note = _note(session, found)
+    note: str = _imported(NOTE)(found.recipe.to_dict(), session.workspace)
     if as_json:
         facts = {**summary(found), "note": note, "recipe": found.recipe.to_dict()}
         session.console.json({"name": name, **facts})
     else:
         session.console.result(describe(found, note))
-
-
-def _note(session: Session, store: Store) -> str:
-    """How the preset of the store's backbone differs from the hub's processor, if it does."""
-    note: str = _imported(NOTE)(store.recipe.to_dict(), session.workspace)
-    return note
 
 
 def _imported(name: str) -> Any:
@@ -248,13 +244,10 @@ def diff(session: Session, first: str, second: str, as_json: bool) -> None:
     with session.console.progress("compare", total) as progress:
         found = diff_stores(one, other, progress=progress)
     if as_json:
-        session.console.json(_diff_json(found))
+        facts = {**asdict(found), "common": len(found.common), "same": found.same}
+        session.console.json(facts)
     else:
         session.console.result(_diff_text(found))
-
-
-def _diff_json(found: Diff) -> dict[str, Any]:
-    return {**asdict(found), "common": len(found.common), "same": found.same}
 
 
 def _diff_text(found: Diff) -> str:
@@ -265,7 +258,8 @@ def _diff_text(found: Diff) -> str:
         f"clips: {len(found.common)} in both, {len(found.only_first)} only in the first, "
         f"{len(found.only_second)} only in the second"
     )
-    lines += [f"  {clip}: {here} here, {there} there" for clip, (here, there) in _few(found)]
+    states = list(found.states.items())[:SHOWN_CLIPS]
+    lines += [f"  {clip}: {here} here, {there} there" for clip, (here, there) in states]
     lines += [f"level {name}: only in one of them" for name in found.arrays]
     headers = ("level", "clips", "identical", "least cosine", "median", "greatest difference")
     rows = [
@@ -282,12 +276,8 @@ def _diff_text(found: Diff) -> str:
     return "\n".join([*lines, table(headers, rows)]) if rows else "\n".join(lines)
 
 
-def _few(found: Diff) -> list[tuple[str, tuple[str, str]]]:
-    return list(found.states.items())[:20]
-
-
 def store_names(session: Session) -> list[str]:
-    """The stores of the workspace by bare name: folders with a store.json, and packed zips."""
+    """Return the bare names of the workspace's stores: folders with a store.json, packed zips."""
     folder = session.workspace.folder("stores")
     found = sorted(folder.iterdir()) if folder.is_dir() else []
     found = [path for path in found if not path.name.startswith(".")]
@@ -297,5 +287,5 @@ def store_names(session: Session) -> list[str]:
 
 
 def open_named(session: Session, name: str) -> Store:
-    """The store of a bare name, path or URL."""
+    """Return the store of a bare name, path or URL."""
     return open_store(session.workspace.store(name))

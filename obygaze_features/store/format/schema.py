@@ -66,12 +66,7 @@ class ArraySpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the array as in store.json."""
-        return {
-            "name": self.name,
-            "tail_shape": list(self.tail_shape),
-            "dims": list(self.dims),
-            "dtype": self.dtype,
-        }
+        return {**vars(self), "tail_shape": list(self.tail_shape), "dims": list(self.dims)}
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> ArraySpec:
@@ -120,8 +115,7 @@ class RowStatus:
 
     def to_dict(self) -> dict[str, str]:
         """Return the status as in markers and seals."""
-        pairs = [("stage", self.stage), ("error", self.error), ("message", self.message)]
-        return {"state": self.state, **{key: value for key, value in pairs if value}}
+        return {name: value for name, value in vars(self).items() if value}
 
 
 OK = RowStatus()

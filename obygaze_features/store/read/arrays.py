@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
@@ -53,21 +54,20 @@ class Arrays:
 
     def __init__(self, files: Files, plan: Plan, commits: Commits) -> None:
         self.files, self.plan, self.commits = files, plan, commits
+        self._specs = {spec.name: spec for spec in plan.arrays}
         self._zarr = _CheckedStore(files, plan.zarr, commits.expected_length)
         self._open: dict[str, zarr.Array[Any]] = {}
         self._lock = threading.Lock()
 
     def ids(self, name: str) -> npt.NDArray[np.str_]:
-        """All ids of one kind."""
+        """Return the clip or movie id of each row."""
         # By way of a list: StringDType cannot be cast to a width NumPy has yet to find.
-        return np.array(self.strings(name), dtype=np.str_)
+        return np.array(self._strings(name), dtype=np.str_)
 
-    def strings(self, name: str) -> list[str]:
-        """A whole array of words, as a list."""
-        return [str(word) for word in self.whole(name).tolist()]
+    def _strings(self, name: str) -> list[str]:
+        return [str(word) for word in self._whole(name).tolist()]
 
-    def whole(self, name: str) -> npt.NDArray[Any]:
-        """A whole small array: ids, or one that goes with the texts."""
+    def _whole(self, name: str) -> npt.NDArray[Any]:
         try:
             return np.asarray(self._array(name)[:])
         except DAMAGE as error:
@@ -78,21 +78,21 @@ class Arrays:
         marks = self.commits.text_files()
         if not marks:
             return None
-        words = {name: self.strings(f"text/{name}") for name in WORDS}
+        words = {name: self._strings(f"text/{name}") for name in WORDS}
         key = f"{TEXT_FOLDER}/zarr.json"
         data = read_or_none(self.files, key)
         if data is None or key not in marks or sha256_bytes(data) != marks[key].sha256:
             raise Corrupt(f"{key} is missing or damaged", where=self.files.location)
         space_id = str(json.loads(data)["attributes"]["space_id"])
-        embeddings = self.whole("text/embeddings")
+        embeddings = self._whole("text/embeddings")
         return TextTable(embeddings=embeddings, space_id=space_id, **words)
 
     def check_layout(self, name: str) -> None:
-        """An error where an array is not there as it was planned."""
+        """Raise an error unless an array has the layout of store.json."""
         self._array(name)
 
     def read(self, spec: ArraySpec, rows: Rows) -> npt.NDArray[Any]:
-        """The values of some rows, in the order of the rows."""
+        """Return the values of some rows, in the order of `rows`."""
         if not len(rows):
             return self.reserve(spec, 0)
         steps = np.diff(rows)
@@ -105,7 +105,7 @@ class Arrays:
         return self.read(spec, unique)[places]
 
     def reserve(self, spec: ArraySpec, n_rows: int) -> npt.NDArray[Any]:
-        """Room for some rows, or an error where they can never fit into memory."""
+        """Return an empty array for some rows; an error where they can never fit into memory."""
         self._check_room(spec, n_rows)
         return np.empty((n_rows, *spec.tail_shape), dtype=spec.dtype)
 
@@ -130,23 +130,25 @@ class Arrays:
     def _range(
         self, spec: ArraySpec, first: int, after: int, out: npt.NDArray[Any]
     ) -> npt.NDArray[Any]:
-        array = self._array(spec.name)
-        try:
-            array.get_basic_selection(slice(first, after), out=cpu.NDBuffer.from_numpy_array(out))
-        except DAMAGE as error:
-            raise self._damaged(self._culprit(spec, first, after), error) from error
+        array, buffer = self._array(spec.name), cpu.NDBuffer.from_numpy_array(out)
+        with self._naming_block(spec, first, after):
+            array.get_basic_selection(slice(first, after), out=buffer)
         return out
 
     def _scattered(self, spec: ArraySpec, rows: Rows) -> npt.NDArray[Any]:
         self._check_room(spec, len(rows))
         array = self._array(spec.name)
-        try:
+        with self._naming_block(spec, int(rows[0]), int(rows[-1]) + 1):
             return np.asarray(array.get_orthogonal_selection((rows,)))
-        except DAMAGE as error:
-            culprit = self._culprit(spec, int(rows[0]), int(rows[-1]) + 1)
-            raise self._damaged(culprit, error) from error
 
-    def _culprit(self, spec: ArraySpec, first: int, after: int) -> str:
+    @contextmanager
+    def _naming_block(self, spec: ArraySpec, first: int, after: int) -> Iterator[None]:
+        try:
+            yield
+        except DAMAGE as error:
+            raise self._damaged(self._damaged_block(spec, first, after), error) from error
+
+    def _damaged_block(self, spec: ArraySpec, first: int, after: int) -> str:
         # A checksum error does not name the block: read each block alone.
         array = self._array(spec.name)
         step = self.plan.block_rows
@@ -178,31 +180,26 @@ class Arrays:
             if data is None:
                 raise Corrupt(f"the array {name!r} is missing: no {key}", where=self.files.location)
             if _json_or_none(data) != self.plan.zarr.get(f"{name}/zarr.json"):
-                raise Corrupt(f"{key} is not what was planned", where=self.files.location)
+                raise Corrupt(f"{key} is not as in store.json", where=self.files.location)
         try:
             with _SETTING, zarr.config.set({"codec_pipeline.batch_size": self._batch(name)}):
                 array = zarr.open_array(self._zarr, path=name, mode="r", zarr_format=3)
         except (FileNotFoundError, *DAMAGE) as error:
             raise self._damaged(key, error) from error
-        self._check_layout(name, array)
-        return array
-
-    def _batch(self, name: str) -> int:
-        """How many blocks zarr takes at once: several small ones cost it little more than one."""
-        row_bytes = next((spec.row_bytes for spec in self.plan.arrays if spec.name == name), 1)
-        return int(np.clip(BATCH_BYTES // (self.plan.block_rows * row_bytes), 1, 16))
-
-    def _check_layout(self, name: str, array: zarr.Array[Any]) -> None:
-        for spec in self.plan.arrays:
-            if spec.name != name:
-                continue
-            block = (array.shards or array.chunks)[0]
-            found = (array.shape, str(array.dtype), block)
+        spec = self._specs.get(name)
+        if spec is not None:
+            found = (array.shape, str(array.dtype), (array.shards or array.chunks)[0])
             if found != ((self.plan.n_clips, *spec.tail_shape), spec.dtype, self.plan.block_rows):
                 raise Corrupt(
                     f"the array {name!r} does not have the layout of store.json",
                     where=self.files.location,
                 )
+        return array
+
+    def _batch(self, name: str) -> int:
+        """Return how many blocks zarr takes at once: several small ones cost little more."""
+        row_bytes = self._specs[name].row_bytes if name in self._specs else 1
+        return int(np.clip(BATCH_BYTES // (self.plan.block_rows * row_bytes), 1, 16))
 
 
 class _CheckedStore(Store):
@@ -234,7 +231,7 @@ class _CheckedStore(Store):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """Bytes of one file, or an error; None only for metadata that is not there."""
+        """Return the bytes of one file, or raise an error; None only for missing metadata."""
         document = self.documents.get(key)
         if document is not None:
             return prototype.buffer.from_bytes(document)
@@ -278,11 +275,11 @@ class _CheckedStore(Store):
         prototype: BufferPrototype,
         key_ranges: Iterable[tuple[str, ByteRequest | None]],
     ) -> list[Buffer | None]:
-        """Several parts, one after the other."""
+        """Return several parts, read one after the other."""
         return [await self.get(key, prototype, part) for key, part in key_ranges]
 
     async def exists(self, key: str) -> bool:
-        """Whether zarr would find this metadata."""
+        """Return whether this metadata exists."""
         return key in self.documents
 
     async def set(self, key: str, value: Buffer) -> None:

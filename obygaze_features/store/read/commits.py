@@ -157,15 +157,26 @@ class Commits:
             raise Corrupt("sources.json is missing", where=where, hint="obygaze store verify")
         return found.of_rows
 
+    def statuses(
+        self, is_held: Callable[[int], bool], blocks: Iterable[int] | None = None
+    ) -> dict[int, RowStatus]:
+        """Return the rows of some blocks, by default all, that are not simply ok.
+
+        In a block that is not held, the rows that would be ok are not fetched.
+        """
+        found: dict[int, RowStatus] = {}
+        for block in range(self.plan.n_blocks) if blocks is None else blocks:
+            noted = self.noted(block)
+            if not is_held(block):
+                found.update(dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED))
+                noted = {row: status for row, status in noted.items() if not status.is_ok}
+            found.update(noted)
+        return found
+
     def not_ok(self, array: str, blocks: Iterable[int] | None = None) -> dict[int, RowStatus]:
         """Return the rows of some blocks, by default all, that have no features in an array."""
-        rows: dict[int, RowStatus] = {}
-        for block in range(self.plan.n_blocks) if blocks is None else blocks:
-            if not self.holds(array, block):
-                rows.update(dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED))
-            noted = self.noted(block)
-            rows.update((row, status) for row, status in noted.items() if not status.is_ok)
-        return rows
+        found = self.statuses(lambda block: self.holds(array, block), blocks)
+        return {row: status for row, status in found.items() if not status.is_ok}
 
     def holds(self, array: str, block: int) -> bool:
         """Return whether a committed block of an array is in this copy, which may be partial."""

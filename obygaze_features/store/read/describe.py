@@ -1,4 +1,4 @@
-"""What a store is, in words: how its recipe made it, its card, a description, a summary."""
+"""Describe a store: how it was made, its card, a page for people, a summary as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from obygaze_features.store.read.reader import Store
 
 SHOWN_ROWS = 20
 _HASH = re.compile(r"[0-9a-f]{40,64}")
-# Licences the hub has a name of its own for, in its spelling.
+# The identifiers of licences that the hub has.
 HUB_LICENCES = frozenset(
     (
         "apache-2.0",
@@ -32,7 +32,7 @@ HUB_LICENCES = frozenset(
 
 
 def explain(plan: Plan, counts: Mapping[str, int] | None = None) -> str:
-    """A few sentences on what the store holds and how it was made."""
+    """Return a few sentences on what the store holds and how it was made."""
     sentences = [
         f"This store holds features of {plan.n_clips:,} clips of the manifest "
         f"{plan.manifest_name!r}, in {count(plan.n_blocks, 'block')} of {plan.block_rows} clips."
@@ -43,15 +43,17 @@ def explain(plan: Plan, counts: Mapping[str, int] | None = None) -> str:
 
 
 def explain_recipe(recipe: Recipe) -> str:
-    """How the numbers came about, one sentence a section."""
+    """Return how the numbers were made, one sentence for each section."""
     value = recipe.to_dict()
     if recipe.is_unknown:
         return (
             f"How they were made is not known: they were imported from {value.get('source', '?')}. "
             f"The importer was told: {_words(value.get('told', {})) or 'nothing'}."
         )
+    # The unverified checkpoint goes with the weights.
+    backbone = {key: fact for key, fact in value["backbone"].items() if key != UNVERIFIED}
     sentences = [
-        f"They were made by {_named(_claimed(value['backbone']), 'the backbone ')}.",
+        f"They were made by the backbone {_named(backbone)}.",
         _weights(value["weights"], value["backbone"].get(UNVERIFIED, "")),
         _sampling(value["sampling"]),
         f"Videos were decoded by {_named(value['decoder'])}.",
@@ -70,15 +72,9 @@ def _counts(counts: Mapping[str, int]) -> str:
     return f"Of the clips, {_listed(words)}." if words else ""
 
 
-def _named(section: Mapping[str, Any], article: str = "") -> str:
-    rest = {key: value for key, value in section.items() if key != "name"}
-    facts = _words(rest)
-    return f"{article}{section.get('name', 'unknown')}" + (f" ({facts})" if facts else "")
-
-
-def _claimed(backbone: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a backbone without the unverified checkpoint, which goes with the weights."""
-    return {key: value for key, value in backbone.items() if key != UNVERIFIED}
+def _named(section: Mapping[str, Any]) -> str:
+    facts = _words({key: value for key, value in section.items() if key != "name"})
+    return f"{section.get('name', 'unknown')}" + (f" ({facts})" if facts else "")
 
 
 def _weights(weights: Mapping[str, Any], unverified: str) -> str:
@@ -123,7 +119,7 @@ def _listed(words: list[str]) -> str:
 
 
 def card_text(plan: Plan, counts: Mapping[str, int]) -> str:
-    """The card, with the front matter the hub reads."""
+    """Return the card of a store, with the front matter that the hub reads."""
     parts = [
         _front_matter(plan),
         f"# Features of {plan.manifest_name}: {plan.recipe.title}",
@@ -156,11 +152,21 @@ def _quoted(text: str) -> str:
 
 def _arrays(plan: Plan) -> str:
     lines = ["## Arrays", "", "| array | one clip | type | all clips |", "|---|---|---|---|"]
-    for spec in plan.arrays:
-        shape = " x ".join(str(size) for size in spec.tail_shape) or "one number"
-        total = human(spec.row_bytes * plan.n_clips)
-        lines.append(f"| `{spec.name}` | {shape} | {spec.dtype} | {total} |")
+    lines += [f"| `{name}` | {' | '.join(facts)} |" for name, *facts in _array_rows(plan)]
     return "\n".join(lines)
+
+
+def _array_rows(plan: Plan) -> list[tuple[str, str, str, str]]:
+    """Return name, shape, type and size of each array."""
+    return [
+        (
+            spec.name,
+            " x ".join(map(str, spec.tail_shape)) or "one number",
+            spec.dtype,
+            human(spec.row_bytes * plan.n_clips),
+        )
+        for spec in plan.arrays
+    ]
 
 
 def _limits(plan: Plan) -> str:
@@ -188,10 +194,10 @@ def _reading() -> str:
 
 
 def summary(store: Store) -> dict[str, Any]:
-    """The facts of a store as plain JSON."""
+    """Return the facts of a store as plain JSON."""
     plan, status = store.plan, store.status()
     committed = [b for b in range(plan.n_blocks) if store.commits.is_committed(b)]
-    listed = store.commits.listed_files()
+    listed, partial = store.commits.listed_files(), store.commits.partial
     return {
         "location": store.location,
         "backbone": plan.recipe.title,
@@ -205,7 +211,9 @@ def summary(store: Store) -> dict[str, Any]:
         "committed_blocks": len(committed),
         "state": _state(store, len(committed)),
         "sealed": store.sealed,
-        "partial": _partial(store),
+        "partial": {name: len(blocks) for name, blocks in partial.blocks.items()}
+        if partial
+        else None,
         "n_files": len(listed),
         "n_bytes": sum(mark.n_bytes for mark in listed.values()),
         "compressor": plan.compressor,
@@ -220,22 +228,13 @@ def summary(store: Store) -> dict[str, Any]:
 
 
 def describe(store: Store, note: str = "") -> str:
-    """A page on a store: prose and a note, then its arrays, then the clips that are not there."""
+    """Return a page on a store: text and a note, its arrays, and its clips without features."""
     facts = summary(store)
     plan = store.plan
-    arrays = [
-        (
-            spec.name,
-            " x ".join(map(str, spec.tail_shape)) or "1",
-            spec.dtype,
-            human(spec.row_bytes * plan.n_clips),
-        )
-        for spec in plan.arrays
-    ]
     size = f"{human(facts['n_bytes'])} in {facts['n_files']} files"
     parts = [
         "\n".join(filter(None, (explain(plan, facts["counts"]), note))),
-        table(("array", "one clip", "type", "all clips"), arrays),
+        table(("array", "one clip", "type", "all clips"), _array_rows(plan)),
         "\n".join(
             [
                 f"state        {facts['state']}, {size}",
@@ -254,11 +253,6 @@ def _state(store: Store, committed: int) -> str:
     if store.commits.partial is not None:
         return "sealed, a partial copy"
     return "sealed" if store.sealed else f"{committed} of {store.plan.n_blocks} blocks"
-
-
-def _partial(store: Store) -> dict[str, int] | None:
-    partial = store.commits.partial
-    return None if partial is None else {name: len(held) for name, held in partial.blocks.items()}
 
 
 def _not_ok(store: Store) -> dict[str, RowStatus]:

@@ -24,7 +24,6 @@ from obygaze_features.core.notebook import (
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import STORE_FILE, Plan
 from obygaze_features.store.format.schema import (
-    NOT_FETCHED,
     NOT_IN_STORE,
     ROW_DIM,
     ArraySpec,
@@ -216,16 +215,13 @@ class Store:
         return self.arrays.text()
 
     def status(self) -> Status:
-        """What became of every row; in a store that is not sealed this reads all markers."""
-        noted: dict[int, RowStatus] = {}
-        for block in range(self.plan.n_blocks):
-            if not any(self.commits.holds(level, block) for level in self.levels):
-                noted.update(dict.fromkeys(range(*self.plan.block_range(block)), NOT_FETCHED))
-            noted.update(self.commits.noted(block))
-        odd = {row: status for row, status in noted.items() if not status.is_ok}
+        """Return the status of every row; in a store that is not sealed this reads all markers."""
+        holds = self.commits.holds
+        noted = self.commits.statuses(lambda block: any(holds(name, block) for name in self.levels))
+        not_ok = {row: status for row, status in noted.items() if not status.is_ok}
         is_ok = np.ones(self.n_clips, dtype=bool)
-        is_ok[list(odd)] = False
-        states = Counter(status.state for status in odd.values())
+        is_ok[list(not_ok)] = False
+        states = Counter(status.state for status in not_ok.values())
         return Status({"ok": int(is_ok.sum()), **dict(sorted(states.items()))}, noted, is_ok)
 
     def select(
