@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, get_type_hints
@@ -283,10 +283,6 @@ class Marker(Record):
     seconds: Mapping[str, float] = field(default_factory=dict)
     host: str = ""
     recipe: Recipe
-
-    def as_revision(self, revision: int, replaces: str) -> Marker:
-        """Return the same marker as the successor of the one whose checksum is `replaces`."""
-        return replace(self, revision=revision, replaces=replaces)
 
     def same_content(self, other: Marker) -> bool:
         """Return whether two commits put the same in the block, whoever made them."""

@@ -198,6 +198,7 @@ def summary(store: Store) -> dict[str, Any]:
     plan, status = store.plan, store.status()
     committed = [b for b in range(plan.n_blocks) if store.commits.is_committed(b)]
     listed, partial = store.commits.listed_files(), store.commits.partial
+    n_held = {name: len(held) for name, held in partial.blocks.items()} if partial else None
     return {
         "location": store.location,
         "backbone": plan.recipe.title,
@@ -211,9 +212,7 @@ def summary(store: Store) -> dict[str, Any]:
         "committed_blocks": len(committed),
         "state": _state(store, len(committed)),
         "sealed": store.sealed,
-        "partial": {name: len(blocks) for name, blocks in partial.blocks.items()}
-        if partial
-        else None,
+        "partial": n_held,
         "n_files": len(listed),
         "n_bytes": sum(mark.n_bytes for mark in listed.values()),
         "compressor": plan.compressor,

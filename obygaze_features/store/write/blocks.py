@@ -7,7 +7,7 @@ import json
 import socket
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,6 @@ from obygaze_features.store.format.schema import OK, ArraySpec, FileMark, RowSou
 from obygaze_features.store.read.reader import Store
 
 Values = Mapping[str, npt.NDArray[Any]]
-
-
-class EncodedBlock(NamedTuple):
-    """A block as it will be on disk: its marker, and the bytes of its files."""
-
-    marker: Marker
-    data: Mapping[str, memoryview]
 
 
 class BlockEncoder:
@@ -57,8 +50,8 @@ class BlockEncoder:
         sources: Mapping[int, RowSource],
         seconds: Mapping[str, float] | None,
         versions: Mapping[str, str] | None,
-    ) -> EncodedBlock:
-        """Check a block and return it as it will be on disk; `sources` are by row."""
+    ) -> tuple[Marker, Mapping[str, memoryview]]:
+        """Check a block; return its marker and the bytes of its files. `sources` are by row."""
         first, after = self.plan.block_range(block)
         every = list(statuses) if statuses is not None else [OK] * (after - first)
         if len(every) != after - first:
@@ -78,7 +71,7 @@ class BlockEncoder:
             seconds={key: round(float(value), 3) for key, value in (seconds or {}).items()},
             host=socket.gethostname(),
         )
-        return EncodedBlock(marker, data)
+        return marker, data
 
     def _files(self, block: int, values: Values) -> dict[str, memoryview]:
         """Return the bytes of each file of the block, by its name relative to the store."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
@@ -21,7 +22,6 @@ from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write import commit
 from obygaze_features.store.write.blocks import (
     BlockEncoder,
-    EncodedBlock,
     Values,
     sources_by_row,
     with_rows_replaced,
@@ -74,8 +74,9 @@ class StoreWriter:
         if sources is not None and len(sources) != len(rows):
             raise FixInput(f"{len(sources)} sources for the {len(rows)} rows of block {block}")
         recorded = sources_by_row(rows, sources)
-        encoded = self._encoder.encode(block, arrays, statuses, recorded, seconds, versions)
-        return self._put(encoded, expected=None)
+        return self._put(
+            *self._encoder.encode(block, arrays, statuses, recorded, seconds, versions)
+        )
 
     def replace_rows(
         self,
@@ -112,9 +113,8 @@ class StoreWriter:
         old, checksum = found
         new = list(sources) if sources is not None else [None] * len(rows)
         whole = with_rows_replaced(open_store(self.path), old, rows, arrays, statuses, new)
-        encoded = self._encoder.encode(block, *whole, seconds, versions)
-        marker = encoded.marker.as_revision(old.revision + 1, checksum)
-        return self._put(EncodedBlock(marker, encoded.data), expected=checksum)
+        marker, data = self._encoder.encode(block, *whole, seconds, versions)
+        return self._put(replace(marker, revision=old.revision + 1, replaces=checksum), data)
 
     @property
     def sealed(self) -> bool:
@@ -161,46 +161,46 @@ class StoreWriter:
         with disk_errors(self.path):
             return seal_store(self.path, self.plan)
 
-    def _put(self, encoded: EncodedBlock, expected: str | None) -> bool:
-        block = encoded.marker.block
+    def _put(self, marker: Marker, data: Mapping[str, memoryview]) -> bool:
         for _ in range(ATTEMPTS):
-            if self._is_there(encoded.marker, expected):
+            if self._is_there(marker):
                 return False
             with disk_errors(self.path):
-                ours = self._try(encoded)
-            found = commit.read_marker(self.path, block)
-            if ours and found and found[0] == encoded.marker:
+                ours = self._try(marker, data)
+            found = commit.read_marker(self.path, marker.block)
+            if ours and found and found[0] == marker:
                 return True
-        if self._is_there(encoded.marker, expected):
+        if self._is_there(marker):
             return False
         raise AlreadyThere(
-            f"block {block} could not be committed: this store is being sealed or cleaned",
+            f"block {marker.block} could not be committed: this store is being sealed or cleaned",
             where=str(self.path),
             hint="the same command again",
         )
 
-    def _try(self, encoded: EncodedBlock) -> bool:
+    def _try(self, marker: Marker, data: Mapping[str, memoryview]) -> bool:
         """Try once to commit; return whether this content was the one that was claimed."""
         try:
-            attempt = commit.prepare(self.path, encoded.marker, encoded.data)
+            attempt = commit.prepare(self.path, marker, data)
             ours = commit.claim(attempt)
         except commit.AttemptGone:
             return False
-        commit.finish_claim(self.path, encoded.marker.block)
+        commit.finish_claim(self.path, marker.block)
         if not ours:
             commit.discard(attempt)
         return ours
 
-    def _is_there(self, marker: Marker, expected: str | None) -> bool:
+    def _is_there(self, marker: Marker) -> bool:
         """Return whether the same content is committed; raise an error where other content is."""
         found = commit.read_marker(self.path, marker.block)
         if found is None:
             return self.sealed and self._in_seal(marker)
         # A row that is extracted again may have the same features and another source.
-        is_to_replace = found[1] == expected and found[0].sources != marker.sources
-        if found[0].same_content(marker) and not is_to_replace:
+        is_replaced = found[1] == marker.replaces
+        has_other_sources = is_replaced and found[0].sources != marker.sources
+        if found[0].same_content(marker) and not has_other_sources:
             return True
-        if found[1] == expected:
+        if is_replaced:
             return False
         self.marker(marker.block)  # raises an error for a marker of another recipe
         raise _other_content(self.path, marker.block)

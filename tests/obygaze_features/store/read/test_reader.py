@@ -11,7 +11,7 @@ import pytest
 from support.stores import fill_store, plan_store, sealed_store, some_ids, some_values
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.store import RowStatus, Store, open_store
+from obygaze_features.store import RowStatus, Store, open_store, pull
 
 
 @pytest.fixture
@@ -164,3 +164,17 @@ def test_a_store_can_be_sent_to_another_process(tmp_path: Path) -> None:
     sent = copy.copy(store)  # by the same road as joblib and Dask send things
     assert sent is not store and sent.files is not store.files
     np.testing.assert_array_equal(sent.matrix("clip").values, values["clip"])
+
+
+def test_an_ok_row_with_a_message_is_missing_where_its_block_was_not_fetched(
+    tmp_path: Path,
+) -> None:
+    plan_store(tmp_path / "s")
+    fill_store(tmp_path / "s", some_values(23), {21: RowStatus(message="a short clip")}).seal()
+    whole = open_store(tmp_path / "s")
+    assert whole.status().counts == {"ok": 23}
+    first = str(whole.movie_ids[0])
+    pull(str(tmp_path / "s"), tmp_path / "part", movies=[first])
+    part = open_store(tmp_path / "part").status()
+    assert part.noted[21].state == part.noted[22].state == "missing"
+    assert not part.is_ok[21] and part.is_ok[0]
