@@ -19,10 +19,10 @@ from obygaze_models.models.heads import LogisticHead, OrdinalHead, two_probabili
 
 
 class ResidualHead(Classifier):
-    """Logistic regression on features with a given logit as its starting point (PCBM-h).
+    """Logistic regression on features, added to a given logit (PCBM-h).
 
-    The concepts' logit stays as it is; the rest is convex, so it has one answer. `share_` is the
-    part of the spread of logits that the rest makes: var(rest) / (var(rest) + var(concepts)).
+    The logit of the concepts is fixed; the problem is convex. `share_` is the share of the variance
+    of logits that the features add: var(rest) / (var(rest) + var(concepts)).
     """
 
     two_classes = True
@@ -59,12 +59,12 @@ class ResidualHead(Classifier):
 
 
 class Bottleneck(Classifier):
-    """Concept vectors and a head that only gets margins, optionally with a residual.
+    """Concept vectors and a head on their margins, optionally with a residual.
 
-    The head learns from cross-fitted margins: each row is projected by vectors found without its
-    fold (whole films where groups are given), because margins of rows that made the vectors are
-    better than those of new rows. `cross_fit=0` projects in sample, as the released code does.
-    Without a bank or a head of its own it takes a `ConceptBank()` and a `LogisticHead()`.
+    The head is fitted on cross-fitted margins: each row is projected on vectors found without its
+    fold (whole films where groups are given), because margins of rows that the vectors were found
+    on are better than those of new rows. `cross_fit=0` projects in sample, as the released code.
+    The defaults are a `ConceptBank()` and a `LogisticHead()`.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Bottleneck(Classifier):
 
     @property
     def fitted(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The fitted attributes, the residual among them where there is one."""
+        """The names of the fitted attributes, with the residual where there is one."""
         rest = () if self.residual is None else ("residual_",)
         return ("classes_", "bank_", "head_", *rest)
 
@@ -95,7 +95,7 @@ class Bottleneck(Classifier):
     def fit(  # type: ignore[override]
         self, X: Any, y: Any, concepts: Any = None, groups: Any = None, rows: Any = None
     ) -> Bottleneck:
-        """Find the concepts on all rows, and the task on `rows` (a mask; all).
+        """Find the concepts on all rows, and fit the head on `rows` (a mask; all by default).
 
         `concepts` are targets as in `concept_targets`. Without them each class is its own concept.
         """
@@ -183,7 +183,7 @@ def _offset(offset: Any, n_rows: int) -> Floats:
 
 def _convex_rest(X: Floats, signs: Floats, base: Floats, C: float) -> tuple[Floats, float]:
     mean = X.mean(axis=0)
-    Z = X - mean  # centred, so that the intercept does not fight the weights
+    Z = X - mean  # centred, so that the fit converges faster
 
     def loss(free: Floats) -> tuple[float, Floats]:
         coef, intercept = free[:-1], free[-1]

@@ -1,13 +1,13 @@
-"""The quality of concept vectors: ranking, chance, stability, and what else their margins carry.
+"""The quality of concept vectors: ranking against chance, and other information in their margins.
 
-Margins may carry the task itself (`task_gain`), other concepts (`concept_matrix`) or the film
-(`film_leak`).
+Margins may contain information about the task itself (`task_gain`), about other concepts
+(`concept_matrix`) or about the film (`film_leak`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,10 @@ METRICS = ("ap", "auc", "f1_binary")
 
 @dataclass(frozen=True)
 class ConceptQuality:
-    """One concept on clips its vector was not found on: metrics with intervals, and chance.
+    """Metrics of one concept on clips that its vector was not found on.
 
-    `p` is the chance that labels unrelated to the features rank as high; `p_holm` the same with
-    Holm's correction for all concepts of the bank.
+    `p` is the p-value of a ranking against shifted labels; `p_holm` has Holm's correction for all
+    concepts of the bank.
     """
 
     concept: str
@@ -61,49 +61,48 @@ def concept_quality(
     seed: int = 0,
     n_folds: int | None = None,
 ) -> list[ConceptQuality]:
-    """Evaluate the margins of each concept; a margin above 0 means that it is present.
+    """Return the quality of the margins of each concept; a margin above 0 means present.
 
-    Rows are in the order of the film: permutations shift each film's labels in a circle, so that
-    neighbours that share a label stay neighbours, and chance is not taken for less than it is.
-    `n_folds` says that the margins of each of so many folds are by vectors found on the others:
-    intervals and p allow for it.
+    Labels of neighbouring clips are alike, so permutations shift the labels of each film in a
+    circle.
+
+    Args:
+        margins: A row for each clip, in the order of its film, and a column for each concept.
+        targets: The targets, as in `concept_targets`.
+        films: The film of each row.
+        concepts: The names of the concepts.
+        n_permutations: The number of shifts to draw.
+        n_replicates: The number of bootstrap replicates.
+        seed: The seed of the draws.
+        n_folds: The number of folds, if margins are cross-fitted.
     """
     margins, films = np.asarray(margins, dtype=np.float64), np.asarray(films)
     columns, names = concept_columns(targets, len(margins)), [str(name) for name in concepts]
-    known = columns >= 0
-    p_values = []
+    found = []
     for i, name in enumerate(names):
-        rows = known[:, i]
-        if len(np.unique(columns[rows, i])) < 2:
+        rows = columns[:, i] >= 0
+        present = columns[rows, i] == 1
+        if present.all() or not present.any():
             raise FixTraining(
                 "clips with the concept and clips without it are both required", where=name
             )
-        rng = np.random.default_rng([seed, i])
-        positive = columns[rows, i] == 1
         scores, own = margins[rows, i], films[rows]
         if n_folds is None:
-            p_values.append(shift_test(scores, positive, own, rng, n_permutations))
+            rng = np.random.default_rng([seed, i])
+            p = shift_test(scores, present, own, rng, n_permutations)
         else:
-            p_values.append(cross_fitted_shift_test(scores, positive, own, n_folds))
-    adjusted = holm(p_values)
-    return [
-        ConceptQuality(
-            name,
-            n=int(known[:, i].sum()),
-            n_positive=int((columns[:, i] == 1).sum()),
-            metrics=estimate(
-                Predictions.of(columns[known[:, i], i], margins[known[:, i], i], threshold=0.0),
-                films[known[:, i]],
-                METRICS,
-                n_replicates=n_replicates,
-                seed=seed,
-                n_folds=n_folds,
-            ),
-            p=p_values[i],
-            p_holm=float(adjusted[i]),
+            p = cross_fitted_shift_test(scores, present, own, n_folds)
+        metrics = estimate(
+            Predictions.of(present, scores, threshold=0.0),
+            own,
+            METRICS,
+            n_replicates=n_replicates,
+            seed=seed,
+            n_folds=n_folds,
         )
-        for i, name in enumerate(names)
-    ]
+        found.append(ConceptQuality(name, len(present), int(present.sum()), metrics, p, np.nan))
+    adjusted = holm([one.p for one in found]).tolist()
+    return [replace(one, p_holm=p) for one, p in zip(found, adjusted, strict=True)]
 
 
 def shift_test(
@@ -113,10 +112,10 @@ def shift_test(
     rng: np.random.Generator,
     n_permutations: int,
 ) -> float:
-    """Return how often labels that are shifted in a circle within each film get ranks as high.
+    """Return the p-value of a rank sum against labels shifted in a circle within each film.
 
-    This holds for scores that did not learn from these labels. Where the scores of each film are by
-    vectors found on the other films, it rejects a true null in .12 of cases at .05.
+    It is valid for scores of vectors that were not found on these labels. For scores cross-fitted
+    over films, it rejects a true null hypothesis in .12 of cases at .05.
     """
     ranks = rankdata(scores)
     sums = np.zeros(n_permutations)
@@ -129,10 +128,10 @@ def shift_test(
 def cross_fitted_shift_test(
     scores: Floats, positive: Bools, films: NDArray[Any], n_folds: int
 ) -> float:
-    """Return the shift test for scores of each fold by vectors that were found on the other folds.
+    """Return the p-value of the shift test for cross-fitted scores.
 
-    The mean and the variance over all shifts are exact. The variance is widened for clips that
-    both test and train (`reuse_inflation`), and the tail is that of a Gaussian.
+    The mean and the variance over all shifts are exact. The variance is multiplied by
+    `reuse_inflation`, because clips both test and train, and the tail is that of a Gaussian.
     """
     ranks = rankdata(scores)
     by_film = list(_sums_by_shift(ranks, positive, films))
@@ -143,25 +142,25 @@ def cross_fitted_shift_test(
 
 
 def _sums_by_shift(ranks: Floats, positive: Bools, films: NDArray[Any]) -> Iterator[Floats]:
-    """For each film the rank sum of its positive clips under every shift of its labels."""
+    """Yield for each film the rank sums of its positive clips under every shift of its labels."""
     for film in np.unique(films):
         rows = np.flatnonzero(films == film)
         yield np.array([ranks[rows][np.roll(positive[rows], s)].sum() for s in range(len(rows))])
 
 
 def cosines(coef: Any) -> Floats:
-    """Return how much each concept's direction is that of each other one."""
+    """Return the cosine of each two concept vectors."""
     vectors = np.asarray(coef, dtype=np.float64)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    likeness: Floats = unit @ unit.T
-    return likeness
+    found: Floats = unit @ unit.T
+    return found
 
 
 @dataclass(frozen=True)
 class TaskGain:
     """Average precision of the task from margins and from the true concepts, out of fold.
 
-    Margins that do better than the truth they stand for carry something else.
+    If margins do better than true concepts, they contain other information about the task.
     """
 
     from_margins: float
@@ -170,14 +169,19 @@ class TaskGain:
 
     @property
     def gain(self) -> float:
-        """What margins add about the task to the true concepts."""
+        """The average precision from margins minus that from true concepts."""
         return self.from_margins - self.from_truth
 
 
 def task_gain(head: Any, margins: Any, has: Any, y: Any, folds: Any) -> TaskGain:
-    """Train the same head on margins and on true concepts across the same folds, and compare.
+    """Return how much better a head does on margins than on true concepts, over the same folds.
 
-    Margins must be cross-fitted with the same folds, or the comparison flatters them.
+    Args:
+        head: An unfitted head.
+        margins: The margins, cross-fitted with the same folds.
+        has: Whether each clip has each concept.
+        y: The class of each clip, of two.
+        folds: The fold of each clip.
     """
     folds, labels = np.asarray(folds), np.asarray(y)
     truth = np.asarray(has, dtype=np.float64)
@@ -193,11 +197,11 @@ def task_gain(head: Any, margins: Any, has: Any, y: Any, folds: Any) -> TaskGain
 
 
 def concept_matrix(margins: Any, targets: Any) -> Floats:
-    """AUC of each concept's margin (row) for each concept's presence (column).
+    """Return the AUC of each concept's margin (row) for each concept's presence (column).
 
-    A pure bank has its high values on the diagonal and .5 beside it, except where concepts come
-    together in the clips themselves; `co_occurrence` shows how much of that there is. Targets below
-    0 take no part; NaN where a concept is in all clips or in none.
+    Ideal margins have high values on the diagonal and 0.5 elsewhere, except for concepts that
+    occur together in clips (`co_occurrence`). Targets below 0 are not used; NaN where a concept is
+    in all clips or in none.
     """
     rows, columns = np.asarray(margins, dtype=np.float64), np.asarray(targets, dtype=np.int64)
     table = np.full((rows.shape[1], columns.shape[1]), np.nan)
@@ -210,14 +214,14 @@ def concept_matrix(margins: Any, targets: Any) -> Floats:
 
 
 def co_occurrence(targets: Any) -> Floats:
-    """Return the same matrix for the true concepts: the impurity that the clips themselves have."""
+    """Return the same matrix for the true concepts: how far concepts occur together in clips."""
     columns = np.asarray(targets, dtype=np.int64)
     return concept_matrix(np.where(columns < 0, 0, columns), columns)
 
 
 @dataclass(frozen=True)
 class FilmLeak:
-    """How well the film can be predicted from margins, out of fold, against chance."""
+    """The accuracy of a prediction of the film from margins, out of fold, and that of chance."""
 
     balanced_accuracy: float
     chance: float
@@ -230,7 +234,7 @@ class FilmLeak:
 
 
 def film_leak(margins: Any, films: Any, *, n_folds: int = 5, seed: int = 0) -> FilmLeak:
-    """Predict the film from the margins by logistic regression across random folds."""
+    """Return how well logistic regression on margins predicts the film, over random folds."""
     films, rows = np.asarray(films), np.asarray(margins, dtype=np.float64)
     names, counts = np.unique(films, return_counts=True)
     if len(names) < 2 or counts.min() < n_folds:
@@ -242,10 +246,10 @@ def film_leak(margins: Any, films: Any, *, n_folds: int = 5, seed: int = 0) -> F
         StandardScaler(), LogisticRegression(class_weight="balanced", max_iter=2000)
     )
     with one_thread():
-        guessed = cross_val_predict(
+        predicted = cross_val_predict(
             model, rows, films, cv=StratifiedKFold(n_folds, shuffle=True, random_state=seed)
         )
-    accuracy = float(balanced_accuracy_score(films, guessed))
+    accuracy = float(balanced_accuracy_score(films, predicted))
     return FilmLeak(accuracy, 1 / len(names), len(names))
 
 

@@ -1,4 +1,4 @@
-"""Concept vectors: for each concept the direction in feature space that clips with it lie along."""
+"""Concept vectors: the direction in feature space that separates clips with a concept."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ ANNOTATION_LEVELS = ("EN", "HN", "NS", "S")
 
 
 class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
-    """One plane for each concept; `transform` gives each row's margin to each plane.
+    """One plane for each concept; `transform` returns the margin of each row to each plane.
 
     Targets have a column for each concept: 1 present, 0 absent, -1 not used (see
     `concept_targets`). `C` is one tolerance, one by name, the released code's ("paper"), or the
     best average precision over inner folds ("inner", over whole groups where groups are given) of
-    `tolerances`, which by default go with the spread of the features. `balance` is "weights" as in
-    the released code, "subsample" as in the paper's text (as many rows without as with, drawn by
-    seed), or None. With `unit_norm` a margin is a distance: vector and bias are divided by the
-    vector's length, which the released code does not do.
+    `tolerances`, which by default are in units of the variance of the features. `balance` is
+    "weights" as in the released code, "subsample" as in the paper's text (as many rows without as
+    with, drawn by seed), or None. With `unit_norm` a margin is a distance: vector and bias are
+    divided by the vector's length, which the released code does not do.
     """
 
     fitted: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "C_", "length_", "concepts_")
@@ -79,7 +79,14 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         return self.fit_rows(Gram(X), concept_columns(y, len(X)), np.arange(len(X)), groups)
 
     def fit_rows(self, gram: Gram, targets: Ints, rows: Ints, groups: Any = None) -> ConceptBank:
-        """Return the same on some rows of a Gram matrix that other fits share."""
+        """Find the planes on some rows of a Gram matrix that other fits share.
+
+        Args:
+            gram: The features of all rows.
+            targets: Targets of all rows, as from `concept_columns`.
+            rows: The numbers of the rows to use.
+            groups: The film of each row of `gram`, for the inner folds.
+        """
         self.n_features_in_ = gram.X.shape[1]
         self.concepts_ = np.asarray(self._names(targets.shape[1]), dtype=np.str_)
         groups = None if groups is None else np.asarray(groups)
@@ -115,9 +122,8 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         if self.concepts is None:
             return [f"concept{i}" for i in range(n_concepts)]
         if len(self.concepts) != n_concepts:
-            raise FixTraining(
-                f"{n_concepts} columns of targets, but {len(self.concepts)} names in `concepts`"
-            )
+            what = f"concepts must have {n_concepts} names, one per column of targets"
+            raise FixTraining(f"{what}, got {len(self.concepts)}")
         return list(self.concepts)
 
     def _fit_one(
@@ -169,18 +175,18 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
             return float(self.C[name])
         if self.C != "inner":
             return float(self.C)
-        offered = self.tolerances
-        if offered is None:
+        tolerances = self.tolerances
+        if tolerances is None:
             scale = total_variance(gram.X[rows])
-            offered = [step / scale for step in INNER]
+            tolerances = [step / scale for step in INNER]
         folds = inner_folds(positive, None if groups is None else groups[rows], self.inner_folds)
-        if not folds:  # too few rows or films for any validation: the middle of the road
-            return float(offered[len(offered) // 2])
+        if not folds:  # too few rows or films to validate
+            return float(tolerances[len(tolerances) // 2])
         scores = [
             np.mean([self._score(gram, rows, positive, fold, C, seed) for fold in folds])
-            for C in offered
+            for C in tolerances
         ]
-        return float(offered[int(np.argmax(scores))])
+        return float(tolerances[int(np.argmax(scores))])
 
     def _score(
         self,
@@ -203,30 +209,31 @@ def concept_targets(levels: NDArray[Any], has: NDArray[Any], against: Against = 
     ("EN"), all other EN, HN and S clips ("absent", as in the paper), or HN and S clips without
     the concept ("HN+S"). Not-sure clips are not used.
     """
-    levels, carries = np.asarray(levels, dtype=np.str_), np.asarray(has, dtype=bool)
+    levels, present = np.asarray(levels, dtype=np.str_), np.asarray(has, dtype=bool)
     unknown = sorted(set(levels.tolist()) - set(ANNOTATION_LEVELS))
     if unknown:
         raise FixTraining(
-            f"unknown level {unknown[0]!r}", hint=f"one of {', '.join(ANNOTATION_LEVELS)}"
+            f"unknown annotation level {unknown[0]!r}",
+            hint=f"one of {', '.join(ANNOTATION_LEVELS)}",
         )
-    if len(carries) != len(levels):
+    if len(present) != len(levels):
         raise FixTraining(
-            f"levels and has must be equally long, got {len(levels)} and {len(carries)}"
+            f"levels and has must be equally long, got {len(levels)} and {len(present)}"
         )
     easy = (levels == "EN")[:, None]
     rated = np.isin(levels, ("HN", "S"))[:, None]
-    lacks = rated & ~carries
-    negatives = {"EN": easy, "absent": easy | lacks, "HN+S": lacks}
+    without = rated & ~present
+    negatives = {"EN": easy, "absent": easy | without, "HN+S": without}
     if against not in negatives:
         raise FixTraining(f"unknown against={against!r}", hint=f"one of {list(negatives)}")
-    targets = np.full(carries.shape, -1, dtype=np.int64)
-    targets[np.broadcast_to(negatives[against], carries.shape)] = 0
-    targets[rated & carries] = 1
+    targets = np.full(present.shape, -1, dtype=np.int64)
+    targets[np.broadcast_to(negatives[against], present.shape)] = 0
+    targets[rated & present] = 1
     return targets
 
 
 def concept_columns(y: Any, n_rows: int) -> Ints:
-    """Return the targets as a column for each concept; one column may come flat."""
+    """Return checked targets, a column for each concept; one concept may be a flat array."""
     if y is None:
         raise FixTraining("requires y to be passed, but the target y is None")
     targets = check_array(y, ensure_2d=False, dtype=None, input_name="y")
@@ -241,8 +248,8 @@ def concept_columns(y: Any, n_rows: int) -> Ints:
             f"got {', '.join(str(value) for value in values[:5])}"
         )
     # Any two numbers are allowed, as for every classifier; the larger one means present.
-    has_it = targets == (values[-1] if len(values) == 2 else 1)
-    return np.where(left_out, -1, has_it.astype(np.int64))
+    present = targets == (values[-1] if len(values) == 2 else 1)
+    return np.where(left_out, -1, present.astype(np.int64))
 
 
 def inner_folds(positive: Bools, groups: NDArray[Any] | None, n_folds: int) -> list[Bools]:
@@ -284,7 +291,7 @@ def cross_fit_folds(y: NDArray[Any], groups: NDArray[Any] | None, n_folds: int) 
 def cross_fitted_margins(
     bank: ConceptBank, X: Any, targets: Any, folds: Any, groups: Any = None
 ) -> Floats:
-    """Return margins of each row to planes found without its fold: what a head may learn from."""
+    """Return the margins of each row to planes found without its fold, for fitting a head."""
     gram, folds = Gram(X), np.asarray(folds)
     columns = concept_columns(targets, len(gram.X))
     if len(np.unique(folds)) < 2:
@@ -298,5 +305,5 @@ def cross_fitted_margins(
 
 
 def tolerance_of(concept: str) -> float:
-    """Return the tolerance that the released code has for the machine of a concept."""
+    """Return the tolerance of the released code for a concept."""
     return 0.05 if concept in ("Body", "Look", "Activities") else 0.01

@@ -1,7 +1,7 @@
-"""Probes on one vector a frame: pooled by maximum or mean, or with attention that is learned.
+"""Probes on one vector per frame, pooled by maximum, by mean or by learned attention.
 
-Frames come as blocks [clips, frames, width], each with its labels, and one block at a time is all
-that is in memory. What is summed over blocks does not depend on where they are cut.
+Frames are read in blocks [clips, frames, width] with labels; one block at a time is in memory. The
+result does not depend on the size of the blocks.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ CLIPS_A_BLOCK = 128
 
 
 class FrameProbe(Classifier):
-    """A classifier of clips from their frames; a clip of one frame may come as a plain row.
+    """A classifier of clips from their frames; clips of one frame may be rows of a matrix.
 
-    `max` (the paper) and `mean` pool the frames and train `probe` (a `LogisticProbe()`) on the
-    result. `attention` learns which frames matter, by one query vector, together with a linear
-    layer of inverse strength C on the frames' weighted mean; with a query of 0 it is `mean`.
+    `max` (the paper) and `mean` pool the frames and fit `probe` (a `LogisticProbe()`) on the
+    result. `attention` fits one query vector, which weights the frames, together with a linear
+    layer of inverse strength C on the weighted mean of the frames.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class FrameProbe(Classifier):
 
     @property
     def fitted(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The fitted attributes: a probe's for pooled frames, weights for attention."""
+        """The names of the fitted attributes, which depend on the pooling."""
         if self.pooling != "attention":
             return ("classes_", "probe_")
         return ("classes_", "mean_", "scale_", "query_", "coef_", "intercept_")
@@ -63,7 +63,7 @@ class FrameProbe(Classifier):
         return LogisticProbe() if part is None and name == "probe" else part
 
     def fit(self, X: Any, y: Any) -> FrameProbe:  # type: ignore[override]
-        """Learn from an array [clips, frames, width] that is in memory or mapped from a file."""
+        """Fit on an array [clips, frames, width], which may be mapped from a file."""
         if getattr(X, "ndim", 2) != 3:
             X, y = validate_data(self, X, y, ensure_min_samples=2)
             X = X[:, None]
@@ -72,9 +72,9 @@ class FrameProbe(Classifier):
         return self.fit_blocks(lambda: _cut(X, y))
 
     def fit_blocks(self, source: BlockSource) -> FrameProbe:
-        """Learn from blocks of (frames, labels); `source()` starts a pass over them.
+        """Fit on blocks of (frames, labels); `source()` starts a pass over them.
 
-        Pooling takes one pass; attention takes as many as its optimiser asks for.
+        Pooling takes one pass, attention one for each step of its optimiser.
         """
         if self.pooling not in ("max", "mean", "attention"):
             raise FixTraining(f"unknown pooling {self.pooling!r}", hint="max, mean or attention")
@@ -102,7 +102,7 @@ class FrameProbe(Classifier):
         )
 
     def stream_proba(self, blocks: Iterable[NDArray[Any]]) -> Iterator[Floats]:
-        """Return the same for blocks of frames, one answer a block."""
+        """Yield the same for each block of frames."""
         check_is_fitted(self)
         for block in blocks:
             frames = self._check_block(block)
@@ -113,7 +113,7 @@ class FrameProbe(Classifier):
                 yield self.probe_.predict_proba(self._pool(frames))
 
     def attention(self, X: Any) -> Floats:
-        """Return how much each frame of each clip counts; a clip's weights sum to 1."""
+        """Return the weight of each frame of each clip; the weights of a clip sum to 1."""
         check_is_fitted(self)
         if self.pooling != "attention":
             raise FixTraining(f"a probe with {self.pooling} pooling has no attention")
@@ -124,7 +124,7 @@ class FrameProbe(Classifier):
         return pooled
 
     def _check_block(self, block: Any) -> Floats:
-        """A block of frames whose numbers and width are in order."""
+        """Return a block of frames after a check of its shape and its numbers."""
         if np.ndim(block) != 3:
             raise FixTraining(f"frames must be [clips, frames, width], got shape {np.shape(block)}")
         n_clips, n_frames, width = np.shape(block)
@@ -144,7 +144,7 @@ class FrameProbe(Classifier):
         if not n_blocks:
             raise FixTraining(
                 "the source has no blocks to fit on",
-                hint="a function that starts a new pass each time, not an iterator that is used up",
+                hint="pass a function that starts a new pass at each call, not an iterator",
             )
 
     def _fit_attention(self, source: BlockSource) -> None:
@@ -163,7 +163,7 @@ class FrameProbe(Classifier):
         self.query_, self.coef_, self.intercept_ = _unpack(found.x, shape)
 
     def _moments(self, source: BlockSource) -> NDArray[Any]:
-        """Mean and spread of the frames, in one pass; the labels on the way."""
+        """Set mean and standard deviation of the frames in one pass; return the labels."""
         labels, total, squares, n_frames = [], 0.0, 0.0, 0
         for frames, y in self._pass(source):
             labels.append(y)
@@ -191,9 +191,12 @@ class FrameProbe(Classifier):
 
 
 def store_blocks(store: Any, level: str, labels: Mapping[str, Any]) -> BlockSource:
-    """Passes over the frames of labelled clips in a store, in the store's order, block by block.
+    """Return a source of blocks for `fit_blocks`: frames of labelled clips, in the store's order.
 
-    A clip that the store does not hold is an error that names it, as everywhere.
+    Args:
+        store: A store; a clip that it does not have is an error.
+        level: The feature level of the frames.
+        labels: The label of each clip id.
     """
 
     def source() -> Iterator[Block]:
@@ -212,7 +215,7 @@ def attend(z: Floats, query: Floats) -> tuple[Floats, Floats]:
 def _block_loss(
     z: Floats, codes: Ints, query: Floats, coef: Floats, intercept: Floats
 ) -> tuple[float, tuple[Floats, Floats, Floats]]:
-    """Summed cross-entropy of a block, and its slopes in query, coefficients and intercepts."""
+    """Return the cross-entropy of a block, and its gradients (query, coefficients, intercepts)."""
     weights, pooled = attend(z, query)
     p = softmax(pooled @ coef + intercept)
     rows = np.arange(len(codes))

@@ -1,7 +1,7 @@
 """Heads of a concept bottleneck, from concept margins to the task: logistic, tree, ordinal.
 
-Every head explains itself: `contributions` returns what each concept adds to a row's output, so
-that base + sum of contributions is that output (a logit, a severity, for a tree a probability).
+The method `contributions` of each head returns what each concept adds to a row's output: base + sum
+of contributions is the output (a logit, a severity, or the probability of a tree).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Head(Classifier):
 
 
 class LinearHead(Head):
-    """A weighted sum of margins that is a logit; contributions count from the training mean."""
+    """A logit that is a weighted sum of margins; contributions are from the training mean."""
 
     fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "intercept_", "mean_")
 
@@ -60,10 +60,10 @@ class LinearHead(Head):
 
 
 class LogisticHead(LinearHead):
-    """The paper's logistic regression on margins; its liblinear penalises the intercept too.
+    """The paper's logistic regression on margins; liblinear also penalises the intercept.
 
-    With `scaled` it learns from margins in units of their spread, so that the penalty does not
-    depend on how long the features are, which the released code does not do.
+    With `scaled` margins are divided by their standard deviation, so that the penalty does not
+    depend on the length of the feature vectors; the released code does not do this.
     """
 
     def __init__(self, C: float = 0.1, *, penalty: Penalty = "l2", scaled: bool = False) -> None:
@@ -79,7 +79,7 @@ class LogisticHead(LinearHead):
 
 
 class TreeHead(Head):
-    """The paper's decision tree, kept as arrays; node 0 is the root and a leaf has no children.
+    """The paper's decision tree, as arrays; node 0 is the root, and a leaf has no children.
 
     `threshold_` is in the units of the margins: a row goes left where its margin is at most that.
     """
@@ -108,20 +108,20 @@ class TreeHead(Head):
         self.n_rows_ = tree.n_node_samples.copy()
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Set the fitted attributes, if they are those of a tree."""
+        """Set the fitted attributes; raise an error if they are not a valid tree."""
         super().from_arrays(arrays)
-        left, right, asked = (np.asarray(a) for a in (self.left_, self.right_, self.feature_))
+        left, right, feature = (np.asarray(a) for a in (self.left_, self.right_, self.feature_))
         nodes = np.arange(len(left))
         inner = left >= 0
         children = np.stack([left, right])[:, inner]
-        rest = (right, asked, self.threshold_, self.share_, self.n_rows_)
+        rest = (right, feature, self.threshold_, self.share_, self.n_rows_)
         if not (
             len(nodes)
             and all(np.shape(array) == left.shape for array in rest)
-            and all(array.dtype.kind == "i" for array in (left, right, asked))
-            # As scikit-learn numbers them, a child comes after its parent: no way is endless.
+            and all(array.dtype.kind == "i" for array in (left, right, feature))
+            # As in scikit-learn, a child has a larger number than its parent: there is no cycle.
             and ((children > nodes[inner]) & (children < len(nodes))).all()
-            and ((asked[inner] >= 0) & (asked[inner] < self.n_features_in_)).all()
+            and ((feature[inner] >= 0) & (feature[inner] < self.n_features_in_)).all()
             and np.isfinite(self.threshold_).all()
             and ((self.share_ >= 0) & (self.share_ <= 1)).all()
         ):
@@ -138,22 +138,22 @@ class TreeHead(Head):
         return self._walk(X)[0]
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
-        """Return the share at the root, and what the splits on each concept change of it."""
+        """Return the share at the root, and how much the splits on each concept change it."""
         return float(self.share_[0]), self._walk(X)[1]
 
     def _walk(self, X: Any) -> tuple[Ints, Floats]:
-        rows = self._check(X).astype(np.float32)  # as scikit-learn compares with thresholds
+        rows = self._check(X).astype(np.float32)  # scikit-learn compares in float32
         nodes = np.zeros(len(rows), dtype=np.int64)
         parts = np.zeros(rows.shape)
         inner = np.flatnonzero(self.left_[nodes] >= 0)
-        for _ in range(len(self.left_)):  # a way through a tree is shorter than the tree
+        for _ in range(len(self.left_)):  # a path has fewer nodes than the tree
             if not len(inner):
                 return nodes, parts
             at = nodes[inner]
-            asked = self.feature_[at]
-            goes_left = rows[inner, asked] <= self.threshold_[at]
+            feature = self.feature_[at]
+            goes_left = rows[inner, feature] <= self.threshold_[at]
             nodes[inner] = np.where(goes_left, self.left_[at], self.right_[at])
-            parts[inner, asked] += self.share_[nodes[inner]] - self.share_[at]
+            parts[inner, feature] += self.share_[nodes[inner]] - self.share_[at]
             inner = inner[self.left_[nodes[inner]] >= 0]
         raise ValueError("the tree has a cycle")
 
@@ -162,8 +162,8 @@ class OrdinalHead(Classifier):
     """Proportional odds: P(level at most k) = sigmoid(threshold k - severity).
 
     The severity is a weighted sum of margins, with an L2 penalty of inverse strength C. `order`
-    names the levels from low to high; without it they are taken in sorted order. With `scaled` it
-    learns from margins in units of their spread, whatever the length of the features.
+    lists the annotation levels from low to high; the default is sorted order. With `scaled` margins
+    are divided by their standard deviation.
     """
 
     fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "thresholds_", "mean_", "rank_")
@@ -185,7 +185,7 @@ class OrdinalHead(Classifier):
         self.coef_ = coef / scale
 
     def severity(self, X: Any) -> Floats:
-        """Return how high each row stands, in logits; the training mean is 0."""
+        """Return the severity of each row, in logits; the training mean is 0."""
         severity: Floats = (self._check(X) - self.mean_) @ self.coef_
         return severity
 
@@ -198,7 +198,7 @@ class OrdinalHead(Classifier):
         return by_rank[:, self.rank_]
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
-        """0, and what each margin's distance from the training mean adds to the severity."""
+        """Return 0, and what each margin's distance from the training mean adds to the severity."""
         return 0.0, (self._check(X) - self.mean_) * self.coef_
 
     def _ranks(self) -> Ints:
@@ -207,12 +207,12 @@ class OrdinalHead(Classifier):
         places = {name: i for i, name in enumerate(self.order)}
         unplaced = [name for name in self.classes_.tolist() if name not in places]
         if unplaced:
-            raise FixTraining(f"order has no place for level {unplaced[0]!r}")
+            raise FixTraining(f"annotation level {unplaced[0]!r} is missing in order")
         return np.argsort(np.argsort([places[name] for name in self.classes_.tolist()]))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # classes without an order are not what it is for
+        tags.classifier_tags.poor_score = True  # the classes of scikit-learn's checks have no order
         return tags
 
 
@@ -222,23 +222,23 @@ def two_probabilities(logit: Floats) -> Floats:
 
 
 def liblinear_logistic(C: float, penalty: Penalty) -> LogisticRegression:
-    """liblinear's logistic regression in the words of the scikit-learn at hand."""
+    """Return liblinear's logistic regression, unfitted, for this version of scikit-learn."""
     known = inspect.signature(LogisticRegression).parameters
     if known["penalty"].default == "deprecated" if "penalty" in known else True:
-        words: dict[str, Any] = {"l1_ratio": 1.0 if penalty == "l1" else 0.0}
+        kind: dict[str, Any] = {"l1_ratio": 1.0 if penalty == "l1" else 0.0}
     else:
-        words = {"penalty": penalty}
+        kind = {"penalty": penalty}
     return LogisticRegression(
         C=C,
         solver="liblinear",
         max_iter=1000,
         random_state=PAPER_SEED,
-        **words,
+        **kind,
     )
 
 
 def proportional_odds(Z: Floats, ranks: Ints, n_levels: int, C: float) -> tuple[Floats, Floats]:
-    """Return coefficients and thresholds of the penalised likelihood, which has one maximum."""
+    """Return the coefficients and thresholds that maximise the penalised likelihood."""
     width = Z.shape[1]
     shares = np.cumsum(np.bincount(ranks, minlength=n_levels))[:-1] / len(ranks)
     logits = np.log(shares / (1 - shares))
@@ -256,7 +256,7 @@ def proportional_odds(Z: Floats, ranks: Ints, n_levels: int, C: float) -> tuple[
         np.add.at(by_threshold, ranks[upper], -to_high[upper])
         np.add.at(by_threshold, ranks[lower] - 1, to_low[lower])
         slope = np.concatenate(
-            [Z.T @ (to_high - to_low) + coef / C, _back(by_threshold, free[width:])]
+            [Z.T @ (to_high - to_low) + coef / C, _free_gradient(by_threshold, free[width:])]
         )
         return float(-np.log(p).sum() + coef @ coef / (2 * C)), slope
 
@@ -267,11 +267,11 @@ def proportional_odds(Z: Floats, ranks: Ints, n_levels: int, C: float) -> tuple[
 
 
 def _thresholds(free: Floats) -> Floats:
-    """Thresholds that rise, from a first one and the logarithms of their steps."""
+    """Return increasing thresholds, from the first one and the logarithms of the steps."""
     return np.cumsum(np.concatenate([free[:1], np.exp(free[1:])]))
 
 
-def _back(by_threshold: Floats, free: Floats) -> Floats:
-    """The slope in those free numbers from the slope in the thresholds."""
+def _free_gradient(by_threshold: Floats, free: Floats) -> Floats:
+    """Return the gradient of the free parameters from that of the thresholds."""
     tails = np.cumsum(by_threshold[::-1])[::-1]
     return np.concatenate([tails[:1], tails[1:] * np.exp(free[1:])])

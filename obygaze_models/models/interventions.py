@@ -1,4 +1,4 @@
-"""What if a person corrected concepts: margins replaced by true values, one concept at a time."""
+"""Interventions: margins replaced by true values, as if a person corrected the concepts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TrueValues:
     def from_training(cls, margins: Any, has: Any, quantile: float = 0.5) -> TrueValues:
         """Return quantiles of the training margins of clips with and without each concept.
 
-        `quantile` counts towards the outside: .5 is a typical clip, .95 a very clear one.
+        `quantile` is 0.5 for a typical clip, and 0.95 for a very clear one.
         """
         rows, truth = np.asarray(margins, dtype=np.float64), np.asarray(has, dtype=bool)
         if not 0 <= quantile <= 1:
@@ -50,9 +50,10 @@ class TrueValues:
 
 @dataclass(frozen=True)
 class InterventionCurve:
-    """Quality after 0, 1, ... corrected concepts a clip; greedy also says which came when.
+    """Metrics after 0, 1, ... corrected concepts per clip.
 
-    For random order the curves are means over draws, and `f1_sd` and `ap_sd` their spread.
+    For random order the curves are means over draws with standard deviations `f1_sd` and `ap_sd`.
+    `sequence` is the order of the concepts of greedy.
     """
 
     order: Order
@@ -64,7 +65,7 @@ class InterventionCurve:
 
     @property
     def corrections(self) -> Ints:
-        """How many concepts of each clip are corrected at each point."""
+        """The number of corrected concepts per clip at each point."""
         return np.arange(len(self.f1))
 
 
@@ -80,12 +81,20 @@ def intervene(
     n_draws: int = 10,
     seed: int = 0,
 ) -> InterventionCurve:
-    """Correct concepts of every clip in an order, and score the head after each.
+    """Return the metrics of a head after each correction of a concept.
 
-    `random` draws an order for each clip; `uncertainty` corrects first what the margins are least
-    sure of, measured against the distance between the two true values; `greedy` corrects for all
-    clips the concept that helps most, chosen on `fitting` (margins, has, y of training rows), never
-    on the rows that are scored.
+    Args:
+        head: A fitted head of two classes.
+        margins: The margins of each clip.
+        has: Whether each clip has each concept.
+        y: The class of each clip.
+        values: The margins that replace corrected ones.
+        order: "random" draws an order for each clip; "uncertainty" starts with the margin nearest
+            to the middle of the two true values, relative to their distance; "greedy" takes for
+            all clips the concept that improves average precision most on `fitting`.
+        fitting: Margins, has and y of training rows.
+        n_draws: The number of random orders.
+        seed: The seed of the random orders.
     """
     case = _Case.of(head, margins, has, y, values)
     n_rows, n_concepts = case.margins.shape
@@ -134,7 +143,7 @@ class _Case:
         return np.abs(self.margins - (present + absent) / 2) / distance
 
     def score(self, corrected: Bools | NDArray[Any]) -> tuple[float, float]:
-        """Binary F1 and average precision with some margins corrected."""
+        """Return binary F1 and average precision with some margins corrected."""
         mixed = np.where(corrected, self.true, self.margins)
         p = self.head.predict_proba(mixed)
         predicted = p[:, 1] > p[:, 0]
@@ -144,12 +153,12 @@ class _Case:
         return float(f1), float(np.nan_to_num(ap))
 
     def scores(self, places: Ints) -> Floats:
-        """Both after each number of corrections, when concept j of row i is the places[i, j]-th."""
+        """Return both after each number of corrections; `places` is the order of each row."""
         return np.array([self.score(places < step) for step in range(self.margins.shape[1] + 1)])
 
 
 def _greedy(case: _Case) -> tuple[int, ...]:
-    """The concept that lifts average precision most comes first; a tie goes to the earlier one."""
+    """Return the concepts by how much they improve average precision; a tie is the earlier one."""
     n_concepts = case.margins.shape[1]
     chosen: list[int] = []
     for _ in range(n_concepts):

@@ -32,7 +32,7 @@ class LinearProbe(Classifier):
     intercept_: Floats
 
     def _weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:
-        """A weight for each row, from the weight of its class."""
+        """Return the weight of each row, which is that of its class."""
         if weight is None:
             return None
         if isinstance(weight, Mapping):
@@ -40,7 +40,7 @@ class LinearProbe(Classifier):
         return balanced_weights(codes, len(self.classes_))[codes]
 
     def decision_function(self, X: Any) -> Floats:
-        """Return signed scores: one a row for two classes, else one for each class."""
+        """Return signed scores: one per row for two classes, else one for each class."""
         scores: Floats = self._check(X) @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
@@ -72,12 +72,11 @@ class LogisticProbe(LinearProbe):
 
 
 class RidgeProbe(LinearProbe):
-    """Ridge regression on +1/-1 labels, its strength chosen by leaving out each film in turn.
+    """Ridge regression on +1/-1 labels; its strength is chosen by leaving out each film in turn.
 
-    One decomposition gives the whole path, and leaving out has a closed form, so the choice costs
-    no refit: the residuals r of a left-out film are (I - H)^-1 r with its block H of the smoother.
-    Without groups each row is left out alone. Without `alphas` the path goes with the spread of
-    the features.
+    One decomposition gives all strengths, and leaving out needs no refit: the residuals of a
+    left-out film are (I - H)^-1 r with its block H of the smoother. Without groups each row is
+    left out alone. The default `alphas` are in units of the variance of the features.
     """
 
     fitted: ClassVar[tuple[str, ...]] = (*LinearProbe.fitted, "alpha_", "errors_")

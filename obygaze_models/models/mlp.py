@@ -1,8 +1,8 @@
-"""Many perceptrons on one feature matrix: every fold, task and seed of a protocol in one call.
+"""Train many perceptrons on one feature matrix: every fold, task and seed of a protocol.
 
-Jobs that share training rows, labels and seed differ only in what stops them, so they are one
-trajectory watched by several validation sets (in the film-by-film protocol, half of all fits).
-Trajectories are independent: a job's result does not depend on what else is in the call.
+Jobs with the same training rows, labels and seed differ only in their validation rows, so they are
+trained together (in the film-by-film protocol, half of all fits). The result of a job does not
+depend on the other jobs of a call.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from obygaze_models.models.mlp_network import Loss, Matrix, Network, logits, sof
 
 @dataclass(frozen=True)
 class MLPSettings:
-    """How a perceptron is trained; the values given are the paper's.
+    """The settings of the training of a perceptron; the defaults are the paper's.
 
     `keep` selects the weights that are returned: those of the best validation loss, or the last,
     as in the released code. `double_softmax` applies softmax before a cross-entropy that applies
@@ -73,7 +73,7 @@ class MLPSettings:
 
 @dataclass(frozen=True)
 class Job:
-    """One fit: row numbers to learn from and to stop on, a class number for each row, a seed.
+    """One fit: numbers of training and validation rows, a class number for each row, a seed.
 
     Labels of rows that are in neither list are never read. Without validation rows the fit runs
     through all epochs and keeps the last.
@@ -87,7 +87,7 @@ class Job:
 
 @dataclass(frozen=True)
 class MLPFit:
-    """A trained perceptron: layers with their bias as last row, and how it got there."""
+    """A trained perceptron: layers with their bias as last row, and the losses of each epoch."""
 
     layers: tuple[Matrix, ...]
     train_loss: Floats
@@ -96,7 +96,7 @@ class MLPFit:
 
     @property
     def n_epochs(self) -> int:
-        """Epochs trained, the kept one and those after it."""
+        """The number of epochs, including those after the one that is kept."""
         return len(self.train_loss)
 
     def probabilities(self, X: NDArray[Any]) -> Floats:
@@ -111,7 +111,14 @@ def fit_many(
     *,
     progress: Progress | None = None,
 ) -> list[MLPFit]:
-    """Train every job on rows of X, one result for each in the order given."""
+    """Return the fit of each job, in the order given.
+
+    Args:
+        X: The features; rows that no job uses may be missing (NaN).
+        jobs: The fits.
+        settings: The settings of all fits.
+        progress: Is advanced by each finished fit.
+    """
     settings, progress = settings or MLPSettings(), progress or Quiet()
     for number, job in enumerate(jobs):
         _check(job, number, len(X))
@@ -199,7 +206,7 @@ class MLPProbe(Classifier):
         return _probabilities(self.layers_, rows)
 
     def adopt(self, fit: MLPFit, classes: Sequence[Any]) -> MLPProbe:
-        """Take over a fit that `fit_many` made, whose class numbers stand for `classes`."""
+        """Set the fitted attributes from a fit of `fit_many` and the names of its classes."""
         self.n_features_in_ = len(fit.layers[0]) - 1
         self.classes_ = np.asarray(classes)
         return self._adopt(fit)
@@ -222,7 +229,7 @@ class MLPProbe(Classifier):
 
 
 def hold_out(codes: Ints, fraction: float, seed: int) -> NDArray[np.bool_]:
-    """Return rows to stop on: of each class the same share, and never all rows of a class."""
+    """Return a mask of validation rows: the same share of each class, never all of its rows."""
     rng = np.random.default_rng([seed, 1])
     held = np.zeros(len(codes), dtype=bool)
     for code in np.unique(codes):
@@ -232,7 +239,7 @@ def hold_out(codes: Ints, fraction: float, seed: int) -> NDArray[np.bool_]:
 
 
 def _probabilities(layers: Sequence[Matrix], X: NDArray[Any]) -> Floats:
-    """Probabilities in float64, so that they do not depend on the size of a batch."""
+    """Return probabilities in float64, so that they do not depend on the size of a batch."""
     exact = [weights.astype(np.float64) for weights in layers]
     return softmax(logits(exact, np.asarray(X, dtype=np.float64)))
 
@@ -264,7 +271,7 @@ def _check(job: Job, number: int, n_rows: int) -> None:
 
 
 def _check_numbers(X: NDArray[Any], jobs: Sequence[Job]) -> None:
-    """Rows without features may be in X, but no job may use them."""
+    """Raise an error if a job uses a row whose features are missing."""
     broken = ~np.isfinite(X).all(axis=1)
     used = np.zeros(len(X), dtype=bool)
     for job in jobs:
@@ -324,7 +331,7 @@ class _EarlyStop:
 
 
 def train_together(rows: Matrix, jobs: Sequence[Job], settings: MLPSettings) -> list[MLPFit]:
-    """One trajectory for jobs that share training rows, labels and seed, until all have stopped."""
+    """Train jobs with the same training rows, labels and seed; return the fit of each."""
     first = jobs[0]
     codes = first.labels[first.train]
     weights = _class_weights(settings, codes)
@@ -332,16 +339,16 @@ def train_together(rows: Matrix, jobs: Sequence[Job], settings: MLPSettings) -> 
     rng = np.random.default_rng(first.seed)
     network = Network((rows.shape[1] - 1, *settings.hidden, n_classes), rng)
     target, weight = _one_hot(codes, n_classes), weights[codes].astype(np.float32)
-    watches = [_EarlyStop(job, rows, weights, settings) for job in jobs]
+    stops = [_EarlyStop(job, rows, weights, settings) for job in jobs]
     with one_thread():
-        while any(watch.running for watch in watches):
+        while any(stop.running for stop in stops):
             order = rng.permutation(len(codes))
             data = rows[first.train[order]], target[order], weight[order]
             train_loss = _epoch(network, data, settings, rng)
-            for watch in watches:
-                if watch.running:
-                    watch.update(network, train_loss)
-    return [watch.result() for watch in watches]
+            for stop in stops:
+                if stop.running:
+                    stop.update(network, train_loss)
+    return [stop.result() for stop in stops]
 
 
 def _epoch(
@@ -350,7 +357,7 @@ def _epoch(
     settings: MLPSettings,
     rng: np.random.Generator,
 ) -> float:
-    """One pass over the training rows in the order given; the loss as it was on the way."""
+    """Train one epoch in the order of the rows; return the mean loss before each step."""
     rows, target, weight = data
     loss, hits = Loss(settings.double_softmax), np.empty(len(rows), dtype=np.float32)
     for start in range(0, len(rows), settings.batch_size):

@@ -122,7 +122,7 @@ class Network:
                     slope *= np.float32(1 / (1 - dropout))
 
     def adam(self, rate: float, decay: float, beta: float = 0.9, beta2: float = 0.999) -> None:
-        """One step of Adam, with the bias corrections folded into its rate and its epsilon."""
+        """Take one step of Adam; the bias corrections are part of the rate and the epsilon."""
         self.n_steps += 1
         flat, grad, first, second = self.flat, self.grad, self.first, self.second
         if decay:

@@ -1,4 +1,4 @@
-"""Heads that a person can check by hand: few concepts, or whole numbers of points to add up."""
+"""Heads that can be checked by hand: few concepts, or whole numbers of points to add up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRECISE = {"maxiter": 1000, "ftol": 1e-12, "gtol": 1e-7}
 
 
 class SparseHead(LinearHead):
-    """Logistic regression with an L1 penalty on standardised margins, along its path.
+    """Logistic regression with an L1 penalty on standardised margins.
 
     The strength is the one with the least log loss over inner folds (whole films where groups are
     given), among those that use at most `max_concepts` concepts. `path_*_` holds every strength:
@@ -55,7 +55,7 @@ class SparseHead(LinearHead):
 
     @property
     def n_concepts(self) -> int:
-        """How many concepts the chosen head uses."""
+        """The number of concepts that the head uses."""
         return int((self.coef_ != 0).sum())
 
     def _losses(self, Z: Floats, codes: Ints, groups: NDArray[Any] | None) -> Floats:
@@ -66,7 +66,7 @@ class SparseHead(LinearHead):
             coef, intercept = _path(Z[~fold], codes[~fold], self.path_C_ / share)
             for j, logit in enumerate((Z[fold] @ coef.T + intercept).T):
                 losses[i, j] = log_loss(codes[fold], expit(logit), labels=[0, 1])
-        # Without validation every strength looks the same, and the weakest penalty is taken.
+        # Without validation folds, the weakest penalty is taken.
         return losses.mean(axis=0) if folds else -np.arange(len(self.path_C_), dtype=np.float64)
 
     def _best(self) -> int:
@@ -76,11 +76,11 @@ class SparseHead(LinearHead):
 
 
 class ScorecardHead(Head):
-    """Points for each concept that is there, added up; the sum is turned into a probability.
+    """Points for each concept that is present, added up; the sum gives a probability.
 
-    A concept is there where its margin is above its cut, the one that best tells the classes apart.
-    The points are a logistic regression's weights, scaled and rounded so that the log loss of the
-    rounded card is least; none is above `max_points`.
+    A concept is present where its margin is above its cut, the one that separates the classes best.
+    The points are the weights of a logistic regression, scaled and rounded so that the log loss of
+    the rounded card is smallest; none is above `max_points`.
     """
 
     fitted: ClassVar[tuple[str, ...]] = (
@@ -118,7 +118,7 @@ class ScorecardHead(Head):
         return float(self.rates_ @ each + self.offset_), (there - self.rates_) * each
 
     def card(self) -> list[tuple[int, float]]:
-        """Return every sum that can come out, and its probability of the second class."""
+        """Return each possible sum of points, and its probability of the second class."""
         sums = np.arange(
             self.points_[self.points_ < 0].sum(), self.points_[self.points_ > 0].sum() + 1
         )
@@ -126,7 +126,7 @@ class ScorecardHead(Head):
 
 
 def _strengths(Z: Floats, codes: Ints, n_strengths: int) -> Floats:
-    """From a penalty with no concept in use, closely spaced at first, to 10,000 times less."""
+    """Return inverse strengths, from one that uses no concept to 10,000 times as much."""
     slope = np.abs(Z.T @ (codes - codes.mean())).max()
     if slope == 0:
         raise FixTraining("no margin differs between the classes; nothing to fit")
@@ -135,10 +135,10 @@ def _strengths(Z: Floats, codes: Ints, n_strengths: int) -> Floats:
 
 
 def _path(Z: Floats, codes: Ints, strengths: Floats) -> tuple[Floats, Floats]:
-    """Coefficients and free intercepts at each strength, each found from the one before."""
+    """Return coefficients and intercepts at each strength; each fit starts from the last one."""
     signs, width = np.where(codes == 1, 1.0, -1.0), Z.shape[1]
     share = codes.mean()
-    # A weight is the difference of two parts that cannot be negative: smooth, and 0 is exactly 0.
+    # A weight is the difference of two parts that are at least 0, so that a weight of 0 is exact.
     bounds = [(0, None)] * (2 * width) + [(None, None)]
     free = np.append(np.zeros(2 * width), np.log(share / (1 - share)))
     found = []
@@ -166,14 +166,14 @@ def best_cut(margins: Floats, codes: Ints) -> float:
     below = np.cumsum(positive) / positive.sum() - np.cumsum(~positive) / (~positive).sum()
     gaps = np.flatnonzero(np.diff(values) > 0)
     if not len(gaps):
-        return float(values[0])  # one value only: it tells nothing, and is never above itself
+        return float(values[0])  # a constant margin is never above its cut
     best = gaps[np.argmax(np.abs(below[gaps]))]
     middle = (values[best] + values[best + 1]) / 2
     return float(middle if middle < values[best + 1] else values[best])
 
 
 def _cards(weights: Floats, max_points: int) -> list[Ints]:
-    """Roundings of the weights at scales from one point to the most for the heaviest concept."""
+    """Return roundings of the weights, the largest weight having one to `max_points` points."""
     heaviest = np.abs(weights).max()
     if heaviest == 0:
         return [np.zeros(len(weights), dtype=np.int64)]

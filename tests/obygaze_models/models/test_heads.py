@@ -201,7 +201,7 @@ def test_the_order_of_levels_can_be_named() -> None:
     assert ours.classes_.tolist() == ["high", "low", "middle", "none"]
     places = [list(words.values()).index(name) for name in ours.classes_]
     np.testing.assert_allclose(ours.predict_proba(M), plain.predict_proba(M)[:, places], atol=1e-9)
-    with pytest.raises(FixTraining, match="no place for level 'low'"):
+    with pytest.raises(FixTraining, match="annotation level 'low' is missing"):
         OrdinalHead(order=["none", "middle", "high"]).fit(M, named)
 
 
