@@ -1,4 +1,4 @@
-"""What cards, families and backbones are: the types that the rest of this package shares."""
+"""The types that this package shares: presets, families, cards and backbones."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ _THREE = {"least": 3, "most": 3, "unique": False}
 
 @dataclass(frozen=True)
 class Preset:
-    """How uint8 frames become a model's pixels, and how frames are chosen.
+    """How frames are chosen, and how they become a model's pixels.
 
-    `squash_first` squashes every frame to that square as OpenCV does before anything else (the
-    released extractor did). `edge` is the shortest edge before the crop, 0 for the model's own
+    `squash_first` first resizes every frame to that square as OpenCV does, like the released
+    extractor. `edge` is the shortest edge before the crop, 0 for the model's own
     size; with `edge_from_checkpoint` a preprocessor_config.json beside the weights decides. The
     rescaling "1/127.5-1" is ViViT's own: values in -1..1 before mean and deviation. Sampling "even"
     takes frame int(i * total / T), "fps" one a second, at most T of them, the rest masked.
-    `reproduces` names whose pixels these are. It decides no number, so it is in no hash.
+    `reproduces` names the processor that gives the same pixels. It changes no number, so no hash
+    includes it.
     """
 
     mean: Annotated[tuple[float, ...], list_of(number(), **_THREE)] = (0.5, 0.5, 0.5)
@@ -48,7 +49,7 @@ class Preset:
     ] = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what decides the pixels and frames, as plain values, for recipes."""
+        """Return the settings that change pixels and frames, as plain values, for recipes."""
         return {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in asdict(self).items()
@@ -58,7 +59,7 @@ class Preset:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where, and in which precision, a model computes."""
+    """The device, the precision and the attention of a computation."""
 
     device: str = "cpu"
     dtype: str = "float32"
@@ -67,7 +68,7 @@ class Placement:
     compiled: bool = False
 
     def recipe(self) -> dict[str, Any]:
-        """Return what decides the numbers; the device does not."""
+        """Return the settings that change the numbers; the device does not."""
         settings = {"dtype": self.dtype, "attention": self.attention, "tf32": self.tf32}
         # Compiled kernels round in another order; without them recipes stay as they were.
         return {**settings, "compiled": True} if self.compiled else settings
@@ -75,11 +76,11 @@ class Placement:
 
 @dataclass(frozen=True, repr=False)
 class Family:
-    """An architecture: how its checkpoints are loaded, and what they return. Subclasses load.
+    """An architecture: how its checkpoints are loaded, and which tensors they return.
 
     Args:
         name: The name that cards use.
-        class_name: The class that is loaded, for lists.
+        class_name: The name of the class that is loaded.
         outputs: The tensors that a level can be, each with its dimensions: words of
             `Geometry.dimensions`, as in {"tokens": "step token width", "cls": "width"}.
         needs_weights: Whether there are weights at all.
@@ -146,7 +147,7 @@ class Family:
         return embed + d.layers * layer
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
-        """Return the device memory that one clip needs beside the weights, within a fifth or so."""
+        """Return the device memory of one clip without the weights, exact to about 20 %."""
         itemsize = 4 if dtype == "float32" else 2
         tokens = g.steps * g.patches + g.prefix * (g.frames if g.unit == "frame" else 1)
         scores = 0
@@ -160,10 +161,10 @@ class Family:
 
 @dataclass(frozen=True, repr=False)
 class Card:
-    """One checkpoint as data: what it is, how it is fed, and where each level comes from.
+    """One checkpoint as data: its name and source, its input, and the output behind each level.
 
-    `depth` (layers, hidden, heads) and `weights_sha256` (of its files, or of its tensors) are what
-    weights must have to be this checkpoint. They decide no number, so they are in no hash.
+    Weights must have its `depth` (layers, hidden, heads) and its `weights_sha256` (of the files, or
+    of the tensors), if it gives them. They change no number, so no hash includes them.
     """
 
     name: str
@@ -191,7 +192,7 @@ class Card:
 
     @property
     def label(self) -> str:
-        """The name a person types: the card, and the preset where it is not the default."""
+        """The name for commands: that of the card, with the preset unless it is the default."""
         return self.name if self.preset == DEFAULT_PRESET else f"{self.name}@{self.preset}"
 
     @property
@@ -206,7 +207,7 @@ class Card:
 
     @cached_property
     def sha256(self) -> str:
-        """The hash of what the card declares, whatever file it is in."""
+        """The hash of what the card declares; it does not depend on the file."""
         return sha256_bytes(canonical_json(self.as_dict()))
 
     def with_preset(self, preset: str) -> Card:
@@ -233,13 +234,13 @@ class Card:
 
 
 class Backbone(ABC):
-    """A model that makes features: frames to pixels, pixels to levels, and the recipe of both.
+    """A model that computes features: frames to pixels, pixels to levels, and a recipe.
 
     Args:
-        card: What the backbone is.
+        card: The card of the backbone.
         geometry: The geometry of its weights. The default is the card's.
         sources: The output behind each level. The default is the card's.
-        placement: Where and how it computes.
+        placement: The device, the precision and the attention.
     """
 
     def __init__(
@@ -266,7 +267,7 @@ class Backbone(ABC):
 
     @property
     def levels(self) -> dict[str, Level]:
-        """Every level it can return, with the shape the loaded weights give it."""
+        """All levels, with the shapes that the loaded weights give them."""
         return self.card.family.levels(self.sources, self.geometry)
 
     @property
@@ -295,7 +296,7 @@ class Backbone(ABC):
 
     @abstractmethod
     def recipe(self) -> dict[str, Any]:
-        """Return what decides the numbers, as plain values."""
+        """Return the settings that change the numbers, as plain values."""
 
 
 def card_recipe(
@@ -321,7 +322,7 @@ def card_recipe(
 
 
 def check_pixels(pixels: Any, geometry: Geometry, label: str) -> None:
-    """Raise an error for pixels of another shape: some models mix clips or drop frames silently."""
+    """Raise an error for pixels of another shape: some models would return wrong values."""
     shape, g = tuple(getattr(pixels, "shape", ())), geometry
     size = g.size or (shape[-1] if shape else 0)
     expected = (g.frames, 3, size, size)

@@ -22,7 +22,7 @@ SCHEMA = "obygaze-backbone/1"
 ENTRY_POINTS = "obygaze.backbones"
 SHIPPED = Path(__file__).with_name("cards")
 _NOT_INHERITED = ("name", "title", "checkpoint", "revision", "gflop", "depth", "weights_sha256")
-"""What would be wrong for another checkpoint."""
+"""The keys that `like` does not copy, because they belong to one checkpoint."""
 
 
 def _schema(families: Mapping[str, Family], family: Family | None) -> Table:
@@ -52,7 +52,7 @@ def _schema(families: Mapping[str, Family], family: Family | None) -> Table:
 
 def card_from(document: Document) -> Card:
     """Return the card of a document, or raise one error that lists every violation."""
-    # Families need numpy, which the completion of names can do without.
+    # Imported here because families need numpy, and the completion of names does not.
     from obygaze_features.backbones.families import FAMILIES
 
     document.require_schema(SCHEMA, "backbone card")
@@ -75,7 +75,7 @@ def card_from(document: Document) -> Card:
 
 
 def _preset(own: Mapping[str, Any], default: Mapping[str, Any]) -> Preset:
-    """Return a preset on top of the default one; what that reproduces, this may not."""
+    """Return a preset; its missing values are the default preset's, except `reproduces`."""
     values: dict[str, Any] = {**default, "reproduces": "", **own}
     values.update({k: tuple(map(float, values[k])) for k in ("mean", "std") if k in values})
     return Preset(**values)
@@ -142,7 +142,7 @@ def _paths(workspace: Workspace | None) -> dict[str, Path]:
             raise FixInput(
                 f"two cards are called {path.stem!r}",
                 where=f"{path} and {other}",
-                hint="rename the one that is yours",
+                hint="rename your own card",
             )
     return paths
 
@@ -180,7 +180,7 @@ def _read(path: Path, paths: Mapping[str, Path]) -> Card:
 
 
 def _document(path: Path, paths: Mapping[str, Path], seen: tuple[Path, ...]) -> Document:
-    """Return the document of a file, on top of the card that it is `like`."""
+    """Return the document of a file, with the values of the card that `like` names."""
     if not path.is_file():
         raise NotFound("no such card", where=str(path), hint="obygaze backbones ls")
     document = read_toml(path.read_bytes(), str(path))
@@ -201,7 +201,7 @@ def _document(path: Path, paths: Mapping[str, Path], seen: tuple[Path, ...]) -> 
 
 
 def _merged(tree: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tree on top of another: tables are merged, `levels` and other values replaced."""
+    """Merge a tree into another: tables are merged, `levels` and other values replaced."""
     merged = {**base, **tree}
     for key, value in tree.items():
         if isinstance(value, dict) and isinstance(base.get(key), dict) and key != "levels":

@@ -1,4 +1,4 @@
-"""Check everything about a backbone that can be checked on this machine."""
+"""Check a backbone on this machine: its weights, its outputs and its pixels."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def check_backbone(
     g = backbone.geometry
     size = f"{g.frames} frames of {f'{g.size} x {g.size}' if g.size else 'any size'}"
     cost = f"{backbone.flops / 1e9:.0f} GFLOP a clip"
-    report.add("complete", OK, f"every tensor loaded, none made up; {size}, {cost}")
+    report.add("complete", OK, f"every tensor is from the files; {size}, {cost}")
     if isinstance(backbone, TorchBackbone):
         _check_identity(backbone, files, report)
     _check_outputs(backbone, TOLERANCE[dtype], report)
@@ -135,19 +135,19 @@ def _find(card: Card, weights: str | Path | None, report: CheckReport) -> Weight
     # The hub cache names each large file by its sha256.
     blobs = [path for path in files.files if is_blob(path)]
     if not blobs:
-        report.add("sha256", SKIPPED, "not in the hub cache: nothing to compare with")
+        report.add("sha256", SKIPPED, "not in the hub cache, which has the expected sha256")
         return files
     wrong = [path.name for path in blobs if sha256_file(path) != path.resolve().name]
-    found = f"differs from the hub's: {', '.join(wrong)}" if wrong else "as the hub has it"
+    found = f"differs from the hub's: {', '.join(wrong)}" if wrong else "equal to the hub's"
     report.require("sha256", not wrong, found)
     return files
 
 
 def _check_identity(backbone: TorchBackbone, files: WeightFiles, report: CheckReport) -> None:
-    """Add which model the weights are, as far as that can be known."""
+    """Add whether the weights are verified to be those of the card."""
     card = backbone.card
     depth = ", ".join(f"{key} {value}" for key, value in card.depth.items())
-    report.add("card", OK, f"its sizes{f'; {depth}' if depth else ' (it gives no depth)'}")
+    report.add("card", OK, f"the sizes match; {depth or 'the card declares no depth'}")
     if card.checkpoint and backbone.verified:
         report.add("checkpoint", OK, card.checkpoint)
     elif card.checkpoint:

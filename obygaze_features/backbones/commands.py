@@ -32,8 +32,8 @@ _MAPPED_FROM = 1 << 26
 _HERE = "obygaze_features.backbones.commands"
 COMMANDS = {
     "ls": (f"{_HERE}:ls", "List the backbones, their frames, levels and cost."),
-    "show": (f"{_HERE}:show", "Show everything a card says."),
-    "check": (f"{_HERE}:check", "Check what can be checked: weights, shapes, isolation."),
+    "show": (f"{_HERE}:show", "Show all settings of a card."),
+    "check": (f"{_HERE}:check", "Check the weights, the outputs and the pixels of a backbone."),
     "forward": (f"{_HERE}:forward", "Run prepared pixels through a backbone."),
 }
 _SHOWN_STATE = {"failed": "FAILED", "skipped": "-"}
@@ -59,7 +59,7 @@ placement_options = option_group(
         "--attention",
         "attn_implementation",
         type=click.Choice(["sdpa", "eager"]),
-        help="Instead of the preset's own.",
+        help="Attention of torch. [default: the preset's]",
     ),
 )
 
@@ -144,9 +144,9 @@ def _summary(card: Card) -> dict[str, Any]:
 @json_option
 @pass_session
 def show(session: Session, name: str, as_json: bool) -> None:
-    """Show everything a card says.
+    """Show all settings of a card.
 
-    NAME@PRESET shows how that preset feeds the backbone.
+    NAME@PRESET selects one of its presets.
     """
     card = find_card(name, session.workspace)
     if as_json:
@@ -195,13 +195,14 @@ def show(session: Session, name: str, as_json: bool) -> None:
 def check(
     session: Session, /, name: str, weights: Path | None, as_json: bool, **placement: Any
 ) -> None:
-    """Check what can be checked: weights, shapes, isolation.
+    """Check the weights, the outputs and the pixels of a backbone.
 
-    Also that numbers do not depend on the batch, and that pixels are prepared as the checkpoint's
-    own processor does, or differ only where the card says so. Never uses the network. Ends with 1
-    where there are no weights, with 4 where a check failed.
+    The checks: every tensor is from the files; the shapes are those of the card; numbers do not
+    depend on other clips of the batch; pixels are those of the checkpoint's own processor, or
+    differ only as the card declares. The network is never used. The exit code is 1 without
+    weights, and 4 if a check fails.
     """
-    # Before anything imports the hub's library, which reads this once.
+    # The hub's library reads this once, when it is imported.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from obygaze_features.backbones.check import check_backbone
 

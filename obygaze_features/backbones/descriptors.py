@@ -46,8 +46,8 @@ Array = npt.NDArray[np.float64]
 
 N_COLUMNS = 64
 SIDE = 64
-# Rows and columns of a frame that are read, for each row and column of the reduction.
-_LOOKS = 4
+# Rows and columns of a frame that are sampled for each row and column of the reduction.
+_SAMPLES = 4
 _CHANGED = 0.1
 _STRONG = 0.15
 _VERSION = 1
@@ -77,13 +77,13 @@ class Descriptors(Backbone):
     def preprocess(self, frames: Any) -> npt.NDArray[np.float32]:
         """Return frames [t, H, W, 3] uint8 as pixels [t, 3, 64, 64] from 0 to 1."""
         frames = check_frames(np.asarray(frames))
-        looks = np.arange(SIDE * _LOOKS) + 0.5
-        rows = (looks * frames.shape[1] / (SIDE * _LOOKS)).astype(np.int64)
-        columns = (looks * frames.shape[2] / (SIDE * _LOOKS)).astype(np.int64)
-        seen = frames[:, rows][:, :, columns]
-        cells = seen.reshape(len(frames), SIDE, _LOOKS, SIDE, _LOOKS, 3)
+        positions = np.arange(SIDE * _SAMPLES) + 0.5
+        rows = (positions * frames.shape[1] / (SIDE * _SAMPLES)).astype(np.int64)
+        columns = (positions * frames.shape[2] / (SIDE * _SAMPLES)).astype(np.int64)
+        sampled = frames[:, rows][:, :, columns]
+        cells = sampled.reshape(len(frames), SIDE, _SAMPLES, SIDE, _SAMPLES, 3)
         sums = cells.sum(axis=(2, 4), dtype=np.uint32)
-        means = sums.astype(np.float32) / np.float32(255 * _LOOKS * _LOOKS)
+        means = sums.astype(np.float32) / np.float32(255 * _SAMPLES * _SAMPLES)
         return np.ascontiguousarray(means.transpose(0, 3, 1, 2))
 
     def forward(
@@ -111,7 +111,7 @@ class Descriptors(Backbone):
         return {
             **card_recipe(self.card, self.geometry, self.levels),
             "weights": {},
-            "preprocessing": {"side": SIDE, "looks": _LOOKS, "version": _VERSION},
+            "preprocessing": {"side": SIDE, "looks": _SAMPLES, "version": _VERSION},
             "compute": {"dtype": "float64"},
         }
 
@@ -145,7 +145,7 @@ def _colour(clip: Array, shares: Array) -> Array:
         (green - blue) / safe % 6,
         np.where(top == green, (blue - red) / safe + 2, (red - green) / safe + 4),
     )
-    # Half a step on, so that red is one bin and not the edge between two.
+    # Shifted by half a bin, so that red is in the middle of a bin.
     hues = _shares((hue / 6 + 1 / 16) % 1.0, saturation * (spread > 1e-9), 8)
     opponents = np.stack([red - green, (red + green) / 2 - blue], axis=1)
     deviation, mean = opponents.std(axis=(2, 3)), opponents.mean(axis=(2, 3))
@@ -179,7 +179,7 @@ def _layout(luma: Array, shares: Array) -> Array:
 def _edges(luma: Array) -> Array:
     across, down = luma[:, 1:-1, 2:] - luma[:, 1:-1, :-2], luma[:, 2:, 1:-1] - luma[:, :-2, 1:-1]
     strength = np.hypot(across, down)
-    # Half a step on again: upright and level edges are in the middle of a bin.
+    # Shifted too, so that vertical and horizontal edges are in the middle of a bin.
     turn = (np.arctan2(down, across) / np.pi + 1 / 16) % 1.0
     strong = (strength > _STRONG).mean(axis=(1, 2))
     tail = np.stack([strength.mean(axis=(1, 2)), strong], axis=1)

@@ -1,4 +1,4 @@
-"""What each family is: its class, its geometry, and the tensors behind its levels."""
+"""The families: for each its class, its geometry, and the tensors behind its levels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the weights of a card: a file or folder that is named, or the Hugging Face cache."""
+"""Find the weights of a card: in a given file or folder, or in the Hugging Face cache."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def offline() -> bool:
 
 
 def cache_folder() -> Path:
-    """Return the hub cache, found as its own library finds it."""
+    """Return the folder of the hub cache, by the rules of its own library."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if os.environ.get(name):
             return Path(os.environ[name]).expanduser()
@@ -66,7 +66,7 @@ def is_cached(card: Card) -> bool:
 def find_weights(
     card: Card, weights: str | Path | None = None, *, download: bool = False
 ) -> WeightFiles:
-    """Return the weights that are named, or the card's own from the cache.
+    """Return the given weights, or the card's own from the cache.
 
     The card's own are downloaded first if they are not in the cache, with `download` only.
     """
@@ -127,7 +127,7 @@ def _download(card: Card) -> None:
 
 
 def _connect(endpoint: str) -> None:
-    """Try to reach the hub once: its library tries six times, for half a minute."""
+    """Raise an error at once if the hub cannot be reached; its library tries for half a minute."""
     address = urlsplit(endpoint)
     if getproxies().keys() & {address.scheme, "all"}:
         return  # only the library uses the proxy

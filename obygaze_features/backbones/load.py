@@ -61,7 +61,7 @@ def load_backbone(
 
 
 def load_from(card: Card, files: WeightFiles, placement: Placement) -> Backbone:
-    """Return the model of a card from files that were found."""
+    """Return the model of a card from its files."""
     if card.family.needs_weights:
         torch = need("torch", "extract", "running a backbone")
         if torch.device(placement.device).type == "cuda":
@@ -121,7 +121,7 @@ def as_arrays(levels: dict[str, Any]) -> dict[str, npt.NDArray[np.float32]]:
 def blank_padding(pixels: Any, mask: Any) -> Any:
     """Return pixels [..., T, 3, S, S] with zeros where the mask [..., T] is 0.
 
-    Checkpoints that take a mask were trained with zeros for the frames that a short clip lacks.
+    Checkpoints that take a mask were trained with zeros for the missing frames of a short clip.
     """
     kept = np.asarray(mask, dtype=np.float32)[..., None, None, None]
     if isinstance(pixels, np.ndarray):

@@ -57,10 +57,10 @@ _IN_BLOCK = {
 
 
 class LsmdcFamily(Family):
-    """The checkpoints of any size that training wrote: their sizes are read from their tensors."""
+    """Checkpoints of any size, as training wrote them; their tensors give the sizes."""
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> TorchBackbone:
-        """Return a card's model; every tensor of its towers is used, none is made up."""
+        """Return a card's model; every tensor of its towers is from the files, and all are used."""
         import torch
 
         from obygaze_features.backbones.lsmdc_model import TemporalEncoder, outputs, vision_tower
@@ -96,19 +96,19 @@ class LsmdcFamily(Family):
 
 
 def _sources(card: Card, n_temporal: int) -> Mapping[str, str]:
-    """Return the card's levels, and the mixed frame vectors where the checkpoint mixes."""
+    """Return the card's levels, and that of the temporal encoder if the checkpoint has one."""
     return {**card.sources, **({"frames_temporal": "frame-temporal"} if n_temporal else {})}
 
 
 def _strip_module(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors without the prefix that data-parallel training leaves."""
+    """Return the tensors without the prefix that data-parallel training adds."""
     return {key.removeprefix("module."): value for key, value in tensors.items()}
 
 
 def infer_geometry(tensors: Mapping[str, Tensor], frames: int, where: str) -> tuple[Geometry, int]:
-    """Return the sizes of a checkpoint and how many layers mix its frames.
+    """Return the sizes of a checkpoint, and the number of layers of its temporal encoder.
 
-    `frames` is for checkpoints that do not contain the number.
+    `frames` is used for checkpoints that do not contain the number.
     """
     for key, kind in _OTHER_KINDS.items():
         if any(name == key or (key.endswith(".") and name.startswith(key)) for name in tensors):

@@ -3,7 +3,7 @@
 Image libraries change their filters with their releases, and floating point differs by device.
 Resizing here is integer arithmetic from a table of weights that NumPy computes once, equal to
 Pillow's and OpenCV's to the bit, and values are looked up: the same frames give the same pixels on
-a laptop and on a GPU, this year and next.
+a laptop and on a GPU, with every version.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Taps:
     weight: npt.NDArray[np.int32]
 
     def window(self, start: int, length: int) -> Taps:
-        """Return the taps of a part of the output: what a crop needs of a resize."""
+        """Return the taps of a part of the output, for a crop after a resize."""
         return Taps(self.index[start : start + length], self.weight[start : start + length])
 
 

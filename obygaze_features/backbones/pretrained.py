@@ -64,12 +64,12 @@ def silenced() -> Iterator[None]:
 def from_pretrained(
     kind: Any, source: str | Path, error: Callable[[str], ObygazeError], **options: Any
 ) -> Any:
-    """Return `kind.from_pretrained(source)`; all it can raise becomes one error of ours."""
+    """Return `kind.from_pretrained(source)`; raise `error(reason)` for any exception."""
     with silenced():
         try:
             return kind.from_pretrained(source, **options)
         except Exception as reason:
-            # Whatever the library raises here is about the files, or about reaching them.
+            # Every exception here means that the files are wrong or cannot be reached.
             raise error(first_line(reason)) from reason
 
 
@@ -148,7 +148,7 @@ class PretrainedFamily(Family):
             raise NotFound(
                 "there is no config.json beside the weights",
                 where=str(files.folder),
-                hint="a folder as the hub has it: config.json and the weights",
+                hint="use a folder with config.json and the weights, as on the hub",
             )
         kind = config.get("model_type")
         known = self.model_types or (self.name,)
@@ -179,7 +179,7 @@ def load_strictly(
     ignored: str,
     options: Mapping[str, Any],
 ) -> Any:
-    """Return a model whose tensors are all from the files, and those of the files all used."""
+    """Return a model; all its tensors are from the files, and all those of the files are used."""
     import torch
 
     def error(reason: str) -> FixInput:

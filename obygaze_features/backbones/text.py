@@ -115,7 +115,7 @@ class TextTower:
         return short_repr("TextTower", self.text.model, f"at most {self.max_length} tokens")
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Return one raw vector for each text; too long a text is an error, it is never cut."""
+        """Return one raw vector for each text; raise an error for a text that is too long."""
         import torch
 
         parts = []
@@ -124,7 +124,7 @@ class TextTower:
             with torch.inference_mode():
                 parts.append(self.text.embed(self.model, tokens).float().cpu().numpy())
         vectors: npt.NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
-        # CLIP reads its vector where the text ends, and at the start where it finds no end.
+        # CLIP returns the vector of the end token, or of the first token if there is no end token.
         if len(set(texts)) > 1 and (vectors == vectors[0]).all():
             raise FixInput(
                 "every text gets the same vector: the tokenizer does not mark the end of texts",
@@ -176,7 +176,7 @@ def load_text_tower(
         raise FixInput(
             "a checkpoint without a text tower",
             where=str(files.folder / "config.json"),
-            hint="the whole checkpoint, as the hub has it",
+            hint="use the whole checkpoint, as on the hub",
         )
     kind = family.model(family.text.model)
     attention = "sdpa" if getattr(kind, "_supports_sdpa", False) else "eager"
@@ -187,7 +187,7 @@ def load_text_tower(
     words = _tokenizer(card, files, tokenizer)
     if len(words) > int(config.vocab_size):
         raise FixInput(
-            f"the tokenizer has {len(words)} words, the tower {config.vocab_size}:"
+            f"the tokenizer has {len(words)} tokens, the tower {config.vocab_size}:"
             " they are of different checkpoints",
             where=files.origin,
             hint="--tokenizer FOLDER of the same checkpoint",
@@ -221,7 +221,7 @@ def _tokenizer(card: Card, files: WeightFiles, named: str | Path | None) -> Any:
         raise NotFound(
             "no tokenizer beside the weights",
             where=str(folder),
-            hint="--tokenizer FOLDER with tokenizer.json, as the hub has it",
+            hint="--tokenizer FOLDER with tokenizer.json, as on the hub",
         )
     source, options = (str(folder), {}) if here else (card.checkpoint, {"revision": card.revision})
 

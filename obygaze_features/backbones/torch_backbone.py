@@ -30,20 +30,20 @@ Outputs = Callable[[Any, "Tensor", "Tensor", Geometry], dict[str, "Tensor"]]
 
 
 class WrongWeights(FixInput):
-    """Weights are of another model than the card: name another card, or other weights."""
+    """Raised for weights of another model than the card's."""
 
 
 class TorchBackbone(Backbone):
     """A backbone made of a torch module, of a function that runs it, and of the card's preset.
 
     Args:
-        card: What the weights must be.
-        geometry: What they are, depth included.
+        card: The card that the weights must match.
+        geometry: The geometry of the weights, with the depth.
         module: The module with its weights.
         outputs: Returns the tensors that the family's `outputs` name.
-        files: Where the weights are from.
+        files: The files of the weights.
         hashes: The hashes of the weights.
-        placement: Where and how to compute.
+        placement: The device, the precision and the attention.
         sources: The output behind each level. The default is the card's.
     """
 
@@ -110,7 +110,7 @@ class TorchBackbone(Backbone):
         return given
 
     def recipe(self) -> dict[str, Any]:
-        """Return what decides the numbers: card, weights, preprocessing, precision, attention."""
+        """Return what changes the numbers: card, weights, preprocessing, precision, attention."""
         return {
             **card_recipe(self.card, self.geometry, self.levels, self.verified),
             "weights": self.hashes.recipe(),
@@ -159,7 +159,7 @@ def check_sizes(card: Card, geometry: Geometry, files: WeightFiles) -> None:
 
 
 def _sizes(geometry: Geometry, depth: Mapping[str, int]) -> dict[str, Any]:
-    """Return what can be compared: the sizes, the patch they imply, and the depth if known."""
+    """Return the sizes, the patch and tubelet that follow from them, and the known depth."""
     steps, side, _ = geometry.grid
     patch = {"patch": geometry.size // side} if side else {}
     tubelet = {"tubelet": geometry.frames // steps} if steps else {}
@@ -197,8 +197,8 @@ def _wrong_weights(card: Card, files: WeightFiles, how: str, details: list[str])
 def is_verified(card: Card, files: WeightFiles, hashes: WeightHashes) -> bool:
     """Return whether weights are known to be the card's checkpoint, or the card names none.
 
-    Known are those from the hub's cache of that checkpoint, a copy of them (the cache names its
-    files by their sha256), and those whose sha256 the card lists.
+    Known are files in the hub's cache of that checkpoint, copies of them (the cache names its
+    files by their sha256), and files or tensors whose sha256 the card lists.
     """
     if not card.checkpoint or files.is_from_hub or _is_listed(card, hashes):
         return True

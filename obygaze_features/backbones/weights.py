@@ -1,4 +1,4 @@
-"""Files of weights: tensors are read, never code, completely or not at all, and hashed."""
+"""Read and hash files of weights: only tensors, never code."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def is_blob(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class WeightHashes:
-    """The sha256 of each file, and of the tensors whatever file form held them."""
+    """The sha256 of each file, and of the tensors, which does not depend on the file format."""
 
     files: Mapping[str, str]
     tensors: str
@@ -79,7 +79,7 @@ class WeightHashes:
 
 
 def hash_weights(files: WeightFiles, tensors: Mapping[str, Tensor] | None = None) -> WeightHashes:
-    """Return the hashes of weight files; `tensors` is what they hold, if they have been read."""
+    """Return the hashes of weight files; `tensors` are theirs, if they have been read before."""
     found = read_tensors(files.files) if tensors is None else tensors
     return WeightHashes({p.name: sha256_file(p) for p in files.files}, tensors_sha256(found))
 
@@ -110,7 +110,7 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
         except (MemoryError, ImportError, ObygazeError):
             raise
         except Exception as error:
-            # A truncated file makes the readers raise a dozen types, by the byte where it ends.
+            # The readers raise many types of exception for a truncated file.
             raise Corrupt(
                 "this file cannot be read as weights (truncated, damaged, or not tensors):"
                 f" {first_line(error).split('. ')[0][:120]}",
@@ -131,7 +131,7 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
         raise FixInput(
             "this file holds no named tensors",
             where=str(path),
-            hint="the file the model was saved to, not its optimiser's",
+            hint="use the file of the model, not of its optimiser",
         )
     return tensors
 
@@ -139,7 +139,7 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
 def check_tensors(
     missing: Collection[str], unused: Collection[str], wrong: Collection[str], where: str
 ) -> None:
-    """Raise an error for tensors that a model misses, does not use, or has in another shape."""
+    """Raise an error for tensors that are missing, not used, or of another shape."""
     found = (
         (f"{count(len(missing), 'tensor')} missing", missing),
         ("tensors of the wrong shape", wrong),

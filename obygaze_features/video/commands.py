@@ -32,7 +32,7 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def video() -> None:
-    """Show what a video file holds and what a model would see."""
+    """Describe video files, and save the pictures that a model sees of them."""
 
 
 @click.command(

@@ -142,7 +142,7 @@ class FrameIndex:
         return replace(self, order=order, counted=True)
 
     def without_times(self) -> FrameIndex:
-        """Return the index without the order of the times; they still tell when pictures change."""
+        """Return the index ordered by position; it keeps the times when pictures change."""
         clock = np.sort(self.times_s)
         return replace(self, order=np.sort(self.order), timed=False, counted=False, clock_s=clock)
 

@@ -1,6 +1,6 @@
 """Find lost pictures that no decoder reports, from what the coded pictures contain.
 
-Each rule is one that only damage breaks, so that a clean file is never marked.
+Only damage breaks these rules, so that no picture of a clean file is marked.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _B_PICTURE = 3
 
 
 def lost_before(index: FrameIndex, codec: str, extradata: bytes | None, coded: Coded) -> list[int]:
-    """Return the positions of pictures before which one is lost on which they may be built."""
+    """Return the positions of pictures that may depend on a lost picture before them."""
     if codec == "h264" and (not index.timed or index.holes.any()):
         length_size = length_size_of(codec, extradata)
         with suppress(EOFError, _NotCountable):
-            return list(h264_leaps(index, h264_numbers(length_size, extradata or b"", coded)))
+            return list(h264_gaps(index, h264_numbers(length_size, extradata or b"", coded)))
     if codec in ("mpeg1video", "mpeg2video") and index.timed:
         return mpeg_losses(index, coded)
     return []
@@ -56,7 +56,7 @@ def skipped_in_avi(entries: Iterable[tuple[int, int]], offsets: Ints | Sequence[
     listed = np.array([offset + 8 for offset, size in entries if size], dtype=np.int64)
     found = np.array(offsets, dtype=np.int64)
     lost = listed[~np.isin(listed, found)]
-    # A table that counts offsets in another way, or of another file, is not used.
+    # A table with other offsets, or of another file, is not used.
     if not len(lost) or len(lost) > len(listed) / 8 or (np.diff(found) <= 0).any():
         return []
     after = np.unique(np.searchsorted(found, lost))
@@ -242,14 +242,14 @@ def _number_of(unit: bytes, numbering: H264Numbering) -> int:
     return bits.take(numbering.bits)
 
 
-def h264_leaps(index: FrameIndex, pictures: Iterable[H264Picture]) -> Iterator[int]:
-    """Yield the positions before which numbers are left out."""
+def h264_gaps(index: FrameIndex, pictures: Iterable[H264Picture]) -> Iterator[int]:
+    """Yield the positions before which numbers are missing."""
     holes = index.holes
     before: int | None = None
     for picture in pictures:
         key = bool(index.key[picture.position])
         if not key and before is not None and (picture.number - before) % picture.n_numbers > 1:
-            # Numbering begins anew at a key frame. An encoder may do so elsewhere too without
+            # Numbering restarts at a key frame. An encoder may do so elsewhere too without
             # marking it; then no time is missing.
             rank = int(index.ranks[picture.position])
             if picture.number > 1 or (rank > 0 and holes[max(0, rank - _NEAR) : rank].any()):

@@ -114,7 +114,7 @@ def _flags(filter: Filter, scaled: bool) -> int:
 
 
 def _marked_progressive(frame: Any) -> Any:
-    """Return the same picture marked as progressive; else a scaler treats its fields apart."""
+    """Return the picture marked as progressive, so that a scaler does not separate its fields."""
     graph = av().filter.Graph()
     source = graph.add_buffer(
         width=frame.width, height=frame.height, format=frame.format, time_base=Fraction(1, 25)
@@ -132,7 +132,7 @@ def _marked_progressive(frame: Any) -> Any:
 def conversion_sha256() -> str:
     """Return a hash of a synthetic picture converted from YUV to RGB, in full size and scaled.
 
-    It stands in recipes: a library that converts to other pixels has another hash.
+    Recipes contain it: it changes if the library converts to other pixels.
     """
     width, height = 64, 48
     y, x = np.mgrid[0 : height * 3 // 2, 0:width]

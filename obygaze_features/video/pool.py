@@ -29,7 +29,7 @@ from obygaze_features.video.worker import unpacked
 TIMEOUT_S = 120.0
 # How long a new worker may take to import its packages, also from a slow shared disk.
 START_S = 120.0
-# The time of a clip is counted in steps, so that time in which the run was suspended is not.
+# Time is counted in steps, so that the time while the run is suspended does not count.
 TICK_S = 1.0
 # Signals that stop a run. They may reach all its processes, but only the run itself handles them.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -111,7 +111,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             while under_way:
                 yield under_way.popleft().result()
         finally:
-            # Jobs that nobody waits for must not delay those of the next caller.
+            # Nobody waits for these jobs; they must not delay those of the next caller.
             for future in under_way:
                 future.cancel()
 

@@ -104,7 +104,7 @@ def probe(path: Path | str, *, decode: bool = False, threads: int = 1) -> VideoI
 
 
 def describe(decoder: PacketDecoder) -> VideoInfo:
-    """Describe an open source; leading pictures that cannot be decoded leave its index."""
+    """Describe an open source; remove leading pictures that cannot be decoded from its index."""
     source = decoder.source
     geometry = _first_geometry(decoder)
     source.index = _without_undecodable_head(decoder)

@@ -29,9 +29,9 @@ DEFAULT_RATE = 25.0
 CACHED_FILMS = 4
 
 # Codecs with packets that show no picture.
-_HIDING = frozenset({"vp8", "vp9"})
+_WITH_HIDDEN_PACKETS = frozenset({"vp8", "vp9"})
 # Codecs whose decoders do not report most damage.
-_SILENT = frozenset({"vp8", "vp9", "hevc", "av1"})
+_UNREPORTED_DAMAGE = frozenset({"vp8", "vp9", "hevc", "av1"})
 _TS_SYNC_BYTE = 0x47
 _PACKET = np.dtype(
     [(name, np.int64) for name in ("pts", "dts", "size", "offset", "duration")]
@@ -76,7 +76,7 @@ class VideoSource:
                 yield position, packet
 
     def mark_losses(self) -> None:
-        """Mark the pictures before which the coded pictures show that one is lost.
+        """Mark the pictures that may depend on a lost one, as the coded pictures show.
 
         A file too large to keep is read a second time for it, and only if a time is missing.
         """
@@ -177,16 +177,16 @@ def _read_packets(
     with logged_errors(container) as count_errors:
         try:
             for packet in demux(container, stream):
-                rows.append(_row(packet, codec in _HIDING and _is_hidden(packet)))
+                rows.append(_row(packet, codec in _WITH_HIDDEN_PACKETS and _is_hidden(packet)))
                 damaged.append(packet.is_corrupt)
                 if kept is not None:
                     packet.pts = packet.dts = len(kept)
                     kept.append(packet)
-                if codec in _SILENT and reported < (reported := count_errors()):
+                if codec in _UNREPORTED_DAMAGE and reported < (reported := count_errors()):
                     # The damage is in this packet, in the one before, or between them; a key
                     # frame after it is whole.
                     damaged[-2:] = [True, not packet.is_keyframe][: len(damaged)]
-            if codec in _SILENT and reported < count_errors() and rows:
+            if codec in _UNREPORTED_DAMAGE and reported < count_errors() and rows:
                 damaged[-1] = True
         except av().FFmpegError:
             cut = True

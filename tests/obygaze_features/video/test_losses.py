@@ -297,7 +297,7 @@ def test_no_clean_file_is_accused(name: str, tmp_path: Path) -> None:
         if codec == "h264":
             numbers = list(losses.h264_numbers(size, extradata or b"", coded))
             assert len(numbers) == len(coded)
-            assert list(losses.h264_leaps(opened.index, numbers)) == []
+            assert list(losses.h264_gaps(opened.index, numbers)) == []
         else:
             groups, headless = losses.mpeg_groups(opened.index, coded)
             assert sum(map(len, groups)) == len(coded) and headless == []
