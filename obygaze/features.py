@@ -109,8 +109,8 @@ def extract(
 ) -> list[StoreStatus]:
     """Extract what is missing of the features of a manifest's clips; calling it again resumes.
 
-    A clip that fails is a row with its reason; the others go on. A signal (Ctrl-C) stops after the
-    block at work; committed blocks are kept.
+    A clip that fails becomes a row with the reason. A signal (Ctrl-C) stops after the current
+    block; committed blocks are kept.
 
     Args:
         manifest: The clips, linked to their videos (`obygaze manifest link`).

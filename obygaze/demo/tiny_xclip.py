@@ -10,7 +10,7 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import write_atomic
 
 CARD = "tiny-xclip"
-# Weights must be what their card says, so these have one of their own.
+# The weights must match their card, so they need a card of their own.
 CARD_TEXT = f"""\
 schema = "obygaze-backbone/1"
 like = "xclip-b32-k400"
@@ -71,7 +71,7 @@ def save_tiny_xclip(workspace: Path) -> tuple[Path | None, str]:
     except (ImportError, OSError, ObygazeError) as error:
         # A broken installation of torch does not stop the demo.
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return None, f"torch or transformers does not work, so there is no X-CLIP: {reason}"
+        return None, f"torch or transformers does not work, the X-CLIP is skipped: {reason}"
     return folder, (
         f"A tiny X-CLIP was written to {folder}, to show several backbones in one pass.\n"
         "# Its weights are random. Its scores below come from the colours of the made-up films;\n"

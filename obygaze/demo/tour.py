@@ -20,7 +20,7 @@ from obygaze_features.core.files import write_atomic
 from obygaze_features.core.workspace import KINDS
 
 MARK = ".obygaze-demo"
-# What the demo makes, and what people who go on with it make in its workspace.
+# Files of the demo, and folders that users of its workspace add.
 NAMES = {
     *(MARK, "clips.csv", "segments.csv", "labels.csv", "mapping.toml"),
     *("figures", "videos", "weights", *KINDS),
@@ -68,8 +68,8 @@ def demo(ctx: click.Context, session: Session, folder: Path, as_json: bool) -> N
     commands = []
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         _make(folder, session.console)
-        weights, told = save_tiny_xclip(folder)
-        session.console.result(f"\n# {told}")
+        weights, note = save_tiny_xclip(folder)
+        session.console.result(f"\n# {note}")
         for purpose, words in steps_of(folder, weights):
             commands.append(shlex.join(["obygaze", *words]))
             session.console.result(f"\n# {purpose}\n$ {commands[-1]}")
@@ -95,12 +95,12 @@ def _make(folder: Path, console: Console) -> None:
 
 
 def _claim(folder: Path) -> None:
-    """Empty a folder of an earlier tour; leave any other folder alone."""
+    """Empty the folder of an earlier demo; raise an error for any other folder."""
     check_folder(folder, DEMO, force=True)
     if folder.exists():
         with draft_beside(folder) as old:
             folder.rename(old)
-    write_atomic(folder / MARK, b"made by obygaze demo; made anew by the next one\n")
+    write_atomic(folder / MARK, b"made by obygaze demo; the next demo replaces this folder\n")
 
 
 def _not_a_demo(folder: Path) -> str:

@@ -1,1 +1,1 @@
-"""What every room stands on: errors, the console, files, the workspace. Imports nothing of ours."""
+"""What all rooms use: errors, the console, files, the workspace. It imports no other room."""

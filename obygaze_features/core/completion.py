@@ -1,7 +1,7 @@
-"""What a shell is told when somebody presses Tab: names of the workspace, words of a room, files.
+"""Complete words in the shell: names in the workspace, words of a room, files.
 
-A parameter is completed by what it is called: `store` by the names of stores, `name` by whatever
-its group is about. Text of which nothing is known may be a file, as shells take everything to be.
+The name of a parameter decides what completes it: `store` is completed with names of stores, `name`
+with names of what its group of commands works on. All other text is completed as a file name.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from obygaze_features.core.workspace import Workspace
 
 Items: TypeAlias = "list[CompletionItem[str]]"
 
-# The folder of the workspace that a parameter, or the group of a `name`, is about.
-_ABOUT = {
+# The folder of the workspace with the names for a parameter, or for the `name` of a group.
+_FOLDER_OF = {
     "manifest": "manifests",
     "store": "stores",
     "stores": "stores",
@@ -40,12 +40,12 @@ _ABOUT = {
 
 
 class Text(click.types.StringParamType):
-    """Text as click's own, that a shell can complete."""
+    """Text that a shell can complete."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
-        """The names of the workspace that fit; files where it may be a path."""
+        """Return the matching names of the workspace, or ask the shell for files."""
         key, equals, value = incomplete.rpartition("=")
-        kind = _ABOUT.get(_subject(ctx, param))
+        kind = _FOLDER_OF.get(_subject(ctx, param))
         found = [] if kind is None else _fitting(lambda: _names(_workspace(ctx), kind), value)
         if found or equals:
             return [CompletionItem(f"{key}{equals}{item.value}") for item in found]
@@ -53,7 +53,7 @@ class Text(click.types.StringParamType):
 
 
 def completing(words: Callable[[Workspace], Iterable[str]]) -> Callable[..., Items]:
-    """A parameter's `shell_complete` from words that only its room knows."""
+    """Return the `shell_complete` of a parameter, from a function that lists its words."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:
         found = _fitting(lambda: words(_workspace(ctx)), incomplete)
@@ -81,7 +81,7 @@ def _workspace(ctx: click.Context) -> Workspace:
 
 
 def _fitting(words: Callable[[], Iterable[str]], incomplete: str) -> Items:
-    # What goes wrong here would be written into the line that a person is typing.
+    # An error message would be written into the command line that is being typed.
     with contextlib.suppress(ObygazeError, OSError):
         return [
             CompletionItem(word)
@@ -92,10 +92,10 @@ def _fitting(words: Callable[[], Iterable[str]], incomplete: str) -> Items:
 
 
 class _WholeWords(ShellComplete):
-    """Completes `--option=value`, for which click gives the value alone, as the one word it is."""
+    """Complete `--option=value` as one word; click completes the value alone."""
 
     def get_completions(self, args: list[str], incomplete: str) -> Items:
-        """The same, with what stands before the value."""
+        """Return the completions with the option before the value."""
         found = super().get_completions(args, incomplete)
         option, equals, _ = incomplete.partition("=")
         if equals and option.startswith("-"):
@@ -104,8 +104,8 @@ class _WholeWords(ShellComplete):
         return found
 
 
-# What is written to stderr, by the shell too where there is no obygaze just now, would stand in the
-# line that a person is typing.
+# Messages on stderr, also those of a shell that does not find obygaze, would be written into the
+# command line that is being typed.
 _QUIETLY = " 2>/dev/null)"
 
 
@@ -116,32 +116,32 @@ class _Zsh(_WholeWords, ZshComplete):
 
 
 class _Fish(_WholeWords, FishComplete):
-    # A description has commas too; only the first of a line is click's.
+    # Descriptions may have commas: split at the first one only, which click wrote.
     source_template = FishComplete.source_template.replace(
         "(commandline -t) %(prog_name)s)", f"(commandline -t) %(prog_name)s{_QUIETLY}"
     ).replace('split ","', 'split -m 1 ","')
 
 
 class _Bash(_WholeWords, BashComplete):
-    """Bash cuts words at `=`, and wants only what comes after it."""
+    """Complete in Bash, which splits words at `=` and expects only the part after it."""
 
     source_template = BashComplete.source_template.replace(
         "bash_complete $1)", f"bash_complete $1{_QUIETLY}"
     )
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the cursor, and the one at it, put together again."""
+        """Return the words before the cursor and the one at it, joined again at `=`."""
         args, incomplete = super().get_completion_args()
         words = _joined([*args, incomplete])
         return words[:-1], words[-1]
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
-        """The end of a word, after its last `=`."""
+        """Return the part of a word after its last `=`."""
         return f"{item.type},{item.value.rpartition('=')[2]}"
 
 
 def _joined(words: list[str]) -> list[str]:
-    """Words that were cut at `=` as they were typed; an empty last word stays one."""
+    """Join words that were split at `=`; an empty last word stays a word of its own."""
     whole: list[str] = []
     for word in words:
         if whole and word and (word == "=" or whole[-1].endswith("=")):

@@ -20,7 +20,7 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class Progress(Protocol):
-    """What long work reports to: the units that are done, and a short remark."""
+    """Shows the progress of long work: the units that are done, and a short remark."""
 
     def advance(self, amount: int = 1) -> None:
         """Count `amount` more units as done."""

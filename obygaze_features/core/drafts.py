@@ -1,6 +1,6 @@
-"""Write a file or folder under a hidden name, then give it its own; replace only what is ours.
+"""Write a file or folder under a hidden name, then rename it; replace only results of obygaze.
 
-The hidden name holds the host and the process that writes. What a killed process leaves is
+The hidden name contains the host and the process that writes. A draft that a killed process left is
 removed by the next call for the same name.
 """
 
@@ -43,7 +43,7 @@ class OwnFolder:
 
 
 def made_by_obygaze(document: Path) -> bool:
-    """Whether a file is a JSON document that obygaze wrote."""
+    """Return whether a file is a JSON document that obygaze wrote."""
     try:
         value = json.loads(document.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -52,7 +52,7 @@ def made_by_obygaze(document: Path) -> bool:
 
 
 def check_name(path: Path) -> Path:
-    """The path without links; an error for `.`, `..` and `/`."""
+    """Return the path without links; raise an error for `.`, `..` and `/`."""
     place = Path(os.path.realpath(path))
     if path.name in ("", ".."):
         raise _no_name(path, place)
@@ -63,12 +63,12 @@ def _no_name(path: Path, place: Path) -> FixUsage:
     return FixUsage(
         f"{str(path)!r} cannot be the name of a result",
         where=str(place),
-        hint="a name of its own with -o",
+        hint="another name with -o",
     )
 
 
 def check_folder(folder: Path, own: OwnFolder, *, force: bool) -> Path:
-    """The path to write to: a new or an empty folder or, with `force`, one of the same kind."""
+    """Return the path to write to, which must be free, empty or, with `force`, of the same kind."""
     place = check_name(folder)
     if not os.path.lexists(place) or (place.is_dir() and not any(place.iterdir())):
         return place
@@ -77,9 +77,9 @@ def check_folder(folder: Path, own: OwnFolder, *, force: bool) -> Path:
     refusal = own.refusal(place) if place.is_dir() else "it is a file"
     if refusal:
         raise AlreadyThere(
-            f"this exists and is not an obygaze {own.kind}: {refusal}",
+            f"this is not an obygaze {own.kind}: {refusal}",
             where=str(folder),
-            hint="another name with -o, or move this away",
+            hint="another name with -o, or rename this one",
         )
     if not force:
         raise AlreadyThere(
@@ -91,7 +91,7 @@ def check_folder(folder: Path, own: OwnFolder, *, force: bool) -> Path:
 
 
 def check_file(path: Path, *, force: bool) -> None:
-    """An error where a file cannot be written: a folder, or without `force` any file, is there."""
+    """Raise an error if the path is a folder or, without `force`, any file."""
     check_name(path)
     if path.is_dir():
         raise AlreadyThere(
@@ -107,10 +107,11 @@ def check_file(path: Path, *, force: bool) -> None:
 
 @contextmanager
 def new_folder(folder: Path, own: OwnFolder, *, force: bool = False) -> Iterator[Path]:
-    """An empty folder to fill; when the block ends it takes the name, whole and in one step.
+    """Yield an empty folder to fill; when the block ends, it gets its name in one step.
 
-    At every instant the old folder or the new one has the name, where the file system can exchange
-    two names; elsewhere the next call brings the old one back after a kill between two renames.
+    If the file system can exchange two names, the old folder or the new one has the name at every
+    time. Otherwise a process that is killed between two renames leaves the old folder under a
+    hidden name, and the next call renames it back.
     """
     place = check_folder(folder, own, force=force)
     with draft_beside(place) as draft:
@@ -124,7 +125,7 @@ def new_folder(folder: Path, own: OwnFolder, *, force: bool = False) -> Iterator
 
 @contextmanager
 def new_file(path: Path, *, force: bool = False) -> Iterator[Path]:
-    """A hidden name to write to; when the block ends the file takes its own name in one step."""
+    """Yield a hidden name to write to; when the block ends, the file gets its name in one step."""
     check_file(path, force=force)
     with draft_beside(path) as draft:
         yield draft
@@ -138,7 +139,7 @@ def new_file(path: Path, *, force: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def draft_beside(path: Path) -> Iterator[Path]:
-    """A hidden name beside `path`; whatever has it when the block ends is removed."""
+    """Yield a hidden name beside `path`; a file or folder of this name is removed at the end."""
     check_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(path)
@@ -165,12 +166,12 @@ def remove_abandoned(path: Path) -> None:
 
 
 def own_tag() -> str:
-    """Host, pid and random digits: what marks a draft as this process's own."""
+    """Return the tag of this process's drafts: host, pid and random digits."""
     return f"{socket.gethostname()}.{os.getpid()}.{uuid.uuid4().hex[:12]}"
 
 
 def is_abandoned(path: Path, tag: re.Match[str]) -> bool:
-    """Whether the process named in a draft's tag is gone, as far as can be seen from here."""
+    """Return whether the process named in a draft's tag has ended, or probably has."""
     try:
         if tag["host"] != socket.gethostname():
             return time.time() - path.lstat().st_mtime > STALE_AFTER_S
@@ -190,7 +191,7 @@ def _stem(path: Path) -> str:
 def _take_folder_name(draft: Path, place: Path) -> None:
     replaces = place.is_dir() and any(place.iterdir())
     for parent, _, names in os.walk(draft):
-        # Only what replaces something must be on the disk before the old one goes.
+        # Files that replace others must be on the disk before the old ones are removed.
         for name in names if replaces else ():
             _sync(Path(parent, name))
         sync_dir(Path(parent))

@@ -13,7 +13,7 @@ def need(module: str, extra: str, purpose: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        # A package that is there but lacks one of its own needs is a broken installation.
+        # An installed package with a missing dependency is a broken installation, not this case.
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise InstallExtra(

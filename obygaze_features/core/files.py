@@ -69,10 +69,10 @@ def sha256_file(path: Path) -> str:
 
 
 def quick_sha256(path: Path) -> tuple[int, str]:
-    """The size of a file, and a sha256 that needs no more than 192 KiB of it.
+    """Return the size of a file, and a sha256 that reads at most 192 KiB of it.
 
-    It is taken over the size, as decimal digits and a line feed, and the first, middle and last
-    64 KiB; over the whole of a file that is not larger than these.
+    The hash covers the size, as decimal digits and a line feed, and the first, middle and last
+    64 KiB; of smaller files, the size and all bytes.
     """
     with path.open("rb") as stream:
         n_bytes = os.fstat(stream.fileno()).st_size
@@ -118,7 +118,7 @@ def _whole_temporary(path: Path, data: bytes) -> Iterator[Path]:
         write_synced(temporary, data)
         yield temporary
     except OSError as error:
-        # The user knows the file that was to be written, not the temporary one.
+        # The message must name the file that was to be written, not the temporary one.
         error.filename, error.filename2 = os.fspath(path), None
         raise
     finally:
@@ -146,7 +146,7 @@ def write_exclusive(path: Path, data: bytes) -> bool:
 
 
 def take_name(temporary: Path, path: Path) -> bool:
-    """Give a written file its name; False, and nothing changed, where the name is taken."""
+    """Rename a written file; return False, and change nothing, if the new name exists."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -165,9 +165,8 @@ def write_new(path: Path, data: bytes, *, force: bool = False) -> None:
     if force:
         write_atomic(path, data)
     elif free_for(path, data) and not write_exclusive(path, data):
-        free_for(
-            path, data
-        )  # another process wrote it first: an error only if it wrote other bytes
+        # Another process was first: an error only if it wrote other bytes.
+        free_for(path, data)
 
 
 def write_all_new(files: Mapping[Path, bytes], *, force: bool = False) -> None:
@@ -181,9 +180,9 @@ def write_all_new(files: Mapping[Path, bytes], *, force: bool = False) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold off other processes that also ask for this lock; it goes with the process.
+    """Hold the lock of a folder; other processes that call this wait until it is released.
 
-    Where a network file system knows no such locks, nobody is held off.
+    On network file systems without such locks, processes do not wait for each other.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -208,7 +207,7 @@ def free_for(path: Path, data: bytes) -> bool:
 
 
 def confined(root: Path, relative: str) -> Path:
-    """Return the path of `relative` under `root`; an error if it leads out of `root`."""
+    """Return the path of `relative` under `root`; raise an error if it is outside `root`."""
     pure, foreign = PurePosixPath(relative), PureWindowsPath(relative)
     leads_out = (
         "\x00" in relative
@@ -220,7 +219,7 @@ def confined(root: Path, relative: str) -> Path:
     if leads_out:
         raise FixInput(f"the path {relative!r} leaves its folder", where=str(root))
     if not pure.parts:
-        raise FixInput(f"the path {relative!r} names no file", where=str(root))
+        raise FixInput(f"the path {relative!r} is empty", where=str(root))
     path = root / pure
     try:
         inside = path.resolve().is_relative_to(root.resolve())

@@ -1,4 +1,4 @@
-"""Packages that import their names only when somebody asks for them, so that `--help` is quick."""
+"""Export the names of a package without importing their modules, so that `--help` is fast."""
 
 from __future__ import annotations
 

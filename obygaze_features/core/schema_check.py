@@ -235,7 +235,7 @@ class Document:
         return tuple(item for item in checked if item is not _INVALID)
 
     def _line_of(self, place: str) -> int | None:
-        """The line of the key, or of the innermost table around it that has one."""
+        """Return the line of the key, or of the innermost table around it that has one."""
         while place and place not in self.lines:
             place = re.sub(r"(\[\d+\]|(^|\.)[^.\[\]]*)$", "", place)
         return self.lines.get(place)
@@ -248,7 +248,7 @@ def read_toml(
     overrides: Mapping[str, str] | None = None,
     max_bytes: int = 1 << 20,
 ) -> Document:
-    """Return the document that a TOML file of these bytes is."""
+    """Return the document of a TOML file, from its bytes."""
     if len(data) > max_bytes:
         raise FixInput(f"the file has more than {max_bytes:,} bytes", where=where)
     try:
@@ -265,7 +265,7 @@ def read_toml(
 
 
 def read_json(data: bytes, where: str, *, error: type[ObygazeError] = FixInput) -> Document:
-    """Return the document that a JSON file of these bytes is."""
+    """Return the document of a JSON file, from its bytes."""
     try:
         tree = json.loads(data)
     except (ValueError, RecursionError) as wrong:
@@ -327,7 +327,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _rule_of(hint: Any) -> AnyRule:
-    """The rule of a type, as it is written after a field's name."""
+    """Return the rule of a field from its type annotation."""
     plain: dict[Any, Rule] = {
         str: text,
         bool: boolean,

@@ -59,19 +59,19 @@ class Workspace:
         return name if here and not folder.exists() else str(folder)
 
     def target(self, kind: str, name: str) -> Path:
-        """Return where a new run or model goes: the folder of a name, or the path as given."""
+        """Return where a new run or model is written: the folder of a name, or the given path."""
         if not name.strip("./"):
-            raise FixUsage(f"{name!r} is not a name", hint="-o NAME: letters, digits, - and _")
+            raise FixUsage(f"invalid name {name!r}", hint="-o NAME: letters, digits, - and _")
         return self.checked(Path(name) if "/" in name else self.folder(kind) / name)
 
     def new_store(self, name: str) -> Path:
-        """Where a new store goes: a bare name's folder here, or the path as given."""
+        """Return where a new store is written: the folder of a name, or the given path."""
         if is_url(name):
             raise FixUsage("a new store is written to a folder", hint="then obygaze store push")
         return self.checked(Path(self.store(name)))
 
     def checked(self, path: Path) -> Path:
-        """Return the same path; an error if it is the workspace or one of its folders."""
+        """Return the path; raise an error if it is the workspace or one of its folders."""
         if path.resolve() in {self.root.resolve(), *(self.folder(k).resolve() for k in KINDS)}:
             raise FixUsage(
                 "expected a new folder, got a folder of the workspace",
@@ -93,7 +93,7 @@ class Workspace:
         return sorted({path.name if path.is_dir() else path.stem for path in found})
 
     def existing_manifest(self, name: str) -> Path:
-        """Return the TOML file of a manifest that exists; else an error that lists the others."""
+        """Return the TOML file of a manifest; if it is missing, the error lists the others."""
         path = self.manifest(name)
         if path.is_file():
             return path
@@ -102,7 +102,7 @@ class Workspace:
         raise NotFound(f"no manifest called {name!r}", where=str(path), hint=hint)
 
     def existing(self, kind: str, name: str | os.PathLike[str]) -> Path:
-        """Return the folder of a run or model that exists; else an error that lists the others."""
+        """Return the folder of a run or model; if it is missing, the error lists the others."""
         text = os.fspath(name)
         path = Path(text) if "/" in text else self.folder(kind) / text
         if path.is_dir():

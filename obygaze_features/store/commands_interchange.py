@@ -1,4 +1,4 @@
-"""`obygaze store import` and `export`: features in the formats other people use."""
+"""`obygaze store import` and `export`: features in other formats."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ SHOWN = 20
     ),
 )
 @option_group(
-    "What is known of them",
+    "Facts to keep",
     click.option("--backbone", default="", help="The model that made them."),
     click.option(
         "--told",
@@ -115,12 +115,12 @@ def import_(
 ) -> None:
     """Make a store from features in another format.
 
-    How they were made cannot be known: the store's recipe is marked unknown, with the facts that
-    you add. Several files or folders of one format become one store.
+    The recipe of the new store is marked unknown and has only the facts that you give. Several
+    files or folders of one format become one store.
 
     pth: a folder FEATURES/<movie>/<video>.pth, as the released code has it. A tensor is [1, D], or
-    [1, tokens, D]. With --level NAME=KEY the files are dictionaries of tensors. Files that would
-    run code are refused.
+    [1, tokens, D]. With --level NAME=KEY the files are dictionaries of tensors. Files that could
+    run code are rejected.
 
     hdf5: a file with a dataset a clip, or with one array and ids; or a folder with a file a clip.
     The path in --level NAME=PATH gives the layout: '{id}' or '{id}/features' for a dataset a

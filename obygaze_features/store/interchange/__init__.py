@@ -1,4 +1,4 @@
-"""Features in the formats other people use: imported into stores, exported from stores."""
+"""Import features of other formats into stores, and export stores to other formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write the features of a store in the formats other people read; failed clips are left out."""
+"""Write the features of a store in other formats; failed clips are left out."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def export_store(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Exported:
-    """Write the clips that are ok; the result appears whole or not at all.
+    """Write the clips that are ok; the result appears when it is complete.
 
     Args:
         store: the store to export.
@@ -108,7 +108,7 @@ def export_store(
 
 
 def _mark(folder: Path, format: str, levels: Sequence[str]) -> None:
-    """Write the file by which a later export recognises what it may replace."""
+    """Write the file by which a later export recognises a folder that it may replace."""
     document = {
         "created_by": f"obygaze {__version__}",
         "format": format,
@@ -146,15 +146,15 @@ def _specs(store: Store, format: str, levels: Sequence[str] | None) -> list[Arra
 
 
 def _check_names(names: Sequence[str], where: str) -> None:
-    """Refuse ids that, as names of files or keys, would lead anywhere else."""
+    """Raise an error for ids that cannot be the name of a file or key in this place."""
     for name in names:
-        leads_out = "/" in name or "\\" in name or "\0" in name or name.startswith(".")
-        if leads_out or len(name.encode()) > 200:
+        outside = "/" in name or "\\" in name or "\0" in name or name.startswith(".")
+        if outside or len(name.encode()) > 200:
             shown = name if len(name) <= 60 else f"{name[:60]}..."
             raise FixInput(
                 f"{shown!r} cannot be the name of a file or key",
                 where=where,
-                hint="npz or csv, which take any id",
+                hint="npz or csv, which allow any id",
             )
 
 
@@ -227,7 +227,7 @@ def _fill_hdf5(job: _Job, out: Any) -> None:
 
 
 def _csv(job: _Job, path: Path) -> None:
-    """clip_id, movie_id and a column a dimension; as many digits as bring the number back."""
+    """clip_id, movie_id and a column a dimension; with the digits that restore the exact number."""
     (spec,) = job.specs
     header = ["clip_id", "movie_id", *(f"{spec.name}_{i}" for i in range(spec.tail_shape[0]))]
     with path.open("w", encoding="utf-8", newline="") as stream:

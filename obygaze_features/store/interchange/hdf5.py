@@ -71,7 +71,7 @@ def _opened(path: Path) -> Any:
 
 
 def _not_whole(error: Exception, path: Path) -> Corrupt:
-    return Corrupt(f"not a whole HDF5 file: {error}", where=str(path))
+    return Corrupt(f"not a complete HDF5 file: {error}", where=str(path))
 
 
 def _node(parent: Any, path: str, where: str) -> Any:
@@ -81,7 +81,7 @@ def _node(parent: Any, path: str, where: str) -> Any:
         if not isinstance(node, h5py.Group) or word not in node:
             raise KeyError(path)
         if not isinstance(node.get(word, getlink=True), h5py.HardLink):
-            raise FixInput(f"{path!r} is a link, which may lead out of the file", where=where)
+            raise FixInput(f"{path!r} is a link, which is not followed", where=where)
         node = node[word]
     if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
         raise FixInput(f"{path!r} keeps its data in other files", where=where)
@@ -251,7 +251,7 @@ def _found_levels(handle: Any, path: Path) -> dict[str, str]:
     if experts:
         return {level_name(name): f"{name}/{ID}" for name in experts}
     if not groups:
-        raise FixInput("nothing is in this file", where=str(path))
+        raise FixInput("this file is empty", where=str(path))
     if exported:
         return {name: f"{ID}/{name}" for name in exported}
     return _levels_within(handle, groups, path)

@@ -72,7 +72,7 @@ def import_store(
     settings: ImportSettings | None = None,
     progress: Progress | None = None,
 ) -> ImportedStore:
-    """Write a source into a new store and seal it; the same call again goes on where it stopped.
+    """Write a source into a new store and seal it; the same call again resumes.
 
     Args:
         source: what `open_features` returns.
@@ -93,7 +93,7 @@ def import_store(
             f"{len(repeated)} ids are in the files more than once", details=repeated[:20]
         )
     if not ids:
-        raise FixInput("there are no clips in these files", where=name_of(source))
+        raise FixInput("no clips in these files", where=name_of(source))
     rows = manifest or clips_of(source)
     indices = [index_of.get(clip) for clip in rows.clip_ids]
     if not any(index is not None for index in indices):

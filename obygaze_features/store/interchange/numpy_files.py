@@ -68,7 +68,7 @@ def _with_members(path: Path, use: Callable[[_Members], T]) -> T:
         with np.load(path, allow_pickle=False) as packed:
             return use(_Members(path, packed))
     except DAMAGE as error:
-        raise Corrupt(f"not a whole npz file: {error}", where=str(path)) from error
+        raise Corrupt(f"not a complete npz file: {error}", where=str(path)) from error
 
 
 class _Members:
@@ -145,12 +145,12 @@ def _mapped(path: Path) -> Array:
     """Return an array that stays in its file; a file shorter than its array is refused."""
     with path.open("rb") as stream:
         if stream.read(len(MAGIC)) != MAGIC:  # NumPy would take it for a pickle
-            raise Corrupt("not a whole npy file", where=str(path))
+            raise Corrupt("not a complete npy file", where=str(path))
     try:
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     except DAMAGE as error:
         _refuse_objects(error, "this file", path)
-        raise Corrupt(f"not a whole npy file: {error}", where=str(path)) from error
+        raise Corrupt(f"not a complete npy file: {error}", where=str(path)) from error
     return array
 
 

@@ -54,7 +54,7 @@ class Shape(NamedTuple):
 
 
 class BadRow(Exception):
-    """One clip's array cannot be used; the import goes on and the clip becomes a failed row."""
+    """One clip's array cannot be used; the clip becomes a failed row."""
 
     def status(self) -> RowStatus:
         """Return the row's status in the store."""
@@ -277,14 +277,14 @@ def folder_origin(kind: str, root: Path, files: Sequence[Path]) -> dict[str, Any
 
 
 def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
-    """Return the files of some suffixes below a folder, sorted; refuse links that lead out."""
+    """Return the files of some suffixes below a folder, sorted; reject links to other folders."""
     if not root.is_dir():
         raise FixInput("expected a folder", where=str(root))
     base = root.resolve()
     found = sorted(path for path in root.rglob("*") if path.suffix.lower() in suffixes)
     for path in found:
         if not path.resolve().is_relative_to(base):
-            raise FixInput("this link leads out of the folder", where=str(path))
+            raise FixInput("this link points outside the folder", where=str(path))
     files = [path for path in found if path.is_file()]
     if not files:
         raise FixInput(f"no {suffixes[0]} file in this folder", where=str(root))

@@ -1,6 +1,6 @@
-"""Stores in other places: read them there, fetch them, send them.
+"""Read, fetch and send stores in other places.
 
-Where a store is, is one of: a folder, a packed zip, a web server, a bucket, the Hugging Face hub.
+A place is a folder, a packed zip, a web server, a bucket or the Hugging Face hub.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def open_files(location: str | Path) -> Files:
         return FolderFiles(path)
     if path.is_file():
         return open_zip(path)
-    raise NotFound("there is no store here", where=str(path), hint="obygaze store ls")
+    raise NotFound("no store here", where=str(path), hint="obygaze store ls")
 
 
 def _open_url(url: str) -> Files:
     if not url.startswith(URL_SCHEMES):
         hint = "https://, s3:// or hf://OWNER/NAME"
-        raise FixUsage("stores are not read from such addresses", where=url, hint=hint)
+        raise FixUsage("unsupported URL", where=url, hint=hint)
     if url.endswith(".zip"):
         folder, _, name = url.rpartition("/")
         return ZipFiles(_open_url(folder), name)
@@ -40,7 +40,7 @@ def _open_url(url: str) -> Files:
 
 
 def open_target(url: str) -> Target:
-    """Return where files are sent to by a URL."""
+    """Return the target of a URL, to which files are sent."""
     if url.startswith("s3://"):
         return S3Target(url)
     if url.startswith("hf://"):

@@ -1,8 +1,8 @@
 """Fetch stores, whole or in part, from another place or out of a zip.
 
 Files arrive in a hidden draft folder, several at once. Each gets its name only when its bytes are
-the ones that the seal or marker lists. An interrupted file goes on where it stopped; its name in
-the draft is made from its name and sha256, so that no file of another store is taken for it.
+the ones that the seal or marker lists. An interrupted file is resumed; its name in the draft is
+made from its name and sha256, so that it is never mixed with a file of another store.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from obygaze_features.store.remote.selection import (
 from obygaze_features.store.remote.zip import UntrustedZip
 
 PIECE_BYTES = 4_000_000
-# A folder or a zip on this machine does not break off: fewer, larger pieces.
+# Reading a folder or a zip on this machine is not interrupted: fewer, larger pieces.
 LOCAL_PIECE_BYTES = 16_000_000
 MIN_PIECE_BYTES = 64_000
 HASHING_THREADS = 4
@@ -59,7 +59,7 @@ def pull(
     movies: Iterable[str] | None = None,
     progress: Progress | None = None,
 ) -> Transferred:
-    """Fetch a store into a folder; the same call again goes on where it was interrupted.
+    """Fetch a store into a folder; the same call again resumes.
 
     With `levels` or `movies` the copy is partial; a later pull into the same folder adds to it.
 
@@ -76,9 +76,9 @@ def pull(
 def unpack(
     packed: Path | str, target: Path | str, *, progress: Progress | None = None
 ) -> Transferred:
-    """Make a folder of a packed store; only files that the store lists, each checked.
+    """Unpack a store into a folder: only the files that the store lists, each checked.
 
-    A zip that another program packed, compressed or below a folder, is taken too.
+    Zips of other programs, compressed or with the store in a folder, are accepted too.
 
     Args:
         packed: the zip file.
@@ -144,14 +144,16 @@ def _existing(target: Path, selection: FileSelection) -> ExistingCopy | None:
         return None
     if not (target / STORE_FILE).is_file():
         raise AlreadyThere(
-            "this name is taken by something that is not a store",
+            "this exists and is not a store",
             where=str(target),
             hint="another name with -o",
         )
     hint = "another name, then obygaze store merge"
     found = existing_copy(FolderFiles(target), selection, hint)
     if found is not None and not found.sealed:
-        raise AlreadyThere("a copy that is not sealed is here", where=str(target), hint=hint)
+        raise AlreadyThere(
+            "this copy is not sealed, so no file can be added", where=str(target), hint=hint
+        )
     return found
 
 
@@ -211,7 +213,7 @@ class _Download:
             part.unlink()
         else:
             raise self._corrupt(
-                f"{name} arrived with other bytes than the seal or marker lists", "verify --hash"
+                f"{name} does not have the checksum that the seal or marker lists", "verify --hash"
             )
         path = confined(self.draft, name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -238,7 +240,7 @@ class _Download:
         for attempt in range(TRIES):
             stop = min(start + n_bytes, mark.n_bytes)
             try:
-                # The whole file in one plain request, where that is what is wanted.
+                # A plain request without a range, if the piece is the whole file.
                 whole = stop - start == mark.n_bytes
                 piece = self.source.read(name, start, None if whole else stop)
                 return self._checked(piece, name, mark, stop - start)
@@ -266,7 +268,7 @@ class _Download:
 
 
 def run_all(pool: ThreadPoolExecutor, work: Callable[[str], None], names: Sequence[str]) -> None:
-    """Do the work for each name; after the first error, or Ctrl-C, nothing more is begun."""
+    """Do the work for each name; after the first error, or Ctrl-C, start no further name."""
     running = [pool.submit(work, name) for name in names]
     try:
         done, _ = wait(running, return_when=FIRST_EXCEPTION)
@@ -298,11 +300,13 @@ def _draft(target: Path) -> Iterator[Path]:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if not draft.exists() or not os.path.samestat(os.fstat(descriptor), draft.stat()):
-            raise BlockingIOError  # it has just become the target of the other process
+            raise BlockingIOError  # the other process has just renamed it
         yield draft
     except BlockingIOError as error:
         raise AlreadyThere(
-            "another process is fetching this store", where=str(target), hint="wait for it"
+            "another process is fetching this store",
+            where=str(target),
+            hint="wait until it has finished",
         ) from error
     finally:
         os.close(descriptor)
@@ -313,7 +317,7 @@ def _write_documents(draft: Path, selection: FileSelection) -> None:
         write_atomic(draft / PARTIAL_FILE, selection.partial.to_bytes())
     else:
         (draft / PARTIAL_FILE).unlink(missing_ok=True)
-    if not selection.sealed:  # so that work on it can go on
+    if not selection.sealed:  # so that the extraction can be resumed
         (draft / "staging").mkdir(exist_ok=True)
         (draft / "commits").mkdir(exist_ok=True)
     for name, data in selection.documents.items():
@@ -330,7 +334,7 @@ def _publish(draft: Path, target: Path) -> None:
 
 
 def _extend(draft: Path, target: Path, selection: FileSelection, existing: ExistingCopy) -> None:
-    """Add to a partial copy: first the files, then the record that they are there."""
+    """Add files to a partial copy, then record them."""
     for path in sorted(path for path in draft.rglob("*") if path.is_file()):
         place = target / path.relative_to(draft)
         place.parent.mkdir(parents=True, exist_ok=True)

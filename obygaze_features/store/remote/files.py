@@ -55,7 +55,7 @@ class Target(Protocol):
     files: Files
 
     def prepare(self, files: Mapping[str, FileMark]) -> None:
-        """Raise an error for files that this place cannot hold, before anything is sent."""
+        """Raise an error if this place cannot store the files, before any is sent."""
 
     def has(self, name: str, mark: FileMark) -> bool:
         """Return whether the same file is there already."""
@@ -67,7 +67,7 @@ class Target(Protocol):
         """Remove a file if it is there."""
 
     def settle(self, message: str) -> None:
-        """Make visible what was sent."""
+        """Make the files that were sent visible."""
 
 
 class FolderFiles:
@@ -143,7 +143,7 @@ class CountedFiles:
 
 
 def _is_cacheable(name: str) -> bool:
-    # Of the arrays only the ids, which are read before it is clear what is wanted.
+    # Of the arrays only the ids: they are read before the selection is made.
     return not name.startswith("data.zarr/") or name.split("/")[1] in ("clip_id", "movie_id")
 
 

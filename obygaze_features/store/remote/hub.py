@@ -87,7 +87,7 @@ class HuggingFaceHub:
         }
 
     def create(self, repo: Repo) -> None:
-        """Make a repository unless it exists; a new one is private."""
+        """Create a repository unless it exists; a new one is private."""
         with self._errors(repo):
             self.api.create_repo(repo.id, repo_type="dataset", private=True, exist_ok=True)
 
@@ -118,7 +118,7 @@ class HuggingFaceHub:
 
     @contextmanager
     def _errors(self, repo: Repo) -> Iterator[None]:
-        """Turn errors of the hub into errors a person can act on; others pass as they are."""
+        """Convert errors of the hub to ObygazeError; other errors are not changed."""
         try:
             yield
         except ObygazeError:
@@ -144,7 +144,7 @@ class HuggingFaceHub:
 
 
 def the_hub() -> HuggingFaceHub:
-    """Return the hub that hf:// addresses are of."""
+    """Return the hub for hf:// addresses."""
     return HuggingFaceHub()
 
 

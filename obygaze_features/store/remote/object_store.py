@@ -18,15 +18,15 @@ from obygaze_features.store.remote.files import Files, Piece
 PURPOSE = "reading a store over the network"
 RETRIES: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-# Without keys obstore asks this address for some, as if this machine were one of Amazon's.
+# Without keys obstore asks this address, which exists on machines of Amazon only.
 KEY_SERVER = "169.254.169.254"
 KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true if it is public"
-AGAIN = "the same command again; it goes on where it stopped"
+AGAIN = "the same command again; it resumes the transfer"
 CHECK = "check the address and the network, then the same command again"
 
 
 class NoRanges(FixInput):
-    """A server that sends files whole only: read a packed store, or use another server."""
+    """The server cannot send parts of files: read a packed store, or use another server."""
 
 
 class Unreachable(ObygazeError):
@@ -35,7 +35,7 @@ class Unreachable(ObygazeError):
 
 @contextmanager
 def stop_when_unreachable() -> Iterator[None]:
-    """Within this block a broken connection stops the command (75); what has arrived is kept."""
+    """Stop the command (exit code 75) if a connection breaks in this block; pieces are kept."""
     try:
         yield
     except Unreachable as error:
@@ -63,18 +63,18 @@ def network_error() -> type[Exception]:
 
 
 def explained(error: Exception, where: str) -> ObygazeError:
-    """Return an error of obstore as an error a person can act on."""
+    """Return the ObygazeError for an error of obstore."""
     kind, line = type(error).__name__, _first_line(error)
     if kind in ("PermissionDeniedError", "UnauthenticatedError"):
-        return FixInput("access is refused", where=where, hint="keys that may read it")
+        return FixInput("access is refused", where=where, hint="keys with read permission")
     if kind == "NotSupportedError":
         return NoRanges(
-            "this server does not answer requests for parts of files",
+            "this server cannot send parts of files",
             where=where,
             hint="another server, or fetch a packed store whole",
         )
     if KEY_SERVER in line:
-        return FixInput("there are no keys for this bucket", where=where, hint=KEYS)
+        return FixInput("no keys for this bucket", where=where, hint=KEYS)
     return Unreachable(f"the connection failed: {line}", where=where, hint=CHECK)
 
 
@@ -96,7 +96,7 @@ class ObjectFiles:
         self.store, self.location = store, location
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
-        """Read a part in one request; its answer has the whole length too."""
+        """Read a part in one request; the answer has the length of the file too."""
         options: dict[str, Any] = {}
         if start < 0:
             options["range"] = {"suffix": -start}
@@ -150,10 +150,12 @@ class S3Target:
         """Send an object and compare what has arrived."""
         self._do("put", name, data, attributes={"sha256": mark.sha256})
         if not self.has(name, mark):
-            raise Corrupt(f"{name} did not arrive as it was sent", where=self.location)
+            raise Corrupt(
+                f"{name} has another length or checksum after the upload", where=self.location
+            )
 
     def remove(self, name: str) -> None:
-        """Remove an object; a missing one is no error."""
+        """Remove an object; a missing one is ignored."""
         self._do("delete", name)
 
     def settle(self, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Which files of a store are fetched, sent or packed, and which of them another copy has."""
+"""Select the files of a store to fetch, send or pack, and compare them with another copy."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class FileSelection:
         data = piece.data.tobytes()
         if len(data) != mark.n_bytes or sha256_bytes(data) != mark.sha256:
             raise Corrupt(
-                f"{name} has other bytes than the seal or marker lists",
+                f"{name} does not have the checksum that the seal or marker lists",
                 where=where,
                 hint="obygaze store verify --hash",
             )
@@ -114,9 +114,9 @@ def select_files(
         return _of_sealed(store, files, levels, movies)
     if levels is not None or movies is not None:
         raise FixInput(
-            "only a store that is sealed can be shared in part",
+            "only a sealed store can be selected from by level or movie",
             where=store.location,
-            hint="obygaze store subset makes a store of its own from the part",
+            hint="obygaze store subset",
         )
     return _of_unsealed(store, files)
 

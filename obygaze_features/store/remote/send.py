@@ -51,7 +51,7 @@ def push(
     movies: Iterable[str] | None = None,
     progress: Progress | None = None,
 ) -> Transferred:
-    """Send a store to a folder, a bucket or the hub; the same call again goes on.
+    """Send a store to a folder, a bucket or the hub; the same call again resumes.
 
     With `levels` or `movies` the copy there is partial.
 
@@ -203,7 +203,7 @@ def write_pack(
 
 
 def _contents(selection: FileSelection, documents: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    # store.json is first, so that a zip that was cut off can still be recognised.
+    # store.json is first, so that a truncated zip can still be recognised.
     yield STORE_FILE, documents.pop(STORE_FILE)
     yield from sorted(documents.items())
     for name in sorted(selection.marks):

@@ -1,4 +1,4 @@
-"""The files of a packed store: read in place, or from a zip that another program packed again."""
+"""Read the files of a packed store, in place or from a zip of another program."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from obygaze_features.store.remote.files import (
 
 # What zipfile raises for an invalid directory of entries.
 ZIP_DAMAGE = (zipfile.BadZipFile, NotImplementedError, ValueError)
-# Enough for the whole directory of a store of thousands of clips, in one request.
+# Enough for the directory of a store with thousands of clips, in one request.
 TAIL_BYTES = 64_000
 HEADER = struct.Struct("<4s22xHH")
 # `pack` writes no extra fields except for files of 4 GB; other programs write a few bytes.
@@ -53,7 +53,7 @@ class ZipFiles:
         self.location = location or f"{inner.location}/{name}"
         tail = inner.read(name, -TAIL_BYTES)
         if tail is None:
-            raise NotFound("there is no such file", where=self.location)
+            raise NotFound("no such file", where=self.location)
         self.total = tail.total
         self.zip = self._open(tail)
         listed = [entry for entry in self.zip.infolist() if not entry.is_dir()]
@@ -69,7 +69,7 @@ class ZipFiles:
             ranges: Any = _Ranges(self, tail)
             return zipfile.ZipFile(ranges)
         except ZIP_DAMAGE as error:
-            raise Corrupt(f"not a whole zip file: {error}", where=self.location) from error
+            raise Corrupt(f"not a complete zip file: {error}", where=self.location) from error
 
     def _check(self, entry: zipfile.ZipInfo) -> None:
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 0x1:
@@ -79,7 +79,7 @@ class ZipFiles:
                 hint="obygaze store unpack of a copy on this machine, then read the folder",
             )
         if entry.file_size != entry.compress_size or entry.file_size > self.total:
-            raise Corrupt(f"{entry.filename!r} cannot be that long", where=self.location)
+            raise Corrupt(f"{entry.filename!r} is longer than the zip file", where=self.location)
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
         """Read a part of an entry; the first time its header comes in the same request."""
@@ -218,7 +218,10 @@ class UntrustedZip(ZipFiles):
             return None
         first, after = bounds(start, stop, entry.file_size)
         if after - first > max(DOCUMENT_BYTES, self.expected.get(name, 0)):
-            raise FixInput(f"{name} would be {after - first:,} bytes", where=self.location)
+            raise FixInput(
+                f"{name} has {after - first:,} bytes, more than the store lists",
+                where=self.location,
+            )
         check_memory(after - first, name, self.location)
         try:
             with self.zip.open(entry) as stream:

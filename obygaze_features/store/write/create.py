@@ -141,7 +141,7 @@ def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequenc
             raise
         if not (path / STORE_FILE).exists():
             raise AlreadyThere(
-                "this name is taken by something that is not a store",
+                "this exists and is not a store",
                 where=str(path),
                 hint="another store name",
             ) from error

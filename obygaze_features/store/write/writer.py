@@ -43,7 +43,7 @@ class StoreWriter:
     def __init__(self, path: Path | str, *, recipe: Recipe | None = None) -> None:
         self.path = Path(path)
         if not (self.path / STORE_FILE).is_file():
-            raise NotFound("there is no store here", where=str(path), hint="plan it first")
+            raise NotFound("no store here", where=str(path), hint="plan it first")
         self.plan: Plan = read_plan(self.path, recipe)
         self._encoder = BlockEncoder(self.plan)
 

@@ -81,7 +81,7 @@ def test_push_to_a_folder(home: Path, tmp_path: Path) -> None:
         (["pull", "toy", "-o", "copy", "--movie", "none"], 1, "no movie 'none'"),
         (["push", "toy", "https://example.org/x"], 2, "cannot push to"),
         (["push", "toy", "hf://onlyone"], 2, "hf://OWNER/NAME"),
-        (["unpack", "stores/toy/README.md"], 4, "not a whole zip"),
+        (["unpack", "stores/toy/README.md"], 4, "not a complete zip"),
     ],
 )
 def test_what_cannot_be_done_is_said(home: Path, words: list[str], code: int, told: str) -> None:

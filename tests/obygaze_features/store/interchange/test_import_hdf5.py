@@ -182,13 +182,13 @@ def test_damage_within_a_file_is_told_as_such(tmp_path: Path) -> None:
     data = file.read_bytes()
     assert b"SNOD" in data  # where the group says what lies in it
     file.write_bytes(data.replace(b"SNOD", b"SNOB"))
-    with pytest.raises(Corrupt, match="not a whole HDF5 file"):
+    with pytest.raises(Corrupt, match="not a complete HDF5 file"):
         open_features("hdf5", [file])
-    with pytest.raises(Corrupt, match="not a whole HDF5 file"):
+    with pytest.raises(Corrupt, match="not a complete HDF5 file"):
         open_features("hdf5", [file], {"clip": "clips"}, id_key="ids")
     (tmp_path / "folder").mkdir()
     file.rename(tmp_path / "folder" / "f.h5")
-    with pytest.raises(Corrupt, match="not a whole HDF5 file"):
+    with pytest.raises(Corrupt, match="not a complete HDF5 file"):
         open_features("hdf5", [tmp_path / "folder"])
 
 

@@ -76,7 +76,7 @@ def test_files_that_are_no_arrays_are_failed_rows(tmp_path: Path) -> None:
     (tmp_path / "f" / "m-6.npy").write_bytes(cut)
     done = import_store(open_features("npy", [tmp_path / "f"]), tmp_path / "s")
     assert list(done.failed) == ["m-6", "m-7", "m-8", "m-9"]
-    assert all("not a whole npy file" in reason for reason in done.failed.values())
+    assert all("not a complete npy file" in reason for reason in done.failed.values())
 
 
 def test_objects_are_refused(tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ def test_zips_of_other_programs_are_read_or_refused(films: Path, tmp_path: Path)
         assert open_store(f"{serving.url}/a.zip").matrix("clip").values.shape == (N_CLIPS, 8)
         with pytest.raises(FixInput, match="compressed"):
             open_store(f"{serving.url}/b.zip")
-        with pytest.raises(Corrupt, match="not a whole zip"):
+        with pytest.raises(Corrupt, match="not a complete zip"):
             open_store(f"{serving.url}/c.zip")
         with pytest.raises(NotFound, match="no such file"):
             open_store(f"{serving.url}/d.zip")
