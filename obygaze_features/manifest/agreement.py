@@ -1,15 +1,16 @@
-"""How far annotators agree beyond chance: gamma on clip levels under three ideas of chance.
+"""Measure the agreement of annotators beyond chance: gamma on clip levels, under three nulls.
 
 gamma = 1 - observed / expected disorder, both means of a distance between levels. What is
-expected depends on who is assumed to answer by chance (the null):
+expected depends on the model of chance (the null):
 
-- `uniform`: every level is as likely as any other, whatever the film is like;
-- `own`: each annotator keeps the levels he or she used; gamma is weighted Cohen's kappa;
-- `pooled`: both draw from the levels the two used together. With the correction (2n-1)/2n for
+- `uniform`: every level is as likely as any other, whatever the film;
+- `own`: each annotator keeps the frequencies of the levels he or she used; gamma is weighted
+  Cohen's kappa;
+- `pooled`: both use the frequencies of both annotators together. With the correction (2n-1)/2n for
   drawing without replacement it is Krippendorff's alpha, which is given beside it.
 
 Distances are whole tenths, so that sums and ties are exact. Disorder depends only on how often
-each two levels met. So chance is simulated by random tables of these counts instead of labels:
+each pair of levels occurs. So chance is simulated by random tables of these counts, not of labels:
 the distribution is the same, and the cost does not grow with the number of clips.
 """
 
@@ -56,7 +57,7 @@ DEFAULT_CHANCE = ChanceSettings()
 
 @dataclass(frozen=True)
 class AnnotatorPair:
-    """The levels of two annotators for the clips of one film: how often each two levels met."""
+    """The levels of two annotators in one film, as a table of counts of each pair of levels."""
 
     movie_id: str
     annotators: tuple[str, str]
@@ -81,7 +82,7 @@ class AnnotatorPair:
 
     def gamma(self, null: str) -> float | None:
         """Return the agreement beyond chance; None where chance always agrees."""
-        return _beyond(self.observed, self.expected(null))
+        return _agreement(self.observed, self.expected(null))
 
     @property
     def alpha(self) -> float | None:
@@ -89,7 +90,7 @@ class AnnotatorPair:
         expected = self.expected("pooled")
         if expected is None:
             return None
-        return _beyond(self.observed, expected * 2 * self.n / (2 * self.n - 1))
+        return _agreement(self.observed, expected * 2 * self.n / (2 * self.n - 1))
 
     def without_ns(self) -> AnnotatorPair:
         """Return the same two on the clips where neither gave NS."""
@@ -106,7 +107,7 @@ class AnnotatorPair:
             return None
         generator = self._generator(f"{null} drawn", chance.seed)
         drawn = drawn_tables(*self._chances(null), self.n, chance.n_random, generator)
-        return _beyond(self.observed, int(self._sums(drawn).sum()) / (10 * self.n * len(drawn)))
+        return _agreement(self.observed, int(self._sums(drawn).sum()) / (10 * self.n * len(drawn)))
 
     def _generator(self, purpose: str, seed: int) -> np.random.Generator:
         # A stream of its own for each film, pair, purpose and set of levels.
@@ -177,7 +178,7 @@ def mean_gamma(pairs: Sequence[AnnotatorPair]) -> Values:
 def p_value(
     pairs: Sequence[AnnotatorPair], null: str, chance: ChanceSettings = DEFAULT_CHANCE
 ) -> float | None:
-    """Return how often chance agrees at least as well as the annotators: (b + 1) / (m + 1)."""
+    """Return the p-value (b + 1) / (m + 1); b of m draws agree at least as well by chance."""
     usable = [pair for pair in pairs if pair.gamma(null) is not None]
     real = mean_gamma(usable)[null]
     if real is None or not chance.permutations:
@@ -239,7 +240,7 @@ def _by_null(measure: Callable[[str], float | None]) -> Values:
     return {null: measure(null) for null in NULLS}
 
 
-def _beyond(observed: float | None, expected: float | None) -> float | None:
+def _agreement(observed: float | None, expected: float | None) -> float | None:
     return None if observed is None or not expected else 1.0 - observed / expected
 
 

@@ -33,7 +33,7 @@ COMMANDS = {
     "link": (f"{_HERE}.commands_edit:link_", "Find the video of each clip under a folder."),
     "folds": (f"{_HERE}.commands_edit:folds", "Split the clips into folds, one fold a clip."),
     "project": (f"{_HERE}.commands_projection:project", "Turn experts' segments into clip labels."),
-    "agree": (f"{_HERE}.commands_projection:agree", "Measure how far the annotators agree."),
+    "agree": (f"{_HERE}.commands_projection:agree", "Measure the agreement of the annotators."),
 }
 
 

@@ -44,10 +44,10 @@ def link_(session: Session, name: str, folder: Path, as_json: bool) -> None:
         return
     session.console.result(
         f"{len(report.by_name)} clips have a file of their own, {len(report.by_time)} are parts of"
-        f" films, {len(report.without)} have no video, {len(report.ambiguous)} fit several files"
+        f" films, {len(report.without)} have no video, {len(report.ambiguous)} match several files"
     )
     for clip_id, files in report.ambiguous.items():
-        session.console.note(f"{clip_id}: not linked, fits {', '.join(files)}")
+        session.console.note(f"{clip_id}: not linked, matches {', '.join(files)}")
     for clip_id in report.without:
         session.console.detail(f"{clip_id}: no video")
 
@@ -65,15 +65,15 @@ def link_(session: Session, name: str, folder: Path, as_json: bool) -> None:
     type=click.Choice(list(KINDS)),
     default="grouped",
     show_default=True,
-    help="What is kept together.",
+    help="How clips are assigned to folds.",
 )
-@click.option("-k", "k", default=5, show_default=True, help="How many folds.")
+@click.option("-k", "k", default=5, show_default=True, help="Number of folds.")
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Another seed makes another split.",
+    help="Seed of the random assignment.",
 )
 @click.option("--block", default=10, show_default=True, help="Neighbour: clips in a block.")
 @click.option("--gap", default=1, show_default=True, help="Neighbour: clips left out at borders.")

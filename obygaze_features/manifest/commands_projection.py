@@ -1,4 +1,4 @@
-"""`obygaze manifest project` and `agree`: experts' segments as clip labels, and their agreement."""
+"""`obygaze manifest project` and `agree`: clip labels from segments, and their agreement."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def input_options(function: F) -> F:
         "--threshold",
         default="0.2",
         show_default=True,
-        help="The least share of a clip that a segment must cover to count: 0.2, 1/3.",
+        help="The smallest share of a clip that a segment must cover to count: 0.2, 1/3.",
     )
     clips = click.option(
         "--clips", required=True, help="CSV with clip_id, movie_id, start_frame, end_frame."
@@ -148,7 +148,7 @@ def project(
     type=click.IntRange(0, 1_000_000),
     default=9999,
     show_default=True,
-    help="Draws for each p-value; 0 for none.",
+    help="Number of draws for each p-value; 0 for no p-values.",
 )
 @click.option(
     "--sampled",
@@ -163,7 +163,7 @@ def project(
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Another seed makes other draws.",
+    help="Seed of the random draws.",
 )
 @json_option
 @pass_session
@@ -178,7 +178,7 @@ def agree(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Measure how far the annotators agree.
+    """Measure the agreement of the annotators.
 
     Gamma is 1 - observed / expected disorder on the clips' levels, by film and pair and as the
     mean over films. Chance is uniform levels, each annotator's own, or those of both pooled.
@@ -189,7 +189,7 @@ def agree(
     inputs, made = _project(session, segments, clips, share, canonical)
     pairs = pairs_of(made, inputs[1])
     if not pairs:
-        session.console.warn("no film has clips and two annotators; there is nothing to compare")
+        session.console.warn("no film has both clips and two annotators; nothing to compare")
     document = agreement(pairs, ChanceSettings(permutations, sampled or 0, seed))
     if as_json:
         session.console.json({"threshold": threshold_text(share), **document})
@@ -205,13 +205,11 @@ def _project(
     inputs = read_inputs(paths[0], paths[1], canonical=canonical)
     unknown = unknown_concepts(inputs[0])
     if unknown:
-        session.console.warn(f"concepts not in the vocabulary, kept as they are: {few(unknown, 5)}")
+        session.console.warn(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
     made = project_clips(*inputs, share)
     if made.unseen:
         n_clips = count(len(made.unseen), "clip")
-        session.console.warn(
-            f"{n_clips} in films without segments, left out: {few(made.unseen, 5)}"
-        )
+        session.console.warn(f"{n_clips} in films without segments, skipped: {few(made.unseen, 5)}")
     return inputs, made
 
 
@@ -314,7 +312,7 @@ def _agreement_text(document: Mapping[str, Any]) -> str:
         table(("film", "pair", "clips", *nulls, "alpha", "without NS", *nulls), pairs),
     ]
     if document["degenerate"]:
-        parts.append("'-': chance alone would agree on everything, so there is no gamma")
+        parts.append("'-': gamma is undefined, because agreement by chance is complete")
     return "\n\n".join(parts)
 
 

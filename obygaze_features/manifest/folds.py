@@ -1,6 +1,6 @@
-"""Give each clip a fold: evenly by level, by whole films, or by blocks of neighbouring clips.
+"""Assign clips to folds: by level, by whole films, or by blocks of neighbouring clips.
 
-A clip has one fold, whatever the task: no task can train on a clip that another task tests on.
+A clip has the same fold in every task, so that no task trains on the test clips of another.
 Folds are numbers from 0; -1 is a clip outside the split. The functions with `_folds` in their
 name take arrays, one value a clip; the others take a manifest and return the fold of each clip id.
 """
@@ -27,12 +27,12 @@ MAX_SWAP_GROUPS = 400
 
 
 def stratified(manifest: Manifest, k: int, seed: int = 0) -> Folds:
-    """Return folds of equal size that share out each annotation level evenly.
+    """Return folds of equal size with the same share of each annotation level.
 
     Args:
         manifest: The clips.
         k: How many folds.
-        seed: Another seed makes another split.
+        seed: The seed of the random assignment.
     """
     _check_k(k, len(manifest), "clips")
     return _by_id(manifest, stratified_folds(_levels(manifest), k, seed=seed))
@@ -44,7 +44,7 @@ def grouped(manifest: Manifest, k: int, seed: int = 0) -> Folds:
     Args:
         manifest: The clips.
         k: How many folds.
-        seed: Another seed makes another split.
+        seed: The seed of the random assignment.
     """
     _check_k(k, len(manifest.movies), "films")
     return _by_id(manifest, grouped_folds(_films(manifest), _levels(manifest), k, seed=seed))
@@ -66,7 +66,7 @@ def neighbour_blocks(
     Args:
         manifest: The clips.
         k: How many folds.
-        seed: Another seed makes another split.
+        seed: The seed of the random assignment.
         block: How many clips a block has.
         gap: A clip that is this near to another fold, in clips, gets no fold.
     """
@@ -86,7 +86,7 @@ def neighbour_blocks(
     if empty:
         raise FixUsage(
             f"a gap of {gap} between blocks of {block} leaves {len(empty)} of {k} folds empty",
-            hint="a smaller --gap, or a larger --block",
+            hint="choose a smaller --gap or a larger --block",
         )
     return kept
 
@@ -128,11 +128,11 @@ def _by_id(manifest: Manifest, folds: IntArray) -> Folds:
 
 def _check_k(k: int, available: int, what: str) -> None:
     if not 2 <= k <= available:
-        raise FixUsage(f"cannot make {k} folds of {available} {what}", hint="another -k")
+        raise FixUsage(f"cannot make {k} folds of {available} {what}", hint="change -k")
 
 
 def stratified_folds(strata: ArrayLike, n_folds: int, *, seed: int) -> IntArray:
-    """Return folds of equal size that share out each stratum evenly, both to within one clip.
+    """Return folds with equal size and an equal share of each stratum, both to within one clip.
 
     The strata are shuffled and dealt one after another without starting over, which also keeps
     the sizes of the folds equal.

@@ -136,7 +136,7 @@ def _refuse_other_files(files: Mapping[Path, bytes]) -> None:
             raise AlreadyThere(
                 "this file exists and is not part of an obygaze manifest",
                 where=str(path),
-                hint="another name with -o, or move this file away",
+                hint="choose another name with -o, or move this file",
             )
 
 
@@ -152,9 +152,9 @@ def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
     with locked(path.parent):
         if read_manifest(path) != before:
             raise AlreadyThere(
-                "another command has changed this manifest meanwhile",
+                "the file was changed by another command since it was read",
                 where=str(path),
-                hint="the same command again",
+                hint="run the same command again",
             )
         write_atomic(path.with_suffix(".csv"), rows)
         write_atomic(path, toml)
@@ -212,7 +212,7 @@ class ClipReader:
         names = tuple(row["concepts"].split("|")) if row["concepts"] else ()
         for name in dict.fromkeys(names):
             if name not in self.concepts:
-                row.add("concepts", f"{name!r} is not in the manifest's vocabulary")
+                row.add("concepts", f"unknown concept {name!r}; the header lists the concepts")
             elif names.count(name) > 1:
                 row.add("concepts", f"{name!r} is listed more than once")
         return names
@@ -224,7 +224,7 @@ def _whole(row: TableRow, column: str) -> int | None:
 
 def _video(row: TableRow) -> str:
     if row["video"] and leads_out(row["video"]):
-        row.add("video", f"{row['video']!r} leads out of the folder of the videos")
+        row.add("video", f"{row['video']!r} must be a path inside the folder of the videos")
     elif not row["video"].isprintable():  # it could control the terminal that shows it
         row.add("video", f"{row['video']!r} contains characters that cannot be printed")
     return row["video"]
@@ -235,7 +235,7 @@ def _span(row: TableRow) -> tuple[float | None, float | None]:
     if bool(row["start_s"]) != bool(row["end_s"]):
         row.add("end_s", "start_s and end_s must both be given or both be empty")
     elif start_s is not None and end_s is not None and end_s <= start_s:
-        row.add("end_s", f"the end {end_s} is not after the start {start_s}")
+        row.add("end_s", f"expected an end after the start {start_s}, got {end_s}")
     return start_s, end_s
 
 

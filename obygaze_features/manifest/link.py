@@ -81,7 +81,7 @@ def find_videos(folder: Path) -> tuple[str, ...]:
 
 
 def link(manifest: Manifest, folder: Path) -> LinkReport:
-    """Find the video of each clip; a clip that fits several files gets none.
+    """Find the video of each clip; a clip that matches several files gets none.
 
     Args:
         manifest: The clips.

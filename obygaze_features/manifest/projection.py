@@ -1,4 +1,4 @@
-"""From segments to clip labels: overlap as a share of the clip, the highest level wins.
+"""Convert segments to clip labels: by overlap as a share of the clip, the highest level first.
 
 The rules, all in whole frames so that the exact case is exact:
 

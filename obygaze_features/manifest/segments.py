@@ -143,5 +143,5 @@ def _concepts(row: TableRow, canonical: bool) -> tuple[str, ...]:
         return tuple(names)
     for name in names:
         if name and canonical_concept(name) is None:
-            row.add("concepts", f"{name!r} is not a known concept")
+            row.add("concepts", f"unknown concept {name!r}")
     return tuple(canonical_concept(name) or name for name in names)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import re
 from collections import deque
@@ -17,6 +16,7 @@ from obygaze_features.core.console import human
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.schema_rules import near
 
 MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
@@ -151,7 +151,11 @@ def _lines(stream: BinaryIO, found: Violations) -> Iterator[str]:
     for number in count(1):
         raw = stream.readline(MAX_LINE + 1)
         if len(raw) > MAX_LINE:
-            found.add(number, None, f"the line is longer than {human(MAX_LINE)}; read no further")
+            found.add(
+                number,
+                None,
+                f"the line is longer than {human(MAX_LINE)}; the rest of the file is not read",
+            )
         if not raw or len(raw) > MAX_LINE or (number == 1 and not _is_plain_text(raw, found)):
             return
         yield _decode(raw, number, found)
@@ -162,7 +166,7 @@ def _is_plain_text(first: bytes, found: Violations) -> bool:
         found.add(1, None, "the file starts with a byte order mark; save it as UTF-8 without BOM")
         return False
     if first.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in first:
-        found.add(1, None, "this is UTF-16 or not text at all; save it as UTF-8")
+        found.add(1, None, "the file is UTF-16 or not text; save it as UTF-8")
         return False
     return True
 
@@ -175,7 +179,7 @@ def _decode(raw: bytes, number: int, found: Violations) -> str:
         found.add(number, None, f"{byte} is not UTF-8 (a Latin-1 file?)")
         text = raw.decode("utf-8", errors="replace")
     if "\x00" in text:
-        found.add(number, None, "a NUL character")
+        found.add(number, None, "the line has a NUL character")
     return text
 
 
@@ -190,7 +194,7 @@ def _records(
             yield start, record
             start = reader.line_num + 1
     except csv.Error as error:
-        found.add(start, None, f"not a table from here on ({error}); read no further")
+        found.add(start, None, f"not valid CSV ({error}); the rest of the file is not read")
 
 
 def _check_header(
@@ -200,14 +204,13 @@ def _check_header(
     missing = [name for name in required if name not in header]
     others = [mark for mark in DELIMITERS if mark in header[0]] if len(header) == 1 else []
     if missing and others:
-        names = f"{DELIMITERS[others[0]]}, not {DELIMITERS[delimiter]}"
-        found.add(line, None, f"cells are separated by {names}")
+        what = f"expected cells separated by {DELIMITERS[delimiter]}, got {DELIMITERS[others[0]]}"
+        found.add(line, None, what)
         return False
     for name in dict.fromkeys(name for name in header if header.count(name) > 1):
-        found.add(line, name, "the header has this column more than once")
+        found.add(line, name, "the header lists this column more than once")
     for name in missing:
-        close = difflib.get_close_matches(name, header, n=1)
-        found.add(line, name, "no such column" + (f"; is it {close[0]!r}?" if close else ""))
+        found.add(line, name, f"required column is missing{near(name, header)}")
     return len(found) == before
 
 
@@ -220,8 +223,10 @@ def _rows(
     for line, cells in records:
         if not any(cells) and (skip_blank or not cells):
             if not skip_blank:
-                found.add(line, None, "an empty line")
+                found.add(line, None, "the line is empty")
         elif len(cells) != len(header):
-            found.add(line, None, f"{len(cells)} cells, the header has {len(header)}")
+            found.add(
+                line, None, f"expected {len(header)} cells as in the header, got {len(cells)}"
+            )
         else:
             yield TableRow(line, dict(zip(header, cells, strict=True)), found)

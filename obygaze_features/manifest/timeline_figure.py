@@ -92,7 +92,7 @@ def timeline(
     marked = [segment for segment in segments if segment.movie_id == movie_id]
     if not clips or not marked:
         what = "segments" if clips else "clips"
-        raise NotFound(f"the film {movie_id!r} has no {what}; there is nothing to draw")
+        raise NotFound(f"the film {movie_id!r} has no {what}; nothing to draw")
     ends = [clip.end_frame for clip in clips] + [segment.end_frame for segment in marked]
     first, last = between or (0, max(ends))
     if last <= first:

@@ -41,7 +41,7 @@ class PublishedSplit:
 
 @dataclass(frozen=True)
 class PublishedDataset:
-    """What datasets.toml has of a data set; `sha256` are the hashes of its published table."""
+    """An entry of datasets.toml; `sha256` are the hashes of the published table."""
 
     citation: str
     notes: tuple[str, ...]
@@ -55,7 +55,7 @@ class PublishedDataset:
 
 @cache
 def published(dataset: str) -> PublishedDataset:
-    """Return what datasets.toml has of a data set."""
+    """Return the entry of a data set in datasets.toml."""
     path = files(__package__).joinpath("datasets.toml")
     document = read_toml(path.read_bytes(), path.name)
     datasets = document.check(Table(others=table_of(PublishedDataset)))
@@ -86,14 +86,14 @@ def check_known(
 ) -> tuple[str, ...]:
     """Return a warning for each file without a known hash; with `strict` raise an error instead."""
     unknown = {
-        str(path): f"not a known file (its sha256 is {source.sha256}, not {' or '.join(known)})"
+        str(path): f"unknown file: expected the sha256 {' or '.join(known)}, got {source.sha256}"
         for path, source, known in sources
         if source.sha256 not in known
     }
     warnings = tuple(f"{path}: {message}" for path, message in unknown.items())
     if strict and warnings:
         raise FixInput(
-            "the sha256 does not match",
+            "the sha256 is not that of the published file",
             where=", ".join(unknown),
             hint="download it again, or import it without --strict",
             details=warnings,
@@ -117,7 +117,7 @@ def level_of(row: TableRow, column: str) -> str:
     """Return the level of a row under its canonical name; empty, with a violation, if unknown."""
     level = canonical_level(row[column])
     if level is None:
-        row.add(column, f"{row[column]!r} is not a level")
+        row.add(column, f"unknown level {row[column]!r}")
     return level or ""
 
 
@@ -135,7 +135,7 @@ def concepts_of(row: TableRow, column: str) -> tuple[str, ...]:
     known = {word: canonical_concept(word) for word in words if words != ("",)}
     for word, name in known.items():
         if name is None:
-            row.add(column, f"{word!r} is not a known concept")
+            row.add(column, f"unknown concept {word!r}")
     return tuple(name for word in words if (name := known.get(word)))
 
 

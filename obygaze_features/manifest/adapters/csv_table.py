@@ -19,8 +19,6 @@ from obygaze_features.manifest.vocabulary import canonical_concept, canonical_le
 
 NEEDED = ("clip_id", "movie_id")
 CONSTANT = "="
-
-
 FILLED_TABLE = Table(others=filled)
 
 
@@ -44,6 +42,16 @@ class TableMapping:
     unit: Annotated[str, choice(UNITS)] = "clip"
     licence: Annotated[str, filled] = ""
     citation: Annotated[str, filled] = ""
+
+    def level(self, word: str) -> str | None:
+        """Return the level that a word of the table means, None for an unknown word."""
+        return self.levels.get(word) or canonical_level(word)
+
+    def concept(self, word: str) -> str | None:
+        """Return the concept that a word of the table means, None for an unknown word."""
+        if word in self.modalities:
+            return word
+        return self.concepts.get(word) or canonical_concept(word)
 
 
 def read(
@@ -83,10 +91,10 @@ def read(
     plan = _plan(targets, table.columns)
     extra = tuple(target for target in plan if target not in COLUMNS)
     known = {**concepts(), **chosen.modalities}
-    reader, words = ClipReader(known, extra), _Words(chosen)
-    clips = tuple(reader.clip_of(row, words.cells(row, plan)) for row in table.rows)
-    hint = "declare the words in a --mapping file" if words.unknown else None
-    violations.raise_if_any("the table cannot be imported", hint=hint)
+    reader = ClipReader(known, extra)
+    clips = tuple(reader.clip_of(row, _cells(row, plan, chosen)) for row in table.rows)
+    hint = "correct the cells, or give the meaning of their words in a --mapping file"
+    violations.raise_if_any("the table cannot be imported", hint if table.rows else None)
     header = Header(
         chosen.dataset or csv.stem,
         known,
@@ -138,47 +146,21 @@ def _scene_in(clip_id: str, movie_id: str) -> str:
     return str(int(number)) if film == movie_id and number.isascii() and number.isdigit() else ""
 
 
-class _Words:
-    """Translates the cells of a row into those of a manifest."""
-
-    def __init__(self, mapping: TableMapping) -> None:
-        self.mapping = mapping
-        self.unknown = False
-
-    def cells(self, row: TableRow, plan: Mapping[str, str]) -> dict[str, str]:
-        """Return the cells of one row by the columns of the manifest."""
-        cells = {
-            target: source.removeprefix(CONSTANT) if source.startswith(CONSTANT) else row[source]
-            for target, source in plan.items()
-        }
-        if "scene" not in plan:
-            cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
-        cells["level"] = self._level(row, cells.get("level", ""))
-        cells["concepts"] = self._concepts(row, cells.get("concepts", ""))
-        return cells
-
-    def _level(self, row: TableRow, word: str) -> str:
-        word = word.strip()
-        level = self.mapping.levels.get(word) or canonical_level(word)
-        if word and level is None:
-            self._add_unknown(row, "level", f"{word!r} is not a level")
-        return level or ""
-
-    def _concepts(self, row: TableRow, text: str) -> str:
-        names = []
-        for word in text.split(self.mapping.separator) if text.strip() else ():
-            name = self._concept(word.strip())
-            if name is None:
-                self._add_unknown(row, "concepts", f"{word!r} is not a known concept")
-            else:
-                names.append(name)
-        return "|".join(names)
-
-    def _concept(self, word: str) -> str | None:
-        if word in self.mapping.modalities:
-            return word
-        return self.mapping.concepts.get(word) or canonical_concept(word)
-
-    def _add_unknown(self, row: TableRow, column: str, message: str) -> None:
-        self.unknown = True
-        row.add(column, message)
+def _cells(row: TableRow, plan: Mapping[str, str], mapping: TableMapping) -> dict[str, str]:
+    """Return the cells of one row by the columns of the manifest, with canonical words."""
+    cells = {
+        target: source.removeprefix(CONSTANT) if source.startswith(CONSTANT) else row[source]
+        for target, source in plan.items()
+    }
+    if "scene" not in plan:
+        cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
+    word, text = cells.get("level", "").strip(), cells.get("concepts", "")
+    words = [part.strip() for part in text.split(mapping.separator)] if text.strip() else []
+    cells["level"] = mapping.level(word) or ""
+    cells["concepts"] = "|".join(name for part in words if (name := mapping.concept(part)))
+    if word and not cells["level"]:
+        row.add("level", f"unknown level {word!r}")
+    for part in words:
+        if not mapping.concept(part):
+            row.add("concepts", f"unknown concept {part!r}")
+    return cells

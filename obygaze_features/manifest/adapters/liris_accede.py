@@ -34,7 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9]{2,4})?")
 
 @dataclass
 class _Excerpts:
-    """What the files read so far have of each excerpt, by the stem of its name."""
+    """The values of each excerpt in the files read so far, by the stem of its name."""
 
     names: dict[str, str] = field(default_factory=dict)
     values: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -52,10 +52,10 @@ class _Excerpts:
         stem = PurePosixPath(name).stem
         known = self.id_of.setdefault((family, stem), id_)
         if known != id_:
-            row.add("id", f"{name} has the id {id_!r} here and {known!r} elsewhere")
+            row.add("id", f"{name} has the id {id_!r}, but {known!r} in another file")
         cells = self.values.setdefault(stem, {})
         for column in sorted(values.keys() & cells.keys()):
-            row.add("name", f"{name} has a {column} already")
+            row.add("name", f"{name} already has a value for {column}")
         cells |= values
         # Some files leave the extension out; where one has it, that is the file to look for.
         if "." in name or stem not in self.names:
@@ -132,10 +132,10 @@ def _annotation_files(given: Sequence[Path]) -> list[Path]:
         if not found and path.is_dir():
             raise NotFound(f"no annotation file in this folder ({known})", where=str(path))
         if not found:
-            raise FixInput(f"not the name of a file of LIRIS-ACCEDE ({known})", where=str(path))
+            raise FixInput(f"unknown file name; expected one of {known}", where=str(path))
         paths |= found
     if not paths:
-        raise FixUsage("no files were given")
+        raise FixUsage("expected at least one file or folder")
     by_name: dict[str, Path] = {}
     for path in sorted(paths):
         twin = by_name.setdefault(path.name, path)

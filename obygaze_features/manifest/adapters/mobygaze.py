@@ -1,7 +1,7 @@
 """MObyGaze: the segments that two experts a film marked, each expert's kept apart.
 
 The rows serve as they are as the segments of `obygaze manifest project`. A segment's id is made
-of what the file itself counts by: film, annotator, and the number in `clip_index`.
+of the film, the annotator, and the number in `clip_index`.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def read(csv: Path, *, name: str = "mobygaze", strict: bool = False) -> Imported
     reader = ClipReader(concepts(), EXTRA)
     clips = tuple(reader.clip_of(row, _cells(row)) for row in table.rows)
     violations.raise_if_any("this is not the table of MObyGaze")
-    oddities = _oddities(table.rows, clips)
-    notes = (*data.notes, *oddities)
+    inconsistencies = _inconsistencies(table.rows, clips)
+    notes = (*data.notes, *inconsistencies)
     header = data.header(
         "mobygaze", concepts=concepts(), unit="segment", notes=notes, sources=(source,)
     )
-    return ImportedManifest(Manifest(name, header, clips, EXTRA), (*warnings, *oddities))
+    return ImportedManifest(Manifest(name, header, clips, EXTRA), (*warnings, *inconsistencies))
 
 
 def _cells(row: TableRow) -> dict[str, str]:
@@ -103,7 +103,7 @@ def _span(row: TableRow) -> tuple[str, str]:
     return repr(float(frames[0] / fps)), repr(float((frames[1] + 1) / fps))
 
 
-def _oddities(rows: Iterable[TableRow], clips: tuple[Clip, ...]) -> tuple[str, ...]:
+def _inconsistencies(rows: Iterable[TableRow], clips: tuple[Clip, ...]) -> tuple[str, ...]:
     """Return what is inconsistent in the annotations; only concepts named twice are changed."""
     pairs = list(zip(rows, clips, strict=True))
     repeated = [
@@ -111,26 +111,26 @@ def _oddities(rows: Iterable[TableRow], clips: tuple[Clip, ...]) -> tuple[str, .
     ]
     bare = [row.line for row, clip in pairs if clip.level != "EN" and not clip.concepts]
     easy = [row.line for row, clip in pairs if clip.level == "EN" and clip.concepts]
-    overlaps, gaps = _seams(clips)
+    overlaps, gaps = _overlaps_and_gaps(clips)
     findings = [
         (repeated, "with a concept named more than once, kept once"),
         (bare, "of HN, NS or S without a concept"),
         (easy, "of EN with a concept"),
     ]
-    oddities = [
+    inconsistencies = [
         f"{count(len(lines), 'segment')} {text} ({named_lines(lines)})"
         for lines, text in findings
         if lines
     ]
     if overlaps or gaps:
-        oddities.append(
+        inconsistencies.append(
             f"segments of one annotator do not tile the film: {overlaps} share frames with the"
             f" one before, {gaps} leave frames out"
         )
-    return tuple(oddities)
+    return tuple(inconsistencies)
 
 
-def _seams(clips: Iterable[Clip]) -> tuple[int, int]:
+def _overlaps_and_gaps(clips: Iterable[Clip]) -> tuple[int, int]:
     """Count the segments that start before, and after, the frame that follows the one before."""
     spans: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for clip in clips:

@@ -269,7 +269,7 @@ def _frame_times(path: Path, wrong: Violations) -> list[float]:
         match = _FRAME.fullmatch(text)
         if match is None or int(match[1]) != len(seconds):
             expected = f"expected frame {len(seconds)} and its time"
-            wrong.add(line, None, f"{expected}, got {text[:60]!r}; read no further")
+            wrong.add(line, None, f"{expected}, got {text[:60]!r}; the rest is not read")
             return seconds
         if seconds and float(match[2]) < seconds[-1]:
             wrong.add(line, None, f"frame {match[1]} is earlier than the one before it")

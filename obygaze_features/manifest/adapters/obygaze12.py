@@ -158,7 +158,7 @@ def _left_out(folder: Path, found: dict[PublishedSplit, Path]) -> list[str]:
     """Return warnings for other tables near the splits, and for splits that are missing."""
     others = sorted({*folder.glob("*.csv"), *folder.glob("by_movie/*.csv")} - set(found.values()))
     warnings = [
-        f"{path}: not one of the released splits, left out"
+        f"{path}: skipped, not one of the released splits"
         for path in others
         if not path.name.startswith("ObyGaze12")
     ]

@@ -115,7 +115,7 @@ def test_all_violations_of_all_rows_at_once(tmp_path: Path) -> None:
         (b"\xef\xbb\xbf" + CSV.encode(), 1, "byte order mark"),
         (CSV.replace("ada", "ad\xe9").encode("latin-1"), 2, "not UTF-8"),
         (CSV.replace("ada", "x" * (2 << 20)), 2, "longer than"),
-        (CSV.replace(",ben", ""), 3, "8 cells"),
+        (CSV.replace(",ben", ""), 3, "got 8"),
         ("", 1, "empty"),
     ],
 )
@@ -240,7 +240,7 @@ def test_what_another_process_added_meanwhile_is_not_lost(tmp_path: Path) -> Non
     read_by_both = read_manifest(path)
     first = read_by_both.with_column("fold:a", {"tt1-001": "0"})
     update_manifest(read_by_both, first, path)
-    with pytest.raises(AlreadyThere, match="meanwhile"):
+    with pytest.raises(AlreadyThere, match="changed by another command"):
         update_manifest(read_by_both, read_by_both.with_column("fold:b", {}), path)
     assert read_manifest(path) == first
 

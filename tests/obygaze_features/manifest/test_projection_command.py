@@ -95,7 +95,7 @@ def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(tmp_path: Pa
         ["clip", "A", "B", "level", "share", "concepts"],
         ["m-001", "NS", "S", "S", "25.0", "%", "Body,", "Look"],
     ]
-    assert "1 clip in films without segments, left out" in result.stderr
+    assert "1 clip in films without segments, skipped" in result.stderr
     assert "unseen-001" in result.stderr
     assert "1 clip: EN 0, HN 0, NS 0, S 1, without a label 0" in result.stderr
 
@@ -103,7 +103,7 @@ def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(tmp_path: Pa
 def test_a_concept_outside_the_vocabulary_is_told_and_kept(tmp_path: Path) -> None:
     result = run(tmp_path, marks("0-99 S Body|Bdy"), clips("0-99"))
     assert result.json()["merged"][0]["concepts"] == ["Bdy", "Body"]
-    assert "not in the vocabulary, kept as they are: Bdy" in result.stderr
+    assert "unknown concepts, kept unchanged: Bdy" in result.stderr
 
 
 def test_rows_as_csv_are_written_once_and_replaced_only_by_force(tmp_path: Path) -> None:

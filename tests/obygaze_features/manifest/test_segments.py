@@ -70,8 +70,8 @@ def test_an_unknown_concept_is_kept_unless_names_are_to_be_canonical(tmp_path: P
     path = segments_file(tmp_path, "m,A,0,9,S,Body|Bdy", "m,A,10,19,S,Bdy")
     assert unknown_concepts(read_segments(path)) == ["Bdy"]
     assert told_of_segments(path, canonical=True) == [
-        "2: column 'concepts': 'Bdy' is not a known concept",
-        "3: column 'concepts': 'Bdy' is not a known concept",
+        "2: column 'concepts': unknown concept 'Bdy'",
+        "3: column 'concepts': unknown concept 'Bdy'",
     ]
 
 
@@ -86,7 +86,7 @@ def test_every_violation_of_the_segments_at_once(tmp_path: Path) -> None:
         "m,A,0,9",
     )
     assert told_of_segments(path) == [
-        "7: 4 cells, the header has 6",
+        "7: expected 6 cells as in the header, got 4",
         "2: column 'level': 'Sure' is not one of EN, HN, NS, S; write S",
         "3: column 'end_frame': the end 8 is before the start 9",
         "4: column 'movie_id': the cell is empty",
@@ -123,12 +123,15 @@ def test_clips_of_one_frame_and_clips_that_share_frames_are_fine(tmp_path: Path)
     [
         (b"", "1: the file is empty"),
         (SEGMENTS.encode() + b"\n", " the table has no segments"),
-        (SEGMENTS.replace(",", ";").encode() + b"\nm;A;0;9;S;\n", "1: cells are separated by semi"),
+        (
+            SEGMENTS.replace(",", ";").encode() + b"\nm;A;0;9;S;\n",
+            "1: expected cells separated by commas",
+        ),
         (b"\xef\xbb\xbf" + SEGMENTS.encode() + b"\nm,A,0,9,S,\n", "1: the file starts with a byte"),
         (SEGMENTS.encode() + b"\nm,Andr\xe9,0,9,S,\n", "2: byte 0xE9 at position 7 is not UTF-8"),
         (
             b"movie,annotator,start_frame,end_frame,level,concepts\n",
-            "1: column 'movie_id': no such",
+            "1: column 'movie_id': required",
         ),
     ],
 )
@@ -174,4 +177,6 @@ def test_a_line_of_200_megabytes_is_refused_without_holding_it(tmp_path: Path) -
     with path.open("wb") as stream:
         stream.write(f"{SEGMENTS}\nm,A,0,9,S,".encode())
         stream.truncate(200_000_000)
-    assert told_of_segments(path) == ["2: the line is longer than 1.0 MB; read no further"]
+    assert told_of_segments(path) == [
+        "2: the line is longer than 1.0 MB; the rest of the file is not read"
+    ]

@@ -47,26 +47,26 @@ def test_windows_line_ends_and_another_delimiter(tmp_path: Path) -> None:
 def test_blank_rows_are_skipped_only_on_request(tmp_path: Path) -> None:
     path = write(tmp_path, "a,b\n,\n\n1,2\n")
     assert [row.line for row in read_table(path, required=("a", "b"), skip_blank=True).rows] == [4]
-    assert details_of(path) == (f"{path}:3: an empty line",)
+    assert details_of(path) == (f"{path}:3: the line is empty",)
 
 
 @pytest.mark.parametrize(
     ("data", "told"),
     [
         (b"", "1: the file is empty"),
-        (b"a;b\n1;2\n", "1: cells are separated by semicolons, not commas"),
-        (b"a\tb\n1\t2\n", "1: cells are separated by tabs, not commas"),
+        (b"a;b\n1;2\n", "1: expected cells separated by commas, got semicolons"),
+        (b"a\tb\n1\t2\n", "1: expected cells separated by commas, got tabs"),
         (b"\xef\xbb\xbfa,b\n1,2\n", "1: the file starts with a byte order mark"),
-        ("a,b\n1,2\n".encode("utf-16"), "1: this is UTF-16"),
+        ("a,b\n1,2\n".encode("utf-16"), "1: the file is UTF-16"),
         (b"a,b\n1,2\ncaf\xe9,2\n", "3: byte 0xE9 at position 4 is not UTF-8"),
-        (b"a,b,a\n1,2,3\n", "1: column 'a': the header has this column more than once"),
-        (b"a,B\n1,2\n", "1: column 'b': no such column"),
-        (b"a, b\n1,2\n", "1: column 'b': no such column; is it ' b'?"),
-        (b"a,b\n1\n", "2: 1 cells, the header has 2"),
-        (b"a,b\n1,2,3\n", "2: 3 cells, the header has 2"),
-        (b'a,b\n1,"2\n', "2: not a table from here on"),
-        (b'a,b\n1,"2"x\n', "2: not a table from here on"),
-        (b"a,b\n1,\x00\n", "2: a NUL character"),
+        (b"a,b,a\n1,2,3\n", "1: column 'a': the header lists this column more than once"),
+        (b"a,B\n1,2\n", "1: column 'b': required column is missing"),
+        (b"a, b\n1,2\n", "1: column 'b': required column is missing (did you mean ' b'?)"),
+        (b"a,b\n1\n", "2: expected 2 cells as in the header, got 1"),
+        (b"a,b\n1,2,3\n", "2: expected 2 cells as in the header, got 3"),
+        (b'a,b\n1,"2\n', "2: not valid CSV"),
+        (b'a,b\n1,"2"x\n', "2: not valid CSV"),
+        (b"a,b\n1,\x00\n", "2: the line has a NUL character"),
     ],
 )
 def test_what_can_be_wrong(tmp_path: Path, data: bytes, told: str) -> None:
@@ -99,7 +99,9 @@ def test_a_line_of_exactly_the_limit_is_read(tmp_path: Path) -> None:
     path = write(tmp_path, f"{header}\n{cell}y,{others}\n")
     with pytest.raises(FixInput) as caught:
         read_table(path, required=("a",))
-    assert caught.value.details == (f"{path}:2: the line is longer than 1.0 MB; read no further",)
+    assert caught.value.details == (
+        f"{path}:2: the line is longer than 1.0 MB; the rest of the file is not read",
+    )
 
 
 def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_a_collector_lets_the_caller_add_what_is_wrong_with_values(tmp_path: Pat
     with pytest.raises(FixInput, match="cannot use this: 2 violations") as caught:
         found.raise_if_any("cannot use this", hint="mend it")
     assert caught.value.details == (
-        f"{path}:2: 1 cells, the header has 2",
+        f"{path}:2: expected 2 cells as in the header, got 1",
         f"{path}:3: column 'b': 'x' is not a whole number",
     )
     assert caught.value.where == str(path)

@@ -64,7 +64,7 @@ def test_wordings_that_both_score_nothing_have_no_ratio(tmp_path: Path) -> None:
         ("0.1,1.01,0.5", "must be a cosine"),
         ("0.1,,0.5", "sim must be a number, got ''"),
         ("-0.1,0.5,0.5", "must be a probability, got -0.1"),
-        ("0.1,0.5", "2 cells, the header has 3"),
+        ("0.1,0.5", "expected 3 cells as in the header, got 2"),
     ],
 )
 def test_bad_rows_are_named(tmp_path: Path, cells: str, told: str) -> None:

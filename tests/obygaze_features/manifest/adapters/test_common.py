@@ -87,7 +87,7 @@ def test_an_unknown_file_is_a_warning_or_with_strict_an_error_of_all(tmp_path: P
     warnings = check_known(files, strict=False)
     assert [warning.partition(": ")[0] for warning in warnings] == [str(paths[1]), str(paths[2])]
     assert empty in warnings[0] and "0" * 64 in warnings[0]
-    with pytest.raises(FixInput, match="the sha256 does not match") as caught:
+    with pytest.raises(FixInput, match="the sha256 is not that of the published file") as caught:
         check_known(files, strict=True)
     assert caught.value.details == warnings
     assert caught.value.where == f"{paths[1]}, {paths[2]}"

@@ -88,8 +88,8 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read(table, mapping=read_mapping(mapping))
     assert caught.value.details == (
-        f"{table}:2: column 'verdict': 'yes' is not a level",
-        f"{table}:2: column 'tags': 'sun' is not a known concept",
+        f"{table}:2: column 'verdict': unknown level 'yes'",
+        f"{table}:2: column 'tags': unknown concept 'sun'",
         f"{table}:2: column 'group': 'x' is not a whole number",
         f"{table}:3: column 'shot': 'a1' is already on line 2",
         f"{table}:3: column 'tags': 'Look' is listed more than once",
@@ -103,13 +103,15 @@ def test_missing_columns_are_named(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read(table, {"clip_id": "shots"}, delimiter=";")
     assert caught.value.details == (
-        f"{table}:1: column 'shots': no such column; is it 'shot'?",
-        f"{table}:1: column 'movie_id': no such column",
+        f"{table}:1: column 'shots': required column is missing (did you mean 'shot'?)",
+        f"{table}:1: column 'movie_id': required column is missing",
     )
     assert "--mapping" not in (caught.value.hint or "")
     with pytest.raises(FixInput) as caught:
         read(table, {"clip_id": "shot", "movie_id": "=m"})
-    assert caught.value.details == (f"{table}:1: cells are separated by semicolons, not commas",)
+    assert caught.value.details == (
+        f"{table}:1: expected cells separated by commas, got semicolons",
+    )
 
 
 def test_what_cannot_separate_cells(tmp_path: Path) -> None:

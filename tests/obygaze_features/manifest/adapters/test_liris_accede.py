@@ -102,13 +102,14 @@ def test_everything_wrong_with_all_files_at_once(tmp_path: Path) -> None:
     assert caught.value.details == (
         f"{at['ACCEDEsets.txt']}:2: column 'set': '3' is not one of 0, 1, 2",
         f"{at['ACCEDEaffect.txt']}:2: column 'valenceClass': '0.3' is not one of -1, 0, 1",
-        f"{at['ACCEDEaffect.txt']}:3: column 'id': {A1} has the id '5' here and '1' elsewhere",
+        f"{at['ACCEDEaffect.txt']}:3: column 'id': {A1} has the id '5', but '1' in another file",
         f"{at['ACCEDEviolence.txt']}:1: expected the columns id, name and the class, got id, name",
         f"{at['MEDIAEVALviolence.txt']}:2: column 'violent': 'yes' is not one of 0, 1",
-        f"{at['MEDIAEVALviolence.txt']}:3: column 'name': {M0} has a violence already",
+        f"{at['MEDIAEVALviolence.txt']}:3: column 'name': {M0} already has a value for violence",
         f"{at['shots-devset-nl.txt']}:2: expected an id and a name, got 1 cells",
-        f"{at['shots-testset-nl.txt']}:1: column 'name': {A1} has a fold:mediaeval2015 already",
-        f"{at['shots-testset-nl.txt']}:1: column 'name': {A1} has a mediaeval_id already",
+        f"{at['shots-testset-nl.txt']}:1: column 'name': {A1} already has a value for "
+        "fold:mediaeval2015",
+        f"{at['shots-testset-nl.txt']}:1: column 'name': {A1} already has a value for mediaeval_id",
     )
 
 
@@ -143,7 +144,7 @@ def test_descriptions_are_read_with_care(tmp_path: Path, text: str, told: str) -
 def test_only_files_that_are_known_by_name(tmp_path: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text("", encoding="utf-8")
-    with pytest.raises(FixInput, match="not the name of a file of LIRIS-ACCEDE"):
+    with pytest.raises(FixInput, match="unknown file name; expected one of"):
         read([other])
     with pytest.raises(NotFound, match="no annotation file in this folder"):
         read([tmp_path])

@@ -91,7 +91,7 @@ def test_oddities_are_counted_and_kept_in_the_notes(tmp_path: Path) -> None:
 
 def test_a_tidy_table_has_no_oddities(tmp_path: Path) -> None:
     imported = read(write(tmp_path, row(0, (0, 47)), row(1, (48, 71), "Sure", "['Look']")))
-    assert len(imported.warnings) == 1 and "not a known file" in imported.warnings[0]
+    assert len(imported.warnings) == 1 and "unknown file" in imported.warnings[0]
 
 
 def test_everything_wrong_at_once(tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_everything_wrong_at_once(tmp_path: Path) -> None:
     assert caught.value.details == (
         f"{path}:2: column 'end_frame': the end 9 is before the start 10",
         f"{path}:3: column 'start_frame': '1.5' is not a frame number (whole, from 0)",
-        f"{path}:4: column 'label': 'Maybe' is not a level",
-        f"{path}:4: column 'concepts': 'Sound' is not a known concept",
+        f"{path}:4: column 'label': unknown level 'Maybe'",
+        f"{path}:4: column 'concepts': unknown concept 'Sound'",
         f"{path}:5: column 'framerate': '0.0' is not a frame rate",
         f"{path}:5: column 'comment': 'credits' is not a list of strings",
         f"{path}:6: column 'annotator': 'a b' is not a word",
@@ -122,7 +122,7 @@ def test_everything_wrong_at_once(tmp_path: Path) -> None:
 
 def test_strict_refuses_another_file(tmp_path: Path) -> None:
     path = write(tmp_path, *ROWS)
-    with pytest.raises(FixInput, match="the sha256 does not match") as caught:
+    with pytest.raises(FixInput, match="the sha256 is not that of the published file") as caught:
         read(path, strict=True)
     assert caught.value.where == str(path)
 

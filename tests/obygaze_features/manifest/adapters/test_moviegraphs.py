@@ -141,7 +141,7 @@ def test_everything_wrong_with_all_films_at_once(tmp_path: Path) -> None:
         f"{frames.with_suffix('.videvents')}:2: frame 10 is the first frame, or not in the film",
     )
     assert caught.value.details[-1] == (
-        f"{frames}:1: expected frame 0 and its time, got '1 0.04'; read no further"
+        f"{frames}:1: expected frame 0 and its time, got '1 0.04'; the rest is not read"
     )
 
 
@@ -203,7 +203,7 @@ def test_everything_wrong_with_a_table_at_once(tmp_path: Path) -> None:
     assert caught.value.details == (
         f"{path}:1: column 'level': unexpected column; `manifest import csv` can map any column",
         f"{path}:3: column 'clip_id': 'a' is already on line 2",
-        f"{path}:3: column 'end': the end 1.0 is not after the start 2.0",
+        f"{path}:3: column 'end': expected an end after the start 2.0, got 1.0",
         f"{path}:4: column 'start': '0:10' is not a time in seconds",
         f"{path}:4: column 'clip_id': 'b/c' is not an id (letters, digits, . _ + -)",
         f"{path}:5: column 'fps': 'none' is not a frame rate",
@@ -216,7 +216,7 @@ def test_an_offset_that_leaves_nothing_of_a_clip(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read(path, offsets={"tt01": -2.0})
     assert caught.value.details == (
-        f"{path}:2: column 'end': the end 0.0 is not after the start 0.0",
+        f"{path}:2: column 'end': expected an end after the start 0.0, got 0.0",
     )
 
 

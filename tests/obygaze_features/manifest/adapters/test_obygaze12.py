@@ -93,12 +93,12 @@ def test_oddities_become_one_clean_form(tmp_path: Path) -> None:
         "graph_number": "1",
     }
     assert manifest.header.view == "raw"
-    assert len(imported.warnings) == 1 and "not a known file" in imported.warnings[0]
+    assert len(imported.warnings) == 1 and "unknown file" in imported.warnings[0]
 
 
 def test_strict_refuses_a_file_that_is_not_the_released_one(tmp_path: Path) -> None:
     path = write(tmp_path, *ROWS)
-    with pytest.raises(FixInput, match="the sha256 does not match") as caught:
+    with pytest.raises(FixInput, match="the sha256 is not that of the published file") as caught:
         read(path, strict=True)
     assert caught.value.where == str(path)
 
@@ -118,17 +118,18 @@ def test_everything_wrong_with_the_rows_at_once(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read(path)
     assert caught.value.details == (
-        f"{path}:3: column 'label': 'Hard' is not a level",
-        f"{path}:4: column 'concepts': 'Looks' is not a known concept",
+        f"{path}:3: column 'label': unknown level 'Hard'",
+        f"{path}:4: column 'concepts': unknown concept 'Looks'",
         f"{path}:5: column 'concepts': 'Look' is not a list of strings",
         f"{path}:6: column 'clip': shots 5 to 4: expected ascending numbers from 1",
         f"{path}:7: column 'overlap_ratio': '1.2' is not a share from 0 to 1",
         f"{path}:7: column 'concepts': 'Look' is listed more than once",
-        f"{path}:8: column 'concepts': '' is not a known concept",
+        f"{path}:8: column 'concepts': unknown concept ''",
         f"{path}:8: column 'id': 'tt01-005' is already on line 7",
         f"{path}:9: column 'clip': 'tt02scene-006.ss-0001.es-0002' is not of the form "
         "tt01scene-000.ss-0000.es-0000",
-        f"{path}:10: column 'video_name': 'tt01/../x.avi' leads out of the folder of the videos",
+        f"{path}:10: column 'video_name': 'tt01/../x.avi' must be a path inside the folder of the"
+        " videos",
     )
 
 
@@ -137,7 +138,9 @@ def test_other_files_are_refused_with_their_place(tmp_path: Path) -> None:
     commas.write_text("idx,util,clip\n", encoding="utf-8")
     with pytest.raises(FixInput) as caught:
         read(commas)
-    assert caught.value.details == (f"{commas}:1: cells are separated by commas, not semicolons",)
+    assert caught.value.details == (
+        f"{commas}:1: expected cells separated by semicolons, got commas",
+    )
     empty = write(tmp_path)
     with pytest.raises(FixInput) as caught:
         read(empty)
@@ -163,8 +166,7 @@ def test_splits_are_joined_by_id_whatever_their_order(tmp_path: Path) -> None:
     files = [source.file for source in manifest.header.sources]
     assert files == ["ObyGaze12.csv", "02_EN_S.csv", "by_movie/ENHN_S.csv"]
     assert (
-        imported.warnings[3]
-        == f"{tmp_path / 'notes.csv'}: not one of the released splits, left out"
+        imported.warnings[3] == f"{tmp_path / 'notes.csv'}: skipped, not one of the released splits"
     )
     assert imported.warnings[4].startswith(f"{tmp_path}: missing split files: 02_HN_S.csv, ")
 
@@ -188,7 +190,7 @@ def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(tmp_path: Path
     with pytest.raises(FixInput) as caught:
         read(main, splits=tmp_path)
     assert caught.value.details == (
-        f"{main}:6: column 'label': 'Sore' is not a level",
+        f"{main}:6: column 'label': unknown level 'Sore'",
         f"{first}:2: column 'label': 'Hard Neg', but the clip is EN in the visual view",
         f"{first}:3: column 'reason': \"['Look']\", but the concepts of the clip are "
         "Expression of emotion",
