@@ -234,7 +234,7 @@ def _make_plans(folder: Path, size: Size, resources: Resources) -> Plans:
     two = ExtractPlan("bench", "", "", rows, tuple(targets), workspace=str(folder))
     loaded = load_targets(one, resources.device), load_targets(two, resources.device)
     view = loaded[0][0].view
-    clips = [found.clips[view] for found in _decoded(rows, view, resources)]
+    clips = [found.clips[view] for found in _decoded(one, view, resources)]
     decoded = [clip for clip in clips if isinstance(clip, DecodedClip)]
     return Plans(folder, one, two, *loaded, decoded)
 
@@ -259,15 +259,15 @@ def make_film(path: Path, seed: int, seconds: int = SECONDS) -> Path:
     return path
 
 
-def _decoded(rows: Sequence[PlannedClip], view: View, resources: Resources) -> Iterator[DecodedRow]:
+def _decoded(plan: ExtractPlan, view: View, resources: Resources) -> Iterator[DecodedRow]:
     ahead = 2 * resources.workers + (resources.batch or BATCH)
-    jobs = [(number, (view,)) for number in range(len(rows))]
-    with DecodePool(resources.workers, timeout_s=300) as pool:
-        yield from decode_rows(rows, jobs, pool, max_substituted=1 / 8, ahead=ahead)
+    jobs = [(row, (view,)) for row in range(len(plan.rows))]
+    with DecodePool(resources.workers, timeout_s=plan.timeout_s) as pool:
+        yield from decode_rows(plan, jobs, pool, ahead=ahead)
 
 
 def _decode(plans: Plans, resources: Resources) -> None:
-    for _ in _decoded(plans.one.rows, plans.loaded_one[0].view, resources):
+    for _ in _decoded(plans.one, plans.loaded_one[0].view, resources):
         pass
 
 

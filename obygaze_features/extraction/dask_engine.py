@@ -242,15 +242,13 @@ class UnitMaker(distributed.WorkerPlugin):  # type: ignore[misc,name-defined]
     def setup(self, worker: Any) -> None:
         """Prepare a worker; everything slow waits for the first unit."""
         self.lock, self.stop = threading.Lock(), StopFlag()
-        self.plan: ExtractPlan | None = None
-        self.targets: list[LoadedTarget] = []
-        self.pool: DecodePool | None = None
+        self.loaded: tuple[ExtractPlan, list[LoadedTarget], DecodePool] | None = None
 
     def teardown(self, worker: Any) -> None:
         """Release decoders and memory, since a worker may outlive the run."""
-        pool, self.pool, self.targets = self.pool, None, []
-        if pool is not None:
-            pool.close()
+        loaded, self.loaded = self.loaded, None
+        if loaded is not None:
+            loaded[2].close()
 
     def make(self, unit: int) -> list[Event]:
         """Commit what is missing of a unit; return an event for each of its clips."""
@@ -258,29 +256,23 @@ class UnitMaker(distributed.WorkerPlugin):  # type: ignore[misc,name-defined]
         with self.lock:
             if self.stop:
                 return events
-            plan = self._load()
+            plan, targets, pool = self._load()
             rows = plan.unit_range(unit)
-            wanted = [pending_rows(target, rows) for target in self.targets]
+            wanted = [pending_rows(target, rows) for target in targets]
             monitor = Monitor(self.strict, on_event=events.append)
             extract_rows(
-                self.targets,
-                wanted,
-                plan,
-                self.resources,
-                self.stop,
-                monitor=monitor,
-                pool=self.pool,
+                targets, wanted, plan, self.resources, self.stop, monitor=monitor, pool=pool
             )
         return events
 
-    def _load(self) -> ExtractPlan:
-        if self.plan is None:
+    def _load(self) -> tuple[ExtractPlan, list[LoadedTarget], DecodePool]:
+        if self.loaded is None:
             self.resources.apply_limits()
             plan = plan_from_bytes(self.plan_bytes, self.name)
-            self.targets = load_targets(plan, self.resources.device)
-            self.pool = DecodePool(self.resources.workers, timeout_s=plan.timeout_s)
-            self.plan = plan
-        return self.plan
+            targets = load_targets(plan, self.resources.device)
+            pool = DecodePool(self.resources.workers, timeout_s=plan.timeout_s)
+            self.loaded = plan, targets, pool
+        return self.loaded
 
 
 def make_unit(name: str, unit: int) -> list[Event]:

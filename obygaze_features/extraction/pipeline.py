@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from obygaze_features.extraction.blocks import BatchTooLarge, BlockMaker
-from obygaze_features.extraction.plan import PlannedClip
+from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.extraction.sources import source_of
 from obygaze_features.store.format.schema import RowSource, RowStatus
@@ -87,33 +87,30 @@ def _jobs(makers: Sequence[BlockMaker]) -> list[tuple[int, tuple[View, ...]]]:
 
 
 def decode_rows(
-    rows: Sequence[PlannedClip],
-    jobs: Jobs,
-    pool: DecodePool,
-    *,
-    max_substituted: float,
-    ahead: int,
+    plan: ExtractPlan, jobs: Jobs, pool: DecodePool, *, ahead: int
 ) -> Iterator[DecodedRow]:
     """Decode rows in order, up to `ahead` rows in advance; a row that fails has the reason."""
+    planned = [(row, plan.rows[row], views) for row, views in jobs]
     with_video = (
-        DecodeJob(rows[row].video, views, rows[row].start_s, rows[row].end_s)
-        for row, views in jobs
-        if rows[row].video
+        DecodeJob(clip.video, views, clip.start_s, clip.end_s)
+        for _, clip, views in planned
+        if clip.video
     )
     results = pool.map(with_video, ahead=ahead)
-    for row, views in jobs:
-        if not rows[row].video:
+    for row, clip, views in planned:
+        if not clip.video:
             yield DecodedRow(row, dict.fromkeys(views, NO_VIDEO))
             continue
         result = next(results)
         if result.clips is None:
             status = _failed(result.error)
             # The file is not read again: that may be what failed or blocked.
-            source = RowSource(rows[row].start_s, rows[row].end_s)
+            source = RowSource(clip.start_s, clip.end_s)
             yield DecodedRow(row, dict.fromkeys(views, status), result.seconds, source)
             continue
-        clips = {view: _checked(clip, max_substituted) for view, clip in result.clips.items()}
-        yield DecodedRow(row, clips, result.seconds, source_of(rows[row]))
+        limit = plan.max_substituted
+        clips = {view: _checked(decoded, limit) for view, decoded in result.clips.items()}
+        yield DecodedRow(row, clips, result.seconds, source_of(clip))
 
 
 def _checked(clip: DecodedClip, max_substituted: float) -> DecodedClip | RowStatus:

@@ -197,9 +197,7 @@ def extract_rows(
         if pool is None:
             own = DecodePool(resources.workers, timeout_s=plan.timeout_s)
             pool = stack.enter_context(own)
-        limit = plan.max_substituted
-        decode = partial(decode_rows, plan.rows, pool=pool, max_substituted=limit, ahead=ahead)
-        run_rows(makers, decode, stop, watch)
+        run_rows(makers, partial(decode_rows, plan, pool=pool, ahead=ahead), stop, watch)
     watch.raise_if_strict()
 
 

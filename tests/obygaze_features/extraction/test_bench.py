@@ -1,4 +1,4 @@
-"""`obygaze bench`: what is measured of a person's own films, backbone and store."""
+"""`obygaze bench`: what is measured with the user's films, backbones and stores."""
 
 from __future__ import annotations
 
@@ -52,8 +52,10 @@ def test_decoding_measures_each_video_by_both_rules(tmp_path: Path) -> None:
     for one in result.measurements:
         assert (one.n_clips, one.n_bytes) == (1, 8 * 160 * 120 * 3)
         assert len(one.runs.wall_s) == 2
-    told = call_obygaze("bench", "decode", path, "--count", "4", "--rounds", "1", "--json")
-    assert [one["n_bytes"] for one in told.ok().json()["measurements"]] == [4 * 160 * 120 * 3] * 2
+    reported = call_obygaze("bench", "decode", path, "--count", "4", "--rounds", "1", "--json")
+    assert [one["n_bytes"] for one in reported.ok().json()["measurements"]] == [
+        4 * 160 * 120 * 3
+    ] * 2
     missing = call_obygaze("bench", "decode", tmp_path / "absent.mp4")
     assert missing.code == 1
     assert "absent.mp4" in missing.stderr

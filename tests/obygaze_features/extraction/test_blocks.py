@@ -1,4 +1,4 @@
-"""Blocks: batches stay within them, memory halves them, what is odd becomes a row with a reason."""
+"""Batches end with their block and are halved if memory runs out; a failed clip is a failed row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def a_clip(row: int) -> DecodedClip:
 
 
 class World:
-    """A store of eleven clips in blocks of four, and a decoder that makes clips up."""
+    """A store of eleven clips in blocks of four, and a decoder that returns random clips."""
 
     def __init__(self, folder: Path, **backbone: Any) -> None:
         inner = load_backbone("descriptors")
@@ -83,7 +83,7 @@ class World:
         run_rows(makers, self.decode, self.stop, tell)
 
 
-def test_batches_never_reach_over_the_end_of_a_block(tmp_path: Path) -> None:
+def test_a_batch_ends_with_its_block(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.run(world.maker(batch=3))
     assert world.backbone.batches == [3, 1, 3, 1, 3]
@@ -102,7 +102,7 @@ def test_features_are_those_of_the_clip_of_the_row(tmp_path: Path) -> None:
     np.testing.assert_array_equal(times[7], np.arange(16) / 25)
 
 
-def test_a_bad_clip_leaves_its_neighbours_alone(tmp_path: Path) -> None:
+def test_a_failed_clip_does_not_change_other_rows(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.failing = {5: RowStatus.failed("open", "unreadable", "x"), 6: RowStatus.no_video()}
     world.run(world.maker(batch=2))
@@ -120,16 +120,16 @@ def test_numbers_that_are_not_finite_make_a_failed_row(tmp_path: Path) -> None:
     assert {row: (s.stage, s.error) for row, s in noted.items()} == {2: ("forward", "NotFinite")}
 
 
-def test_rows_the_model_failed_on_are_told_like_those_that_could_not_be_decoded(
+def test_rows_that_failed_in_the_model_are_reported_like_decode_failures(
     tmp_path: Path,
 ) -> None:
-    world, told = World(tmp_path, odd_rows=[2, 9]), []
-    run_rows([world.maker()], world.decode, world.stop, told.append)
+    world, result = World(tmp_path, odd_rows=[2, 9]), []
+    run_rows([world.maker()], world.decode, world.stop, result.append)
     once = [
-        (d.row, d.clips[world.view]) for d in told if isinstance(d.clips[world.view], RowStatus)
+        (d.row, d.clips[world.view]) for d in result if isinstance(d.clips[world.view], RowStatus)
     ]
     assert [(row, status.stage) for row, status in once] == [(2, "forward"), (9, "forward")]
-    assert sorted(d.row for d in told) == sorted([*range(N), 2, 9])
+    assert sorted(d.row for d in result) == sorted([*range(N), 2, 9])
 
 
 def test_a_watch_counts_each_row_once(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_watch_counts_each_row_once(tmp_path: Path) -> None:
     assert len(events) == N + 1
 
 
-def test_a_strict_run_stops_at_what_the_model_cannot_do(tmp_path: Path) -> None:
+def test_a_strict_run_stops_when_the_model_fails(tmp_path: Path) -> None:
     world, stop = World(tmp_path, odd_rows=[1]), StopFlag()
     rows = tuple(PlannedClip(f"c-{i:02d}", "c", "x") for i in range(N))
     plan = ExtractPlan("m", "", "", rows, (Target(str(world.path), "descriptors"),))
@@ -165,23 +165,23 @@ def test_a_strict_run_stops_at_what_the_model_cannot_do(tmp_path: Path) -> None:
     assert len(world.decoded) <= 4
 
 
-def test_out_of_memory_halves_the_batch_and_remembers(tmp_path: Path) -> None:
+def test_out_of_memory_halves_all_later_batches(tmp_path: Path) -> None:
     world = World(tmp_path, most=1)
     world.run(world.maker(batch=4))
     assert set(world.backbone.batches) == {1}
-    # The first block was offered three times: with batches of 4, of 2, and of 1.
+    # The first block was computed three times: with batches of 4, of 2, and of 1.
     assert [world.decoded.count(row) for row in range(N)] == [3, 3, 1 + 1, 1 + 1] + [1] * 7
     assert open_store(world.path).status().counts == {"ok": N}
 
 
-def test_one_clip_too_many_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_a_clip_that_does_not_fit_into_memory_is_an_error(tmp_path: Path) -> None:
     world = World(tmp_path, most=0)
     with pytest.raises(ObygazeError, match="does not fit into memory"):
         world.run(world.maker(batch=2))
     assert world.writer.pending_blocks() == [0, 1, 2]
 
 
-def test_another_error_of_the_model_is_not_swallowed(tmp_path: Path) -> None:
+def test_other_errors_of_the_model_are_raised(tmp_path: Path) -> None:
     world = World(tmp_path)
 
     def broken(*_: Any, **__: Any) -> None:
@@ -211,7 +211,7 @@ def test_two_stores_share_each_decode(tmp_path: Path) -> None:
     assert sum(two.backbone.batches) == 4 + 7
 
 
-def test_redone_rows_replace_failed_ones_only(tmp_path: Path) -> None:
+def test_retried_rows_replace_failed_rows_only(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.failing = {5: RowStatus.failed("open", "unreadable", "x")}
     world.run(world.maker())
@@ -232,7 +232,7 @@ def test_seconds_are_kept_in_the_markers(tmp_path: Path) -> None:
     world.run(world.maker())
     marker = world.writer.marker(0)
     assert marker is not None
-    # Four rows, each said to have taken half a second to decode.
+    # Four rows, each recorded with half a second of decoding.
     assert marker.seconds["decode"] == 2.0
     assert {"wait", "preprocess", "forward"} <= marker.seconds.keys()
 

@@ -1,4 +1,4 @@
-"""A plan on Dask: real clusters, their workers killed, the whole of them killed."""
+"""A plan on real Dask clusters, whose workers are killed, or the whole cluster."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_the_same_bytes_from_two_workers(world: World, undisturbed: dict[str, by
 def test_the_same_bytes_from_workers_that_are_killed(
     world: World, undisturbed: dict[str, bytes]
 ) -> None:
-    """Every two seconds one of them is killed, and at times both."""
+    """Every two seconds one worker is killed, sometimes both."""
     run = world.start(*TWO, seconds=0.4)
     draw = random.Random(7)
     n_killed = 0
@@ -163,7 +163,7 @@ def test_the_same_bytes_from_workers_that_are_killed(
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
-def test_a_polite_signal_ends_it(
+def test_a_signal_ends_a_run(
     world: World, undisturbed: dict[str, bytes], number: signal.Signals, code: int
 ) -> None:
     run = world.start(*TWO, seconds=0.3)
@@ -207,7 +207,7 @@ def test_an_error_of_a_worker_is_the_error_of_the_run(films: Manifest, world: Wo
 
 
 def test_changed_weights_are_refused(films: Manifest, world: World) -> None:
-    """Between one worker's blocks and the next, somebody replaces the checkpoint."""
+    """The checkpoint is replaced during the run."""
     pytest.importorskip("transformers")
     weights = save_tiny("clip", world.folder / "weights")
     few = films.with_clips(films.clips[10:15])
@@ -240,9 +240,7 @@ def test_two_runs_given_the_same_blocks_at_once(
 # ---- a cluster that is there already -----------------------------------------------------------
 
 
-def test_a_cluster_that_is_joined_and_then_dies_whole(
-    world: World, undisturbed: dict[str, bytes]
-) -> None:
+def test_a_running_cluster_that_is_killed(world: World, undisturbed: dict[str, bytes]) -> None:
     with running_dask(world.folder, 2, world.variables(0.3)) as cluster:
         run = world.start("--engine", "dask", "--scheduler", str(cluster.file))
         world.wait_for_blocks(2, run)
@@ -266,7 +264,7 @@ def test_a_cluster_that_is_joined_and_then_dies_whole(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--engine", "dask"), "either --devices or --scheduler"),
         ((*TWO, "--scheduler", "tls://a:1"), "either --devices or --scheduler"),
@@ -276,9 +274,9 @@ def test_a_cluster_that_is_joined_and_then_dies_whole(
         (("--engine", "dask", "--scheduler", "tcp://10.0.0.1:1"), "is not encrypted"),
     ],
 )
-def test_bad_words(world: World, words: tuple[str, ...], said: str) -> None:
+def test_invalid_options(world: World, words: tuple[str, ...], message: str) -> None:
     done = run_obygaze("extract", "run", world.folder / "plan.json", *words)
-    assert (done.code, said in done.stderr) == (2, True), done.stderr
+    assert (done.code, message in done.stderr) == (2, True), done.stderr
     assert not world.store.exists()
 
 

@@ -1,4 +1,4 @@
-"""Dask clusters: which are joined, and what a worker of our own is given."""
+"""Dask clusters: which addresses are accepted, and the environment of a worker."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_only_encrypted_clusters_are_joined_over_a_network(address: str, refused
         join_cluster(address)
 
 
-def test_an_address_in_a_file_is_held_to_the_same(tmp_path: Path) -> None:
+def test_the_address_of_a_scheduler_file_is_checked_too(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.json"
     file.write_text('{"address": "tcp://10.1.2.3:8786"}', encoding="utf-8")
     with pytest.raises(FixUsage, match="is not encrypted"):
@@ -50,7 +50,7 @@ def test_an_address_in_a_file_is_held_to_the_same(tmp_path: Path) -> None:
         join_cluster(str(tmp_path / "nothing"))
 
 
-def test_where_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_scheduler_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_cluster, "CONNECT_S", 1)
     with (
         pytest.raises(NotFound, match="no Dask scheduler answers"),
@@ -59,14 +59,14 @@ def test_where_no_scheduler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
 
-def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InstallExtra) as caught:
         start_cluster(["cpu"])
     assert "obygaze[cluster]" in str(caught.value)
 
 
-def test_a_worker_sees_its_own_gpu_among_those_we_see(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_gpu_of_a_worker_is_one_of_the_visible_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     environment_of = dask_cluster._environment
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert environment_of("1") == {"CUDA_VISIBLE_DEVICES": "1"}
@@ -78,7 +78,7 @@ def test_a_worker_sees_its_own_gpu_among_those_we_see(monkeypatch: pytest.Monkey
         environment_of("2")
 
 
-def test_a_worker_keeps_the_memory_that_pictures_come_and_go_in() -> None:
+def test_a_worker_does_not_trim_its_memory() -> None:
     with start_cluster(["cpu"])() as client:
         (theirs,) = client.run(lambda: dict(os.environ)).values()
     assert not [name for name in theirs if name.startswith("MALLOC_") and name not in os.environ]

@@ -1,4 +1,4 @@
-"""Units on a Dask cluster that misbehaves: clients that hang, workers that go, errors that come."""
+"""Units on a failing Dask cluster: clients that hang, lost workers, errors of units."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class StubFuture:
 
 @dataclass
 class StubClient:
-    """Answers as a cluster would; `ends` says what becomes of each unit that is submitted."""
+    """Return what a cluster would; `ends` returns the result of each unit."""
 
     ends: Callable[[int], StubFuture]
     workers: dict[str, Any] = field(default_factory=lambda: {"tcp://a": ()})
@@ -92,7 +92,7 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wait_for_answers(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """How long a run waits for its cluster: shortly only where it must give up."""
+    """Set how long a run waits for its cluster."""
     for name in ("ANSWER_S", "PATIENCE_S", "FIRST_WORKER_S"):
         monkeypatch.setattr(dask_engine, name, seconds)
 
@@ -121,13 +121,13 @@ def made_here(plan: ExtractPlan, pool: DecodePool) -> Callable[[int], StubFuture
     return make
 
 
-def test_a_client_that_hangs_is_given_up(
+def test_a_client_that_hangs_is_replaced(
     plan: ExtractPlan,
     undisturbed: dict[str, bytes],
     pool: DecodePool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The workers are there and idle, the futures never end: what rapid kills can do to Dask."""
+    """The workers are idle and the futures never end; this happens to Dask after rapid kills."""
     hung = StubClient(lambda unit: StubFuture("pending"))
     mute = StubClient(lambda unit: StubFuture("pending"))
     monkeypatch.setattr(mute, "processing", lambda: time.sleep(60))
@@ -157,7 +157,7 @@ def a_plan_beside(plan: ExtractPlan) -> ExtractPlan:
 
 
 class KilledWorker(Exception):
-    """As Dask's, by its name."""
+    """An error with the name of the one of Dask."""
 
 
 def test_units_lost_with_their_workers_are_made_again(
@@ -178,21 +178,21 @@ def test_units_lost_with_their_workers_are_made_again(
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (KilledWorker(), "was lost with its worker 21 times"),
         (ModuleNotFoundError("No module named 'obygaze_features'"), "install the same obygaze"),
         (FixInput("bad", hint="as it was"), "as it was"),
     ],
 )
-def test_what_ends_a_run(plan: ExtractPlan, error: Exception, said: str) -> None:
+def test_errors_that_end_a_run(plan: ExtractPlan, error: Exception, message: str) -> None:
     client = StubClient(lambda unit: StubFuture("error", error))
     with pytest.raises(ObygazeError) as caught:
         dask_engine.extract_on(connected(client), plan, Resources(), StopFlag())
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_no_more_units_under_way_than_keep_the_workers_busy(
+def test_the_number_of_submitted_units_is_limited(
     plan: ExtractPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop = StopFlag()

@@ -1,4 +1,4 @@
-"""What a plan foretells, held against what a run then makes."""
+"""The estimate of a plan is compared with the stores that the run writes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _chunk_bytes(store: Path) -> int:
     return sum(f.stat().st_size for path in wanted for f in path.rglob("c*") if f.is_file())
 
 
-def test_sizes_follow_the_weights_that_are_named(world: Path) -> None:
+def test_sizes_are_those_of_the_given_weights(world: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     xclip = save_tiny("xclip", world / "weights")
@@ -57,15 +57,15 @@ def test_sizes_follow_the_weights_that_are_named(world: Path) -> None:
     assert plan["stores"][2]["levels"]["frames_temporal"] == 4 * 64 * 2
     assert plan["obstacles"] == []
     assert run_obygaze("-C", world, "extract", "run", "films", *words, "--seal").code == 0
-    for told in plan["stores"]:
-        store = Path(told["store"])
-        assert open_store(store).levels == tuple(told["levels"])
-        assert told["n_bytes"] == pytest.approx(_chunk_bytes(store), rel=0.02, abs=300)
+    for result in plan["stores"]:
+        store = Path(result["store"])
+        assert open_store(store).levels == tuple(result["levels"])
+        assert result["n_bytes"] == pytest.approx(_chunk_bytes(store), rel=0.02, abs=300)
         files = [path for path in store.rglob("*") if path.is_file()]
-        assert abs(told["files"] - len(files)) <= 2
+        assert abs(result["files"] - len(files)) <= 2
 
 
-def test_weights_that_cannot_be_used_stand_in_the_way(world: Path) -> None:
+def test_unusable_weights_are_obstacles(world: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     clip = save_tiny("clip", world / "clip")
@@ -81,4 +81,4 @@ def test_weights_that_cannot_be_used_stand_in_the_way(world: Path) -> None:
     assert third == "clip-b16: weights not found"
     assert json.dumps(plan["stores"][0]["levels"]) == json.dumps(
         {"clip": 2048, "pooled": 3072, "frames": 8192, "frames_mit": 8192}
-    ), "the card's own sizes, where the weights tell none"
+    ), "the sizes of the card, if the weights cannot be read"

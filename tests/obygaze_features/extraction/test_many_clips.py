@@ -1,4 +1,4 @@
-"""Two thousand clips, one in twenty of them bad in one of twelve ways; memory stays flat."""
+"""Two thousand clips, one in twenty invalid in one of twelve ways; memory does not grow."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 
 
 def _run(manifest: Manifest, workspace: Path) -> dict[str, object]:
-    """Extract in a process of its own, which says its exit code and its peak memory in kB."""
+    """Extract in a new process; return its exit code and its peak memory in kB."""
     write_manifest(manifest, workspace / "manifests" / "many.toml")
     words = ["-q", "-C", str(workspace), "extract", "run", "many", "-b", "descriptors"]
     code = (
@@ -143,7 +143,7 @@ def _run(manifest: Manifest, workspace: Path) -> dict[str, object]:
 
 
 @pytest.mark.timeout(900)  # two minutes of work, on a machine that may be busy
-def test_one_in_twenty_is_bad_and_no_other_is_touched(manifest: Manifest, tmp_path: Path) -> None:
+def test_invalid_clips_do_not_change_the_others(manifest: Manifest, tmp_path: Path) -> None:
     done = _run(manifest, tmp_path)
     assert done["code"] == 3
     store = open_store(tmp_path / "stores" / "many.descriptors")

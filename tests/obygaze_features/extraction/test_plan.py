@@ -1,4 +1,4 @@
-"""Plans: the same clips whatever their labels, whole blocks for every worker, strict files."""
+"""Plans do not depend on labels, give workers whole blocks, and are checked when read."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_units_hold_whole_blocks_of_every_store(tmp_path: Path) -> None:
         plan.unit_range(4)
 
 
-def test_workers_share_the_units_out(tmp_path: Path) -> None:
+def test_each_worker_gets_every_kth_unit(tmp_path: Path) -> None:
     plan = make_plan(films(40), [Target("s", "x", block_rows=4)], workspace=tmp_path)
     # Of ten units, the three workers get 0, 3, 6, 9, then 1, 4, 7, then 2, 5, 8.
     assert plan.worker_rows("0/3") == [
@@ -84,7 +84,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
         ('{"schema": "obygaze-extract-plan/1", "rows": [{"x": 1}], "targets": []}', FixInput),
     ],
 )
-def test_files_that_are_no_plan(tmp_path: Path, text: str, error: type[Exception]) -> None:
+def test_invalid_plan_files(tmp_path: Path, text: str, error: type[Exception]) -> None:
     path = tmp_path / "plan.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(error):
@@ -93,7 +93,7 @@ def test_files_that_are_no_plan(tmp_path: Path, text: str, error: type[Exception
         read_plan_file(tmp_path / "none.json")
 
 
-def test_what_cannot_be_planned(tmp_path: Path) -> None:
+def test_invalid_plans(tmp_path: Path) -> None:
     with pytest.raises(FixUsage, match="backbone"):
         make_plan(films(), [], workspace=tmp_path)
     with pytest.raises(FixUsage, match="a store of its own"):

@@ -1,4 +1,4 @@
-"""Extracting again by a recipe: everything the recipe says of a run is taken from it."""
+"""The target of a store is restored from its recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extraction as a person runs it: real videos, real processes, signals, kills, bad files."""
+"""`obygaze extract run` with real videos, processes, signals, kills and invalid files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def undisturbed(films: Manifest, tmp_path_factory: pytest.TempPathFactory) -> di
     return array_bytes(folder / "stores" / "descriptors")
 
 
-def test_a_run_ends_with_what_it_did(world: Path) -> None:
+def test_a_run_reports_its_counts(world: Path) -> None:
     done = run_obygaze("-C", world, "extract", "run", "films", "-b", "descriptors", "--json")
     assert done.code == 3
     document = done.json()
@@ -100,17 +100,17 @@ def test_the_same_bytes_from_workers_that_share_the_units(
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_worker_answers_for_its_own_clips_whoever_ends_first(
+def test_a_worker_reports_its_own_clips(
     films: Manifest, tmp_path: Path, order: tuple[int, int]
 ) -> None:
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
     done = {i: run_obygaze("extract", "run", plan, "--worker", f"{i}/2", "--json") for i in order}
     assert {i: result.code for i, result in done.items()} == {0: 0, 1: 3}
     counts = ("worker", "clips", "ok", "failed", "missing", "blocks", "blocks_done")
-    told = {i: tuple(result.json()[key] for key in counts) for i, result in done.items()}
+    reported = {i: tuple(result.json()[key] for key in counts) for i, result in done.items()}
     # Blocks of four of 23 clips: 0, 2, 4 are 12 clips with the one that has no video, 1, 3, 5 are
     # 11 with the two that fail.
-    assert told == {0: ("0/2", 12, 11, 0, 1, 3, 3), 1: ("1/2", 11, 9, 2, 0, 3, 3)}
+    assert reported == {0: ("0/2", 12, 11, 0, 1, 3, 3), 1: ("1/2", 11, 9, 2, 0, 3, 3)}
     assert done[0].json()["failures"] == {}
     assert done[0].json()["seconds"]["forward"] > 0
     again = run_obygaze("extract", "run", plan, "--worker", "0/2")
@@ -123,7 +123,7 @@ def test_a_worker_answers_for_its_own_clips_whoever_ends_first(
 def test_the_same_bytes_after_twenty_kills(
     films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """Each run is killed at a random instant after its start; the last one is let through."""
+    """Each run is killed at a random instant after its start; the last one is not killed."""
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
     store = tmp_path / "stores" / "descriptors"
     draw = random.Random(20)
@@ -170,7 +170,7 @@ def _forget_some_blocks(store: Path, draw: random.Random) -> None:
 
 @pytest.mark.parametrize("name", ["SIGUSR1", "SIGINT"])
 def test_a_signal_to_every_process_of_a_job_fails_no_clip(tmp_path: Path, name: str) -> None:
-    """As Slurm sends it: the decoders get it too, and are in the middle of something."""
+    """As Slurm sends it: the decoders get it too, while they decode."""
     manifest = film_folder(tmp_path, 1)
     slow = {"preset": "ultrafast", "g": "300", "bf": "0"}
     path = Path(manifest.header.video_root) / manifest.clips[0].video
@@ -186,8 +186,8 @@ def test_a_signal_to_every_process_of_a_job_fails_no_clip(tmp_path: Path, name: 
     ) as run:
         _wait_for(lambda: _n_blocks(tmp_path / "stores" / "descriptors") > 0)
         os.killpg(run.pid, getattr(signal, name))
-        said, _ = run.communicate(timeout=60)
-    document = json.loads(said)
+        message, _ = run.communicate(timeout=60)
+    document = json.loads(message)
     assert document["failed"] == 0
     assert run.returncode == (130 if name == "SIGINT" else 75) or document["ok"] == 12
 
@@ -195,7 +195,7 @@ def test_a_signal_to_every_process_of_a_job_fails_no_clip(tmp_path: Path, name: 
 @pytest.mark.parametrize(
     ("name", "code"), [("SIGTERM", 75), ("SIGUSR1", 75), ("SIGUSR2", 75), ("SIGINT", 130)]
 )
-def test_a_polite_signal_keeps_what_is_committed(
+def test_a_signal_keeps_committed_blocks(
     films: Manifest, tmp_path: Path, name: str, code: int
 ) -> None:
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
@@ -203,17 +203,17 @@ def test_a_polite_signal_keeps_what_is_committed(
     run = _start(plan, "--workers", "1")
     _wait_for(lambda: _n_blocks(store) > 0)
     run.send_signal(getattr(signal, name))
-    _, said = run.communicate(timeout=60)
+    _, message = run.communicate(timeout=60)
     if run.returncode != 3:  # it may just have ended
-        assert run.returncode == code, said
-        assert f"stopped by {name}" in said.decode()
-        assert b"the same command again" in said
+        assert run.returncode == code, message
+        assert f"stopped by {name}" in message.decode()
+        assert b"the same command again" in message
     run_obygaze("extract", "run", plan)
     assert _n_blocks(store) == 6
 
 
 def test_a_signal_during_the_start_is_not_lost(films: Manifest, tmp_path: Path) -> None:
-    """Handlers are there before anything heavy is imported."""
+    """Handlers are installed before slow imports."""
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
     code = (
         "import os, signal, sys\n"
@@ -242,7 +242,7 @@ def test_a_signal_during_the_start_is_not_lost(films: Manifest, tmp_path: Path) 
     assert done.returncode == 75, done.stderr
 
 
-def test_retry_makes_only_what_failed(films: Manifest, tmp_path: Path) -> None:
+def test_retry_extracts_failed_rows_only(films: Manifest, tmp_path: Path) -> None:
     folder = tmp_path / "own"
     manifest = film_folder(folder, 9, bad={4: b"broken"})
     keep_manifest(manifest, tmp_path)
@@ -258,7 +258,7 @@ def test_retry_makes_only_what_failed(films: Manifest, tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.delete(after, 4, 0), np.delete(before, 4, 0))
 
 
-def test_retry_says_that_a_sealed_store_stays_as_it_is(world: Path) -> None:
+def test_retry_refuses_a_sealed_store(world: Path) -> None:
     words = ("films", "-b", "descriptors")
     assert run_obygaze("-C", world, "extract", "run", *words, "--seal").code == 3
     # `retry` is the old name of `run --retry-failed`.
@@ -275,12 +275,12 @@ def test_strict_stops_at_the_first_bad_clip(world: Path) -> None:
     assert "without --strict" in done.stderr
 
 
-def test_an_event_a_clip(world: Path) -> None:
+def test_each_clip_has_an_event(world: Path) -> None:
     events = world / "events.jsonl"
     run_obygaze("-C", world, "extract", "run", "films", "-b", "descriptors", "--events", events)
-    told = [json.loads(line) for line in events.read_text("utf-8").splitlines()]
-    assert len(told) == N_CLIPS
-    assert {event["status"].split(":")[0] for event in told} == {"ok", "failed", "no-video"}
+    reported = [json.loads(line) for line in events.read_text("utf-8").splitlines()]
+    assert len(reported) == N_CLIPS
+    assert {event["status"].split(":")[0] for event in reported} == {"ok", "failed", "no-video"}
 
 
 def test_status_needs_no_engine(world: Path) -> None:
@@ -293,7 +293,7 @@ def test_status_needs_no_engine(world: Path) -> None:
     assert "of the time" in state["who_waits"]
 
 
-def test_a_plan_says_what_is_missing(world: Path) -> None:
+def test_a_plan_reports_what_is_missing(world: Path) -> None:
     done = run_obygaze("-C", world, "extract", "plan", "films", "-b", "descriptors", "--json")
     plan = done.ok().json()
     assert (plan["clips"], plan["with_video"]) == (N_CLIPS, N_CLIPS - 1)
@@ -305,7 +305,7 @@ def test_a_plan_says_what_is_missing(world: Path) -> None:
     assert any("not cached" in text for text in done.json()["obstacles"])
 
 
-def test_a_plan_of_what_is_complete_asks_for_nothing(tmp_path: Path) -> None:
+def test_a_plan_of_complete_stores_needs_nothing(tmp_path: Path) -> None:
     manifest = film_folder(tmp_path / "own", 3)
     keep_manifest(manifest, tmp_path)
     run_obygaze("-C", tmp_path, "extract", "run", "films", "-b", "descriptors").ok()
@@ -361,7 +361,7 @@ def test_parts_of_one_film_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (("-b", "nothing"), 1, "no backbone called"),
         ((), 2, "no backbone given"),
@@ -375,9 +375,9 @@ def test_parts_of_one_film_file(tmp_path: Path) -> None:
         (("-b", "descriptors", "--max-substituted", "7"), 2, "0<=x<=1"),
     ],
 )
-def test_bad_words(world: Path, words: tuple[str, ...], code: int, said: str) -> None:
+def test_invalid_options(world: Path, words: tuple[str, ...], code: int, message: str) -> None:
     done = run_obygaze("-C", world, "extract", "run", "films", *words)
-    assert (done.code, said in done.stderr) == (code, True), done.stderr
+    assert (done.code, message in done.stderr) == (code, True), done.stderr
     assert not list((world / "stores").glob("*"))
 
 

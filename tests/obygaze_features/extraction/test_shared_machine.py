@@ -1,4 +1,4 @@
-"""Manners: whose GPU it is, how much of it, behind whom, and for how long."""
+"""GPUs of other users, limits of GPU memory and time, and low priority."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIRST, SECOND = "GPU-11111111-aaaa", "GPU-22222222-bbbb"
 
 @pytest.fixture
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two GPUs; who computes on them is in the file that is returned."""
+    """Two GPUs; the returned file lists the processes on them."""
     users = tmp_path / "users"
     users.touch()
     program = tmp_path / "nvidia-smi"
@@ -60,7 +60,7 @@ def test_a_gpu_that_others_use_is_refused(nvidia_smi: Path) -> None:
 
 
 @pytest.mark.parametrize("visible", ["1", SECOND, "GPU-2222", "1,0"])
-def test_the_first_visible_gpu_is_the_one_that_counts(
+def test_gpu_numbers_count_visible_gpus(
     nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch, visible: str
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -71,12 +71,12 @@ def test_the_first_visible_gpu_is_the_one_that_counts(
         refuse_busy_gpus(["cuda"])
 
 
-def test_our_own_processes_are_no_others(nvidia_smi: Path) -> None:
+def test_own_processes_are_allowed(nvidia_smi: Path) -> None:
     nvidia_smi.write_text(f"{FIRST}, {os.getpid()}, 900\n", encoding="utf-8")
     refuse_busy_gpus(["cuda"])
 
 
-def test_what_cannot_be_asked_is_not_refused(
+def test_gpus_are_allowed_if_nvidia_smi_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -87,7 +87,7 @@ def test_what_cannot_be_asked_is_not_refused(
     refuse_busy_gpus(["cuda"])
 
 
-def test_the_run_asks_before_anything_is_loaded(nvidia_smi: Path, tmp_path: Path) -> None:
+def test_a_run_checks_the_gpu_before_loading(nvidia_smi: Path, tmp_path: Path) -> None:
     nvidia_smi.write_text(of_somebody_else(FIRST), encoding="utf-8")
     manifest = film_folder(tmp_path / "films", 2)
     path = plan_file(a_plan(manifest, tmp_path, "descriptors"), tmp_path / "plan.json")
@@ -97,7 +97,7 @@ def test_the_run_asks_before_anything_is_loaded(nvidia_smi: Path, tmp_path: Path
         assert not (tmp_path / "stores").exists()
 
 
-def test_the_cap_is_a_share_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_limit_is_a_share_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     seen = []
 
@@ -117,7 +117,7 @@ def test_the_cap_is_a_share_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         limit_gpu_memory("cpu", 4)
 
 
-def test_nice_is_behind_everyone_and_so_are_the_decoders() -> None:
+def test_nice_lowers_the_priority_of_decoders_too() -> None:
     code = (
         "import os, subprocess, sys\n"
         "from obygaze_features.extraction.shared_machine import lower_priority\n"

@@ -1,4 +1,4 @@
-"""A plan on Slurm: what the script says, and what becomes of it on a real Slurm."""
+"""A plan on Slurm: the text of the script, and its runs on a real Slurm."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def undisturbed(films: Manifest, tmp_path_factory: pytest.TempPathFactory) -> di
 # ---- the script --------------------------------------------------------------------------------
 
 
-def test_the_script_says_what_was_asked(plan: ExtractPlan, tmp_path: Path) -> None:
+def test_the_script_has_all_settings(plan: ExtractPlan, tmp_path: Path) -> None:
     array = SlurmArray(
         Path("the plan.json"),
         workers=8,
@@ -106,15 +106,15 @@ def test_the_script_says_what_was_asked(plan: ExtractPlan, tmp_path: Path) -> No
         (137, "RUNNING/None", False),
     ],
 )
-def test_who_goes_back_into_the_queue(
+def test_which_exit_codes_requeue_a_task(
     plan: ExtractPlan, tmp_path: Path, code: int, state: str, requeued: bool
 ) -> None:
     """The script run by bash, with stand-ins for Slurm's programs."""
-    said = tmp_path / "said"
+    message = tmp_path / "message"
     for name, body in {
         "srun": f"exit {code}",
         "squeue": f"echo {state}",
-        "scontrol": f'echo "$@" >> {said}',
+        "scontrol": f'echo "$@" >> {message}',
     }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
@@ -122,15 +122,17 @@ def test_who_goes_back_into_the_queue(
     variables = {"SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "3", "SLURM_CPUS_PER_TASK": "1"}
     path = f"{tmp_path}:{os.environ['PATH']}"
     for restarts, again in (("0", requeued), ("200", False)):
-        said.unlink(missing_ok=True)
+        message.unlink(missing_ok=True)
         changes = {**variables, "PATH": path, "SLURM_RESTART_COUNT": restarts}
         done = subprocess.run(["bash"], input=text, text=True, env=environment(changes))
         assert done.returncode == code
         # Never the job without its task: that would be the whole array.
-        assert (said.read_text() if said.exists() else "") == ("requeue 17_3\n" if again else "")
+        assert (message.read_text() if message.exists() else "") == (
+            "requeue 17_3\n" if again else ""
+        )
 
 
-def test_a_line_of_the_script_cannot_become_two(plan: ExtractPlan) -> None:
+def test_a_line_break_in_a_setting_is_refused(plan: ExtractPlan) -> None:
     array = SlurmArray(Path("p.json"), 2, [0, 1], 60, gres="gpu:1\nrm -rf /")
     with pytest.raises(FixUsage, match="cannot be written"):
         array.script(plan)
@@ -197,7 +199,7 @@ def test_a_changed_plan_is_refused_before_it_is_submitted(films: Manifest, tmp_p
     assert not (tmp_path / "plan.sbatch").exists()
 
 
-def test_without_slurm_it_says_where_to_go(plan: ExtractPlan, tmp_path: Path) -> None:
+def test_submitting_without_slurm_is_an_error(plan: ExtractPlan, tmp_path: Path) -> None:
     path = plan_file(plan, tmp_path / "plan.json")
     words = ("extract", "slurm", path, "-k", "2", "--submit")
     done = run_obygaze(*words, cwd=tmp_path, env={"PATH": str(tmp_path)})
@@ -209,7 +211,7 @@ def test_without_slurm_it_says_where_to_go(plan: ExtractPlan, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "words", [("--time", "soon"), ("--time", "0:00"), ("-k", "0"), ("--sbatch", "a\nb")]
 )
-def test_bad_words(plan: ExtractPlan, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_invalid_options(plan: ExtractPlan, tmp_path: Path, words: tuple[str, ...]) -> None:
     path = plan_file(plan, tmp_path / "plan.json")
     done = run_obygaze("extract", "slurm", path, "-k", "2", *words, cwd=tmp_path)
     assert done.code == 2, done.stderr
@@ -272,9 +274,9 @@ class World:
         return {json.loads(marker.read_bytes())["host"] for marker in markers}
 
     def wait_for_blocks(self, least: int) -> None:
-        wait_until(lambda: self.n_blocks() >= least, f"{least} blocks\n{self.said()}", 60)
+        wait_until(lambda: self.n_blocks() >= least, f"{least} blocks\n{self.log_text()}", 60)
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return "\n".join(path.read_text() for path in sorted((self.folder / "logs").glob("*")))
 
 
@@ -282,7 +284,7 @@ class World:
 def short_of_time(
     slurm: Slurm, films: Manifest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[World, str]:
-    """Submitted first and looked at last: its limit of a minute is spent while others run.
+    """Submitted first and checked last: its limit of a minute passes while other tests run.
 
     Slurm asks it to stop at most half a minute after its start; each task has 35 s of work.
     """
@@ -320,7 +322,7 @@ def test_an_array_that_is_preempted_and_killed(
     assert len(slurm.wait_for_end(again)) == 1, "one task has something left to do"
     assert array_bytes(world.store) == undisturbed
     stops = sum(restarts.values()) + 1
-    assert clips_begun(world.log) <= N_CLIPS - 1 + stops * BLOCK_ROWS, world.said()
+    assert clips_begun(world.log) <= N_CLIPS - 1 + stops * BLOCK_ROWS, world.log_text()
     assert world.submit("--resume") is None
 
 
@@ -355,7 +357,7 @@ def test_a_cancelled_array_stays_cancelled(slurm: Slurm, films: Manifest, tmp_pa
     ends = slurm.wait_for_end(job)
     assert set(ends.values()) == {"CANCELLED"}
     assert 0 < world.n_blocks() < N_UNITS
-    assert "stopped by SIGTERM" in world.said()
+    assert "stopped by SIGTERM" in world.log_text()
 
 
 def test_a_changed_recipe_ends_the_array(slurm: Slurm, films: Manifest, tmp_path: Path) -> None:
@@ -371,7 +373,7 @@ def test_a_changed_recipe_ends_the_array(slurm: Slurm, films: Manifest, tmp_path
     assert array_bytes(world.store) == before
 
 
-def test_a_node_that_is_unplugged_goes_on_writing(
+def test_a_disconnected_node_continues_to_write(
     films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
 ) -> None:
     """Slurm gives its task to the other node; for a while, both make the same blocks."""
@@ -379,7 +381,7 @@ def test_a_node_that_is_unplugged_goes_on_writing(
         world = World.of(two_nodes, tmp_path, films)
         job = world.submit(seconds=0.8)
         both = {"node0", "node1"}
-        wait_until(lambda: world.hosts() == both, f"blocks of both nodes\n{world.said()}", 60)
+        wait_until(lambda: world.hosts() == both, f"blocks of both nodes\n{world.log_text()}", 60)
         before = world.n_blocks()
         two_nodes.unplug(two_nodes.nodes[1])
         ends = two_nodes.wait_for_end(job)
@@ -397,7 +399,7 @@ def test_a_time_limit_shorter_than_the_slice(
     world, job = short_of_time
     slurm.wait_for_end(job, timeout_s=150)
     restarts = sum(slurm.restarts(name) for name in slurm.states(job))
-    assert restarts >= 1, world.said()
-    assert "stopped by SIGUSR1" in world.said()
+    assert restarts >= 1, world.log_text()
+    assert "stopped by SIGUSR1" in world.log_text()
     assert array_bytes(world.store) == undisturbed
     assert clips_begun(world.log) <= N_CLIPS - 1 + restarts * BLOCK_ROWS

@@ -112,7 +112,7 @@ def test_what_a_row_was_made_from_is_recorded(world: World) -> None:
 
 
 def test_the_quick_hash(tmp_path: Path) -> None:
-    """Worked out from the definition; what lies between the three pieces is not seen."""
+    """Computed from the definition; bytes between the three pieces do not count."""
     kib = 1024
     small, large = bytes(range(256)) * 100, os.urandom(1000 * kib + 1)
     for data, pieces in (
@@ -138,9 +138,9 @@ def test_moved_times_are_refused_and_extracted_again_on_request(world: World) ->
     assert "obygaze extract run films -b descriptors --changed" in done.stderr
     assert world.retry("--no-seal").code == 5, "what would be sealed must not be of other times"
     assert array_bytes(world.store) == before
-    told = world.retry("--changed", "--no-seal", "--events", "-", "--json").ok().stdout
-    assert [line for line in told.splitlines() if '"clip_id"' in line] == [
-        line for line in told.splitlines() if '"tt0-001"' in line
+    result = world.retry("--changed", "--no-seal", "--events", "-", "--json").ok().stdout
+    assert [line for line in result.splitlines() if '"clip_id"' in line] == [
+        line for line in result.splitlines() if '"tt0-001"' in line
     ]
     assert array_bytes(world.store) == world.fresh() != before
     assert world.run("--json").ok().json()["sealed"] is True
@@ -178,7 +178,7 @@ def _free_box(n_bytes: int) -> bytes:
 
 
 def test_a_sealed_store_is_merged_into_an_open_one(world: World) -> None:
-    """Word for word what the message says to type."""
+    """The commands of the message are run as they are."""
     world.run().ok()
     before = array_bytes(world.store)
     world.move("tt1-002", 5, 7)
@@ -251,7 +251,7 @@ def test_verify_names_clips_that_changed(world: World) -> None:
 
 @pytest.mark.parametrize("sealed", [False, True])
 def test_stores_without_sources_are_resumed_and_verified(world: World, sealed: bool) -> None:
-    """As versions before this record wrote them."""
+    """Stores of versions that did not record sources."""
     world.run("--no-seal").ok()
     path = world.store / marker_key(0)
     marker = Marker.from_bytes(path.read_bytes(), str(path))
@@ -272,7 +272,7 @@ def test_the_first_stores_of_format_1_have_no_sources(state: str) -> None:
     assert all(commits.sources(block) == {} for block in range(commits.plan.n_blocks))
 
 
-def test_a_worker_looks_at_its_own_clips(tmp_path: Path) -> None:
+def test_a_worker_checks_its_own_clips(tmp_path: Path) -> None:
     manifest = film_folder(tmp_path, 8)
     plan = a_plan(manifest, tmp_path, "descriptors")
     path = plan_file(plan, tmp_path / "plan.json")

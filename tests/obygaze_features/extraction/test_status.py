@@ -1,4 +1,4 @@
-"""What is told of stores: alone and of one run, while they grow and when they are sealed."""
+"""The status of one store and of the stores of a run, during the run and after sealing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NONE = RowStatus("no-video", "plan", "none")
 
 
 def _store(path: Path, blocks: int, noted: dict[int, RowStatus]) -> Path:
-    """Twenty-three rows in six blocks of four, of which the first few are there."""
+    """Twenty-three rows in six blocks of four, of which the first few are committed."""
     plan_store(path)
     writer, values = StoreWriter(path), some_values(23)
     for block in range(blocks):
@@ -33,14 +33,14 @@ def test_two_stores_of_a_run_are_counted_by_clips(tmp_path: Path) -> None:
     first = store_status(_store(tmp_path / "a", 6, {2: BAD, 9: BAD, 20: NONE}))
     second = store_status(_store(tmp_path / "b", 3, {2: BAD, 5: BAD}))
     # Both have rows 0 to 11 but 2, 5 and 9; row 20 and the other rows above 11 lack one of them.
-    told = joint_status([first, second])
-    assert (told["clips"], told["ok"], told["failed"], told["missing"]) == (23, 9, 3, 11)
-    assert told["store"] == [str(tmp_path / "a"), str(tmp_path / "b")]
+    result = joint_status([first, second])
+    assert (result["clips"], result["ok"], result["failed"], result["missing"]) == (23, 9, 3, 11)
+    assert result["store"] == [str(tmp_path / "a"), str(tmp_path / "b")]
     # They decode and wait together: 1 + 2 + 3 + 4 + 5 + 6; each computes for itself: 12 and 6.
-    assert told["seconds"] == {"wait": 21.0, "decode": 24.0, "forward": 18.0}
+    assert result["seconds"] == {"wait": 21.0, "decode": 24.0, "forward": 18.0}
 
 
-def test_the_state_of_a_workers_rows(tmp_path: Path) -> None:
+def test_the_status_of_a_workers_rows(tmp_path: Path) -> None:
     path = _store(tmp_path / "a", 4, {2: BAD, 9: BAD, 14: NONE})
     # Blocks 1, 3 and 5: rows 4-7, 12-15, 20-22; block 5 is not committed.
     rows = [*range(4, 8), *range(12, 16), *range(20, 23)]
@@ -50,11 +50,11 @@ def test_the_state_of_a_workers_rows(tmp_path: Path) -> None:
     assert own.seconds == {"wait": 2.0 + 4.0, "decode": 8.0, "forward": 4.0}
     other = store_status(path, [*range(0, 4), *range(8, 12), *range(16, 20)])
     assert (other.clips, other.ok, other.failed, other.missing) == (12, 6, 2, 4)
-    told = joint_status([own, own], rows)
-    assert (told["clips"], told["ok"], told["failed"], told["missing"]) == (11, 7, 0, 4)
+    result = joint_status([own, own], rows)
+    assert (result["clips"], result["ok"], result["failed"], result["missing"]) == (11, 7, 0, 4)
 
 
-def test_a_sealed_store_still_tells_where_its_time_went(tmp_path: Path) -> None:
+def test_a_sealed_store_keeps_its_seconds(tmp_path: Path) -> None:
     path = _store(tmp_path / "a", 6, {2: BAD})
     before = store_status(path)
     StoreWriter(path).seal()
