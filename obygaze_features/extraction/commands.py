@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 import click
 
 from obygaze_features.core.commands import (
@@ -11,7 +14,13 @@ from obygaze_features.core.commands import (
     json_option,
     pass_session,
 )
-from obygaze_features.core.console import table
+from obygaze_features.core.console import Console, table
+
+if TYPE_CHECKING:
+    from obygaze_features.extraction.status import StoreStatus
+
+# The failed clips that are listed without -v.
+SHOWN = 20
 
 _HERE = "obygaze_features.extraction"
 COMMANDS = {
@@ -54,28 +63,37 @@ def extract() -> None:
 def status(session: Session, stores: tuple[str, ...], as_json: bool) -> None:
     """Show the progress of stores.
 
-    It also shows the reasons of failures and the seconds by stage; -v lists the failed clips. The
-    status can be read during a run.
+    It also shows the seconds by stage and the reasons of failures. The status can be read during a
+    run.
     """
     from obygaze_features.extraction.status import store_status
 
     states = [store_status(session.workspace.store(name)) for name in stores]
     if as_json:
         session.console.json({"stores": [state.to_json() for state in states]})
-        return
+    else:
+        show_states(session.console, states)
+
+
+def show_states(console: Console, states: Iterable[StoreStatus]) -> None:
+    """Print the status of stores; of many failed clips, the first, or all with -v."""
     for state in states:
         to_go = state.seconds_to_go
         left = "" if state.done or to_go is None else f", about {to_go:.0f} s to go for one worker"
-        session.console.result(
+        console.result(
             f"{state.name} ({state.backbone}): {state.blocks_done} of {state.blocks}"
             f" blocks{left}{', sealed' if state.sealed else ''}"
         )
         counts = [("ok", state.ok), ("failed", state.failed), ("missing", state.missing)]
-        session.console.result(table(("clips", str(state.clips)), counts))
+        console.result(table(("clips", str(state.clips)), counts))
         if state.seconds:
-            session.console.result(table(("stage", "seconds"), list(state.seconds.items())))
-            session.console.result(state.bottleneck)
+            console.result(table(("stage", "seconds"), list(state.seconds.items())))
+            console.result(state.bottleneck)
         if state.reasons:
-            session.console.result(table(("failed at", "clips"), list(state.reasons.items())))
-        for clip_id, why in state.failures.items():
-            session.console.detail(f"  {clip_id}: {why}")
+            console.result(table(("failed at", "clips"), list(state.reasons.items())))
+        n_shown = SHOWN if console.verbosity < 1 else state.failed
+        for clip_id, why in list(state.failures.items())[:n_shown]:
+            console.note(f"  {clip_id}: {why}")
+        if state.failed > n_shown:
+            more = state.failed - n_shown
+            console.note(f"  and {more} more: obygaze -v extract status {state.store}")

@@ -17,9 +17,9 @@ from obygaze_features.core.commands import (
     option_group,
     pass_session,
 )
-from obygaze_features.core.console import table
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
 from obygaze_features.core.machine import usable_cores
+from obygaze_features.extraction.commands import show_states
 from obygaze_features.extraction.commands_plan import (
     chosen_plan,
     feature_options,
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.run import Monitor, Resources
     from obygaze_features.extraction.shared_machine import StopFlag
     from obygaze_features.extraction.status import StoreStatus
-
-SHOWN = 20
 
 
 @click.command(
@@ -133,7 +131,11 @@ def run(
     if as_json:
         _show_json(session, states, worker, rows)
     else:
-        _show(session, states, worker)
+        show_states(session.console, states)
+        if worker is not None:
+            session.console.note(
+                f"clips and blocks of worker {worker} only; all: obygaze extract status STORE"
+            )
     done = sum(state.blocks_done for state in states)
     whose = "blocks" if worker is None else f"blocks of worker {worker}"
     stop.raise_if_stopped(
@@ -229,21 +231,3 @@ def _show_json(
     named = {} if worker is None else {"worker": worker}
     # One line, since events may have been written before it, a line each.
     session.console.json({**named, **first, "stores": documents}, one_line=True)
-
-
-def _show(session: Session, states: Sequence[StoreStatus], worker: str | None) -> None:
-    headers = ("store", "clips", "ok", "failed", "missing", "blocks", "of")
-    lines = [(s.name, s.clips, s.ok, s.failed, s.missing, s.blocks_done, s.blocks) for s in states]
-    session.console.result(table(headers, lines))
-    if worker is not None:
-        session.console.note(
-            f"clips and blocks of worker {worker} only; all workers: obygaze extract status STORE"
-        )
-    for state in states:
-        if state.seconds:
-            session.console.note(f"{state.name}: {state.bottleneck}")
-    failures = {clip_id: why for state in states for clip_id, why in state.failures.items()}
-    for clip_id, why in list(failures.items())[:SHOWN]:
-        session.console.note(f"  {clip_id}: {why}")
-    if len(failures) > SHOWN:
-        session.console.note(f"  and {len(failures) - SHOWN} more: obygaze extract status STORE")
