@@ -1,4 +1,4 @@
-"""Embedding association: is one group of vectors closer to an attribute than another.
+"""Embedding association: test whether one group of vectors is closer to an attribute than another.
 
 The effect size is that of Caliskan et al., with the sample standard deviation over both groups.
 """
@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class FilmShare:
-    """A difference of means, and the part of it that the means of the films explain.
+    """A difference of means, and `of_blocks`: the difference between the means of the films.
 
-    `share` is that part, None if there is no difference.
+    `share` is `of_blocks` divided by the difference, None if there is no difference.
     """
 
     n_blocks: int
@@ -133,6 +133,6 @@ def unit_rows(vectors: ArrayLike, name: str) -> Floats:
         lengths = np.linalg.norm(rows, axis=1)
     bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
     if len(bad):
-        raise FixInput(f"vector {int(bad[0])} of {name} is zero or not finite: no cosine exists")
+        raise FixInput(f"vector {int(bad[0])} of {name} is zero or not finite: remove it")
     unit: Floats = rows / lengths[:, None]
     return unit

@@ -210,7 +210,7 @@ def audit_cooc(
 
     n_texts, found = count(source)
     if not found:
-        raise FixInput("no text names a thing", where=source_name(source), hint="--things, --text")
+        raise FixInput("no text has a thing", where=source_name(source), hint="--things, --text")
     audit = CoocAudit(source_name(source), n_texts, tuple(genders), tuple(found))
     if compare is None:
         return audit

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from obygaze_features.manifest import Manifest
     from obygaze_features.store import Store
 
-# More tests than this are summarised: how many hold, and the surest of them.
+# More tests than this are summarised: how many are significant, and those with the smallest p.
 MANY = 12
 HEADERS = ("X", "Y", "A", "B", "n X", "n Y", "d", "p", "method", "p across films", "Holm")
 

@@ -178,7 +178,7 @@ def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
         try:
             classes[subtask] = {stem: int(cell) for stem, cell in cells.items() if cell}
         except ValueError:
-            raise FixInput(f"column {column!r} must hold classes", where=manifest.name) from None
+            raise FixInput(f"column {column!r} must hold integers", where=manifest.name) from None
     if not any(classes.values()):
         raise FixInput(
             "no clip has a value in the columns violence, valence_class and arousal_class",
@@ -194,7 +194,7 @@ def _renamed(classes: Mapping[str, int], returned: Iterable[str]) -> dict[str, i
     for name in returned:
         other = names.setdefault(PurePosixPath(name).stem, name)
         if other != name:
-            raise FixInput(f"{name!r} and {other!r} in a run are one clip")
+            raise FixInput(f"{name!r} and {other!r} in the run are the same clip")
     return {names.get(stem, stem): value for stem, value in classes.items()}
 
 
@@ -209,7 +209,7 @@ def _score_ranks(
         topic, returned = next(iter(run.scores.items()))
         grades = {topic: _renamed(classes["violence"], returned)}
     if not grades:
-        raise FixInput("violence judgements to score this run are missing", where=str(path))
+        raise FixInput("no violence judgements for this run", where=str(path), hint="--qrels")
     score = score_violence(grades, run, precision)
     return RunScore(str(path), score, None, None, uses_external_data(path), run.warnings)
 
@@ -222,7 +222,7 @@ def _score_classes(path: Path, classes: Mapping[str, Mapping[str, int]]) -> RunS
         for subtask, predicted in zip(SUBTASKS[1:], read_affect_run(path), strict=True)
     )
     if valence is None and arousal is None:
-        raise FixInput("valence and arousal classes to score this run are missing", where=str(path))
+        raise FixInput("no valence or arousal classes given", where=str(path), hint="--annotations")
     return RunScore(str(path), None, valence, arousal, uses_external_data(path))
 
 

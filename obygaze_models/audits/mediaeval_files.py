@@ -40,7 +40,7 @@ def read_qrels(path: str | Path) -> dict[str, dict[str, int]]:
         if _parsed(int, grade) is None:
             violations.add(number, "grade", f"expected a whole number, got {grade!r}")
         elif document in grades.setdefault(topic, {}):
-            violations.add(number, "document", f"{document!r} has a judgement already")
+            violations.add(number, "document", f"{document!r} has more than one judgement")
         else:
             grades[topic][document] = int(grade)
     violations.raise_if_any("these are not TREC judgements")
@@ -60,7 +60,7 @@ def read_trec_run(path: str | Path) -> TrecRun:
     for number, words in _rows(Path(path), "topic Q0 document rank score tag", violations):
         topic, _, document, _, text, _ = words
         if document in scores.setdefault(topic, {}):
-            violations.add(number, "document", f"{document!r} is in the run already")
+            violations.add(number, "document", f"{document!r} is in the run more than once")
         score = _parsed(float, text)
         if score is None or math.isnan(score):
             outcome = "counted as 0" if score is None else "ranked last"
@@ -79,7 +79,7 @@ def read_affect_run(path: str | Path) -> tuple[dict[str, int], dict[str, int]]:
     violations, valence, arousal = Violations(path), dict[str, int](), dict[str, int]()
     for number, (name, *classes) in _rows(Path(path), "name valence arousal", violations):
         if name in valence:
-            violations.add(number, "name", f"{name!r} is in the run already")
+            violations.add(number, "name", f"{name!r} is in the run more than once")
         elif any(_parsed(int, text) not in CLASSES for text in classes):
             violations.add(number, None, f"expected classes -1, 0 or 1, got {' '.join(classes)}")
         else:
@@ -153,7 +153,7 @@ def write_run_file(
     if not predictions:
         raise FixInput("a run needs at least one clip, got none", where=str(path))
     if path.suffix == ".json":
-        raise FixUsage(f"{path.name} is the name of the JSON file beside a run", hint="run.txt")
+        raise FixUsage(f"a run must not be a .json file, got {path.name!r}", hint="run.txt")
     lines = (_trec_lines if subtask == "violence" else _affect_lines)(predictions, tag)
     beside = path.with_suffix(".json")
     document = {"subtask": subtask, "external_data": external_data, "tag": tag, **(about or {})}

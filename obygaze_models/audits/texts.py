@@ -106,7 +106,7 @@ def source_name(source: TextSource) -> str:
 
 
 def _delimiter(path: Path) -> str:
-    """The character between the cells of the header: a comma unless there is none."""
+    """Return the delimiter of the header: a comma if it has one, else the next that occurs."""
     require_file(path)
     with path.open("rb") as stream:
         header = stream.readline(1 << 20)
@@ -155,7 +155,7 @@ def _pattern(names: str) -> re.Pattern[str]:
     fields = _FIELD.findall(names)
     if not fields or len(set(fields)) < len(fields):
         raise FixInput(
-            f"names must have fields, each of them once, got {names!r}", hint="'{image}_{group}'"
+            f"names must have fields, each only once, got {names!r}", hint="'{image}_{group}'"
         )
     parts = _FIELD.split(names)
     # A field has no underscore, so that each file name can be read in one way only.

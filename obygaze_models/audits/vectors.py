@@ -82,7 +82,7 @@ def read_store_vectors(
     if both:
         raise FixInput(
             f"{len(both)} clips are in both groups, the first is {both[0]}",
-            hint="--x and --y that have no clip in common",
+            hint="change --x or --y so that they have no clip in common",
         )
     groups = [_clip_vectors(store, *one, level, drop_missing) for one in selected]
     return groups[0], groups[1] if y is not None else None, text_pairs(texts, attributes)
@@ -152,14 +152,14 @@ def read_texts(store: Store, path: str | Path | None) -> TextTable:
 def check_spaces(store: Store, level: str, texts: TextTable, *, assume: bool = False) -> None:
     """Raise an error unless the texts are in the embedding space of a feature level.
 
-    With `assume` a space that is not named is taken to be the same one.
+    With `assume`, a space that is not named is assumed to be the same.
     """
     spec = store.plan.array(level)
     space = space_of_level(store.recipe, level)
     if space is not None and texts.space_id:
         if not same_space(space, texts.space_id):
             raise Mismatch(
-                "the texts are in another space than the clips, so their cosines mean nothing",
+                "the texts and the clips are in different embedding spaces and cannot be compared",
                 where=store.location,
                 hint="obygaze extract text with the backbone of the store",
                 details=[f"clips: {space}", f"texts: {texts.space_id}"],
@@ -167,9 +167,9 @@ def check_spaces(store: Store, level: str, texts: TextTable, *, assume: bool = F
     elif not assume:
         unnamed = "the store's recipe" if space is None else "the text file"
         raise Mismatch(
-            f"{unnamed} does not name the space of its vectors",
+            f"{unnamed} does not name the embedding space of its vectors",
             where=store.location,
-            hint="--assume-space, if both come from one checkpoint",
+            hint="--assume-space, if clips and texts are from the same checkpoint",
         )
     if len(spec.tail_shape) != 1:
         one = [name for name in store.levels if len(store.plan.array(name).tail_shape) == 1]
@@ -180,8 +180,8 @@ def check_spaces(store: Store, level: str, texts: TextTable, *, assume: bool = F
             hint=f"--level {one[0]}" if one else None,
         )
     if texts.embeddings.shape[1] != spec.tail_shape[0]:
-        widths = f"{texts.embeddings.shape[1]} dimensions, clips of {spec.tail_shape[0]}"
-        raise Mismatch(f"texts of {widths}", where=store.location)
+        widths = f"{texts.embeddings.shape[1]} dimensions, the clips {spec.tail_shape[0]}"
+        raise Mismatch(f"the texts have {widths}", where=store.location)
 
 
 def text_pairs(texts: TextTable, names: Sequence[tuple[str, str]]) -> Pairs:

@@ -121,8 +121,8 @@ def npz(path: Path, table: TextTable, *, space: bool = True) -> str:
 def test_texts_of_another_space_are_refused(place: Path) -> None:
     other = npz(place / "o.npz", texts(space_id_of("toy/clip", "main", "00" * 32)))
     done = eat(place, "toy", "--text", other)
-    assert (done.code, "another space" in done.stderr) == (5, True)
-    # Not even where the person says that it is one space: both say that it is not.
+    assert (done.code, "different embedding spaces" in done.stderr) == (5, True)
+    # --assume-space does not help: both name their space.
     assert eat(place, "toy", "--text", other, "--assume-space").code == 5
     pinned = npz(place / "p.npz", texts(space_id_of("toy/clip", "0123abc", HASH)))
     assert eat(place, "toy", "--text", pinned).code == 0

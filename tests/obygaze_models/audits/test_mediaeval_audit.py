@@ -155,12 +155,12 @@ def test_what_cannot_be_scored(annotations: Path, tmp_path: Path) -> None:
     run = write(tmp_path / "a.txt", "A0 1 0\nA0.mp4 1 0\n")
     words = ("--annotations", annotations, "--run", run)
     done = call_obygaze("audit", "mediaeval", *words)
-    assert (done.code, "in a run are one clip" in done.stderr) == (1, True)
+    assert (done.code, "in the run are the same clip" in done.stderr) == (1, True)
     qrels = write(tmp_path / "q", "v 0 A0 1\n")
     done = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", run)
     assert (
         done.code,
-        "valence and arousal classes to score this run are missing" in done.stderr,
+        "no valence or arousal classes given" in done.stderr,
     ) == (1, True)
     done = call_obygaze("audit", "mediaeval", "--run", run)
     assert (done.code, "exactly one of --qrels" in done.stderr) == (2, True)
