@@ -135,7 +135,7 @@ def test_what_does_not_say_its_space_needs_a_word_for_it(place: Path) -> None:
     assert eat(place, "toy", "--text", silent, "--assume-space").code == 0
     wide = npz(place / "w.npz", texts(width=3), space=False)
     done = eat(place, "toy", "--text", wide, "--assume-space")
-    assert (done.code, "3 dimensions, clips of 2" in done.stderr) == (5, True)
+    assert (done.code, "3 dimensions, the clips 2" in done.stderr) == (5, True)
 
 
 @pytest.mark.parametrize(
