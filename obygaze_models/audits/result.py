@@ -135,7 +135,7 @@ class Audit(ABC):
             write_new(written[-1], self.finding().to_csv(), force=force)
         if figure is not None:
             stem = figure_stem(Path(figure))
-            _check_free([_with_ending(stem, end) for end in (".svg", ".png")], force)
+            _check_free([stem.with_name(f"{stem.name}{end}") for end in (".svg", ".png")], force)
             written += self.draw(stem)
         return [*written, *(self._add_to_run(Path(run), force) if run is not None else ())]
 
@@ -146,7 +146,7 @@ class Audit(ABC):
             )
         finding = self.finding()
         name = re.sub(r"[^A-Za-z0-9]+", "-", finding.title).strip("-").lower()[:80]
-        files = [_with_ending(run / FOLDER / name, end) for end in (".json", ".svg", ".png")]
+        files = [run / FOLDER / f"{name}{end}" for end in (".json", ".svg", ".png")]
         _check_free(files, force)
         self.draw(run / FOLDER / name)
         document = asdict(replace(finding, figure=files[1].name))
@@ -193,10 +193,6 @@ def note_beside(axes: Any, row: int, text: str, shift: float, **style: Any) -> N
     """Write a note to the right of the axes, at the height of a row."""
     place = {"xycoords": ("axes fraction", "data"), "va": "center"}
     add_note(axes, text, (1.0, row), (shift, 0), **place, **style)
-
-
-def _with_ending(stem: Path, ending: str) -> Path:
-    return stem.with_name(f"{stem.name}{ending}")
 
 
 def _check_free(paths: Sequence[Path], force: bool) -> None:

@@ -114,7 +114,7 @@ def _sampled(values: np.ndarray, first: np.ndarray) -> permutation.PValue:
         return permutation_p(values, first, permutations=100_000)
 
 
-def test_a_film_effect_is_seen_without_blocks_and_not_within_them() -> None:
+def test_film_effect_is_significant_only_without_blocks() -> None:
     random = np.random.default_rng(5)
     films = np.repeat(np.arange(4), 12)
     # Films 0 and 1 lean to A and give most of X; within a film X and Y are alike.
@@ -135,13 +135,13 @@ def test_a_film_effect_is_seen_without_blocks_and_not_within_them() -> None:
     assert result.verdict is result.p_blocked
 
 
-def test_blocks_that_share_nothing_give_no_blocked_test() -> None:
+def test_no_blocked_test_if_no_block_has_both_groups() -> None:
     result = embedding_association(X, Y, A, B, x_block=[0, 0, 1, 1], y_block=[2, 2, 3, 3])
     assert result.p_blocked is None
     assert result.verdict is result.p
 
 
-def test_nothing_that_varies_has_no_effect_size() -> None:
+def test_constant_values_have_no_effect_size() -> None:
     result = embedding_association([[1, 0], [1, 0]], [[1, 0], [1, 0]], A, B)
     assert result.effect_size is None
     assert result.p_normal is None
@@ -152,7 +152,7 @@ def test_nothing_that_varies_has_no_effect_size() -> None:
     "x",
     [[[0.0, 0.0], [1.0, 0.0]], [[np.nan, 1.0]], [[np.inf, 1.0]], [], [1.0, 2.0], [[1.0, 2.0, 3.0]]],
 )
-def test_vectors_without_direction_or_of_another_space(x: list[object]) -> None:
+def test_zero_nonfinite_and_misshaped_vectors_are_errors(x: list[object]) -> None:
     with pytest.raises(FixInput):
         embedding_association(x, Y, A, B)
 

@@ -90,7 +90,7 @@ def sized(*clusters: tuple[str, int, int]) -> list[LabelledText]:
     ]
 
 
-def test_many_captions_a_cluster_are_not_many_words_a_caption() -> None:
+def test_cluster_size_is_not_mistaken_for_word_rate() -> None:
     same = sized(*[("a", 6, 6), ("b", 1, 1)] * 10)
     rates = rates_by_group(word_rates(same, LISTS))["sad"]
     assert rates["a"].occurrences_per_1000 == rates["b"].occurrences_per_1000 == 1000
@@ -98,14 +98,14 @@ def test_many_captions_a_cluster_are_not_many_words_a_caption() -> None:
     assert (sad.p.greater, sad.p.less, sad.p.two_sided) == (1.0, 1.0, 1.0)
 
 
-def test_the_group_with_the_lower_rate_is_the_lower_one_whatever_its_counts() -> None:
+def test_groups_are_ordered_by_rate_not_by_count() -> None:
     # 6 of 10 captions: beyond that the clusters have -0.4, -0.4 | 0.4, 0.4, and of the 6 ways to
     # choose two of them one is as low as a's. By counts, 2, 2 | 1, 1, it would be the highest.
     (sad, _) = contrasts(sized(("a", 4, 2), ("a", 4, 2), ("b", 1, 1), ("b", 1, 1)), LISTS)
     assert (sad.p.greater, sad.p.less, sad.p.two_sided) == (1.0, 1 / 6, 2 / 6)
 
 
-def test_no_captions_no_rate() -> None:
+def test_rates_need_at_least_one_caption() -> None:
     with pytest.raises(FixInput):
         word_rates([], LISTS)
 
@@ -113,7 +113,7 @@ def test_no_captions_no_rate() -> None:
 GENDERS = {"man": frozenset({"man", "he"}), "woman": frozenset({"woman"})}
 
 
-def test_company_by_hand() -> None:
+def test_co_occurrence_by_hand() -> None:
     texts = [
         LabelledText("a man with a dog", frozenset({"dog"}), "1"),
         LabelledText("he walks a dog", frozenset({"dog"}), "2"),

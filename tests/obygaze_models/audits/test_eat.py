@@ -1,4 +1,4 @@
-"""Association audits: what is told of films, several tests at once, and the whole command."""
+"""Association audits: what is document of films, several tests at once, and the whole command."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_films_share_of_a_difference_by_hand() -> None:
         VectorGroup("X", [[1.0], [2.0]], [1])
 
 
-def test_what_films_keep_is_the_mean_over_all_shuffles_within_them() -> None:
+def test_film_share_is_the_mean_over_all_shuffles_within_films() -> None:
     s, blocks = np.array([3.0, 1.0, -2.0, 0.5, 4.0, 2.5]), np.array([0, 0, 0, 1, 1, 1])
     taken = {0: 2, 1: 1}
     differences = []
@@ -69,18 +69,18 @@ def test_what_films_keep_is_the_mean_over_all_shuffles_within_them() -> None:
     assert share.of_blocks == pytest.approx(np.mean(differences))
 
 
-def test_a_film_effect_and_nothing_else_is_told_as_one() -> None:
+def test_pure_film_effect_is_explained() -> None:
     test = audit(*only_films()).tests[0]
     assert test.outcome.p.two_sided < 0.001
     assert test.outcome.p_blocked is not None
     assert test.outcome.p_blocked.two_sided > 0.1
-    told = test.to_json()
-    assert told["verdict"] == "blocked"
-    assert told["why"].startswith("The difference is between films")
-    assert told["blocks"]["share"] == pytest.approx(1.0, abs=0.2)
+    document = test.to_json()
+    assert document["verdict"] == "blocked"
+    assert document["why"].startswith("The difference is between films")
+    assert document["blocks"]["share"] == pytest.approx(1.0, abs=0.2)
 
 
-def test_a_difference_within_films_is_found_where_films_hide_it() -> None:
+def test_difference_within_films_hidden_across_films_is_found() -> None:
     x = [at(lean + 0.05) for lean in (-0.8, -0.4, 0.0, 0.4, 0.8) for _ in range(3)]
     y = [at(lean - 0.05) for lean in (-0.8, -0.4, 0.0, 0.4, 0.8) for _ in range(3)]
     films = [film for film in range(5) for _ in range(3)]
@@ -92,14 +92,14 @@ def test_a_difference_within_films_is_found_where_films_hide_it() -> None:
     assert "hidden across films" in test.to_json()["why"]
 
 
-def test_films_with_one_side_only_are_said_to_confound() -> None:
+def test_films_with_one_group_only_are_reported() -> None:
     x, y = (
         VectorGroup("X", [at(0.5), at(0.6)], [1, 1]),
         VectorGroup("Y", [at(0.1), at(0.2)], [2, 2]),
     )
-    told = audit(x, y).tests[0].to_json()
-    assert told["p_blocked"] is None
-    assert "cannot separate" in told["why"]
+    document = audit(x, y).tests[0].to_json()
+    assert document["p_blocked"] is None
+    assert "cannot separate" in document["why"]
 
 
 def test_tests_of_one_call_are_corrected_together() -> None:
@@ -128,7 +128,7 @@ def test_items_alone_are_tested_one_by_one() -> None:
     assert [test.x for test in result.tests] == ["w 0", "w 1"]
 
 
-def test_of_many_items_the_surest_are_told_and_drawn(tmp_path: Path) -> None:
+def test_of_many_items_those_with_smallest_p_are_drawn(tmp_path: Path) -> None:
     near_a, near_b = [[1.0, 0.1 * i] for i in range(5)], [[0.1 * i, 1.0] for i in range(5)]
     items = VectorGroup(
         "w", [[1.0, 0.002 * i] for i in range(50)], None, [f"clip-{i}" for i in range(50)]
@@ -167,16 +167,16 @@ def save(path: Path, **arrays: object) -> Path:
 def test_the_command_reads_a_file_of_vectors(tmp_path: Path) -> None:
     x, y = [at(0.5), at(0.6), at(0.7)], [at(0.1), at(0.2), at(0.3)]
     path = save(tmp_path / "v.npz", X=x, Y=y, A=A, B=B)
-    told = call_obygaze("audit", "eat", "--vectors", path, "--json").ok().json()
-    assert (told["n_x"], told["n_y"], told["p_blocked"]) == (3, 3, None)
-    assert told["p"]["method"] == "exact"
-    assert told["p"]["greater"] == 1 / 20
-    assert told["p"]["two_sided"] == 2 / 20
+    document = call_obygaze("audit", "eat", "--vectors", path, "--json").ok().json()
+    assert (document["n_x"], document["n_y"], document["p_blocked"]) == (3, 3, None)
+    assert document["p"]["method"] == "exact"
+    assert document["p"]["greater"] == 1 / 20
+    assert document["p"]["two_sided"] == 2 / 20
     # Means .6 and .2 of six values .1 to .7 without .4: their variance is .28 / 5.
-    assert told["effect_size"] == pytest.approx(0.4 / np.sqrt(0.28 / 5))
+    assert document["effect_size"] == pytest.approx(0.4 / np.sqrt(0.28 / 5))
 
 
-def test_the_command_tells_why_films_change_the_verdict(tmp_path: Path) -> None:
+def test_command_explains_difference_within_and_across_films(tmp_path: Path) -> None:
     x, y = only_films()
     codes = {name: i for i, name in enumerate(sorted({*x.blocks, *y.blocks}))}  # type: ignore[misc]
     path = save(
@@ -189,8 +189,8 @@ def test_the_command_tells_why_films_change_the_verdict(tmp_path: Path) -> None:
     out, rows, figure = tmp_path / "o.json", tmp_path / "t.csv", tmp_path / "f" / "eat"
     done = call_obygaze(*words, "-o", out, "--table", rows, "--figure", figure).ok()
     assert "The difference is between films" in done.stdout
-    told = json.loads(out.read_text("utf-8"))
-    assert told["p"]["two_sided"] < 0.001 < 0.1 < told["p_blocked"]["two_sided"]
+    document = json.loads(out.read_text("utf-8"))
+    assert document["p"]["two_sided"] < 0.001 < 0.1 < document["p_blocked"]["two_sided"]
     assert rows.read_text("utf-8").startswith("X,Y,")
     assert (tmp_path / "f" / "eat.svg").read_bytes().startswith(b"<?xml")
     assert (tmp_path / "f" / "eat.png").read_bytes().startswith(b"\x89PNG")
@@ -201,10 +201,10 @@ def test_the_command_tells_why_films_change_the_verdict(tmp_path: Path) -> None:
 def test_further_pairs_and_single_items_of_a_file(tmp_path: Path) -> None:
     x, y = [at(0.5), at(0.6)], [at(0.1), at(0.2)]
     path = save(tmp_path / "v.npz", X=x, Y=y, A=A, B=B, A_turned=B, B_turned=A, w=[1.0, 0.5])
-    told = call_obygaze("audit", "eat", "--vectors", path, "--json").ok().json()
-    assert [test["a"] for test in told["tests"]] == ["A", "A_turned"]
-    told = call_obygaze("audit", "eat", "--vectors", path, "--single", "--json").ok().json()
-    assert [test["n_x"] for test in told["tests"]] == [1, 1]
+    document = call_obygaze("audit", "eat", "--vectors", path, "--json").ok().json()
+    assert [test["a"] for test in document["tests"]] == ["A", "A_turned"]
+    document = call_obygaze("audit", "eat", "--vectors", path, "--single", "--json").ok().json()
+    assert [test["n_x"] for test in document["tests"]] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_files_of_vectors_that_cannot_be_tested(
     assert (done.code, words in done.stderr) == (1, True), done.stderr
 
 
-def test_pickles_are_refused_and_other_files_too(tmp_path: Path) -> None:
+def test_pickles_and_invalid_files_are_errors(tmp_path: Path) -> None:
     np.savez(tmp_path / "p.npz", X=np.array([{}, []], dtype=object))
     done = call_obygaze("audit", "eat", "--vectors", tmp_path / "p.npz")
     assert (done.code, "Python objects" in done.stderr) == (1, True)
@@ -243,7 +243,7 @@ def test_published_cases_by_the_command(tmp_path: Path) -> None:
     cases = json.loads(golden("audits", "eat.json").read_text("utf-8"))
     for case in cases["cases"]:
         path = save(tmp_path / f"{case['name']}.npz", **{name: case[name] for name in "XYAB"})
-        told = call_obygaze("audit", "eat", "--vectors", path, "--json").ok().json()
+        document = call_obygaze("audit", "eat", "--vectors", path, "--json").ok().json()
         expected = case["expected"]
-        assert told["effect_size"] == pytest.approx(expected["effect_size"], abs=1e-9)
-        assert told["p"]["greater"] == expected["exact"]["p_ge"]
+        assert document["effect_size"] == pytest.approx(expected["effect_size"], abs=1e-9)
+        assert document["p"]["greater"] == expected["exact"]["p_ge"]

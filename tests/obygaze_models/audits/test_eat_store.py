@@ -21,7 +21,7 @@ N = 20
 
 
 def recipe(**backbone: Any) -> Any:
-    told = {
+    document = {
         "name": "toy",
         "family": "clip",
         "checkpoint": "toy/clip",
@@ -29,7 +29,7 @@ def recipe(**backbone: Any) -> Any:
         "levels": {"clip": "frame-mean", "pooled": "token-max", "frames": "frame-vector"},
         **backbone,
     }
-    return a_recipe(backbone=told, weights={"model.safetensors": "cd" * 32, "tensors": HASH})
+    return a_recipe(backbone=document, weights={"model.safetensors": "cd" * 32, "tensors": HASH})
 
 
 def texts(space_id: str = SPACE, width: int = 2) -> TextTable:
@@ -70,43 +70,48 @@ def eat(place: Path, *words: str, x: str = "level == S", y: str = "level == EN")
 
 
 def test_groups_by_expression_are_tested_within_films(place: Path) -> None:
-    told = eat(place, "toy", "--attributes", "up", "down").ok().json()
-    assert (told["n_x"], told["n_y"], told["a"], told["b"]) == (10, 10, "up", "down")
-    assert told["effect_size"] > 1.5
+    document = eat(place, "toy", "--attributes", "up", "down").ok().json()
+    assert (document["n_x"], document["n_y"], document["a"], document["b"]) == (
+        10,
+        10,
+        "up",
+        "down",
+    )
+    assert document["effect_size"] > 1.5
     # Four films of five clips, 2 or 3 of them S: 10 ** 4 splits within films, one as far up.
-    assert told["p_blocked"]["greater"] == 1 / 10**4
-    assert told["blocks"]["n_shared"] == 4
+    assert document["p_blocked"]["greater"] == 1 / 10**4
+    assert document["blocks"]["n_shared"] == 4
     # The store holds two attributes: they need not be named.
-    assert eat(place, "toy").ok().json()["effect_size"] == told["effect_size"]
+    assert eat(place, "toy").ok().json()["effect_size"] == document["effect_size"]
 
 
 def test_groups_by_lists_of_clips(place: Path) -> None:
     clips, _ = some_ids(N)
     for name, ids in (("x", clips[1::2]), ("y", clips[0::2])):
         (place / f"{name}.csv").write_text("clip_id\n" + "\n".join(ids) + "\n", encoding="utf-8")
-    told = eat(place, x=str(place / "x.csv"), y=str(place / "y.csv")).ok().json()
-    assert told["p_blocked"]["greater"] == 1 / 10**4
-    assert (told["x"], told["y"]) == ("x", "y")
+    document = eat(place, x=str(place / "x.csv"), y=str(place / "y.csv")).ok().json()
+    assert document["p_blocked"]["greater"] == 1 / 10**4
+    assert (document["x"], document["y"]) == ("x", "y")
     done = eat(place, x=str(place / "x.csv"), y=str(place / "x.csv"))
     assert (done.code, "10 clips are in both groups" in done.stderr) == (1, True)
     done = eat(place, y=str(place / "x.csv"))
     assert (done.code, "needs a manifest to select clips" in done.stderr) == (2, True)
 
 
-def test_clips_that_are_not_there_are_never_left_out_silently(place: Path) -> None:
+def test_missing_clips_are_an_error_without_drop_missing(place: Path) -> None:
     clips, _ = some_ids(N)
     (place / "x.csv").write_text(f"clip_id\n{clips[1]}\n{clips[3]}\nnot-here\n", encoding="utf-8")
     done = eat(place, "toy", x=str(place / "x.csv"))
     assert (done.code, "not-here" in done.stderr) == (1, True)
-    told = eat(place, "toy", "--drop-missing", x=str(place / "x.csv")).ok().json()
-    assert told["n_x"] == 2
+    document = eat(place, "toy", "--drop-missing", x=str(place / "x.csv")).ok().json()
+    assert document["n_x"] == 2
 
 
 def test_each_clip_alone(place: Path) -> None:
     words = ("audit", "eat", "toy", "toy", "--single", "--x", "level == S", "--json")
-    told = call_obygaze("-C", place, *words).ok().json()
-    assert len(told["tests"]) == 10
-    assert {(test["n_x"], test["n_y"]) for test in told["tests"]} == {(2, 1)}
+    document = call_obygaze("-C", place, *words).ok().json()
+    assert len(document["tests"]) == 10
+    assert {(test["n_x"], test["n_y"]) for test in document["tests"]} == {(2, 1)}
 
 
 def npz(path: Path, table: TextTable, *, space: bool = True) -> str:
@@ -128,7 +133,7 @@ def test_texts_of_another_space_are_refused(place: Path) -> None:
     assert eat(place, "toy", "--text", pinned).code == 0
 
 
-def test_what_does_not_say_its_space_needs_a_word_for_it(place: Path) -> None:
+def test_texts_without_space_need_assume_space(place: Path) -> None:
     silent = npz(place / "s.npz", texts(), space=False)
     done = eat(place, "toy", "--text", silent)
     assert (done.code, "--assume-space" in done.stderr) == (5, True)
@@ -139,7 +144,7 @@ def test_what_does_not_say_its_space_needs_a_word_for_it(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (("--level", "pooled"), 5, "never compares its level 'pooled' with text"),
         (("--level", "frames"), 1, "one vector per clip, got 2-dimensional"),
@@ -149,18 +154,20 @@ def test_what_does_not_say_its_space_needs_a_word_for_it(place: Path) -> None:
         (("--vectors", "v.npz"), 2, "got both"),
     ],
 )
-def test_what_cannot_be_compared(place: Path, words: tuple[str, ...], code: int, told: str) -> None:
+def test_what_cannot_be_compared(
+    place: Path, words: tuple[str, ...], code: int, message: str
+) -> None:
     done = eat(place, "toy", *words)
-    assert (done.code, told in done.stderr) == (code, True), done.stderr
+    assert (done.code, message in done.stderr) == (code, True), done.stderr
 
 
-def test_a_store_without_texts_says_what_to_type(tmp_path: Path) -> None:
+def test_store_without_texts_gives_a_hint(tmp_path: Path) -> None:
     plan_store(tmp_path / "stores" / "toy", 4)
     done = eat(tmp_path, x="a.csv", y="b.csv")
     assert (done.code, "obygaze extract text" in done.stderr) == (1, True)
 
 
-def test_spaces_are_told_apart_by_their_tensors() -> None:
+def test_spaces_are_compared_by_tensor_hash() -> None:
     assert same_space("a@main#12", "b@2#12")
     assert not same_space("a@main#12", "a@main#13")
     assert same_space("lab-space", "lab-space")

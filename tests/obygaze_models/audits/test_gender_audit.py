@@ -17,15 +17,15 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def test_scores_as_they_are_have_no_ratios(tmp_path: Path) -> None:
+def test_scores_of_one_wording_have_no_ratios(tmp_path: Path) -> None:
     # sim 0: the exponent is one. sim 1: it is zero. sim -1: the limit.
     table = write(tmp_path / "t.csv", "lm,sim,prob\n0.25,0,0.5\n0.25,1,0.5\n0.25,-1,0.5\n")
-    told = call_obygaze("audit", "gender-score", table, "--json").ok().json()
-    assert [row["score"] for row in told["rows"]] == [0.25, 1.0, 0.0]
-    assert [row["ratio_to_man"] for row in told["rows"]] == [None] * 3
-    assert told["mean"] == pytest.approx(1.25 / 3)
-    assert told["rows"][2]["note"] == "similarity -1: the limit"
-    assert (told["counts"], told["mean_ratio_to_man"]) == (None, None)
+    document = call_obygaze("audit", "gender-score", table, "--json").ok().json()
+    assert [row["score"] for row in document["rows"]] == [0.25, 1.0, 0.0]
+    assert [row["ratio_to_man"] for row in document["rows"]] == [None] * 3
+    assert document["mean"] == pytest.approx(1.25 / 3)
+    assert document["rows"][2]["note"] == "similarity -1: the limit"
+    assert (document["counts"], document["mean_ratio_to_man"]) == (None, None)
 
 
 def test_both_wordings_have_ratios_and_a_winner(tmp_path: Path) -> None:
@@ -33,29 +33,29 @@ def test_both_wordings_have_ratios_and_a_winner(tmp_path: Path) -> None:
         "a [MASK] runs,0.3,0,0.1,0,0.5\na [MASK] sits,0.1,0,0.1,0,0.5\nthe [MASK],0.1,0,0.4,0,0.5\n"
     )
     table = write(tmp_path / "t.csv", ESTIMATION + rows)
-    told = call_obygaze("audit", "gender-score", table, "--json").ok().json()
-    assert [row["caption"] for row in told["rows"]] == ["a man runs", "a man sits", "the woman"]
-    ratios = [row["ratio_to_man"] for row in told["rows"]]
+    document = call_obygaze("audit", "gender-score", table, "--json").ok().json()
+    assert [row["caption"] for row in document["rows"]] == ["a man runs", "a man sits", "the woman"]
+    ratios = [row["ratio_to_man"] for row in document["rows"]]
     assert ratios == pytest.approx([75.0, 50.0, 20.0])
-    assert [row["ratio_to_woman"] for row in told["rows"]] == pytest.approx([25.0, 50.0, 80.0])
-    assert told["mean"] == pytest.approx(0.8 / 3)
-    assert (told["counts"], told["printed"]) == ({"man": 2, "woman": 1}, [0.66, 0.33])
-    assert told["mean_ratio_to_man"] == pytest.approx(145 / 3)
-    said = call_obygaze("audit", "gender-score", table, "--figure", tmp_path / "f").ok().stdout
-    assert "Ties, counted for 'man': 1." in said
-    assert "cut after two decimals" in said
+    assert [row["ratio_to_woman"] for row in document["rows"]] == pytest.approx([25.0, 50.0, 80.0])
+    assert document["mean"] == pytest.approx(0.8 / 3)
+    assert (document["counts"], document["printed"]) == ({"man": 2, "woman": 1}, [0.66, 0.33])
+    assert document["mean_ratio_to_man"] == pytest.approx(145 / 3)
+    stdout = call_obygaze("audit", "gender-score", table, "--figure", tmp_path / "f").ok().stdout
+    assert "Ties, counted for 'man': 1." in stdout
+    assert "cut after two decimals" in stdout
     assert (tmp_path / "f.png").stat().st_size > 1000
 
 
-def test_wordings_that_both_score_nothing_have_no_ratio(tmp_path: Path) -> None:
+def test_two_zero_scores_have_no_ratio(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", ESTIMATION + "a [MASK],0.1,-1,0.1,-1,0.5\n")
-    told = call_obygaze("audit", "gender-score", table, "--json").ok().json()
-    assert (told["rows"][0]["ratio_to_man"], told["mean_ratio_to_man"]) == (None, None)
+    document = call_obygaze("audit", "gender-score", table, "--json").ok().json()
+    assert (document["rows"][0]["ratio_to_man"], document["mean_ratio_to_man"]) == (None, None)
     call_obygaze("audit", "gender-score", table, "--figure", tmp_path / "f").ok()
 
 
 @pytest.mark.parametrize(
-    ("cells", "told"),
+    ("cells", "message"),
     [
         ("0.1,0.5,21.83", "is it in percent?"),
         ("0.1,0.5,nan", "must be a probability, got nan"),
@@ -67,23 +67,23 @@ def test_wordings_that_both_score_nothing_have_no_ratio(tmp_path: Path) -> None:
         ("0.1,0.5", "expected 3 cells as in the header, got 2"),
     ],
 )
-def test_bad_rows_are_named(tmp_path: Path, cells: str, told: str) -> None:
+def test_bad_rows_are_named(tmp_path: Path, cells: str, message: str) -> None:
     table = write(tmp_path / "t.csv", f"lm,sim,prob\n0.1,0.5,0.5\n{cells}\n")
     done = call_obygaze("audit", "gender-score", table)
     assert done.code == 1
     assert done.stderr.splitlines()[0].startswith(f"{table}:3: ")
-    assert told in done.stderr
+    assert message in done.stderr
 
 
-def test_tables_of_no_form_or_no_rows(tmp_path: Path) -> None:
-    for text, told in (
+def test_tables_with_missing_columns_or_rows(tmp_path: Path) -> None:
+    for text, document in (
         ("lm,sim,prob\n", "no captions"),
         ("lm,prob\n1,1\n", "missing column sim"),
         ("caption,lm_man,prob\n", "missing column sim_man, lm_woman, sim_woman"),
         ("lm;sim;prob\n", "semicolons"),
     ):
         done = call_obygaze("audit", "gender-score", write(tmp_path / "t.csv", text))
-        assert (done.code, told in done.stderr) == (1, True), done.stderr
+        assert (done.code, document in done.stderr) == (1, True), done.stderr
 
 
 def test_many_captions_become_a_histogram(tmp_path: Path) -> None:
@@ -102,14 +102,14 @@ def test_compute_fills_the_table_and_scores_it(tmp_path: Path) -> None:
     table, filled = write(tmp_path / "t.csv", rows), tmp_path / "filled.csv"
     words = ("audit", "gender-score", table, "--compute", filled)
     assert call_obygaze(*words, "--lm", lm).code == 2
-    told = call_obygaze(*words, "--lm", lm, "--sim", sim, "--json").ok().json()
+    document = call_obygaze(*words, "--lm", lm, "--sim", sim, "--json").ok().json()
     with filled.open(encoding="utf-8", newline="") as stream:
         read = list(csv.DictReader(stream))
     assert read[1]["lm_man"] == read[1]["lm_woman"]
     assert read[0]["lm_man"] != read[0]["lm_woman"]
-    assert told["rows"][1]["ratio_to_man"] == 50.0
+    assert document["rows"][1]["ratio_to_man"] == 50.0
     again = call_obygaze("audit", "gender-score", filled, "--json").ok().json()
-    assert again == told
+    assert again == document
     done = call_obygaze(*words, "--lm", tmp_path / "none" / "at" / "all", "--sim", sim, "--force")
     assert (done.code, "no such model folder" in done.stderr) == (1, True)
 
@@ -120,7 +120,7 @@ def test_published_rows_by_the_command(tmp_path: Path) -> None:
     cases = json.loads(golden("audits", "gender_score.json").read_text("utf-8"))["formula_cases"]
     rows = "".join(f"{case['lm']!r},{case['sim']!r},{case['prob']!r}\n" for case in cases)
     table = write(tmp_path / "t.csv", "lm,sim,prob\n" + rows)
-    told = call_obygaze("audit", "gender-score", table, "--json").ok().json()
-    assert [row["score"] for row in told["rows"]] == pytest.approx(
+    document = call_obygaze("audit", "gender-score", table, "--json").ok().json()
+    assert [row["score"] for row in document["rows"]] == pytest.approx(
         [case["score"] for case in cases], abs=1e-12
     )

@@ -49,7 +49,7 @@ def test_values_by_hand(lm: float, sim: float, prob: float, expected: float) -> 
     assert gender_score(lm, sim, prob).score == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_limit_and_the_noise_are_flagged() -> None:
+def test_limit_and_rounding_are_noted() -> None:
     assert "limit" in gender_score(0.1, -1.0, 0.2).note
     noisy = gender_score(0.1, 1.0000001192092896, 0.2)
     assert noisy == GenderScore(1.0, "similarity clipped to 1: rounding error")
@@ -90,7 +90,7 @@ def test_cut_shares_are_cut_not_rounded() -> None:
         cut_shares(0, 0)
 
 
-def test_a_tie_goes_to_man_and_nothing_has_no_ratio() -> None:
+def test_tie_counts_for_man_and_zero_scores_have_no_ratio() -> None:
     tie, nothing = GenderScore(0.2), GenderScore(0.0)
     assert gender_estimate("x", tie, tie).gender == "man"
     assert gender_estimate("x", nothing, nothing).ratio_to_man is None

@@ -79,7 +79,7 @@ def test_ties_best_worst_and_expected_by_trying_all_orders(rows: list[tuple[bool
     assert result.ap_ties_expected == pytest.approx(sum(values) / len(values))
 
 
-def test_nothing_relevant_scores_zero_and_unreturned_relevant_ones_count() -> None:
+def test_ap_without_relevant_or_with_unreturned_documents() -> None:
     assert score_ranking({"a": 0}, {"a": 1.0}).ap_trec == 0.0
     result = score_ranking({"a": 1, "b": 1, "c": 0}, {"a": 1.0, "x": 0.5})
     assert result.ap_trec == 0.5
@@ -131,7 +131,7 @@ def test_files_are_read_and_scored(tmp_path: Path) -> None:
     assert (valence, arousal) == ({"a": -1, "b": 1}, {"a": 0, "b": 1})
 
 
-def test_odd_scores_are_taken_as_trec_eval_takes_them_and_said(tmp_path: Path) -> None:
+def test_invalid_scores_are_read_as_trec_eval_does_with_a_warning(tmp_path: Path) -> None:
     run = read_trec_run(write(tmp_path, "r", "v Q0 a 1 abc t\nv Q0 b 2 0.5 t\nv Q0 c 3 nan t\n"))
     assert score_violence({"v": {"a": 1, "b": 0, "c": 0}}, run).ap_trec == 0.5
     assert score_violence({"v": {"a": 0, "b": 0, "c": 1}}, run).ap_trec == pytest.approx(1 / 3)

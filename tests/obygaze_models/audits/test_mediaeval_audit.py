@@ -47,17 +47,19 @@ def test_the_contract_of_a_trec_run(tmp_path: Path) -> None:
     run = write(
         tmp_path / "r.txt", "v Q0 a 1 0.9 t\nv Q0 b 2 0.8 t\nv Q0 c 3 0.7 t\nv Q0 d 4 .7 t\n"
     )
-    told = call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json").ok().json()
+    document = (
+        call_obygaze("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json").ok().json()
+    )
     # d stands before c in trec_eval's order of ties: found at 1 and 4. sklearn takes both at once.
-    assert told["violence"]["ap_trec"] == pytest.approx((1 + 2 / 4) / 2)
-    assert told["violence"]["ap_sklearn"] == pytest.approx(0.5 + 0.5 * 2 / 4)
-    assert told["violence"]["tied"] == 0.5
-    assert told["violence"]["ap_ties_best"] == pytest.approx((1 + 2 / 3) / 2)
-    assert (told["valence"], told["arousal"]) == (None, None)
-    assert told["runs"][0]["external_data"] is None
+    assert document["violence"]["ap_trec"] == pytest.approx((1 + 2 / 4) / 2)
+    assert document["violence"]["ap_sklearn"] == pytest.approx(0.5 + 0.5 * 2 / 4)
+    assert document["violence"]["tied"] == 0.5
+    assert document["violence"]["ap_ties_best"] == pytest.approx((1 + 2 / 3) / 2)
+    assert (document["valence"], document["arousal"]) == (None, None)
+    assert document["runs"][0]["external_data"] is None
 
 
-def test_sklearn_sees_doubles_where_trec_eval_sees_floats(tmp_path: Path) -> None:
+def test_sklearn_compares_doubles_and_trec_eval_floats(tmp_path: Path) -> None:
     qrels = write(tmp_path / "q", "v 0 a 1\nv 0 b 0\n")
     # One apart in the ninth digit: tied as 32-bit floats, and then b comes first by its name.
     run = write(tmp_path / "r.txt", "v Q0 a 1 0.500000002 t\nv Q0 b 2 0.500000001 t\n")
@@ -75,15 +77,15 @@ def test_annotation_files_score_the_official_test_clips(annotations: Path, tmp_p
     affect = {"A0": (1, 0), "A1": (0, 0), "A3": (-1, 0), "A5": (0, 0)}
     written = write_run_file(tmp_path / "a.txt", affect, subtask="affect", external_data=True)[0]
     words = ("--annotations", annotations, "--run", violence, "--run", written)
-    told = call_obygaze("audit", "mediaeval", *words, "--json").ok().json()
-    assert told["violence"]["ap_trec"] == pytest.approx((1 + 2 / 3) / 2)
-    assert (told["violence"]["n_judged"], told["violence"]["n_unjudged"]) == (4, 0)
+    document = call_obygaze("audit", "mediaeval", *words, "--json").ok().json()
+    assert document["violence"]["ap_trec"] == pytest.approx((1 + 2 / 3) / 2)
+    assert (document["violence"]["n_judged"], document["violence"]["n_unjudged"]) == (4, 0)
     # A0 and A3 are right, A1 is wrong, A2 was not returned, A5 is not a test clip.
-    valence = told["valence"]
+    valence = document["valence"]
     assert (valence["accuracy"], valence["accuracy_returned"]) == (2 / 4, 2 / 3)
     assert (valence["n_returned"], valence["n_unknown"]) == (3, 1)
     assert valence["majority"] == 2 / 4
-    assert told["arousal"]["accuracy"] == 2 / 4
+    assert document["arousal"]["accuracy"] == 2 / 4
     done = call_obygaze("audit", "mediaeval", *words, "--figure", tmp_path / "f").ok()
     assert "all runs use external data" in done.stderr
     assert "1 judged clips were not returned" in done.stdout
@@ -103,9 +105,9 @@ def test_six_runs_are_one_too_many(tmp_path: Path) -> None:
     qrels = write(tmp_path / "q", "violence 0 a 1\nviolence 0 b 0\n")
     runs = [violence_run(tmp_path / f"{i}.txt", {"a": 0.9, "b": 0.1}) for i in range(6)]
     words = [word for run in runs for word in ("--run", run)]
-    told = call_obygaze("audit", "mediaeval", "--qrels", qrels, *words, "--json").ok().json()
-    assert told["broken"] == ["violence: 6 runs, at most 5 are allowed for a subtask"]
-    assert len(told["runs"]) == 6
+    document = call_obygaze("audit", "mediaeval", "--qrels", qrels, *words, "--json").ok().json()
+    assert document["broken"] == ["violence: 6 runs, at most 5 are allowed for a subtask"]
+    assert len(document["runs"]) == 6
 
 
 def test_runs_are_written_as_they_are_read(tmp_path: Path) -> None:
@@ -143,7 +145,7 @@ def test_runs_are_written_as_they_are_read(tmp_path: Path) -> None:
         ("r.json", {"a": 0.5}, "violence", FixUsage),
     ],
 )
-def test_runs_that_nobody_could_read_are_not_written(
+def test_invalid_runs_are_not_written(
     tmp_path: Path, name: str, predictions: dict[str, object], subtask: str, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -177,10 +179,10 @@ def test_published_cases_by_the_command(tmp_path: Path) -> None:
         lines = "".join(f"v Q0 {name} 1 {score!r} t\n" for name, score in case["run"].items())
         qrels, run = write(tmp_path / "q", judged), write(tmp_path / "r.txt", lines)
         words = ("audit", "mediaeval", "--qrels", qrels, "--run", run, "--json")
-        told = call_obygaze(*words).ok().json()["violence"]
+        document = call_obygaze(*words).ok().json()["violence"]
         expected = case["expected"]
-        assert told["ap_trec"] == pytest.approx(expected["ap_float32"], abs=1e-12)
-        assert told["ap_sklearn"] == pytest.approx(expected["sklearn_ap"], abs=1e-12)
-        assert told["pr_auc_trapezoid"] == pytest.approx(
+        assert document["ap_trec"] == pytest.approx(expected["ap_float32"], abs=1e-12)
+        assert document["ap_sklearn"] == pytest.approx(expected["sklearn_ap"], abs=1e-12)
+        assert document["pr_auc_trapezoid"] == pytest.approx(
             expected["sklearn_pr_auc_trapz"], abs=1e-12
         )

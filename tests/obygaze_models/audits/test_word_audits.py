@@ -50,16 +50,16 @@ a man,N,6
 """
 
 
-def test_rates_of_a_table_and_what_two_groups_come_to(tmp_path: Path) -> None:
+def test_rates_and_contrast_of_a_table(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", CAPTIONS)
     words = ("audit", "captions", table, "--group", "condition", "--cluster", "image")
-    told = call_obygaze(*words, "--json").ok().json()
-    rate = next(r for r in told["rates"] if (r["group"], r["words"]) == ("O", "SA"))
+    document = call_obygaze(*words, "--json").ok().json()
+    rate = next(r for r in document["rates"] if (r["group"], r["words"]) == ("O", "SA"))
     assert (rate["count"], rate["captions_with_hit"], rate["n_clusters"]) == (3, 2, 3)
     assert rate["occurrences_per_1000"] == 1000
     assert rate["captions_with_hit_per_1000"] == pytest.approx(2000 / 3)
     # Images have 1, 2, 0 | 0, 0, 0 sad words: a sum of 3 for 4 of the 20 ways to choose three.
-    sad = next(c for c in told["contrasts"] if c["words"] == "SA")
+    sad = next(c for c in document["contrasts"] if c["words"] == "SA")
     assert (sad["first"], sad["second"], sad["p"]["less"]) == ("N", "O", 4 / 20)
     done = call_obygaze(*words, "--figure", tmp_path / "f", "--table", tmp_path / "r.csv").ok()
     assert "whole clusters were exchanged" in done.stdout
@@ -67,7 +67,7 @@ def test_rates_of_a_table_and_what_two_groups_come_to(tmp_path: Path) -> None:
     assert len((tmp_path / "r.csv").read_text("utf-8").splitlines()) == 1 + 2 * 3
 
 
-def test_clusters_of_both_groups_are_said_to_allow_no_test(tmp_path: Path) -> None:
+def test_clusters_with_both_groups_are_not_tested(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", CAPTIONS.replace("N,4", "N,1"))
     words = ("audit", "captions", table, "--group", "condition", "--cluster", "image")
     assert call_obygaze(*words, "--json").ok().json()["contrasts"] == []
@@ -80,23 +80,23 @@ def test_tables_with_semicolons(tmp_path: Path) -> None:
     assert len(call_obygaze(*words).ok().json()["rates"]) == 6
 
 
-def test_rare_words_are_left_out_and_that_is_said(tmp_path: Path) -> None:
+def test_left_out_rare_words_are_reported(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", CAPTIONS)
     lists = write(tmp_path / "w.toml", '[lists]\nmood = ["sad", "happy", "glad"]\n')
     words = ("audit", "captions", table, "--group", "condition", "--words", lists)
-    told = call_obygaze(*words, "--min-count", "3", "--json").ok().json()
-    assert [rate["count"] for rate in told["rates"]] == [0, 3]
-    assert told["words_left_out"] == 2
+    document = call_obygaze(*words, "--min-count", "3", "--json").ok().json()
+    assert [rate["count"] for rate in document["rates"]] == [0, 3]
+    assert document["words_left_out"] == 2
     assert "2 words of the lists occur fewer" in call_obygaze(*words, "--min-count", "3").stdout
 
 
-def test_a_folder_of_files_tells_columns_by_its_names(tmp_path: Path) -> None:
+def test_file_names_in_a_folder_give_columns(tmp_path: Path) -> None:
     folder = tmp_path / "captions"
     write(folder / "1_SA1_NO_1.txt", "a sad face\na face\n")
     write(folder / "1_SA1_O_1.txt", "a face")
     words = ("audit", "captions", folder, "--group", "group,face", "--cluster", "image,face")
-    told = call_obygaze(*words, "--json").ok().json()
-    sad = {r["group"]: r["occurrences_per_1000"] for r in told["rates"] if r["words"] == "SA"}
+    document = call_obygaze(*words, "--json").ok().json()
+    sad = {r["group"]: r["occurrences_per_1000"] for r in document["rates"] if r["words"] == "SA"}
     assert sad == {"NO SA1": 500.0, "O SA1": 0.0}
     write(folder / "odd.txt", "a face")
     done = call_obygaze(*words)
@@ -129,49 +129,54 @@ def test_the_posters_ratios_from_its_counts(tmp_path: Path) -> None:
     rows = [line.split(",") for line in POSTER.splitlines()]
     counts = "model,man,woman\n" + "".join(f"m{i},{r[0]},{r[1]}\n" for i, r in enumerate(rows))
     table = write(tmp_path / "poster.csv", counts)
-    told = call_obygaze("audit", "cooc", table, "--counts", "--json").ok().json()
-    printed = [value for thing in told["things"] for value in thing["printed"]]
+    document = call_obygaze("audit", "cooc", table, "--counts", "--json").ok().json()
+    printed = [value for thing in document["things"] for value in thing["printed"]]
     assert len(printed) == 28
     assert printed == [float(cell) for row in rows for cell in row[2:]]
-    assert "cut after two decimals" in told["note"]
+    assert "cut after two decimals" in document["note"]
     # 770 of 1138 is .6766: rounded it would be .68, the poster has .67.
-    assert told["things"][1]["share"] == pytest.approx(770 / 1138)
-    said = call_obygaze("audit", "cooc", table, "--counts", "--figure", tmp_path / "f").ok().stdout
-    assert "may sum to .99" in said
+    assert document["things"][1]["share"] == pytest.approx(770 / 1138)
+    stdout = (
+        call_obygaze("audit", "cooc", table, "--counts", "--figure", tmp_path / "f").ok().stdout
+    )
+    assert "may sum to .99" in stdout
     bad = write(tmp_path / "bad.csv", "model,man,woman\na,1.5,2\nb,-1,2\n")
     done = call_obygaze("audit", "cooc", bad, "--counts")
     assert (done.code, "bad.csv:2" in done.stderr, "bad.csv:3" in done.stderr) == (1, True, True)
     assert call_obygaze("audit", "cooc", table, "--counts", "--compare", table).code == 2
 
 
-def test_word_lists_as_things_and_predictions_beside_them(tmp_path: Path) -> None:
+def test_word_lists_as_things_and_amplification(tmp_path: Path) -> None:
     things = write(tmp_path / "o.toml", '[lists]\nbike = ["bike", "bicycle"]\npan = ["pan"]\n')
     data = ["A man, a bike.", "his bicycle", "a woman and a bike", "her pan", "the pan of a man"]
-    told_by = ["a man and a bike"] * 2 + ["a woman with a pan"] * 3
+    predicted = ["a man and a bike"] * 2 + ["a woman with a pan"] * 3
     tables = [
         write(tmp_path / f"{name}.csv", "caption\n" + "".join(f'"{text}"\n' for text in texts))
-        for name, texts in (("data", data), ("told", told_by))
+        for name, texts in (("data", data), ("predicted", predicted))
     ]
     words = ("audit", "cooc", tables[0], "--things", things, "--compare", tables[1])
-    told = call_obygaze(*words, "--json").ok().json()
-    bike, pan = told["things"]
+    document = call_obygaze(*words, "--json").ok().json()
+    bike, pan = document["things"]
     assert (bike["counts"], pan["counts"]) == ({"man": 2, "woman": 1}, {"man": 1, "woman": 1})
     # Bikes go from 2 / 3 to 1 for men; pans were even, and any lean of theirs is one.
-    assert told["amplification"]["by_thing"] == pytest.approx({"bike": 1 / 3, "pan": 1 / 2})
-    assert told["amplification"]["shares"] == {"bike": 1.0, "pan": 0.0}
+    assert document["amplification"]["by_thing"] == pytest.approx({"bike": 1 / 3, "pan": 1 / 2})
+    assert document["amplification"]["shares"] == {"bike": 1.0, "pan": 0.0}
     done = call_obygaze(*words, "--figure", tmp_path / "f", "--table", tmp_path / "t.csv").ok()
-    assert "The shares of told.csv are further from one half than those of data.csv" in done.stdout
-    assert "arrow: to told.csv" in (tmp_path / "f.svg").read_text("utf-8")
+    assert (
+        "The shares of predicted.csv are further from one half than those of data.csv"
+        in done.stdout
+    )
+    assert "arrow: to predicted.csv" in (tmp_path / "f.svg").read_text("utf-8")
 
 
-def test_texts_without_gendered_words_say_so(tmp_path: Path) -> None:
+def test_texts_without_gendered_words_are_reported(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", "caption,concepts\na tree,Look\n")
     done = call_obygaze("audit", "cooc", table, "--figure", tmp_path / "f").ok()
     assert "No text with a thing has a word of man or woman" in done.stdout
     assert "no text has a gendered word" in (tmp_path / "f.svg").read_text("utf-8")
 
 
-def test_even_data_have_no_majority_of_their_own() -> None:
+def test_equal_counts_take_the_majority_of_predictions() -> None:
     for predicted in ((6, 4), (4, 6)):
         result = bias_amplification({"x": (5, 5)}, {"x": predicted})
         assert result.by_thing == pytest.approx({"x": 0.1})
@@ -188,8 +193,8 @@ def test_concepts_of_a_manifest_are_things(tmp_path: Path) -> None:
     path = tmp_path / "manifests" / "toy.toml"
     write_manifest(Manifest("toy", header, tuple(clips), ("comments",)), path)
     words = ("-C", tmp_path, "audit", "cooc", "toy", "--cluster", "movie_id")
-    told = call_obygaze(*words, "--text", "comments", "--json").ok().json()
-    counts = {thing["thing"]: thing["counts"] for thing in told["things"]}
+    document = call_obygaze(*words, "--text", "comments", "--json").ok().json()
+    counts = {thing["thing"]: thing["counts"] for thing in document["things"]}
     assert counts == {"Body": {"man": 1, "woman": 1}, "Look": {"man": 1, "woman": 2}}
     done = call_obygaze(*words, "--text", "subtitles")
     assert (done.code, "no column 'subtitles'" in done.stderr) == (1, True)
@@ -201,13 +206,13 @@ def test_concepts_of_a_manifest_are_things(tmp_path: Path) -> None:
     # "he", "his" and "her", "lady" in three comments of S, none in the one of EN.
     assert found == {("S", "man"): 2, ("S", "woman"): 2, ("EN", "man"): 0, ("EN", "woman"): 0}
     # One film: no interval can be had, and none is made up.
-    assert all(thing["ci"] in (None, [None, None]) for thing in told["things"])
+    assert all(thing["ci"] in (None, [None, None]) for thing in document["things"])
 
 
 # ---- a run's report ----------------------------------------------------------------------------
 
 
-def test_a_finding_is_filed_where_a_report_looks(tmp_path: Path) -> None:
+def test_finding_is_written_into_the_run(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", "model,man,woman\na,3,1\n")
     words = ("-C", tmp_path, "audit", "cooc", table, "--counts", "--report", "mine")
     done = call_obygaze(*words)
@@ -215,12 +220,12 @@ def test_a_finding_is_filed_where_a_report_looks(tmp_path: Path) -> None:
     write(tmp_path / "runs" / "mine" / "run.json", "{}")
     call_obygaze(*words).ok()
     folder = tmp_path / "runs" / "mine" / "audits"
-    told = json.loads((folder / "co-occurrence-t-csv.json").read_text("utf-8"))
-    assert told["title"] == "Co-occurrence: t.csv"
-    assert told["rows"] == [["a", 3, 1, 0.75, None, None, "0.75", "0.25"]]
-    assert len(told["headers"]) == len(told["rows"][0])
-    assert (folder / told["figure"]).suffix == ".svg"
-    assert (folder / told["figure"]).is_file()
+    document = json.loads((folder / "co-occurrence-t-csv.json").read_text("utf-8"))
+    assert document["title"] == "Co-occurrence: t.csv"
+    assert document["rows"] == [["a", 3, 1, 0.75, None, None, "0.75", "0.25"]]
+    assert len(document["headers"]) == len(document["rows"][0])
+    assert (folder / document["figure"]).suffix == ".svg"
+    assert (folder / document["figure"]).is_file()
     again = call_obygaze(*words)
     assert (again.code, "--force" in again.stderr) == (1, True)
     call_obygaze(*words, "--force").ok()

@@ -28,7 +28,7 @@ def drawn(run: ReportRun) -> dict[str, Figure]:
     return {figure.key: figure for figure in draw_figures(run, run.folder / "figures")}
 
 
-def test_every_record_has_its_figure_and_both_spellings(tmp_path):
+def test_every_record_has_its_figure_as_svg_and_png(tmp_path):
     made = drawn(run_of(tmp_path / "run", usual()))
     assert list(made) == [
         "films",
@@ -130,7 +130,7 @@ def test_a_film_too_long_for_one_screen_and_many_films_are_drawn(tmp_path):
     assert "timelines-1" in made and "timelines-2" in made
 
 
-def test_a_tree_is_cut_at_four_levels_and_questions_stand_over_their_answers():
+def test_tree_is_cut_at_four_levels_with_parents_above_children():
     # A chain to the left, six questions deep: node 2k asks, 2k + 1 is the answer "yes".
     n = 6
     left = [2 * k + 2 if i % 2 == 0 else -1 for i in range(2 * n) for k in [i // 2]] + [-1]
@@ -142,7 +142,7 @@ def test_a_tree_is_cut_at_four_levels_and_questions_stand_over_their_answers():
     assert by_node[6].x == (by_node[8].x + by_node[7].x) / 2 == 0.5
 
 
-def test_a_grid_says_what_it_has_no_room_for(tmp_path):
+def test_grid_names_what_is_not_shown(tmp_path):
     few, many = ([cell(f"model-{i}") for i in range(n)] for n in (6, 40))
     for name, records, cut in (("few", few, ""), ("many", many, "the first 6 of 40 models")):
         made = drawn(run_of(tmp_path / name, records))
@@ -173,7 +173,7 @@ def test_chance_is_the_mean_of_what_random_orders_score_in_the_folds():
     assert chance_of(cell(), "ap") == 0.25
 
 
-def test_intervals_are_called_what_they_are(tmp_path):
+def test_interval_label_has_its_confidence(tmp_path):
     run = run_of(tmp_path / "run", usual())
     own = {**run.protocol, "report": {**run.protocol.get("report", {}), "confidence": 0.8}}
     other = replace(run, about={**run.about, "protocol": own})

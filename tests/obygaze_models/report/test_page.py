@@ -64,7 +64,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return report([write_run(tmp_path_factory.mktemp("runs") / "run", usual())])
 
 
-def test_the_page_is_well_formed_and_asks_for_nothing(whole):
+def test_page_is_well_formed_and_loads_nothing(whole):
     written = whole
     assert written[0].parts[-2:] == ("run", "report.html")
     page = page_of(written[0])
@@ -76,7 +76,7 @@ def test_the_page_is_well_formed_and_asks_for_nothing(whole):
     assert page.tags.count("img") == 12
 
 
-def test_drawings_on_the_page_are_whole_and_ask_for_nothing_either(whole):
+def test_drawings_on_the_page_load_nothing(whole):
     drawings = [link for link in page_of(whole[0]).links if link.startswith("data:image/svg")]
     for drawing in drawings:
         text = base64.b64decode(drawing.partition(",")[2]).decode("utf-8")
@@ -152,7 +152,7 @@ def test_several_runs_share_a_page_and_every_anchor_is_its_own(tmp_path):
     assert not (tmp_path / "one" / "tables").exists()
 
 
-def test_findings_of_audits_are_told_with_their_drawing(tmp_path):
+def test_audit_findings_are_shown_with_their_figure(tmp_path):
     folder = write_run(tmp_path / "run", [cell()])
     audits = folder / "audits"
     audits.mkdir()
@@ -174,7 +174,7 @@ def test_findings_of_audits_are_told_with_their_drawing(tmp_path):
 
 
 @pytest.mark.parametrize("figure", ["../run.svg", "/etc/passwd", "notes.txt", 7, None])
-def test_a_finding_cannot_draw_what_is_not_beside_it(tmp_path, figure):
+def test_finding_cannot_include_files_of_other_folders(tmp_path, figure):
     folder = write_run(tmp_path / "run", [cell()])
     (folder / "audits").mkdir()
     (folder / "run.svg").write_text("<svg/>")
@@ -194,7 +194,7 @@ def test_a_broken_finding_is_named(tmp_path, text):
     assert caught.value.where.endswith("bad.json")
 
 
-def test_what_is_no_run_or_no_format_is_refused(tmp_path):
+def test_invalid_run_or_format_is_an_error(tmp_path):
     folder = write_run(tmp_path / "run", usual(), format="obygaze-run/9")
     with pytest.raises(Mismatch):
         report([folder])
@@ -204,7 +204,7 @@ def test_what_is_no_run_or_no_format_is_refused(tmp_path):
         report([])
 
 
-def test_a_run_without_predictions_is_told_without_timelines(tmp_path):
+def test_run_without_predictions_has_no_timelines(tmp_path):
     folder = write_run(tmp_path / "run", [cell()])
     (folder / "predictions.csv").unlink()
     names = [path.name for path in report([folder])]
@@ -212,7 +212,7 @@ def test_a_run_without_predictions_is_told_without_timelines(tmp_path):
 
 
 @pytest.mark.parametrize("lost", ["manifest", "protocol"])
-def test_a_run_that_lacks_a_part_is_named_and_is_no_bug(tmp_path, lost):
+def test_run_with_a_missing_record_is_reported_as_corrupt(tmp_path, lost):
     folder = write_run(tmp_path / "run", [cell()])
     about = json.loads((folder / "run.json").read_text())
     del about[lost]
@@ -221,7 +221,7 @@ def test_a_run_that_lacks_a_part_is_named_and_is_no_bug(tmp_path, lost):
         report([folder])
 
 
-def test_the_command_finds_runs_by_name_and_says_what_it_wrote(tmp_path):
+def test_command_finds_runs_by_name_and_lists_files(tmp_path):
     write_run(tmp_path / "runs" / "mine", [cell()])
     done = run_obygaze("-C", tmp_path, "report", "mine", "--format", "csv", "--json").ok()
     files = done.json()["files"]

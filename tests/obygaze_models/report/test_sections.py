@@ -77,7 +77,7 @@ def test_models_stand_under_the_task_that_trained_them_and_baselines_below(table
     assert table.note.startswith("Leaked: ")
 
 
-def test_baselines_that_say_the_same_are_said_once_with_the_tasks_they_hold_for():
+def test_equal_baselines_share_a_row_with_their_tasks():
     alike = [
         baseline(name, train=train) for name in ("prevalence", "neighbour") for train in ("A", "B")
     ]
@@ -86,7 +86,7 @@ def test_baselines_that_say_the_same_are_said_once_with_the_tasks_they_hold_for(
     assert found == [(["prevalence"], "A, B"), (["neighbour"], "any task"), (["prevalence"], "C")]
 
 
-def test_cells_of_different_clips_say_how_many(tmp_path):
+def test_cells_with_different_clips_show_sizes(tmp_path):
     few = cell("mlp", feature="short", n_test=8, prevalence=0.5)
     table = of(tmp_path, [cell(), few])["results-EN-S"]
     assert table.headers[:3] == ("model", "clips", "share positive")
@@ -116,7 +116,7 @@ def test_differences_that_are_the_same_are_one_row(tables):
     assert heading == Heading("a model and a baseline")
 
 
-def test_what_learns_from_no_clip_has_seen_none(tmp_path):
+def test_untrained_baselines_have_no_leaked_clips(tmp_path):
     records = [
         cell(leaked=4),
         baseline("random", leaked=4),
@@ -166,7 +166,7 @@ def test_a_p_is_shown_where_its_level_is_known(tmp_path, given, shown):
     assert [str(row[5]) for row in rows_of(table)] == [shown]
 
 
-def test_concepts_are_told_with_their_chance_and_stability(tables):
+def test_concepts_have_chance_and_stability(tables):
     row = tables["concepts-clip-0"].rows[0]
     assert row[:4] == ("Look", 3, Number(0.25), Number(0.75, 0.5, 1.0))
     assert row[6:] == (

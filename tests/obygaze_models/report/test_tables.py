@@ -35,7 +35,7 @@ def read_csv(text: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text)))
 
 
-def test_numbers_say_their_interval_and_a_dash_where_there_is_nothing():
+def test_numbers_show_their_interval_and_missing_ones_a_dash():
     assert str(Number(0.625, 0.25, 0.875)) == "0.62 [0.25, 0.88]"
     assert str(Number(0.5)) == "0.50"
     assert str(Number(-0.001, -0.2, -0.004)) == "0.00 [-0.20, 0.00]"
@@ -88,7 +88,7 @@ def test_latex_is_a_booktabs_table():
     assert text.count(r"\begin") == text.count(r"\end") == 2
 
 
-def test_html_marks_what_must_not_be_overlooked_and_quiets_what_only_gives_the_measure():
+def test_html_marks_warnings_and_quiet_rows():
     page = written(TABLE, "html")
     assert '<tr class="warn"><td>mlp</td>' in page
     assert page.count("<tbody") == page.count("</tbody>") == 2
