@@ -1,15 +1,15 @@
-"""Every fold of every cell of a protocol, all of them from one fold a clip.
+"""The splits of every cell of a protocol, made from one fold for each clip.
 
-The splits of a cell depend on its training task, its test task and the clips alone, never on which
-other cells a protocol asks for. Training rows are the same for each test task, except where a gap
-is kept around the clips that are tested. Only `published` splits have a fold column for each task;
-there a test clip of one task may have trained in another, and that is counted.
+The splits of a cell depend on its training task, its test task and the clips alone, never on the
+other cells of a protocol. Training rows are the same for each test task, except where a gap
+is kept around the test clips. Only `published` splits have a fold column for each task;
+there a test clip of one task may be a training clip of another, and the leak is counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,27 +25,24 @@ from obygaze_features.manifest.folds import (
 )
 from obygaze_models.evaluation.leakage import Leak, count_leak
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.released import authors_splits, movie_pairs, text_splits
-from obygaze_models.protocols.schema import Protocol, Splits
-from obygaze_models.protocols.splits import BoolArray, Origin, Split, drop_near, n_folds_of
+from obygaze_models.protocols.paper_splits import movie_pairs, paper_splits
+from obygaze_models.protocols.schema import Protocol
+from obygaze_models.protocols.splits import BoolArray, Split, drop_near, n_folds_of
 from obygaze_models.protocols.tasks import LabelArray
 
 Labels = Mapping[str, LabelArray]
-CHOOSING_SHARE = 5  # of data with a split of their own, one in five films (or clips) chooses
+VALIDATION_SHARE = 5  # one in five films (or clips) validates where only the test clips are given
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """For each pair of a training and a test task its splits, fold by fold.
-
-    `groups` is the film (or other group) of each clip.
-    """
+    """The splits of each pair of a training and a test task, and the film or group of each clip."""
 
     pairs: Mapping[tuple[str, str], Sequence[Split]]
     groups: NDArray[np.str_]
 
     def is_repeated(self, pair: tuple[str, str]) -> bool:
-        """Whether some clip is tested by more than one fold of a cell."""
+        """Return whether some clip is tested by more than one fold of a cell."""
         tests = [split.test for split in self.pairs[pair]]
         return sum(map(len, tests)) > len(np.unique(np.concatenate(tests)))
 
@@ -63,19 +60,13 @@ class Schedule:
 
 
 def schedule(protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray) -> Schedule:
-    """The splits of all pairs, within the clips that can be used (those that have features)."""
+    """Return the splits of all pairs, within the usable clips (those that have features)."""
     groups = np.array(table.column(protocol.splits.group), dtype=np.str_)
     if protocol.splits.kind == "published":
         made = {p: _published(protocol, table, labels, usable, *p) for p in protocol.pairs}
         return Schedule(made, groups)
     shared = {
-        train: _shared(
-            protocol.splits,
-            master_folds(protocol, table, labels[train], groups),
-            labels[train],
-            usable,
-            groups,
-        )
+        train: _shared(protocol, table, labels[train], usable, groups)
         for train in dict.fromkeys(train for train, _ in protocol.pairs)
     }
     pairs = {}
@@ -88,37 +79,15 @@ def schedule(protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolA
     return Schedule(pairs, groups)
 
 
-def master_folds(
-    protocol: Protocol, table: ClipTable, labels: LabelArray, groups: NDArray[np.str_]
-) -> IntArray:
-    """The one fold of each clip; -1 for clips outside the scheme.
-
-    Folds are balanced by level, or without levels by the labels of the training task.
-    """
-    splits = protocol.splits
-    levels = np.array(table.levels, dtype=np.str_)
-    strata = levels if np.any(levels != "") else labels.astype(np.str_)
-    if splits.kind == "fixed":
-        return _fixed(splits, table, groups)
-    if splits.kind == "kfold":
-        return stratified_folds(strata, splits.folds, seed=splits.seed)
-    unknown = sorted(set(splits.never) - set(groups.tolist()))
-    if splits.kind == "leave_one_group_out" or not splits.folds:
-        if len(unknown) == len(splits.never) and splits.never:
-            raise FixInput(f"no clip is of {unknown[0]!r}, which is never to be tested")
-        return folds_by_group(groups)
-    return grouped_folds(groups, strata, splits.folds, seed=splits.seed)
-
-
 def leaks(schedule: Schedule, pair: tuple[str, str], table: ClipTable) -> list[Leak]:
-    """What each fold of a cell lets through."""
+    """Return the leak of each fold of a cell."""
     return [split_leak(split, pair, table) for split in schedule.pairs[pair]]
 
 
 def split_leak(
     split: Split, pair: tuple[str, str], table: ClipTable, found_on: IntArray | None = None
 ) -> Leak:
-    """What one split lets through; `found_on` are the rows that concept vectors were found on."""
+    """Return the leak of one split; `found_on` are the rows that concept vectors were found on."""
     ids, (train, test) = np.array(table.ids, dtype=np.str_), pair
     return count_leak(
         ids[split.train].tolist(),
@@ -135,35 +104,61 @@ def _published(
 ) -> list[Split]:
     folds, tested = (table.fold(protocol.tasks[name].folds) for name in (train, test))
     inside = usable & (labels[test] >= 0)
-    if protocol.splits.quirk == "none":
-        splits = _rotated(folds, labels[train], usable & (labels[train] >= 0), ())
+    if protocol.splits.follow_paper:
+        splits = paper_splits(protocol.splits.quirk, folds, labels[train], usable)
     else:
-        make = authors_splits if protocol.splits.quirk == "authors" else text_splits
-        splits = make(folds, labels[train], usable)
-    done = []
-    for split in splits:
-        rows = np.flatnonzero(inside & (tested == split.provenance["test_fold"]))
-        origin = {**split.provenance, "tested_on": test}
-        done.append(Split(split.name, split.train, split.validation, rows, origin))
-    return done
+        splits = _rotated(folds, labels[train], usable & (labels[train] >= 0), ())
+    return [
+        replace(
+            split,
+            test=np.flatnonzero(inside & (tested == split.provenance["test_fold"])),
+            provenance={**split.provenance, "tested_on": test},
+        )
+        for split in splits
+    ]
 
 
 def _shared(
-    splits: Splits,
-    master: IntArray,
+    protocol: Protocol,
+    table: ClipTable,
     labels: LabelArray,
     usable: BoolArray,
     groups: NDArray[np.str_],
 ) -> list[Split]:
-    """Splits of one training task whose test part still holds every clip of the test fold."""
-    trains = usable & (labels >= 0)
+    """Return the splits of a training task; their test rows are all clips of the test fold."""
+    splits, trains = protocol.splits, usable & (labels >= 0)
+    folds = _folds(protocol, table, labels, groups)
     if splits.kind == "fixed":
-        parts = [np.flatnonzero((master == part) & usable) for part in range(3)]
-        return [Split("fixed", parts[0], parts[1], parts[2], {"kind": "fixed"}).keep(train=trains)]
-    never = np.unique(master[np.isin(groups, splits.never)]).tolist()
+        train, validation, test = (np.flatnonzero((folds == part) & usable) for part in range(3))
+        return [Split("fixed", train, validation, test, {"kind": "fixed"}).keep(train=trains)]
+    never = np.unique(folds[np.isin(groups, splits.never)]).tolist()
     if splits.validation == "each":
-        return [split.keep(train=trains) for split in movie_pairs(master, usable, never)]
-    return _rotated(master, labels, trains, never, choosing=splits.validation == "next")
+        return [split.keep(train=trains) for split in movie_pairs(folds, usable, never)]
+    return _rotated(folds, labels, trains, never, validates=splits.validation == "next")
+
+
+def _folds(
+    protocol: Protocol, table: ClipTable, labels: LabelArray, groups: NDArray[np.str_]
+) -> IntArray:
+    """Return the fold of each clip; -1 for clips outside of all folds.
+
+    Folds are balanced by annotation level, or without levels by the labels of the training task.
+    """
+    splits = protocol.splits
+    levels = np.array(table.levels, dtype=np.str_)
+    strata = levels if np.any(levels != "") else labels.astype(np.str_)
+    if splits.kind == "fixed":
+        return _fixed(protocol, table, groups)
+    if splits.kind == "kfold":
+        return stratified_folds(strata, splits.folds, seed=splits.seed)
+    if splits.kind == "leave_one_group_out" or not splits.folds:
+        if splits.never and not set(splits.never) & set(groups.tolist()):
+            raise FixInput(
+                f"splits.never: no clip has the {splits.group} {min(splits.never)!r}",
+                where=table.name,
+            )
+        return folds_by_group(groups)
+    return grouped_folds(groups, strata, splits.folds, seed=splits.seed)
 
 
 def _rotated(
@@ -172,33 +167,41 @@ def _rotated(
     trains: BoolArray,
     never: Sequence[int],
     *,
-    choosing: bool = True,
+    validates: bool = True,
 ) -> list[Split]:
-    """Each fold tests once; the next fold that holds both classes chooses, the others train."""
+    """Let each fold test once; the next fold that has both classes validates, the others train."""
     k = n_folds_of(folds)
-    done = []
+    splits = []
     for test in (fold for fold in range(k) if fold not in never):
         others = [(test + step) % k for step in range(1, k)]
         both = [fold for fold in others if len(np.unique(labels[trains & (folds == fold)])) == 2]
-        chooses = both[0] if choosing and len(both) > 1 else OUTSIDE
-        validation = trains & (folds == chooses) & (folds != OUTSIDE)
-        train = trains & (folds != test) & ~validation & (folds != OUTSIDE)
-        trained, chosen = np.flatnonzero(train), np.flatnonzero(validation)
-        origin: Origin = {"kind": "rotated", "test_fold": test, "validation_fold": chooses}
-        tested = np.flatnonzero(folds == test)
-        done.append(Split(f"fold {test}", trained, chosen, tested, origin))
-    return done
+        chosen = both[0] if validates and len(both) > 1 else OUTSIDE
+        inside = trains & (folds != test) & (folds != OUTSIDE)
+        splits.append(
+            Split(
+                f"fold {test}",
+                np.flatnonzero(inside & (folds != chosen)),
+                np.flatnonzero(inside & (folds == chosen)),
+                np.flatnonzero(folds == test),
+                {"kind": "rotated", "test_fold": test, "validation_fold": chosen},
+            )
+        )
+    return splits
 
 
-def _fixed(splits: Splits, table: ClipTable, groups: NDArray[np.str_]) -> IntArray:
-    """0 trains, 1 chooses, 2 tests; without values for it, every fifth film chooses."""
+def _fixed(protocol: Protocol, table: ClipTable, groups: NDArray[np.str_]) -> IntArray:
+    """Return 0 for training, 1 for validation, 2 for test clips, by a column of the manifest.
+
+    Without values for validation, every fifth film validates.
+    """
+    splits = protocol.splits
     cells = np.array(table.column(splits.column), dtype=np.str_)
-    unknown = sorted({*splits.test, *splits.choose} - set(cells.tolist()))
-    if unknown:
+    known = sorted(set(cells.tolist()))
+    if unknown := sorted({*splits.test, *splits.choose} - set(known)):
         raise FixInput(
             f"no clip has {unknown[0]!r} in the column {splits.column}",
             where=table.name,
-            hint=f"it holds {', '.join(sorted(set(cells.tolist()) - {''})[:8])}",
+            hint=f"its values are {', '.join([name for name in known if name][:8])}",
         )
     folds = np.where(cells == "", OUTSIDE, 0)
     folds[np.isin(cells, splits.test)] = 2
@@ -208,11 +211,11 @@ def _fixed(splits: Splits, table: ClipTable, groups: NDArray[np.str_]) -> IntArr
     rows = np.flatnonzero(folds == 0)
     rng = np.random.default_rng(splits.seed)
     names = np.unique(groups[rows])
-    if len(names) >= CHOOSING_SHARE:
-        drawn = rng.permutation(names)[: len(names) // CHOOSING_SHARE]
+    if len(names) >= VALIDATION_SHARE:
+        drawn = rng.permutation(names)[: len(names) // VALIDATION_SHARE]
         folds[rows[np.isin(groups[rows], drawn)]] = 1
     else:
-        folds[rng.permutation(rows)[: len(rows) // CHOOSING_SHARE]] = 1
+        folds[rng.permutation(rows)[: len(rows) // VALIDATION_SHARE]] = 1
     return folds
 
 
@@ -223,20 +226,19 @@ def _finish(
     labels: LabelArray,
     groups: NDArray[np.str_],
 ) -> Split:
-    """Open the gap and balance, as the protocol asks."""
+    """Return the split with the gap and the balanced training rows of the protocol."""
     if protocol.splits.gap:
         if table.scenes is None:
-            raise FixInput("a gap needs scenes, and this manifest has none", where=table.name)
+            raise FixInput("splits.gap needs scenes or start times of all clips", where=table.name)
         split = drop_near(split, groups, table.scenes, protocol.splits.gap)
     if protocol.balancing == "subsample":
         seed = [protocol.splits.seed, int(split.provenance.get("test_fold", 0))]
-        kept = _subsample(split.train, labels, seed)
-        split = Split(split.name, kept, split.validation, split.test, split.provenance)
+        split = replace(split, train=_subsample(split.train, labels, seed))
     return split
 
 
 def _subsample(rows: IntArray, labels: LabelArray, seed: Sequence[int]) -> IntArray:
-    """All rows of the smaller class, as many of the other, drawn by seed."""
+    """Return all rows of the smaller class, and as many of the other, drawn by seed."""
     rng = np.random.default_rng(seed)
     sides = [rows[labels[rows] == label] for label in (0, 1)]
     n = min(len(side) for side in sides)

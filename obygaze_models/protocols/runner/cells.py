@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from obygaze_models.evaluation.thresholds import tune_threshold
 from obygaze_models.models.baselines import random_ap
 
 Statistics = Callable[[Floats], Values]
+K = TypeVar("K")
 TUNED = ("f1_binary", "f1_weighted", "f1_macro")
 WITHIN = "auc_within"
 PROBABILITY_NAMES = tuple(name for name in METRICS if name != WITHIN)
@@ -161,11 +162,32 @@ class Cell:
         seen = t.at_tuned or t.predictions if tuned else t.predictions
         return GroupedStats(seen, codes[np.searchsorted(self.universe, t.rows)])
 
+    def values(
+        self, seeds: Sequence[int] | None = None, *, tuned: bool = False
+    ) -> dict[str, float]:
+        """Return the value of every metric on all test clips, of all seeds or some."""
+        statistics = self.statistics(np.zeros(len(self.universe)), seeds, tuned=tuned)
+        return {name: float(found[0]) for name, found in statistics(np.ones((1, 1))).items()}
+
     @cached_property
     def value(self) -> dict[str, float]:
-        """The value of every metric on the clips as they are."""
-        found = self.statistics(np.zeros(len(self.universe)))(np.ones((1, 1)))
-        return {name: float(values[0]) for name, values in found.items()}
+        """The value of every metric on all test clips."""
+        return self.values()
+
+    @cached_property
+    def predictions(self) -> Predictions:
+        """The predictions of all folds and seeds, one after the other."""
+        return reduce(Predictions.append, [t.predictions for t in self.tested])
+
+    @cached_property
+    def mean_scores(self) -> Floats:
+        """The score of each clip of the universe, averaged over all fits that tested it."""
+        total, times = np.zeros(len(self.universe)), np.zeros(len(self.universe))
+        for t in self.tested:
+            at = np.searchsorted(self.universe, t.rows)
+            total[at] += t.predictions.score
+            times[at] += 1
+        return np.asarray(total / times)
 
     def by_group(
         self, groups: NDArray[np.str_], only: Sequence[str] | None = None
@@ -181,18 +203,18 @@ class Cell:
         return [str(name) for name in names], values
 
     def fold_values(self, metric: str) -> dict[str, float]:
-        """The metric in each fold, averaged over seeds."""
-        found: dict[str, list[float]] = {}
-        for t in self.tested:
-            found.setdefault(t.fold, []).append(self.values_of(t)[metric])
-        return {fold: float(np.mean(values)) for fold, values in found.items()}
+        """Return the metric in each fold, averaged over seeds."""
+        return self._means(metric, lambda t: t.fold)
 
     def by_test_set(self, metric: str) -> dict[bytes, float]:
-        """The metric on each set of test clips, averaged over the runs and seeds that share it."""
-        found: dict[bytes, list[float]] = {}
+        """Return the metric on each set of test clips, averaged over the runs that share it."""
+        return self._means(metric, lambda t: t.rows.tobytes())
+
+    def _means(self, metric: str, key: Callable[[TestedFold], K]) -> dict[K, float]:
+        found: dict[K, list[float]] = {}
         for t in self.tested:
-            found.setdefault(t.rows.tobytes(), []).append(self.values_of(t)[metric])
-        return {rows: float(np.mean(values)) for rows, values in found.items()}
+            found.setdefault(key(t), []).append(self.values_of(t)[metric])
+        return {own: float(np.mean(values)) for own, values in found.items()}
 
     @cached_property
     def n_test_sets(self) -> int:

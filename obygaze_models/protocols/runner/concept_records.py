@@ -1,15 +1,15 @@
-"""What is inside the bottlenecks of a run: concept vectors, their heads, what leaks through them.
+"""The records of the bottlenecks of a run: concept vectors, their heads, what leaks through them.
 
-What is judged here is judged on films that the vectors were not found on: each film in turn is left
-out (from thirteen films on, some go together), and heads that are judged saw other films too. The
-vectors and heads that are shown are found on all clips: they are to be looked at, and the cells of
-the run say how well such a model does.
+Everything evaluated here is evaluated on films that the vectors were not found on: each film in
+turn is left out (from thirteen films on, several together), and heads are evaluated on films that
+they were not fitted on. The vectors and heads in the records are those of all clips; how well such
+a model does is in the cells of the run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,7 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, build_bank
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
-from obygaze_models.protocols.runner.banks import (
-    MIN_ROWS,
-    targets_of,
-)
+from obygaze_models.protocols.runner.banks import MIN_ROWS, targets_of
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.head_records import head_record
 from obygaze_models.protocols.runner.records import Record
@@ -38,7 +35,7 @@ MOST_PARTS = 12
 def concept_records(
     protocol: Protocol, stores: Sequence[Features], table: ClipTable, labels: Labels
 ) -> list[Record]:
-    """The records on concepts and heads, where a protocol asks for them and has bottlenecks."""
+    """Return the records on concepts and heads, if the protocol has `concepts = true`."""
     if not protocol.report.concepts or not table.concept_names:
         return []
     records: list[Record] = []
@@ -46,12 +43,12 @@ def concept_records(
         for settings, models in _banks(protocol):
             base = {"kind": "anatomy", "feature": features.name, "models": models}
             try:
-                opened = find_vectors(features, table, settings, protocol.fit.seed)
+                vectors = find_vectors(features, table, settings, protocol.fit.seed)
             except FixTraining as error:
                 records.append({**base, "part": "concepts", "concepts": [], "note": error.what})
                 continue
-            records.append({**base, **_concepts(opened, protocol.report.replicates)})
-            records += _heads(protocol, opened, models, labels)
+            records.append({**base, **_concepts(vectors, protocol.report.replicates)})
+            records += _heads(protocol, vectors, models, labels)
     return records
 
 
@@ -59,7 +56,8 @@ def concept_records(
 class FoundVectors:
     """Concept vectors of one store: found on all clips, and margins by vectors of other films.
 
-    Rows are those of the store's matrix; `parts` is the number of the part a row was left out with.
+    Rows are those of the store's matrix; `parts` is the number of the part that a row was left out
+    with. Columns are the concepts of `known`, which are columns of the clip table.
     """
 
     features: Features
@@ -107,7 +105,7 @@ def find_vectors(
     targets = targets_of(features, table, settings["against"])
     known, left_out = _known(targets, parts, table.concept_names)
     if not known:
-        raise FixTraining("no concept has clips enough, in films enough, to be found and judged")
+        raise FixTraining("no concept has clips enough, in films enough, to be found and evaluated")
     names = [table.concept_names[column] for column in known]
     gram, targets = Gram(features.X), targets[:, known]
     bank = build_bank(settings, names, seed=seed)
@@ -129,7 +127,7 @@ def find_vectors(
 
 
 def _banks(protocol: Protocol) -> list[tuple[dict[str, Any], list[str]]]:
-    """Each kind of concept vectors that the models of a protocol stand on, and those models."""
+    """Return each kind of concept vectors that models of a protocol use, and those models."""
     found: dict[bytes, tuple[dict[str, Any], list[str]]] = {}
     for name in protocol.model_names:
         settings = protocol.models[name].settings
@@ -140,7 +138,7 @@ def _banks(protocol: Protocol) -> list[tuple[dict[str, Any], list[str]]]:
 
 
 def _parts(films: NDArray[np.str_]) -> tuple[Ints, tuple[str, ...]]:
-    """A film is a part, or several are; the clips of a single film fall into five stretches."""
+    """Return the part of each clip: one or several films, or a fifth of a single film."""
     names, codes = np.unique(films, return_inverse=True)
     if len(names) == 1:
         stretch = np.arange(len(films)) * 5 // max(len(films), 1)
@@ -153,11 +151,11 @@ def _parts(films: NDArray[np.str_]) -> tuple[Ints, tuple[str, ...]]:
 def _known(targets: Ints, parts: Ints, names: Sequence[str]) -> tuple[list[int], dict[str, str]]:
     known, left_out = [], {}
     for column, name in enumerate(names):
-        told = targets[:, column]
-        rest = [told[parts != part] for part in np.unique(parts)]
-        if min((told == value).sum() for value in (0, 1)) < MIN_ROWS:
-            left_out[name] = f"{(told == 1).sum()} clips with it, {(told == 0).sum()} without"
-        elif not all({0, 1} <= set(own.tolist()) for own in rest):
+        own = targets[:, column]
+        rest = [own[parts != part] for part in np.unique(parts)]
+        if min((own == value).sum() for value in (0, 1)) < MIN_ROWS:
+            left_out[name] = f"{(own == 1).sum()} clips with it, {(own == 0).sum()} without"
+        elif not all({0, 1} <= set(part.tolist()) for part in rest):
             left_out[name] = "all clips with it are of one part"
         else:
             known.append(column)
@@ -170,40 +168,40 @@ def _cosine_rows(first: Floats, second: Floats) -> Floats:
     return found
 
 
-def _concepts(opened: FoundVectors, n_replicates: int) -> Record:
+def _concepts(vectors: FoundVectors, n_replicates: int) -> Record:
     from obygaze_models.models.concept_report import co_occurrence, concept_matrix, cosines
 
     return {
         "part": "concepts",
-        "settings": dict(opened.settings),
-        "n_parts": len(opened.part_names),
-        "concepts": list(_qualities(opened, n_replicates)),
-        "left_out": dict(opened.left_out),
-        "cosines": cosines(opened.bank.coef_).tolist(),
-        "purity": concept_matrix(opened.margins, opened.targets).tolist(),
-        "co_occurrence": co_occurrence(opened.targets).tolist(),
-        "film_leak": _film_leak(opened),
+        "settings": dict(vectors.settings),
+        "n_parts": len(vectors.part_names),
+        "concepts": list(_qualities(vectors, n_replicates)),
+        "left_out": dict(vectors.left_out),
+        "cosines": cosines(vectors.bank.coef_).tolist(),
+        "purity": concept_matrix(vectors.margins, vectors.targets).tolist(),
+        "co_occurrence": co_occurrence(vectors.targets).tolist(),
+        "film_leak": _film_leak(vectors),
         "note": "",
     }
 
 
-def _qualities(opened: FoundVectors, n_replicates: int) -> Iterator[Record]:
+def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
     from obygaze_models.models.concept_report import concept_quality
 
-    scenes = opened.table.scenes
-    places = np.arange(len(opened.table)) if scenes is None else scenes
-    order = np.lexsort((places[opened.clips], opened.films))  # clips of a film in its order
+    scenes = vectors.table.scenes
+    places = np.arange(len(vectors.table)) if scenes is None else scenes
+    order = np.lexsort((places[vectors.clips], vectors.films))  # clips of a film in its order
     found = concept_quality(
-        opened.margins[order],
-        opened.targets[order],
-        opened.films[order],
-        opened.names,
+        vectors.margins[order],
+        vectors.targets[order],
+        vectors.films[order],
+        vectors.names,
         n_replicates=n_replicates,
-        seed=opened.seed,
-        n_folds=len(opened.part_names),
+        seed=vectors.seed,
+        n_folds=len(vectors.part_names),
     )
     for column, one in enumerate(found):
-        cosine = opened.part_cosines[:, column]
+        cosine = vectors.part_cosines[:, column]
         metrics = {
             name: {"value": e.value, "ci": [e.by_movie.low, e.by_movie.high]}
             for name, e in one.metrics.items()
@@ -214,53 +212,48 @@ def _qualities(opened: FoundVectors, n_replicates: int) -> Iterator[Record]:
             "n_positive": one.n_positive,
             "prevalence": one.prevalence,
             **metrics,
-            "auc_against_EN": _auc(opened, column, "EN"),
-            "auc_against_without": _auc(opened, column, "HN+S"),
+            "auc_against_EN": _auc(vectors, column, "EN"),
+            "auc_against_without": _auc(vectors, column, "HN+S"),
             "p": one.p,
             "p_holm": one.p_holm,
-            "tolerance": opened.bank.C_[column],
+            "tolerance": vectors.bank.C_[column],
             "stability": {
                 "mean": cosine.mean(),
                 "least": cosine.min(),
-                "without": opened.part_names[int(cosine.argmin())],
+                "without": vectors.part_names[int(cosine.argmin())],
             },
         }
 
 
-def _auc(opened: FoundVectors, column: int, against: str) -> float | None:
-    """The same margins against one kind of clips: those without any concept, or without this."""
+def _auc(vectors: FoundVectors, column: int, against: str) -> float | None:
+    """Return the AUC of the margins against clips without any concept, or without this one."""
     from sklearn.metrics import roc_auc_score
 
-    told = targets_of(opened.features, opened.table, against)[:, opened.known[column]]
-    rows = told >= 0
-    if len(np.unique(told[rows])) < 2:
+    y = targets_of(vectors.features, vectors.table, against)[:, vectors.known[column]]
+    rows = y >= 0
+    if len(np.unique(y[rows])) < 2:
         return None
-    return float(roc_auc_score(told[rows], opened.margins[rows, column]))
+    return float(roc_auc_score(y[rows], vectors.margins[rows, column]))
 
 
-def _film_leak(opened: FoundVectors) -> Record | None:
+def _film_leak(vectors: FoundVectors) -> Record | None:
     from obygaze_models.models.concept_report import film_leak
 
     try:
-        # One set of vectors for all films: those found without a film would name that film.
-        margins = opened.bank.transform(opened.features.X)
-        found = film_leak(margins, opened.films, seed=opened.seed)
+        # One set of vectors for all films: those found without a film would identify that film.
+        margins = vectors.bank.transform(vectors.features.X)
+        found = film_leak(margins, vectors.films, seed=vectors.seed)
     except FixTraining:
         return None
-    return {
-        "balanced_accuracy": found.balanced_accuracy,
-        "chance": found.chance,
-        "n_films": found.n_films,
-        "excess": found.excess,
-    }
+    return {**asdict(found), "excess": found.excess}
 
 
 def _heads(
-    protocol: Protocol, opened: FoundVectors, models: Sequence[str], labels: Labels
+    protocol: Protocol, vectors: FoundVectors, models: Sequence[str], labels: Labels
 ) -> Iterator[Record]:
     for name in models:
         for task in dict.fromkeys(pair[0] for pair in protocol.pairs):
-            record = head_record(protocol.models[name], opened, task, labels[task])
+            record = head_record(protocol.models[name], vectors, task, labels[task])
             if record:
-                base = {"kind": "anatomy", "part": "head", "feature": opened.features.name}
+                base = {"kind": "anatomy", "part": "head", "feature": vectors.features.name}
                 yield {**base, "model": name, **record}

@@ -62,7 +62,7 @@ def _argmax(cells: Sequence[Cell], protocol: Protocol, groups: NDArray[np.str_])
     truth = np.stack([c.y[np.searchsorted(c.universe, universe)] for c in cells], axis=1)
     kept = truth.sum(axis=1) == 1
     universe, truth = universe[kept], truth[kept]
-    scores = np.stack([mean_scores(c)[np.searchsorted(c.universe, universe)] for c in cells], 1)
+    scores = np.stack([c.mean_scores[np.searchsorted(c.universe, universe)] for c in cells], 1)
     true, said = truth.argmax(axis=1), scores.argmax(axis=1)
     table = np.zeros((len(cells), len(cells)), dtype=int)
     np.add.at(table, (true, said), 1)
@@ -89,16 +89,6 @@ def _argmax(cells: Sequence[Cell], protocol: Protocol, groups: NDArray[np.str_])
     }
 
 
-def mean_scores(cell: Cell) -> NDArray[np.float64]:
-    """The score of each clip of a cell, averaged over all fits that tested it."""
-    total, times = np.zeros(len(cell.universe)), np.zeros(len(cell.universe))
-    for t in cell.tested:
-        at = np.searchsorted(cell.universe, t.rows)
-        total[at] += t.predictions.score
-        times[at] += 1
-    return np.asarray(total / times)
-
-
 def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> list[Record]:
     """Success regressed on the factors of the paper, for each cell."""
     if not protocol.report.error_analysis:
@@ -108,7 +98,7 @@ def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> lis
     records = []
     for cell in cells:
         threshold = 0.5 if cell.tested[0].are_probabilities else 0.0
-        success = (mean_scores(cell) > threshold) == cell.y
+        success = (cell.mean_scores > threshold) == cell.y
         factors = _factors(table, cell.universe)
         unknown = {} if LENGTH in factors else {LENGTH: "the manifest tells no times"}
         for found in analyse_success(success, factors, table.movies[cell.universe]):

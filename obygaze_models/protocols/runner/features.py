@@ -1,4 +1,4 @@
-"""Joins a store to the clips of a protocol: rows by clip id, and a list of what is not there."""
+"""Read the vectors of a store for the clips of a protocol, and list the missing ones."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ ZERO = "failed: a vector of zeros cannot be scaled to length 1"
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """One vector for each clip that has one.
+    """The vectors of the clips that have one.
 
-    `row_of` is the row of `X` for each clip of the table, -1 where there is none; `missing` says
-    why, by clip. Nothing is ever put in the place of what is missing.
+    `row_of` is the row of `X` for each clip of the table, -1 where there is none; `missing` has the
+    reason for each of those clips. Missing vectors are never filled in.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Features:
 
     @property
     def present(self) -> NDArray[np.bool_]:
-        """Which clips of the table have a vector."""
+        """Whether each clip of the table has a vector."""
         return self.row_of >= 0
 
     def of(self, clips: NDArray[np.intp]) -> NDArray[np.float32]:
@@ -47,13 +47,13 @@ class Features:
 def join(
     name: str, store: Store, table: ClipTable, data: Data, feature: Feature | None = None
 ) -> Features:
-    """The vectors of a store for the clips of a table."""
+    """Return the vectors of a store for the clips of a table."""
     feature = feature or Feature()
     backbone = store.recipe.title
     if feature.backbone and not fnmatch(backbone.casefold(), feature.backbone.casefold()):
         raise Mismatch(
-            f"the protocol wants features of {feature.backbone!r} as {name!r}, "
-            f"this store is of {backbone!r}",
+            f"the protocol needs features of {feature.backbone!r} as {name!r}, "
+            f"this store has features of {backbone!r}",
             where=store.location,
             hint=f"--store {name}=ANOTHER",
         )
@@ -67,41 +67,16 @@ def join(
         )
     if matrix.values.ndim != 2:
         raise FixInput(
-            f"{level} has {matrix.values.ndim - 1} dimensions a clip, a protocol needs one vector",
+            f"a protocol needs one vector for each clip, {level} has "
+            f"{matrix.values.ndim - 1} dimensions",
             where=store.location,
-            hint=f"another level: {', '.join(store.levels)}",
+            hint=f"another feature level: {', '.join(store.levels)}",
         )
+    X = np.asarray(matrix.values, dtype=np.float32)
+    clips, good = np.flatnonzero(matrix.present), np.isfinite(X).all(axis=1)
     missing = {clip: str(status) for clip, status in matrix.reasons.items()}
-    return _joined(name, matrix.values, matrix.present, missing, table, data.scale, store, level)
-
-
-def choose_level(store: Store, wanted: Sequence[str]) -> str:
-    """The first of the wanted arrays that the store has."""
-    for level in wanted:
-        if level in store.levels:
-            return level
-    raise NotFound(
-        f"this store has no level {' or '.join(wanted)}",
-        where=store.location,
-        hint=f"--set 'data.level=[\"{store.levels[0]}\"]' (it has {', '.join(store.levels)})",
-    )
-
-
-def _joined(
-    name: str,
-    values: NDArray[Any],
-    present: NDArray[np.bool_],
-    missing: dict[str, str],
-    table: ClipTable,
-    scale: str,
-    store: Store,
-    level: str,
-) -> Features:
-    X = np.asarray(values, dtype=np.float32)
-    clips = np.flatnonzero(present)
-    good = np.isfinite(X).all(axis=1)
     missing |= {table.ids[row]: NOT_FINITE for row in clips[~good]}
-    if scale == "unit":
+    if data.scale == "unit":
         length = np.linalg.norm(X.astype(np.float64), axis=1)
         missing |= {table.ids[row]: ZERO for row in clips[good & ~(length > 0)]}
         good &= length > 0
@@ -111,7 +86,7 @@ def _joined(
     row_of[clips] = np.arange(len(clips))
     facts = {
         "location": store.location,
-        "backbone": store.recipe.title,
+        "backbone": backbone,
         "level": level,
         "width": int(X.shape[1]),
         "fingerprint": store.fingerprint,
@@ -121,3 +96,15 @@ def _joined(
     }
     ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
     return Features(name, X, row_of, ordered, facts)
+
+
+def choose_level(store: Store, wanted: Sequence[str]) -> str:
+    """Return the first of the wanted feature levels that the store has."""
+    for level in wanted:
+        if level in store.levels:
+            return level
+    raise NotFound(
+        f"this store has no feature level {' or '.join(wanted)}",
+        where=store.location,
+        hint=f"--set 'data.level=[\"{store.levels[0]}\"]' (it has {', '.join(store.levels)})",
+    )

@@ -1,8 +1,10 @@
-"""The heads of bottlenecks opened: weights, trees, and what correcting concepts would bring."""
+"""The records of the heads of bottlenecks: weights, trees, and the effect of corrected concepts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,44 +20,67 @@ if TYPE_CHECKING:
     from obygaze_models.protocols.runner.concept_records import FoundVectors
 
 Floats = NDArray[np.float64]
+NewHead = Callable[[], Any]
 ORDERS = ("greedy", "uncertainty", "random")
 MOST_FOLDS = 4
 N_DRAWS = 5
 WITHOUT_TASK = ("ordinal",)  # learns levels, whatever the task
+SHOWN = ("C", "penalty", "scaled", "max_depth", "min_samples_leaf", "max_concepts", "max_points")
+
+
+@dataclass(frozen=True, eq=False)
+class HeadData:
+    """The clips of a task: margins and true concepts of each, its class, its film, its fold."""
+
+    margins: Floats
+    has: NDArray[np.bool_]
+    y: NDArray[np.int64]
+    films: NDArray[np.str_]
+    folds: NDArray[np.int64]
+
+    def select(self, rows: NDArray[np.bool_]) -> HeadData:
+        """Return the data of some clips."""
+        return HeadData(
+            self.margins[rows], self.has[rows], self.y[rows], self.films[rows], self.folds[rows]
+        )
 
 
 def head_record(
-    model: Model, opened: FoundVectors, task: str, labels: NDArray[np.int8]
+    model: Model, found: FoundVectors, task: str, labels: NDArray[np.int8]
 ) -> Record | None:
-    """A head on all clips of a task, and heads of other films to judge corrections with.
+    """Return the record of a head on all clips of a task, or None if it cannot be fitted.
 
-    Where a setting offers a choice, the first value is taken. None where nothing can be learned.
+    Task gain and interventions are evaluated on films that a head was not fitted on. Where a
+    setting offers a choice, the first value is taken.
     """
     if model.kind in WITHOUT_TASK:
         return None
     settings = for_task(model.kind, candidates(model.settings)[0], task)
-    y = labels[opened.clips].astype(np.int64)
-    rows = np.flatnonzero(y >= 0)
+    new_head = partial(build_head, model.kind, settings)
+    y = labels[found.clips].astype(np.int64)
+    # Parts that were left out together are joined to few folds, so that each has clips to rank.
+    whole = HeadData(found.margins, found.has, y, found.films, found.parts % MOST_FOLDS)
+    data = whole.select(y >= 0)
     try:
-        head = build_head(model.kind, settings)
-        head.fit(opened.margins[rows], y[rows], groups=opened.films[rows])
+        head = _fitted(new_head, data)
     except FixTraining:
         return None
     return {
         "task": task,
         "head": model.kind,
         "settings": {key: value for key, value in settings.items() if key in SHOWN},
-        "n": len(rows),
-        "n_positive": int(y[rows].sum()),
-        "concepts": opened.names,
+        "n": len(data.y),
+        "n_positive": int(data.y.sum()),
+        "concepts": found.names,
         "tree": _tree(head),
-        "weights": _weights(head, opened.margins[rows]),
-        "task_gain": _task_gain(model, settings, opened, y, rows),
-        "interventions": _interventions(model, settings, opened, y, rows),
+        "weights": _weights(head, data.margins),
+        "task_gain": _task_gain(new_head(), data),
+        "interventions": _interventions(new_head, data, found.names, found.seed),
     }
 
 
-SHOWN = ("C", "penalty", "scaled", "max_depth", "min_samples_leaf", "max_concepts", "max_points")
+def _fitted(new_head: NewHead, data: HeadData) -> Any:
+    return new_head().fit(data.margins, data.y, groups=data.films)
 
 
 def _tree(head: Any) -> Record | None:
@@ -81,84 +106,55 @@ def _weights(head: Any, margins: Floats) -> Record | None:
     }
 
 
-def _folds(opened: FoundVectors, rows: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Parts that were left out together, joined to few folds, so that each has clips to rank."""
-    folds: NDArray[np.int64] = opened.parts[rows] % MOST_FOLDS
-    return folds
-
-
-def _task_gain(
-    model: Model,
-    settings: Mapping[str, Any],
-    opened: FoundVectors,
-    y: NDArray[np.int64],
-    rows: NDArray[np.intp],
-) -> Record | None:
+def _task_gain(head: Any, data: HeadData) -> Record | None:
     from obygaze_models.models.concept_report import task_gain
 
-    head, folds = build_head(model.kind, settings), _folds(opened, rows)
     try:
-        found = task_gain(head, opened.margins[rows], opened.has[rows], y[rows], folds)
+        found = task_gain(head, data.margins, data.has, data.y, data.folds)
     except FixTraining:
         return None
-    return {
-        "from_margins": found.from_margins,
-        "from_truth": found.from_truth,
-        "gain": found.gain,
-        "prevalence": found.prevalence,
-    }
+    names = ("from_margins", "from_truth", "gain", "prevalence")
+    return {name: getattr(found, name) for name in names}
 
 
-def _interventions(
-    model: Model,
-    settings: Mapping[str, Any],
-    opened: FoundVectors,
-    y: NDArray[np.int64],
-    rows: NDArray[np.intp],
-) -> list[Record]:
-    """One curve an order: the mean over folds of whole films, by their clips."""
-    found: dict[str, list[tuple[int, Any]]] = {order: [] for order in ORDERS}
-    for inside, curves in _by_fold(model, settings, opened, y, rows):
-        for order, curve in zip(ORDERS, curves, strict=True):
-            found[order].append((len(inside), curve))
-    return [_joined(order, own, opened.names) for order, own in found.items() if own]
+def _interventions(new_head: NewHead, data: HeadData, names: list[str], seed: int) -> list[Record]:
+    """Return one curve for each order: the mean over folds of whole films, by their clips."""
+    found = list(_by_fold(new_head, data, seed))
+    sizes = [n for n, _ in found]
+    by_order = zip(*(curves for _, curves in found), strict=True)
+    return [
+        {
+            "order": order,
+            "n_folds": len(curves),
+            "f1": np.average([curve.f1 for curve in curves], axis=0, weights=sizes).tolist(),
+            "ap": np.average([curve.ap for curve in curves], axis=0, weights=sizes).tolist(),
+            "first": sorted({names[curve.sequence[0]] for curve in curves if curve.sequence}),
+        }
+        for order, curves in zip(ORDERS, by_order, strict=False)
+    ]
 
 
 def _by_fold(
-    model: Model,
-    settings: Mapping[str, Any],
-    opened: FoundVectors,
-    y: NDArray[np.int64],
-    rows: NDArray[np.intp],
-) -> Iterator[tuple[NDArray[np.intp], list[Any]]]:
+    new_head: NewHead, data: HeadData, seed: int
+) -> Iterator[tuple[float, tuple[Any, Any, Any]]]:
+    """Yield the number of clips of a fold and its curves, by heads of the other folds."""
     from obygaze_models.models.interventions import TrueValues, intervene
 
-    folds = _folds(opened, rows)
-    margins, has = opened.margins, opened.has
-    for fold in np.unique(folds):
-        inside, outside = rows[folds == fold], rows[folds != fold]
-        if any(len(np.unique(y[part])) < 2 for part in (inside, outside)):
+    for fold in np.unique(data.folds):
+        inside, outside = (data.select(rows) for rows in (data.folds == fold, data.folds != fold))
+        if any(len(np.unique(part.y)) < 2 for part in (inside, outside)):
             continue
         try:
-            values = TrueValues.from_training(margins[outside], has[outside])
+            values = TrueValues.from_training(outside.margins, outside.has)
         except FixTraining:  # a concept that no clip of the other films has cannot be corrected
             continue
-        head = build_head(model.kind, settings)
-        head.fit(margins[outside], y[outside], groups=opened.films[outside])
-        tested = (head, margins[inside], has[inside], y[inside], values)
-        fitting = (margins[outside], has[outside], y[outside])
-        greedy = intervene(*tested, order="greedy", fitting=fitting)
-        unsure = intervene(*tested, order="uncertainty")
-        drawn = intervene(*tested, order="random", n_draws=N_DRAWS, seed=opened.seed)
-        yield inside, [greedy, unsure, drawn]
-
-
-def _joined(order: str, curves: list[tuple[int, Any]], names: list[str]) -> Record:
-    clips = np.array([n for n, _ in curves], dtype=np.float64)
-    return {
-        "order": order,
-        "n_folds": len(curves),
-        "f1": np.average([curve.f1 for _, curve in curves], axis=0, weights=clips).tolist(),
-        "ap": np.average([curve.ap for _, curve in curves], axis=0, weights=clips).tolist(),
-        "first": sorted({names[curve.sequence[0]] for _, curve in curves if curve.sequence}),
-    }
+        tested = (_fitted(new_head, outside), inside.margins, inside.has, inside.y, values)
+        fitting = (outside.margins, outside.has, outside.y)
+        yield (
+            float(len(inside.y)),
+            (
+                intervene(*tested, order="greedy", fitting=fitting),
+                intervene(*tested, order="uncertainty"),
+                intervene(*tested, order="random", n_draws=N_DRAWS, seed=seed),
+            ),
+        )

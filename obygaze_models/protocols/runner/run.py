@@ -23,7 +23,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.common import one_thread
 from obygaze_models.protocols.clips import ClipTable, clip_table
-from obygaze_models.protocols.runner.cell_records import Judge
+from obygaze_models.protocols.runner.cell_records import cell_record, comparisons
 from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.runner.concept_records import concept_records
 from obygaze_models.protocols.runner.execute import (
@@ -119,14 +119,14 @@ def run_protocol(
     watch: Watch | None = None,
     read_s: float = 0.0,
 ) -> Run:
-    """Train, test, judge and write; the same inputs give the same results.json."""
+    """Fit and test every cell, and write the run; equal inputs give an equal results.json."""
     check_free(folder, inputs.identity, force=force)
     clock = _Clock(read=read_s)
     # Small products gain nothing from threads, and lose much where cores are shared.
     with one_thread():
         cells, baselines, splits = _train_all(inputs, n_jobs, watch or _nobody, clock)
         with clock.part("judge"):
-            records = _judge(inputs, cells, baselines)
+            records = _records(inputs, cells, baselines)
     with clock.part("write"):
         predictions = predictions_csv([*cells, *baselines], inputs.table)
     about = _about(inputs, folder.name, splits, len(cells), clock.seconds)
@@ -178,19 +178,18 @@ def _train_all(
     return cells, baselines, hashes
 
 
-def _judge(inputs: Inputs, cells: Sequence[Cell], baselines: Sequence[Cell]) -> list[Record]:
+def _records(inputs: Inputs, cells: Sequence[Cell], baselines: Sequence[Cell]) -> list[Record]:
     protocol = inputs.protocol
     groups = np.array(inputs.table.column(protocol.splits.group), dtype=np.str_)
-    judge = Judge(protocol, groups)
-    ours = [judge.record(cell) for cell in cells]
-    theirs = [judge.record(cell, "baseline") for cell in baselines]
-    compared = judge.comparisons([*cells, *baselines]) if protocol.report.compare else []
+    ours = [cell_record(cell, protocol, groups) for cell in cells]
+    theirs = [cell_record(cell, protocol, groups, "baseline") for cell in baselines]
+    everything = [*cells, *baselines] if protocol.report.compare else []
     primary, grouped = protocol.report.primary, protocol.splits.are_grouped
     told = remarks(plain(ours), plain(theirs), primary, grouped=grouped)
     return [
         *ours,
         *theirs,
-        *compared,
+        *comparisons(everything, protocol, groups),
         *argmax_records(protocol, cells, groups),
         *analyses(protocol, cells, inputs.table),
         *concept_records(protocol, inputs.features, inputs.table, inputs.labels),

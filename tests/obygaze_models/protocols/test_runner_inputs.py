@@ -97,7 +97,7 @@ class TestMissing:
     ) -> None:
         X = np.stack([planted(manifest, seed=s) for s in range(3)], axis=1)
         store = store_of(tmp_path / "s", manifest, X, level="frames")
-        with pytest.raises(NotFound, match="no level pooled or clip") as caught:
+        with pytest.raises(NotFound, match="no feature level pooled or clip") as caught:
             run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
         assert "frames" in str(caught.value.hint)
         with pytest.raises(FixInput, match="needs one vector"):
@@ -106,7 +106,7 @@ class TestMissing:
     def test_a_wrong_backbone(self, manifest: Manifest, tmp_path: Path) -> None:
         store = store_of(tmp_path / "s", manifest, planted(manifest))
         protocol = quick("honest", "features.x.backbone=x-clip*", *RIDGE)
-        with pytest.raises(Mismatch, match="this store is of 'toy'") as caught:
+        with pytest.raises(Mismatch, match="this store has features of 'toy'") as caught:
             run_on(tmp_path, protocol, manifest, {"x": store})
         assert caught.value.exit_code == 5
         fine = replace(protocol, features={"x": Feature(backbone="TOY")})

@@ -8,11 +8,11 @@ from support.published import SplitFile, split_file
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import count_leak
-from obygaze_models.protocols.released import authors_splits, movie_pairs, text_splits
+from obygaze_models.protocols.paper_splits import movie_pairs, paper_splits
 
 
 def authors(table: SplitFile) -> list:
-    return authors_splits(table.folds, table.y, table.has_video)
+    return paper_splits("authors", table.folds, table.y, table.has_video)
 
 
 class TestAuthors:
@@ -59,7 +59,7 @@ class TestAuthors:
         """
         folds = np.repeat(np.arange(10), 40)
         y = np.tile([0] * 30 + [1] * 10, 10)
-        split = authors_splits(folds, y, np.ones(400))[2]
+        split = paper_splits("authors", folds, y, np.ones(400))[2]
         negatives, positives = split.train[y[split.train] == 0], split.train[y[split.train] == 1]
         assert set(folds[negatives]) == {8, 1}
         assert set(folds[positives]) == {1, 4, 5, 6, 7, 8}
@@ -71,14 +71,14 @@ class TestAuthors:
         y[5] = -1
         video = np.ones(400)
         video[390:] = 0
-        for split in authors_splits(folds, y, video):
+        for split in paper_splits("authors", folds, y, video):
             parts = np.concatenate([split.train, split.validation, split.test])
             assert 5 not in parts and parts.max() < 390
 
     def test_too_few_rows(self) -> None:
         folds = np.repeat(np.arange(10), 4)
         with pytest.raises(FixInput, match="ten training rows"):
-            authors_splits(folds, np.tile([0, 0, 0, 1], 10), np.ones(40))
+            paper_splits("authors", folds, np.tile([0, 0, 0, 1], 10), np.ones(40))
 
     def test_one_file_does_not_leak_into_itself(self) -> None:
         table = split_file("02_ENHN_S.csv")
@@ -90,7 +90,7 @@ class TestAuthors:
 class TestText:
     def test_nine_runs_of_eight_folds(self) -> None:
         table = split_file("02_HN_S.csv")
-        splits = text_splits(table.folds, table.y, table.has_video)
+        splits = paper_splits("text", table.folds, table.y, table.has_video)
         assert len(splits) == 9
         for run, split in enumerate(splits):
             trained = set(table.folds[split.train].tolist())
@@ -102,20 +102,22 @@ class TestText:
     @pytest.mark.parametrize("name", ["02_EN_S.csv", "02_ENHN_S.csv", "02_HN_S.csv"])
     def test_classes_balance(self, name: str) -> None:
         table = split_file(name)
-        for split in text_splits(table.folds, table.y, table.has_video):
+        for split in paper_splits("text", table.folds, table.y, table.has_video):
             assert table.y[split.train].mean() == pytest.approx(0.5, abs=0.07)
 
     def test_the_negatives_rotate(self) -> None:
         """Over the nine runs every fold of negatives trains, and about equally often."""
         table = split_file("02_ENHN_S.csv")
         used = np.zeros(9)
-        for split in text_splits(table.folds, table.y, table.has_video):
+        for split in paper_splits("text", table.folds, table.y, table.has_video):
             used[np.unique(table.folds[split.train[~table.y[split.train]]])] += 1
         assert used.min() >= 1
         assert used.max() - used.min() <= 3
 
     def test_few_rows_are_enough(self) -> None:
-        splits = text_splits(np.repeat(np.arange(5), 4), np.tile([0, 0, 0, 1], 5), np.ones(20))
+        splits = paper_splits(
+            "text", np.repeat(np.arange(5), 4), np.tile([0, 0, 0, 1], 5), np.ones(20)
+        )
         assert all(np.sum(s.train % 4 == 3) == 3 for s in splits)
 
 
@@ -146,6 +148,8 @@ class TestMoviePairs:
 
 def test_refusals() -> None:
     with pytest.raises(FixInput, match="four folds"):
-        text_splits(np.array([0, 1, 2]), [0, 1, 0], [1, 1, 1])
-    with pytest.raises(FixInput, match="one each a clip"):
-        text_splits(np.array([0, 1, 2, 3]), [0, 1, 0], [1, 1, 1])
+        paper_splits("text", np.array([0, 1, 2]), [0, 1, 0], [1, 1, 1])
+    with pytest.raises(
+        FixInput, match="one fold, label and video for each clip, got 4 folds, 3 labels"
+    ):
+        paper_splits("text", np.array([0, 1, 2, 3]), [0, 1, 0], [1, 1, 1])
