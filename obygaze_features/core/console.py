@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import numbers
 import os
 import re
@@ -15,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import click
+
+from obygaze_features.core.files import json_values
 
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -115,7 +116,7 @@ class Console:
             one_line: Print it on one line, as the last line of a stream of JSON lines.
         """
         indent = None if one_line else 2
-        text = json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(json_values(value), indent=indent, ensure_ascii=False, allow_nan=False)
         click.echo(text, color=self.color)
 
     def show(self, document: Any, text: str, *, as_json: bool) -> None:
@@ -203,14 +204,3 @@ def _cell(value: object) -> str:
 
 def _looks_numeric(text: str) -> bool:
     return re.fullmatch(r"-|nan|[-+]?(inf|[0-9][0-9,]*(\.[0-9]+)?)[%x]?", text) is not None
-
-
-def _plain(value: Any) -> Any:
-    """Return a value in types that JSON has; NumPy types become Python types."""
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    return _plain(value.tolist()) if hasattr(value, "tolist") else value

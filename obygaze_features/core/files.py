@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import io
 import json
+import math
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,6 +39,19 @@ def pretty_json(value: Any) -> bytes:
     json.dump(value, text, indent=1, ensure_ascii=False, allow_nan=False)
     text.write("\n")
     return text.getvalue().encode("utf-8")
+
+
+def json_values(value: Any) -> Any:
+    """Return a value in types that JSON has: NumPy types become Python types, NaN becomes null."""
+    if isinstance(value, Mapping):
+        return {str(key): json_values(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_values(item) for item in value]
+    if hasattr(value, "tolist"):
+        return json_values(value.tolist())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value
 
 
 def csv_bytes(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> bytes:

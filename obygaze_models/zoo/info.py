@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from obygaze_features.core.errors import Corrupt
+from obygaze_features.core.files import json_values
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import AnyRule, Table, read_json, table_of
 from obygaze_features.core.schema_rules import (
@@ -82,7 +83,7 @@ class ModelInfo:
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as plain JSON values; a number without a value is null."""
-        value: dict[str, Any] = _plain(asdict(self))
+        value: dict[str, Any] = json_values(asdict(self))
         return value
 
 
@@ -159,13 +160,3 @@ def _json(value: Any) -> str:
 
 def _number(value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, int | float) and math.isfinite(value) else "-"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

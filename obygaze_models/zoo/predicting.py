@@ -6,7 +6,6 @@ clip is in-sample and does not count as a prediction.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, Mismatch
-from obygaze_features.core.files import csv_bytes
+from obygaze_features.core.files import csv_bytes, json_values
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr
 from obygaze_features.store import Store
 from obygaze_models.zoo.saving import SavedModel, score_columns
@@ -72,7 +71,7 @@ class Predicted:
     def rows(self) -> Iterator[list[Any]]:
         """Yield the rows of the table, one for each clip; None where a number is missing."""
         for row in zip(*self._table().values(), strict=True):
-            yield [None if isinstance(v, float) and math.isnan(v) else v for v in row]
+            yield json_values(row)
 
     def to_csv(self) -> str:
         """Return the table as CSV, numbers in their shortest exact form."""

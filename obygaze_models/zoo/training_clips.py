@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.core.files import csv_bytes
+from obygaze_features.core.files import csv_bytes, json_values
 from obygaze_features.core.notebook import short_repr
 
 Floats = NDArray[np.float64]
@@ -56,10 +56,7 @@ class TrainingClips:
 
     def to_csv(self) -> bytes:
         """Return the table as CSV: `clip_id`, then each column of scores; NaN is an empty cell."""
-        columns = [
-            [repr(n) if math.isfinite(n) else "" for n in values.tolist()]
-            for values in self.scores.values()
-        ]
+        columns = [json_values(values) for values in self.scores.values()]
         return csv_bytes(["clip_id", *self.scores], zip(self.clip_ids, *columns, strict=True))
 
 

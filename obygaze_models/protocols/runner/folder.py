@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.drafts import OwnFolder, check_folder, made_by_obygaze, new_folder
-from obygaze_features.core.files import pretty_json, sha256_bytes, write_atomic
+from obygaze_features.core.files import json_values, pretty_json, sha256_bytes, write_atomic
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.runner.records import (
@@ -53,13 +52,13 @@ def write_run(
             shutil.copytree(folder, draft, symlinks=True, dirs_exist_ok=True)
         write_atomic(draft / PREDICTIONS_FILE, predictions)
         write_atomic(draft / RESULTS_FILE, results)
-        write_atomic(draft / RUN_FILE, pretty_json(plain(whole)))
+        write_atomic(draft / RUN_FILE, pretty_json(json_values(whole)))
     return whole
 
 
 def results_bytes(records: Sequence[Record]) -> bytes:
     """results.json: one record a line, so that two runs can be compared by eye."""
-    lines = [json.dumps(plain(r), ensure_ascii=False, allow_nan=False) for r in records]
+    lines = [json.dumps(json_values(r), ensure_ascii=False, allow_nan=False) for r in records]
     return ("[\n" + ",\n".join(lines) + "\n]\n").encode("utf-8")
 
 
@@ -89,16 +88,3 @@ def predictions_csv(cells: Sequence[Cell], table: ClipTable) -> bytes:
                 for row, y, score, decision in parts
             )
     return stream.getvalue().encode("utf-8")
-
-
-def plain(value: Any) -> Any:
-    """A value of nothing but what JSON has; what is not a number becomes null."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value

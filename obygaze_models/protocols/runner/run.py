@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.files import canonical_json, json_values, sha256_bytes
 from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
@@ -37,7 +37,6 @@ from obygaze_models.protocols.runner.extras import analyses, argmax_records, cov
 from obygaze_models.protocols.runner.features import Features, join
 from obygaze_models.protocols.runner.folder import (
     check_free,
-    plain,
     predictions_csv,
     write_run,
 )
@@ -131,7 +130,7 @@ def run_protocol(
         predictions = predictions_csv([*cells, *baselines], inputs.table)
     about = _about(inputs, folder.name, splits, len(cells), clock.seconds)
     about = write_run(folder, about, records, predictions)
-    return Run(folder, plain(about), plain(records))
+    return Run(folder, json_values(about), json_values(records))
 
 
 def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
@@ -185,7 +184,7 @@ def _records(inputs: Inputs, cells: Sequence[Cell], baselines: Sequence[Cell]) -
     theirs = [cell_record(cell, protocol, groups, "baseline") for cell in baselines]
     everything = [*cells, *baselines] if protocol.report.compare else []
     primary, grouped = protocol.report.primary, protocol.splits.are_grouped
-    told = remarks(plain(ours), plain(theirs), primary, grouped=grouped)
+    told = remarks(json_values(ours), json_values(theirs), primary, grouped=grouped)
     return [
         *ours,
         *theirs,
