@@ -82,7 +82,7 @@ class AnnotatorPair:
 
     def gamma(self, null: str) -> float | None:
         """Return the agreement beyond chance; None where chance always agrees."""
-        return _agreement(self.observed, self.expected(null))
+        return _gamma(self.observed, self.expected(null))
 
     @property
     def alpha(self) -> float | None:
@@ -90,7 +90,7 @@ class AnnotatorPair:
         expected = self.expected("pooled")
         if expected is None:
             return None
-        return _agreement(self.observed, expected * 2 * self.n / (2 * self.n - 1))
+        return _gamma(self.observed, expected * 2 * self.n / (2 * self.n - 1))
 
     def without_ns(self) -> AnnotatorPair:
         """Return the same two on the clips where neither gave NS."""
@@ -107,7 +107,7 @@ class AnnotatorPair:
             return None
         generator = self._generator(f"{null} drawn", chance.seed)
         drawn = drawn_tables(*self._chances(null), self.n, chance.n_random, generator)
-        return _agreement(self.observed, int(self._sums(drawn).sum()) / (10 * self.n * len(drawn)))
+        return _gamma(self.observed, int(self._sums(drawn).sum()) / (10 * self.n * len(drawn)))
 
     def _generator(self, purpose: str, seed: int) -> np.random.Generator:
         # A stream of its own for each film, pair, purpose and set of levels.
@@ -240,7 +240,7 @@ def _by_null(measure: Callable[[str], float | None]) -> Values:
     return {null: measure(null) for null in NULLS}
 
 
-def _agreement(observed: float | None, expected: float | None) -> float | None:
+def _gamma(observed: float | None, expected: float | None) -> float | None:
     return None if observed is None or not expected else 1.0 - observed / expected
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -114,19 +114,18 @@ def project(
     share = as_threshold(threshold)
     shares = [as_threshold(text) for text in sweep.split(",")] if sweep is not None else []
     inputs, made = _project(session, segments, clips, share, canonical)
-    swept = [project_clips(*inputs, share) for share in shares]
+    swept = [_sweep_record(project_clips(*inputs, share)) for share in shares]
     if drawing["figure"] is not None:
         _draw(session, inputs, made, force, **drawing)
     if output is not None:
-        write_new(
-            output, projection_to_csv(made, inputs[1], by_annotator=by_annotator), force=force
-        )
+        data = projection_to_csv(made, inputs[1], by_annotator=by_annotator)
+        write_new(output, data, force=force)
         session.console.note(f"wrote {output}")
     if as_json:
-        counted = {"sweep": [_sweep_record(one) for one in swept]} if sweep else {}
-        session.console.json({**made.as_document(), **counted})
+        session.console.json({**made.as_document(), **({"sweep": swept} if sweep else {})})
     elif sweep:
-        session.console.result(_sweep_text(swept))
+        rows = [(one["threshold"], *one["levels"].values(), one["unlabelled"]) for one in swept]
+        session.console.result(table(("threshold", *LEVELS, "unlabelled"), rows))
     else:
         session.console.result(_levels_text(made))
         counts = ", ".join(f"{level} {n}" for level, n in made.counts().items())
@@ -271,15 +270,6 @@ def _levels_text(made: Projection) -> str:
         for row in made.merged
     ]
     return table(("clip", *names, "level", "share", "concepts"), rows)
-
-
-def _sweep_text(swept: Sequence[Projection]) -> str:
-    """Return a table of thresholds: how many clips each level has."""
-    rows = [
-        (threshold_text(one.threshold), *one.counts().values(), len(one.unlabelled))
-        for one in swept
-    ]
-    return table(("threshold", *LEVELS, "unlabelled"), rows)
 
 
 def _agreement_text(document: Mapping[str, Any]) -> str:

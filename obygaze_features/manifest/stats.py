@@ -185,13 +185,8 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
     axes.set_xlabel(f"% of the level's {stats.unit}s with the concept", color=MUTED)
     axes.set_title("Concepts over levels")
     if levels:
-        axes.legend(
-            loc="upper center",
-            bbox_to_anchor=(0.4, -0.13),
-            ncols=3,
-            fontsize=7.5,
-            handletextpad=0.2,
-        )
+        place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.13)}
+        axes.legend(**place, ncols=3, fontsize=7.5, handletextpad=0.2)
     else:
         axes.text(0.5, 0, "no clip has a concept", ha="center", color=MUTED)
 

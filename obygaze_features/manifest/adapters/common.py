@@ -125,7 +125,7 @@ def strings_of(row: TableRow, column: str) -> tuple[str, ...]:
     """Return the strings of a list that Python wrote into a cell."""
     strings = string_list(row[column])
     if strings is None:
-        row.add(column, f"{row[column]!r} is not a list of strings")
+        row.add(column, f"expected a list of strings, got {row[column]!r}")
     return strings or ()
 
 

@@ -50,6 +50,12 @@ def test_pretty_json_takes_no_more_memory_than_a_few_copies_of_what_it_writes():
     assert peak < 8 * len(written)  # json.dumps takes 19 times as much as it writes
 
 
+def test_csv_tables_quote_what_must_be_quoted_and_leave_missing_values_empty():
+    rows = [("x,y", 1, None), ('say "no"', 0.1, "line\nbreak")]
+    written = files.csv_bytes(["a", "b", "é"], rows)
+    assert written == 'a,b,é\n"x,y",1,\n"say ""no""",0.1,"line\nbreak"\n'.encode()
+
+
 def test_sha256_of_bytes_and_of_a_file_are_the_published_value(tmp_path):
     # FIPS 180-2, appendix B.1: the message "abc".
     expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

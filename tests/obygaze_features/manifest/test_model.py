@@ -39,7 +39,7 @@ def test_an_unknown_id_is_a_key_error_that_suggests_a_near_one() -> None:
     assert str(caught.value) == "no clip 'tt1-01' (did you mean 'tt1-001'?)\n  in: films"
     with pytest.raises(NotFound, match="no clip 0"):
         MANIFEST[0]  # type: ignore[index]
-    with pytest.raises(NotFound, match="there is no clip at all"):
+    with pytest.raises(NotFound, match="it has no clip"):
         MANIFEST.with_clips(())["a"]
 
 

@@ -113,7 +113,7 @@ def test_everything_wrong_at_once(tmp_path: Path) -> None:
         f"{path}:4: column 'label': unknown level 'Maybe'",
         f"{path}:4: column 'concepts': unknown concept 'Sound'",
         f"{path}:5: column 'framerate': '0.0' is not a frame rate",
-        f"{path}:5: column 'comment': 'credits' is not a list of strings",
+        f"{path}:5: column 'comment': expected a list of strings, got 'credits'",
         f"{path}:6: column 'annotator': 'a b' is not a word",
         f"{path}:7: column 'clip_index': 'tt01-annotator1-0003' is already on line 5",
         f"{path}:8: column 'clip_index': '4' is not of the form id_0",

@@ -120,7 +120,7 @@ def test_everything_wrong_with_the_rows_at_once(tmp_path: Path) -> None:
     assert caught.value.details == (
         f"{path}:3: column 'label': unknown level 'Hard'",
         f"{path}:4: column 'concepts': unknown concept 'Looks'",
-        f"{path}:5: column 'concepts': 'Look' is not a list of strings",
+        f"{path}:5: column 'concepts': expected a list of strings, got 'Look'",
         f"{path}:6: column 'clip': shots 5 to 4: expected ascending numbers from 1",
         f"{path}:7: column 'overlap_ratio': '1.2' is not a share from 0 to 1",
         f"{path}:7: column 'concepts': 'Look' is listed more than once",
@@ -198,7 +198,7 @@ def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(tmp_path: Path
         f"{first}:5: column 'id': 'tt01-002' is already on line 3",
         f"{first}:5: column 'label': 'Easy Neg' is not a label of this split",
         f"{second}:2: column 'fold': '-1' is not a fold",
-        f"{second}:2: column 'reason': 'nothing' is not a list of strings",
+        f"{second}:2: column 'reason': expected a list of strings, got 'nothing'",
         f"{second}:3: column 'movie': 'tt02', but the clip is from 'tt01'",
         f"{second}:3: column 'label': 'S', but the clip is EN in the visual view",
     )
