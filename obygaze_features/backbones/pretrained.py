@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -16,8 +15,10 @@ from obygaze_features.backbones.torch_backbone import Outputs, TorchBackbone, ch
 from obygaze_features.backbones.weights import (
     ANOTHER_CHECKPOINT,
     WeightFiles,
+    WeightHashes,
     check_tensors,
     hash_weights,
+    read_tensors,
 )
 from obygaze_features.core.errors import (
     FixInput,
@@ -62,7 +63,7 @@ def silenced() -> Iterator[None]:
 
 
 def from_pretrained(
-    kind: Any, source: str | Path, error: Callable[[str], ObygazeError], **options: Any
+    kind: Any, source: str | Path | None, error: Callable[[str], ObygazeError], **options: Any
 ) -> Any:
     """Return `kind.from_pretrained(source)`; raise `error(reason)` for any exception."""
     with silenced():
@@ -119,11 +120,10 @@ class PretrainedFamily(Family):
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> TorchBackbone:
         """Return a card's model with every weight it needs, and of the sizes of the card."""
         self._check_config(card, files)
-        hashes = hash_weights(files)
         kind = self.model()
         if not getattr(kind, "_supports_sdpa", False):
             placement = replace(placement, attention="eager")
-        model = load_strictly(kind, files, placement, self.ignored, self.options)
+        model, hashes = load_strictly(kind, files, placement, self.ignored, self.options)
         geometry = self._checked_geometry(model.config, card, files)
         return TorchBackbone(
             card,
@@ -178,46 +178,31 @@ def load_strictly(
     placement: Placement,
     ignored: str,
     options: Mapping[str, Any],
-) -> Any:
-    """Return a model; all its tensors are from the files, and all those of the files are used."""
+) -> tuple[Any, WeightHashes]:
+    """Return a model and its hashes; all its tensors are from the files, and all those are used."""
     import torch
 
     def error(reason: str) -> FixInput:
         what = f"{kind.__name__} cannot load this checkpoint: {reason}"
         return FixInput(what, where=files.origin, hint=ANOTHER_CHECKPOINT)
 
-    with _staged(files) as folder:
-        model, info = from_pretrained(
-            kind,
-            folder,
-            error,
-            dtype=getattr(torch, placement.dtype),
-            attn_implementation=placement.attention,
-            output_loading_info=True,
-            local_files_only=True,
-            use_safetensors=files.files[0].suffix == ".safetensors",
-            **options,
-        )
+    tensors = read_tensors(files.files)
+    hashes = hash_weights(files, tensors)
+    model, info = from_pretrained(
+        kind,
+        None,
+        error,
+        config=from_pretrained(kind.config_class, files.folder, error, local_files_only=True),
+        state_dict=tensors,
+        dtype=getattr(torch, placement.dtype),
+        attn_implementation=placement.attention,
+        output_loading_info=True,
+        **options,
+    )
     unused = [key for key in info["unexpected_keys"] if not re.search(ignored, key)]
     wrong = [*info["mismatched_keys"], *info["error_msgs"]]
     check_tensors(info["missing_keys"], unused, wrong, files.origin)
-    return model
-
-
-@contextmanager
-def _staged(files: WeightFiles) -> Iterator[Path]:
-    """Provide a folder with the chosen files alone, under the names the library looks for."""
-    with tempfile.TemporaryDirectory(prefix="obygaze-") as name:
-        folder = Path(name)
-        (folder / "config.json").symlink_to((files.folder / "config.json").resolve())
-        if len(files.files) == 1:
-            safe = files.files[0].suffix == ".safetensors"
-            known = "model.safetensors" if safe else "pytorch_model.bin"
-            (folder / known).symlink_to(files.files[0].resolve())
-        else:
-            for path in (*files.files, *files.folder.glob("*.index.json")):
-                (folder / path.name).symlink_to(path.resolve())
-        yield folder
+    return model, hashes
 
 
 def save_random(family: PretrainedFamily, sizes: Mapping[str, Any], folder: Path) -> Path:

@@ -22,7 +22,7 @@ from obygaze_features.backbones.pretrained import (
     load_strictly,
 )
 from obygaze_features.backbones.torch_backbone import check_hashes, is_verified
-from obygaze_features.backbones.weights import WeightFiles, hash_weights
+from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Table, read_toml
@@ -170,7 +170,6 @@ def load_text_tower(
             hint=f"a backbone of the families {', '.join(known)}",
         )
     files = find_weights(card, weights, download=True)
-    hashes = hash_weights(files)
     family.inspect(card, files)
     if "text_config" not in (files.json_file("config.json") or {}):
         raise FixInput(
@@ -180,7 +179,7 @@ def load_text_tower(
         )
     kind = family.model(family.text.model)
     attention = "sdpa" if getattr(kind, "_supports_sdpa", False) else "eager"
-    model = load_strictly(kind, files, Placement(attention=attention), "", {})
+    model, hashes = load_strictly(kind, files, Placement(attention=attention), "", {})
     check_hashes(card, files, hashes)
     claim = (card.checkpoint, card.revision) if is_verified(card, files, hashes) else ("", "")
     config = getattr(model.config, "text_config", model.config)
