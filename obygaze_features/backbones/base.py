@@ -255,10 +255,9 @@ class Backbone(ABC):
         self.sources = card.sources if sources is None else sources
 
     def __repr__(self) -> str:
-        g, place, levels = self.geometry, self.placement, ", ".join(self.levels)
-        size = f"{g.frames} frames of {g.size} x {g.size}" if g.size else f"{g.frames} frames"
-        where = f"{place.dtype} on {place.device}"
-        return short_repr(type(self).__name__, repr(self.card.label), size, where, levels)
+        where = f"{self.placement.dtype} on {self.placement.device}"
+        facts = (repr(self.card.label), self.geometry.input_size, where, ", ".join(self.levels))
+        return short_repr(type(self).__name__, *facts)
 
     @property
     def takes_mask(self) -> bool:

@@ -109,10 +109,8 @@ def check_backbone(
         name = "card" if isinstance(error, WrongWeights) else "complete"
         report.add(name, FAILED, "; ".join([error.what, *map(str.strip, error.details)]))
         return report
-    g = backbone.geometry
-    size = f"{g.frames} frames of {f'{g.size} x {g.size}' if g.size else 'any size'}"
-    cost = f"{backbone.flops / 1e9:.0f} GFLOP a clip"
-    report.add("complete", OK, f"every tensor is from the files; {size}, {cost}")
+    facts = f"{backbone.geometry.input_size}, {backbone.flops / 1e9:.0f} GFLOP a clip"
+    report.add("complete", OK, f"every tensor is from the files; {facts}")
     if isinstance(backbone, TorchBackbone):
         _check_identity(backbone, files, report)
     _check_outputs(backbone, TOLERANCE[dtype], report)

@@ -26,7 +26,7 @@ from obygaze_features.core.commands import (
 from obygaze_features.core.completion import completing
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError
-from obygaze_features.core.files import write_new
+from obygaze_features.core.files import require_file, write_new
 
 _MAPPED_FROM = 1 << 26
 _HERE = "obygaze_features.backbones.commands"
@@ -153,7 +153,7 @@ def show(session: Session, name: str, as_json: bool) -> None:
         shown = {**_summary(card), "preset": card.preset, "note": preset_note(card)}
         session.console.json(shown)
         return
-    g, console = card.geometry, session.console
+    console = session.console
     console.result(f"{card.label}: {card.title}")
     facts = {
         "family": card.family.name,
@@ -162,7 +162,7 @@ def show(session: Session, name: str, as_json: bool) -> None:
         "weights": _weights_state(card),
         "licence": card.licence,
         "citation": card.citation,
-        "input": f"{g.frames} frames of {f'{g.size} x {g.size}' if g.size else 'any size'}",
+        "input": card.geometry.input_size,
         "cost": f"{card.gflop:.0f} GFLOP a clip" if card.gflop else "not measured",
         "card": card.origin,
     }
@@ -277,8 +277,7 @@ def forward(
 
 def _array(path: Path, kinds: str) -> Any:
     """Return the array of a .npy file; `kinds` are the allowed kinds of its dtype."""
-    if not path.is_file():
-        raise NotFound("no such file", where=str(path), hint="a .npy written by numpy.save")
+    require_file(path)
     try:
         large = path.stat().st_size > _MAPPED_FROM
         found = np.load(path, allow_pickle=False, mmap_mode="r" if large else None)

@@ -53,6 +53,13 @@ class Geometry:
         return short_repr("Geometry", *(f"{k}={v}" for k, v in self.declared().items()))
 
     @property
+    def input_size(self) -> str:
+        """The number and the size of the frames, in words."""
+        return (
+            f"{self.frames} frames of {f'{self.size} x {self.size}' if self.size else 'any size'}"
+        )
+
+    @property
     def steps(self) -> int:
         """Vectors along time: one a frame, or one a tubelet."""
         return self.grid[0]

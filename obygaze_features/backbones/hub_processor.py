@@ -61,8 +61,7 @@ def recipe_note(recipe: Mapping[str, Any], workspace: Workspace) -> str:
 
 
 def _that_reproduces(card: Card, what: str) -> str:
-    names = [name for name, preset in card.presets.items() if preset.reproduces == what]
-    return names[0] if names else ""
+    return next((name for name, own in card.presets.items() if own.reproduces == what), "")
 
 
 def _differences(ours: Preset, hub: Preset) -> list[str]:

@@ -144,11 +144,8 @@ def compile_layers(module: torch.nn.Module, backend: str = "inductor") -> int:
 
 def check_sizes(card: Card, geometry: Geometry, files: WeightFiles) -> None:
     """Raise an error for weights whose sizes or depth are not those of the card."""
-    depth = geometry.depth
-    expected, got = (
-        _sizes(card.geometry, card.depth),
-        _sizes(geometry, vars(depth) if depth else {}),
-    )
+    expected = _sizes(card.geometry, card.depth)
+    got = _sizes(geometry, vars(geometry.depth) if geometry.depth else {})
     details = [
         f"{key}: expected {expected[key]}, got {got.get(key)}"
         for key in expected
