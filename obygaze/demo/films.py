@@ -6,10 +6,11 @@ grouped by film are too optimistic on these data as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from obygaze_features.core.files import csv_bytes, write_atomic
 from obygaze_features.manifest.model import LEVELS
@@ -40,16 +41,15 @@ class DemoScene:
         return f"{self.movie_id}-{self.number:03d}"
 
 
-@dataclass(frozen=True)
-class DemoSegment:
-    """A segment that one annotator marked."""
+class DemoSegment(NamedTuple):
+    """A segment that one annotator marked, as a row of segments.csv."""
 
     movie_id: str
     annotator: str
     start_frame: int
     end_frame: int
     level: str
-    concepts: tuple[str, ...]
+    concepts: str
 
 
 def make_films(seed: int = 17) -> list[DemoScene]:
@@ -58,29 +58,23 @@ def make_films(seed: int = 17) -> list[DemoScene]:
     return [scene for movie_id in TITLES for scene in _scenes(movie_id, random)]
 
 
-def annotate(scenes: Iterable[DemoScene], seed: int = 17) -> list[DemoSegment]:
+def annotate(scenes: Sequence[DemoScene], seed: int = 17) -> list[DemoSegment]:
     """Return the segments each annotator marks: similar, not equal; EN scenes are not marked."""
-    listed = list(scenes)
     return [
         segment
         for number, annotator in enumerate(ANNOTATORS)
-        for segment in _segments(listed, annotator, Random(seed * 100 + number))
+        for segment in _segments(scenes, annotator, Random(seed * 100 + number))
     ]
 
 
 def write_tables(scenes: Sequence[DemoScene], folder: Path) -> tuple[Path, Path]:
     """Write segments.csv and clips.csv, the input of `obygaze manifest project`."""
-    columns = ("movie_id", "annotator", "start_frame", "end_frame", "level", "concepts")
-    segments = (
-        (s.movie_id, s.annotator, s.start_frame, s.end_frame, s.level, "|".join(s.concepts))
-        for s in annotate(scenes)
-    )
-    clips = ((s.clip_id, s.movie_id, s.number, s.start_frame, s.end_frame) for s in scenes)
-    paths = folder / "segments.csv", folder / "clips.csv"
-    write_atomic(paths[0], csv_bytes(columns, segments))
+    segments, clips = folder / "segments.csv", folder / "clips.csv"
+    write_atomic(segments, csv_bytes(DemoSegment._fields, annotate(scenes)))
     names = ("clip_id", "movie_id", "scene", "start_frame", "end_frame")
-    write_atomic(paths[1], csv_bytes(names, clips))
-    return paths
+    rows = ((s.clip_id, s.movie_id, s.number, s.start_frame, s.end_frame) for s in scenes)
+    write_atomic(clips, csv_bytes(names, rows))
+    return segments, clips
 
 
 def _scenes(movie_id: str, random: Random) -> Iterator[DemoScene]:
@@ -110,4 +104,4 @@ def _segments(scenes: Sequence[DemoScene], annotator: str, random: Random) -> It
             names = tuple(sorted(random.sample(names, len(names) - 1)))
         start = max(0, scene.start_frame + random.randint(-12, 12))
         end = scene.end_frame + random.randint(-12, 12)
-        yield DemoSegment(scene.movie_id, annotator, start, end, level, names)
+        yield DemoSegment(scene.movie_id, annotator, start, end, level, "|".join(names))

@@ -114,7 +114,7 @@ def test_an_installation_that_cannot_be_imported_is_no_end_of_the_tour(
     monkeypatch.setattr("obygaze_features.backbones.pretrained.save_random", fail)
     weights, told = save_tiny_xclip(tmp_path)
     assert weights is None
-    assert told.endswith("so there is no X-CLIP: libcudart.so.13: cannot open shared object file")
+    assert told.endswith("the X-CLIP is skipped: libcudart.so.13: cannot open shared object file")
 
 
 def test_a_folder_with_work_in_it_is_not_emptied(
