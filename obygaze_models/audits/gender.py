@@ -91,7 +91,7 @@ class GenderAudit(Audit):
         summary = self.to_json()
         sentences = [f"Mean score of {count(len(self.rows), 'caption')}: {summary['mean']:.3f}."]
         if noted := sum(bool(row.note) for row in self.rows):
-            sentences.append(f"{count(noted, 'caption')} with a note on the similarity.")
+            sentences.append(f"Captions with a note on the similarity: {noted}.")
         title = f"Gender score: {self.source}" if self.source else "Gender score"
         if not self.estimates:
             rows = tuple((i, row.score, row.note or None) for i, row in enumerate(self.rows, 1))
