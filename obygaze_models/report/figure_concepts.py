@@ -47,8 +47,7 @@ def _draw_quality(bank: Record, key: str, figures: FigureSet) -> None:
         for row, concept in enumerate(concepts):
             _draw_concept(left, right, row, concept)
         names = [f"{one['name']} ({one['n_positive']})" for one in concepts]
-        left.set_yticks(range(len(names)), names)
-        left.set_ylim(-0.6, len(names) - 0.4)
+        label_rows(left, names, upwards=True)
         left.set_xlim(-0.01, 1.01)
         right.set_xlim(-0.05, 1.05)
         left.set_xlabel("AP, 95 % interval over films", color=MUTED)
