@@ -73,16 +73,6 @@ def encode_classes(y: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
     return classes, codes.astype(np.int64)
 
 
-def encode_two_classes(y: NDArray[Any], name: str) -> tuple[NDArray[Any], Ints]:
-    """Return the same for the estimator `name`, which separates exactly two classes."""
-    classes, codes = encode_classes(y)
-    if len(classes) > 2:
-        raise FixTraining(
-            f"Only binary classification is supported by {name}, got {len(classes)} classes"
-        )
-    return classes, codes
-
-
 def balanced_weights(codes: Ints, n_classes: int) -> Floats:
     """Return the weight of each class that balances them: n / (n_classes x rows of the class)."""
     counts = np.bincount(codes, minlength=n_classes)

@@ -27,8 +27,8 @@ from obygaze_models.models.linear_solvers import (
     WITHOUT_TOLERANCE,
     DirectionProblem,
     Gram,
+    central_bias,
     find_plane,
-    settled_bias,
 )
 
 Against = Literal["EN", "absent", "HN+S"]
@@ -137,7 +137,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         except FixTraining as error:
             raise FixTraining(error.what, where=f"concept {name}", hint=error.hint) from error
         if self.unit_norm and self.method == "svm":
-            bias = settled_bias(problem.X @ normal, problem.positive, problem.weights, bias)
+            bias = central_bias(problem.X @ normal, problem.positive, problem.weights, bias)
         length = float(np.linalg.norm(normal))
         unit = length if self.unit_norm else 1.0
         self.C_[column], self.length_[column] = tolerance, length

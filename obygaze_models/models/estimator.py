@@ -13,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from obygaze_features.core.errors import Corrupt
 from obygaze_models.models.common import (
+    FixTraining,
     Floats,
     Ints,
     encode_classes,
-    encode_two_classes,
     one_thread,
 )
 
@@ -101,10 +101,10 @@ class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
             ensure_min_features=self.min_features,
         )
         check_classification_targets(y)
-        if self.two_classes:
-            self.classes_, codes = encode_two_classes(y, type(self).__name__)
-        else:
-            self.classes_, codes = encode_classes(y)
+        self.classes_, codes = encode_classes(y)
+        if self.two_classes and len(self.classes_) > 2:
+            only = f"Only binary classification is supported by {type(self).__name__}"
+            raise FixTraining(f"{only}, got {len(self.classes_)} classes")
         with one_thread():
             self._fit(X, codes, None if groups is None else np.asarray(groups))
         return self

@@ -33,7 +33,7 @@ TOLERANCE = 1e-3  # libsvm's own: how far decisions may be from where the optimu
 LOGISTIC_TOLERANCE = 1e-8
 AT_BOUND = 1e-6
 MAX_FITS = 4
-MIN_OPEN = 0.01  # in units of the decision, of which the margin is 2 wide
+MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
 
 
 class Gram:
@@ -87,7 +87,7 @@ class Gram:
         return normal, float(svm.intercept_[0])
 
 
-def settled_bias(along: Floats, positive: Bools, weights: Floats | None, bias: float) -> float:
+def central_bias(along: Floats, positive: Bools, weights: Floats | None, bias: float) -> float:
     """Return the bias of a machine; where many are optimal, the one nearest to the middle.
 
     With a tolerance so small that all rows lie inside the margin (it is 2 wide in units of the
@@ -95,14 +95,14 @@ def settled_bias(along: Floats, positive: Bools, weights: Floats | None, bias: f
     a vector that is then short, it would be hundreds of distances, others for each fold, and no
     head could learn from that. The middle is that between the means of both sides.
     """
-    low, high = open_biases(along, positive, np.ones(len(along)) if weights is None else weights)
-    if high - low < MIN_OPEN:
+    low, high = optimal_biases(along, positive, np.ones(len(along)) if weights is None else weights)
+    if high - low < MIN_RANGE:
         return bias
     middle = -float(along[positive].mean() + along[~positive].mean()) / 2
     return min(max(middle, low), high)
 
 
-def open_biases(along: Floats, positive: Bools, weights: Floats) -> tuple[float, float]:
+def optimal_biases(along: Floats, positive: Bools, weights: Floats) -> tuple[float, float]:
     """Return the lowest and the highest bias for which the weighted loss of a machine is least.
 
     The loss falls while more weight of rows with the concept than without lies inside the margin

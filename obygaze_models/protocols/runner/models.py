@@ -155,7 +155,7 @@ def _fit(kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks) -
 def _fit_svm(settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldFit:
     """Fit a support vector machine on the Gram matrix that all fits of a store share."""
     from obygaze_models.models.common import balanced_weights
-    from obygaze_models.models.linear_solvers import settled_bias
+    from obygaze_models.models.linear_solvers import central_bias
 
     features, positive = banks.features, data.y == 1
     weights = balanced_weights(data.y, 2)[data.y]
@@ -165,7 +165,7 @@ def _fit_svm(settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldF
     along = features.of(data.fit_rows).astype(np.float64) @ normal
     facts = {
         "length": float(np.linalg.norm(normal)),
-        "bias_shift": settled_bias(along, positive, weight, bias) - bias,
+        "bias_shift": central_bias(along, positive, weight, bias) - bias,
     }
     probe = registry.build("svm", settings)
     probe.classes_, probe.n_features_in_ = np.array([0, 1]), len(normal)

@@ -22,7 +22,7 @@ from obygaze_models.models.concepts import (
     cross_fitted_margins,
     subsample,
 )
-from obygaze_models.models.linear_solvers import METHODS, open_biases
+from obygaze_models.models.linear_solvers import METHODS, optimal_biases
 
 NAMES = ("Body", "Look", "Clothing")
 
@@ -286,6 +286,6 @@ def test_inner_tolerances_do_not_depend_on_the_length_of_features() -> None:
 def test_the_biases_that_are_left_open_by_hand() -> None:
     # Row with at 2, row without at 0: the loss is flat between bias -1 (both lose 1 in all) ...
     along, positive = np.array([0.5, 0.0]), np.array([True, False])
-    assert open_biases(along, positive, np.ones(2)) == (-1.0, 0.5)
+    assert optimal_biases(along, positive, np.ones(2)) == (-1.0, 0.5)
     # ... and with twice the weight without, it falls until the row without stops losing at -1.
-    assert open_biases(along, positive, np.array([1.0, 2.0])) == (-1.0, -1.0)
+    assert optimal_biases(along, positive, np.array([1.0, 2.0])) == (-1.0, -1.0)
