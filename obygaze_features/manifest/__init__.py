@@ -1,4 +1,4 @@
-"""Clips, labels, concepts and splits as data: the one table everything else is keyed by."""
+"""Manifests: tables of clips with their labels, concepts and splits, keyed by clip id."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ WITHOUT_NS = [LEVELS.index(level) for level in LEVELS if level != "NS"]
 
 @dataclass(frozen=True)
 class ChanceSettings:
-    """How chance is simulated.
+    """Settings of the simulation of chance.
 
     `permutations` is the number of draws for each p-value (0: none); `n_random` that for an
     expected disorder that is sampled, as in the paper, beside the closed form (0: none).
@@ -93,7 +93,7 @@ class AnnotatorPair:
         return _gamma(self.observed, expected * 2 * self.n / (2 * self.n - 1))
 
     def without_ns(self) -> AnnotatorPair:
-        """Return the same two on the clips where neither gave NS."""
+        """Return the pair without the clips that an annotator labelled NS."""
         keep = np.ix_(WITHOUT_NS, WITHOUT_NS)
         return AnnotatorPair(self.movie_id, self.annotators, self.counts[keep], self.tenths[keep])
 

@@ -169,8 +169,10 @@ def check(session: Session, names: tuple[str, ...], as_json: bool) -> None:
     """,
 )
 @click.argument("name")
-@click.option("--view", type=click.Choice(VIEWS), help="Count this view. [default: as stored]")
-@click.option("--figure", type=click.Path(path_type=Path), help="Draw it: PATH.svg and PATH.png.")
+@click.option("--view", type=click.Choice(VIEWS), help="View to count. [default: as stored]")
+@click.option(
+    "--figure", type=click.Path(path_type=Path), help="Draw the counts as PATH.svg and PATH.png."
+)
 @force_option
 @json_option
 @pass_session

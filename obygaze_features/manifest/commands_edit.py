@@ -75,7 +75,9 @@ def link_(session: Session, name: str, folder: Path, as_json: bool) -> None:
     show_default=True,
     help="Seed of the random assignment.",
 )
-@click.option("--block", default=10, show_default=True, help="Neighbour: clips in a block.")
+@click.option(
+    "--block", default=10, show_default=True, help="Neighbour: number of clips in a block."
+)
 @click.option("--gap", default=1, show_default=True, help="Neighbour: clips left out at borders.")
 @click.option("--as", "column", help="Name of the split. [default: the kind]")
 @click.option("--force", is_flag=True, help="Replace a split of that name.")
@@ -95,7 +97,7 @@ def folds(
 ) -> None:
     """Split the clips into folds, one fold a clip.
 
-    Each clip has one fold whatever the task, so that no task trains on another's test clips.
+    A clip has the same fold in every task, so that no task trains on another's test clips.
     """
     path = session.workspace.existing_manifest(name)
     found, split = read_manifest(path), kind if column is None else column

@@ -46,7 +46,7 @@ def import_() -> None:
 def _importer(
     dataset: str, examples: str
 ) -> Callable[[Callable[..., ImportedManifest]], click.Command]:
-    """Make a command of a function that reads a data set: it writes the manifest that is read."""
+    """Return a decorator that makes an import command of a function that reads a data set."""
 
     def decorate(read: Callable[..., ImportedManifest]) -> click.Command:
         @wraps(read)

@@ -35,7 +35,7 @@ Inputs = tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]
 
 
 def input_options(function: F) -> F:
-    """Add what both commands read: segments, clips, threshold."""
+    """Add the inputs of both commands: segments, clips, threshold."""
     canonical = click.option(
         "--canonical",
         is_flag=True,
@@ -199,7 +199,7 @@ def agree(
 def _project(
     session: Session, segments: str, clips: str, share: Fraction, canonical: bool
 ) -> tuple[Inputs, Projection]:
-    """Read both tables and project the segments; warn of what cannot be used."""
+    """Read both tables and project the segments; warn of concepts and clips that cannot be used."""
     paths = [_table_path(session, name) for name in (segments, clips)]
     inputs = read_inputs(paths[0], paths[1], canonical=canonical)
     unknown = unknown_concepts(inputs[0])

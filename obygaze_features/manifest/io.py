@@ -134,7 +134,7 @@ def _refuse_other_files(files: Mapping[Path, bytes]) -> None:
     for path, data in files.items():
         if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == data):
             raise AlreadyThere(
-                "this file exists and is not part of an obygaze manifest",
+                "the file exists and is not part of an obygaze manifest",
                 where=str(path),
                 hint="choose another name with -o, or move this file",
             )
@@ -178,7 +178,7 @@ def leads_out(path: str) -> bool:
 
 
 class ClipReader:
-    """Makes clips of rows; every value that is not valid becomes a violation of its row.
+    """Converts rows to clips; every invalid value becomes a violation of its row.
 
     `concepts` are the concepts that a clip may have, `columns` the extra columns to keep.
     """

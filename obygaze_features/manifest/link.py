@@ -202,7 +202,7 @@ class _Files:
         self.by_key = _grouped((key, name) for name in names for key in self._keys(name))
 
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
-        """Return the files that are this clip: all of the best kind of match that there is."""
+        """Return the files of this clip alone: all files of the best kind of match."""
         wanted = PurePosixPath(_file_name(clip))
         a_part, exact = clip.start_s is not None, ("path", str(wanted))
         found = self._get("path", f"{clip.movie_id}/{wanted}") or (a_part and self._get(*exact))

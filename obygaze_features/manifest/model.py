@@ -1,4 +1,4 @@
-"""What a manifest is: clips with their labels, and a header with the source of the data.
+"""The data model of manifests: clips with labels, and a header with the source of the data.
 
 A manifest has three views. `raw` is the annotation itself. `visual` leaves out what can only be
 heard: a clip without a visual concept becomes an easy negative. `as_published` has only the clips
@@ -239,7 +239,7 @@ def _visual(manifest: Manifest) -> Iterator[Clip]:
 
 
 def _published(manifest: Manifest) -> list[Clip]:
-    """Return the clips of the released split files, a population of its own."""
+    """Return the clips of the released split files."""
     if PUBLISHED_SPLIT not in manifest.folds:
         raise FixInput(
             f"the as_published view needs the published split {PUBLISHED_SPLIT}",
@@ -250,9 +250,9 @@ def _published(manifest: Manifest) -> list[Clip]:
 
 
 def clips_sha256(clips: Iterable[tuple[str, str]]) -> str:
-    """The hash of which clips there are, by clip and movie id, in the order of a store's rows.
+    """Return the hash of the clip and movie ids, in the order of a store's rows.
 
-    Stores remember this: labels, folds, times and links to videos may change under it.
+    Stores keep this hash; it does not depend on labels, folds, times and links to videos.
     """
     return sha256_bytes(canonical_json([list(ids) for ids in clips]))
 

@@ -81,7 +81,7 @@ class Projection:
 
     @property
     def unlabelled(self) -> tuple[str, ...]:
-        """The clips without a label: neither marked enough nor unmarked enough."""
+        """The clips without a label: neither segments nor the unmarked rest reach the threshold."""
         return tuple(row.clip_id for row in self.merged if not row.labelled)
 
     def counts(self) -> dict[str, int]:

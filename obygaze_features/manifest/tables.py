@@ -55,7 +55,7 @@ class TableRow:
         return value
 
     def frames(self) -> tuple[int, int] | None:
-        """Return `start_frame` and `end_frame`, both part of what the row describes."""
+        """Return `start_frame` and `end_frame`; both are inclusive."""
         columns = ("start_frame", "end_frame")
         start, end = (self.whole(column, "a frame number (whole, from 0)") for column in columns)
         if start is None or end is None:
@@ -66,13 +66,13 @@ class TableRow:
         return start, end
 
     def one_of(self, column: str, allowed: Collection[str]) -> str:
-        """Return a cell that must be one of some words."""
+        """Return a cell; another value than the allowed ones is a violation."""
         if self[column] not in allowed:
             self.add(column, f"{self[column]!r} is not one of {', '.join(allowed)}")
         return self[column]
 
     def unique(self, column: str, line_of: dict[str, int]) -> str:
-        """Return a cell that no earlier row may have; `line_of` collects the line of each."""
+        """Return a cell; a repeated value is a violation. `line_of` has the line of each value."""
         first = line_of.setdefault(self[column], self.line)
         if first != self.line:
             self.add(column, f"{self[column]!r} is already on line {first}")
@@ -176,7 +176,7 @@ def _decode(raw: bytes, number: int, found: Violations) -> str:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = f"byte 0x{raw[error.start]:02X} at position {error.start + 1}"
-        found.add(number, None, f"{byte} is not UTF-8 (a Latin-1 file?)")
+        found.add(number, None, f"{byte} is not UTF-8 (is it a Latin-1 file?)")
         text = raw.decode("utf-8", errors="replace")
     if "\x00" in text:
         found.add(number, None, "the line has a NUL character")

@@ -1,4 +1,4 @@
-"""Draw the levels of a film over time, as Figure 4 of the paper: marked, projected, merged."""
+"""Draw the levels of a film over time, as Figure 4 of the paper: segments, clips, merged clips."""
 
 from __future__ import annotations
 

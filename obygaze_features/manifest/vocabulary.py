@@ -1,4 +1,4 @@
-"""The canonical names of annotation levels and concepts, for every spelling in use."""
+"""Look up the canonical names of annotation levels and concepts from any known spelling."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One module for each data set: its own files in, a manifest out."""
+"""Read the files of data sets as manifests, one module for each data set."""

@@ -1,4 +1,4 @@
-"""What the adapters share: files recognised by their hash, lists of words in cells."""
+"""Functions of all adapters: check the hash of files, read lists of words in cells."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def string_list(text: str) -> tuple[str, ...] | None:
 
 
 def level_of(row: TableRow, column: str) -> str:
-    """Return the level of a row under its canonical name; empty, with a violation, if unknown."""
+    """Return the canonical level in a cell; an unknown level is a violation and returned empty."""
     level = canonical_level(row[column])
     if level is None:
         row.add(column, f"unknown level {row[column]!r}")
@@ -140,5 +140,5 @@ def concepts_of(row: TableRow, column: str) -> tuple[str, ...]:
 
 
 def named_lines(lines: Sequence[int]) -> str:
-    """Return line numbers as words for one line: `line 3`, `lines 3, 4 and 60 more`."""
+    """Return line numbers as text: `line 3`, or `lines 3, 4 and 60 more`."""
     return f"line{'s' if len(lines) > 1 else ''} {few([str(line) for line in lines], 5)}"

@@ -1,4 +1,4 @@
-"""Any table of clips, with a mapping from its columns and words to those of a manifest."""
+"""Read any table of clips, with a mapping of its columns and words to those of a manifest."""
 
 from __future__ import annotations
 
@@ -117,14 +117,14 @@ def read_mapping(path: Path) -> TableMapping:
             document.add(f"concepts.{word}", what)
     for concept in mapping.modalities:
         if concept in concepts():
-            what = "this concept is in the vocabulary already; remove this line"
+            what = "the concept is already in the vocabulary; remove this line"
             document.add(f"modalities.{concept}", what)
     document.raise_if_any("the mapping is not valid")
     return mapping
 
 
 def _required(targets: Mapping[str, str]) -> list[str]:
-    """Return the columns that the table must have."""
+    """Return the required columns of the table."""
     for target in targets:
         if not target or target != target.strip():
             raise FixUsage(f"--map: invalid column name {target!r}", hint="a name without blanks")
@@ -133,7 +133,7 @@ def _required(targets: Mapping[str, str]) -> list[str]:
 
 
 def _plan(targets: Mapping[str, str], columns: tuple[str, ...]) -> dict[str, str]:
-    """Return the source of each column of the manifest, with the columns that are kept."""
+    """Return the source column, or constant, of each column of the manifest."""
     used = set(targets.values())
     # The unnamed first column that some programs write is a row number, not data.
     kept = {name: name for name in columns if name and name not in used and name not in targets}
@@ -141,7 +141,7 @@ def _plan(targets: Mapping[str, str], columns: tuple[str, ...]) -> dict[str, str
 
 
 def _scene_in(clip_id: str, movie_id: str) -> str:
-    """Return the scene in an id of MovieGraphs' form: film, hyphen, number; else an empty text."""
+    """Return the scene number of an id such as `tt0108160-011`, or an empty string."""
     film, _, number = clip_id.rpartition("-")
     return str(int(number)) if film == movie_id and number.isascii() and number.isdigit() else ""
 

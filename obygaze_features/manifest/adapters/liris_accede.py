@@ -1,4 +1,4 @@
-"""LIRIS-ACCEDE as MediaEval 2015 used it: 10,900 excerpts, joined by name and checked by id.
+"""Read LIRIS-ACCEDE of MediaEval 2015: 10,900 excerpts, joined by name and checked by id.
 
 The classes come from the affect files alone: ranking values are on another scale. The official
 split comes from the shots files alone; the `set` of the sets files is another split.
@@ -108,7 +108,7 @@ def _warnings(manifest: Manifest) -> Iterable[str]:
     if films_unknown:
         yield (
             f"the film of {films_unknown} of {len(manifest)} excerpts is not known, so they cannot"
-            " be split by film: give ACCEDEdescription.xml and MEDIAEVALdescription.xml too"
+            " be split by film; also give ACCEDEdescription.xml and MEDIAEVALdescription.xml too"
         )
     without: dict[int, list[str]] = {}
     for column in manifest.columns:
@@ -150,9 +150,9 @@ def _family(path: Path) -> str:
 
 @dataclass(frozen=True)
 class _ValueTable:
-    """A file of values: a column of the manifest for each of its own, and the form of a value.
+    """A table of values: its columns with those of the manifest, and the form of the values.
 
-    Without columns it is the third column, whatever its name.
+    Without `columns`, the value is the class of violence, in the third column of any name.
     """
 
     columns: Mapping[str, str]
@@ -181,7 +181,7 @@ class _ValueTable:
 
 
 def _shots(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
-    """These files have no header: the MediaEval id and the name, with a tab between them."""
+    """Add the official split; the files have no header, and two cells: MediaEval id and name."""
     fold = DEV if "devset" in path.name else TEST
     for line, text in numbered_lines(path, wrong):
         cells = [cell.strip() for cell in text.split("\t")]
@@ -200,7 +200,7 @@ def _description(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
             reader.parser.ParseFile(stream)
         except expat.ExpatError as error:
             wrong.add(error.lineno, None, f"not XML: {expat.ErrorString(error.code)}")
-        except _Refused as refused:
+        except _UnsafeXml as refused:
             wrong.add(reader.parser.CurrentLineNumber, None, str(refused))
     for row in reader.rows:
         missing = [name for name in DESCRIPTION if not row.cells.get(name)]
@@ -245,14 +245,14 @@ class _MediaReader:
         if self.inside:
             self.cells[self.inside] = self.cells.get(self.inside, "") + text
             if len(self.cells[self.inside]) > _LONGEST_TEXT:
-                raise _Refused(f"a text of more than {_LONGEST_TEXT:,} characters")
+                raise _UnsafeXml(f"a text of more than {_LONGEST_TEXT:,} characters")
 
     def _doctype(self, *_: object) -> None:
-        raise _Refused("a document type is not allowed here; remove it")
+        raise _UnsafeXml("a document type is not allowed; remove it")
 
 
-class _Refused(Exception):
-    """Ends the parsing of a document that must not be read further."""
+class _UnsafeXml(Exception):
+    """Raised to stop the parsing of an XML document with unsafe content."""
 
 
 _RANKING = _ValueTable(

@@ -104,7 +104,7 @@ def _span(row: TableRow) -> tuple[str, str]:
 
 
 def _inconsistencies(rows: Iterable[TableRow], clips: tuple[Clip, ...]) -> tuple[str, ...]:
-    """Return what is inconsistent in the annotations; only concepts named twice are changed."""
+    """Describe the inconsistencies of the annotations; only repeated concepts are corrected."""
     pairs = list(zip(rows, clips, strict=True))
     repeated = [
         row.line for row, clip in pairs if len(strings_of(row, "concepts")) > len(clip.concepts)
@@ -131,7 +131,7 @@ def _inconsistencies(rows: Iterable[TableRow], clips: tuple[Clip, ...]) -> tuple
 
 
 def _overlaps_and_gaps(clips: Iterable[Clip]) -> tuple[int, int]:
-    """Count the segments that start before, and after, the frame that follows the one before."""
+    """Count the segments that overlap the previous segment, and those after a gap."""
     spans: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for clip in clips:
         span = int(clip.extra["start_frame"]), int(clip.extra["end_frame"])

@@ -110,9 +110,9 @@ def read(
         raise NotFound("no such file or folder", where=str(source))
     if source.suffix.lower() in PICKLES:
         raise FixInput(
-            "pickle files are not opened: they can run any code",
+            "pickle files are not read, because they can run code",
             where=str(source),
-            hint="the folder mg_videoinfo, which has the same times as text",
+            hint="give the folder mg_videoinfo, which has the same times as text",
         )
     read_source = _from_shots if source.is_dir() else _from_table
     imported = read_source(source, clock, name)
@@ -200,7 +200,7 @@ def _fps(row: TableRow, clock: _Clock) -> float | None:
 
 
 def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
-    """Return the files of each film by its id: scenes, cuts, frames; all three must be there."""
+    """Return the three files of each film by its id: scenes, cuts, frames."""
     root = folder if (folder / SCENES).is_dir() else folder / "mg_videoinfo"
     films = {
         movie: (path, root / VIDEO / f"{movie}.videvents", root / VIDEO / f"{movie}.matidx")
@@ -263,7 +263,7 @@ def _rate(seconds: Sequence[float]) -> float:
 
 
 def _frame_times(path: Path, wrong: Violations) -> list[float]:
-    """Return the time of each frame; each has a line, counted from 0."""
+    """Return the time of each frame in seconds; the file has one line for each frame, from 0."""
     seconds: list[float] = []
     for line, text in numbered_lines(path, wrong):
         match = _FRAME.fullmatch(text)
@@ -272,7 +272,7 @@ def _frame_times(path: Path, wrong: Violations) -> list[float]:
             wrong.add(line, None, f"{expected}, got {text[:60]!r}; the rest is not read")
             return seconds
         if seconds and float(match[2]) < seconds[-1]:
-            wrong.add(line, None, f"frame {match[1]} is earlier than the one before it")
+            wrong.add(line, None, f"frame {match[1]} is earlier than the previous frame")
         seconds.append(float(match[2]))
     if len(seconds) < 2 and not wrong:
         wrong.add(None, None, "expected at least two frames")
@@ -280,7 +280,7 @@ def _frame_times(path: Path, wrong: Violations) -> list[float]:
 
 
 def _cuts(path: Path, seconds: Sequence[float], wrong: Violations) -> list[int]:
-    """Return the first frame of each shot but the first."""
+    """Return the first frame of each shot except the first shot."""
     cuts: list[int] = []
     lines = numbered_lines(path, wrong)
     line, header = next(lines, (1, ""))
@@ -293,9 +293,9 @@ def _cuts(path: Path, seconds: Sequence[float], wrong: Violations) -> list[int]:
             continue
         frame, time_s = int(match[1]), float(match[2])
         if cuts and frame <= cuts[-1]:
-            wrong.add(line, None, f"the cut at frame {frame} is not after the one before it")
+            wrong.add(line, None, f"the cut at frame {frame} must be after the previous cut")
         elif not 0 < frame < len(seconds):
-            wrong.add(line, None, f"frame {frame} is the first frame, or not in the film")
+            wrong.add(line, None, f"frame {frame} is the first frame or outside the film")
         elif abs(seconds[frame] - time_s) > SAME_S:
             wrong.add(line, None, f"frame {frame} is at {seconds[frame]} s, not at {time_s}")
         cuts.append(frame)

@@ -1,6 +1,6 @@
-"""ObyGaze12 as its authors released it: one table of clips, and the split files beside it.
+"""Read the released files of ObyGaze12: one table of clips, and split files.
 
-The splits are read and compared with the clips; they are never made again.
+The splits are read and compared with the clips; they are not computed.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _scene_and_shots(row: TableRow) -> tuple[str, str, str]:
 
 
 def _find_splits(folder: Path) -> dict[PublishedSplit, Path]:
-    """Return the released splits in a folder, in their fixed order; at least one must be there."""
+    """Return the released splits in a folder in a fixed order; at least one must exist."""
     if not folder.exists():
         raise NotFound("no such folder", where=str(folder))
     if not folder.is_dir():
@@ -150,7 +150,7 @@ def _find_splits(folder: Path) -> dict[PublishedSplit, Path]:
     found = {split: path for split in splits if (path := folder / split.file).is_file()}
     if not found:
         names = ", ".join(split.file for split in splits)
-        raise NotFound(f"none of the split files is here ({names})", where=str(folder))
+        raise NotFound(f"the folder has none of the split files {names}", where=str(folder))
     return found
 
 
@@ -207,7 +207,7 @@ def _with_times(manifest: Manifest, times: Manifest) -> tuple[Manifest, int]:
     spans = {clip.clip_id: span for clip in times if (span := film_span(clip)) is not None}
     spans = {clip_id: span for clip_id, span in spans.items() if clip_id in manifest.by_id}
     if not spans:
-        raise NotFound("none of the clips is in the manifest of --times", where=times.name)
+        raise NotFound("no clip of the table is in the manifest of --times", where=times.name)
     for place, column in enumerate(FILM_COLUMNS):
         values = {clip_id: repr(span[place]) for clip_id, span in spans.items()}
         manifest = manifest.with_column(column, values)

@@ -119,7 +119,7 @@ def test_everything_wrong_with_all_files_at_once(tmp_path: Path) -> None:
         ("<library><media>", ":1: not XML: no element found"),
         (
             '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><library>&b;</library>',
-            ":1: a document type is not allowed here; remove it",
+            ":1: a document type is not allowed; remove it",
         ),
         (
             "<library>\n<media><id>0</id></media></library>",

@@ -114,7 +114,7 @@ def test_a_frame_rate_is_one_that_films_have(tmp_path: Path, fps: float) -> None
 def test_a_pickle_is_never_opened(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"cos\nsystem\n(S'touch /tmp/opened'\ntR.")
-    with pytest.raises(FixInput, match="pickle files are not opened") as caught:
+    with pytest.raises(FixInput, match="pickle files are not read") as caught:
         read(path)
     assert "mg_videoinfo" in (caught.value.hint or "")
 
@@ -135,10 +135,10 @@ def test_everything_wrong_with_all_films_at_once(tmp_path: Path) -> None:
         f"{scenes}:5: expected first shot, last shot and a flag, got '1-2'",
         f"{cuts}:1: the header line is missing; a cut may be missing too",
         f"{cuts}:3: frame 30 is at 1.2 s, not at 9.0",
-        f"{cuts}:4: frame 200 is the first frame, or not in the film",
+        f"{cuts}:4: frame 200 is the first frame or outside the film",
         f"{cuts}:5: expected a frame, its time and CUT, got '40 FADE'",
         # Without frames each cut of the third film is beyond its end.
-        f"{frames.with_suffix('.videvents')}:2: frame 10 is the first frame, or not in the film",
+        f"{frames.with_suffix('.videvents')}:2: frame 10 is the first frame or outside the film",
     )
     assert caught.value.details[-1] == (
         f"{frames}:1: expected frame 0 and its time, got '1 0.04'; the rest is not read"

@@ -206,7 +206,7 @@ def test_a_split_that_contradicts_the_clips_is_told_with_the_rest(tmp_path: Path
 
 def test_the_folder_of_splits_must_hold_one(tmp_path: Path) -> None:
     path = write(tmp_path, *ROWS)
-    with pytest.raises(NotFound, match="none of the split files is here"):
+    with pytest.raises(NotFound, match="the folder has none of the split files"):
         read(path, splits=tmp_path)
     with pytest.raises(NotFound, match="no such folder"):
         read(path, splits=tmp_path / "none")
