@@ -115,14 +115,6 @@ def _kinds(group: Any) -> dict[str, Any]:
     }
 
 
-def _float_arrays(group: Any) -> list[str]:
-    return [
-        name
-        for name, kind in _kinds(group).items()
-        if kind is h5py.Dataset and group[name].dtype.kind == "f" and group[name].ndim
-    ]
-
-
 def _id_key(handle: Any) -> str | None:
     kinds = _kinds(handle)
     names = (name for name in ID_KEYS if kinds.get(name) is h5py.Dataset)
@@ -183,7 +175,10 @@ def _movies(handle: Any, pattern: str, clips: Sequence[str]) -> list[str] | None
 def _a_file_a_clip(root: Path, levels: Mapping[str, str]) -> FeatureSource:
     """Open a folder in which each clip has its own file."""
     files = plain_files(root, SUFFIXES)
-    levels = dict(levels) or _only_array(files[0], root)
+    if not levels:
+        with _opened(files[0]) as first:
+            name = _one_array(first, "", str(files[0]))
+        levels = {level_name(name): name}
     if any(ID in path for path in levels.values()):
         raise FixInput(f"in a folder of files {ID} is the file's name", where=str(root))
     clips = by_clip(files)
@@ -200,18 +195,6 @@ def _dataset_in_file(key: tuple[Path, str]) -> Iterator[Any]:
     file, path = key
     with _opened(file) as handle:
         yield _dataset_of_clip(handle, path, str(file))
-
-
-def _only_array(file: Path, root: Path) -> dict[str, str]:
-    with _opened(file) as first:
-        names = _float_arrays(first)
-    if len(names) != 1:
-        raise FixInput(
-            f"{file.name} holds {', '.join(names) or 'no array'}",
-            where=str(root),
-            hint="--level NAME=PATH for each of those that are wanted",
-        )
-    return {level_name(names[0]): names[0]}
 
 
 def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:
@@ -254,19 +237,24 @@ def _found_levels(handle: Any, path: Path) -> dict[str, str]:
         raise FixInput("this file is empty", where=str(path))
     if exported:
         return {name: f"{ID}/{name}" for name in exported}
-    return _levels_within(handle, groups, path)
+    prefix = f"v_{ID}/" if all(name.startswith("v_") for name in groups) else f"{ID}/"
+    name = _one_array(handle[groups[0]], prefix, str(path))
+    return {level_name(name): f"{prefix}{name}"}
 
 
-def _levels_within(handle: Any, groups: Sequence[str], path: Path) -> dict[str, str]:
-    """Return the path of the one array of features in each clip's group."""
-    arrays = _float_arrays(handle[groups[0]])
-    prefix = "v_" if all(name.startswith("v_") for name in groups) else ""
+def _one_array(group: Any, prefix: str, where: str) -> str:
+    """Return the name of the one array of features in a clip's file or group."""
+    arrays = [
+        name
+        for name, kind in _kinds(group).items()
+        if kind is h5py.Dataset and group[name].dtype.kind == "f" and group[name].ndim
+    ]
     named = [name for name in arrays if name == "features" or name.endswith("_features")]
     chosen = named if len(named) == 1 else arrays
     if len(chosen) != 1:
         raise FixInput(
             f"each clip has {', '.join(arrays) or 'no array of numbers'}",
-            where=str(path),
-            hint=f"--level NAME='{prefix}{ID}/KEY' for each of those that are wanted",
+            where=where,
+            hint=f"--level NAME='{prefix}KEY' for each of those that are wanted",
         )
-    return {level_name(chosen[0]): f"{prefix}{ID}/{chosen[0]}"}
+    return chosen[0]
