@@ -26,7 +26,7 @@ class Progress(Protocol):
     def advance(self, amount: int = 1) -> None:
         """Count `amount` more units as done."""
 
-    def say(self, text: str) -> None:
+    def remark(self, text: str) -> None:
         """Show a short remark beside the count."""
 
 
@@ -36,7 +36,7 @@ class Quiet:
     def advance(self, amount: int = 1) -> None:
         """Do nothing."""
 
-    def say(self, text: str) -> None:
+    def remark(self, text: str) -> None:
         """Do nothing."""
 
 
@@ -45,7 +45,7 @@ class _Lines:
 
     def __init__(self, label: str, total: int, unit: str) -> None:
         self.label, self.total, self.unit = label, total, unit
-        self.done, self.remark = 0, ""
+        self.done, self.text = 0, ""
         self.started = self.last_line = time.monotonic()
 
     def advance(self, amount: int = 1) -> None:
@@ -55,8 +55,8 @@ class _Lines:
             self.last_line = now
             self._write(now)
 
-    def say(self, text: str) -> None:
-        self.remark = text
+    def remark(self, text: str) -> None:
+        self.text = text
 
     def _write(self, now: float) -> None:
         spent = now - self.started
@@ -64,7 +64,7 @@ class _Lines:
         text = f"{self.label}: {amount}, {spent:.0f} s"
         if self.done:
             text += f", {spent / self.done * (self.total - self.done):.0f} s to go"
-        click.echo(f"{text} {self.remark}".rstrip(), err=True)
+        click.echo(f"{text} {self.text}".rstrip(), err=True)
 
 
 class _Bar:
@@ -81,7 +81,7 @@ class _Bar:
     def advance(self, amount: int = 1) -> None:
         self.bar.update(amount)
 
-    def say(self, text: str) -> None:
+    def remark(self, text: str) -> None:
         self.bar.set_postfix_str(text)
 
 

@@ -275,7 +275,7 @@ class _Watch:
             self.progress.advance()
         if newly_failed:
             self.failed[decoded.row] = failed[0]
-            self.progress.say(f"{len(self.failed)} failed")
+            self.progress.remark(f"{len(self.failed)} failed")
             if self.monitor.strict:
                 self.stop.signal_name = self.stop.signal_name or "STRICT"
 

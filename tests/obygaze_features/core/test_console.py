@@ -151,7 +151,7 @@ def test_a_log_gets_a_line_every_half_minute(capsys, monkeypatch):
     with Console().progress("extract", 100, "clips") as progress:
         for _ in range(40):
             clock.now += 1.0
-            progress.say("GPU waits")
+            progress.remark("GPU waits")
             progress.advance()
     # 30 of 100 clips in 30 s leave 70 s for the other 70.
     captured = capsys.readouterr()
@@ -173,7 +173,7 @@ def test_quiet_means_no_progress(capsys, monkeypatch):
     with Console(verbosity=-1).progress("extract", 3) as progress:
         assert isinstance(progress, Quiet)
         progress.advance()
-        progress.say("nothing")
+        progress.remark("nothing")
     assert capsys.readouterr() == ("", "")
 
 
@@ -181,7 +181,7 @@ def test_a_terminal_gets_a_bar_that_is_gone_at_the_end(capsys, monkeypatch):
     monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True)
     with Console().progress("extract", 3) as progress:
         progress.advance(2)
-        progress.say("GPU waits")
+        progress.remark("GPU waits")
     err = capsys.readouterr().err
     assert "extract" in err
     assert err.endswith("\r")

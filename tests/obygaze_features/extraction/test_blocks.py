@@ -141,7 +141,7 @@ def test_a_watch_counts_each_row_once(tmp_path: Path) -> None:
         def advance(self, amount: int = 1) -> None:
             moved.append(amount)
 
-        def say(self, text: str) -> None:
+        def remark(self, text: str) -> None:
             assert text == "1 failed"
 
     events: list[Mapping[str, Any]] = []

@@ -24,7 +24,7 @@ class Counted:
     def advance(self, amount: int = 1) -> None:
         self.done += amount
 
-    def say(self, text: str) -> None:
+    def remark(self, text: str) -> None:
         pass
 
 

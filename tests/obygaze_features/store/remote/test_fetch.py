@@ -51,7 +51,7 @@ class Bytes:
     def advance(self, amount: int = 1) -> None:
         self.total += amount
 
-    def say(self, text: str) -> None:
+    def remark(self, text: str) -> None:
         pass
 
 
