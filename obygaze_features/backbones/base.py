@@ -70,7 +70,7 @@ class Placement:
     def recipe(self) -> dict[str, Any]:
         """Return the settings that change the numbers; the device does not."""
         settings = {"dtype": self.dtype, "attention": self.attention, "tf32": self.tf32}
-        # Compiled kernels round in another order; without them recipes stay as they were.
+        # Compiled kernels round in another order. Recipes without them keep their old hash.
         return {**settings, "compiled": True} if self.compiled else settings
 
 
@@ -105,7 +105,7 @@ class Family:
         return short_repr(type(self).__name__, repr(self.name), self.class_name)
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
-        """Return the backbone of a card; raise an error unless the weights are what it declares."""
+        """Return the backbone of a card; raise an error unless the weights match the card."""
         raise NotImplementedError
 
     def inspect(self, card: Card, files: WeightFiles) -> Card:

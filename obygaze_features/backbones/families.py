@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-# `tokens` holds every token of a frame (with its prefix) where the model sees frames, and the
-# patches alone where it sees clips.
+# `tokens` contains all tokens of a frame (with the prefix) for models of frames, and only the
+# patches for models of clips.
 _OF_FRAMES = {"tokens": "step token width", "token-max": "width", "frame-cls": "step width"}
 _VECTORS = {"frame-vector": "step out"}
 _IMAGE = {**_OF_FRAMES, **_VECTORS, "frame-mean": "out"}
@@ -32,7 +32,7 @@ _VIDEO = {
 
 
 def _one(value: Any) -> int:
-    """Return a size that a configuration may give once, or once for each side."""
+    """Return a size that a configuration gives as one number, or as equal height and width."""
     if isinstance(value, int):
         return value
     if len(set(value)) != 1:
@@ -53,7 +53,7 @@ def _image_geometry(config: Any, frames: int, size: int, prefix: int, out: int) 
     return Geometry(frames, size, "frame", prefix, "hw", grid, config.hidden_size, out, depth)
 
 
-# --- X-CLIP: images through a tower whose layers look across the frames of a clip
+# --- X-CLIP: an image tower with attention between the frames of a clip
 
 
 def _xclip_geometry(config: Any, card: Geometry) -> Geometry:
@@ -63,7 +63,7 @@ def _xclip_geometry(config: Any, card: Geometry) -> Geometry:
 
 
 def _xclip_keep(model: Any) -> torch.nn.Module:
-    """Return the towers without the text, which would only take memory of the device."""
+    """Return the model without the text tower, which would occupy memory of the device."""
     import torch
 
     parts = {"vision": model.vision_model, "projection": model.visual_projection, "mit": model.mit}
@@ -72,7 +72,7 @@ def _xclip_keep(model: Any) -> torch.nn.Module:
 
 def _xclip_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
     b, t = pixels.shape[:2]
-    # By position: what these modules return has a name in some releases and none in others.
+    # By position: the outputs of these modules have names only in some releases.
     seen = module["vision"](pixel_values=pixels.flatten(0, 1))
     tokens = seen[0].unflatten(0, (b, t))
     vectors = module["projection"](seen[1]).unflatten(0, (b, t))
@@ -96,12 +96,14 @@ def _clip_geometry(config: Any, card: Geometry) -> Geometry:
 
 def _siglip_geometry(config: Any, card: Geometry) -> Geometry:
     if not getattr(config, "vision_use_head", True):
-        raise FixInput("this SigLIP has no pooling head, so it has no vector for a frame")
+        raise FixInput(
+            "this SigLIP checkpoint has no pooling head, which gives the vector of a frame"
+        )
     return _image_geometry(config, card.frames, _one(config.image_size), 0, config.hidden_size)
 
 
 def _dino_geometry(config: Any, card: Geometry) -> Geometry:
-    # Positions for any size: the card chooses it, up to the checkpoint's own.
+    # The positions can be of any size up to the checkpoint's own; the card declares it.
     size, prefix = min(card.size, _one(config.image_size)), 1
     if hasattr(config, "num_register_tokens"):
         prefix += config.num_register_tokens
@@ -135,7 +137,7 @@ def _video_geometry(
         tubelet, *patch = tubelet
     size, patch = _one(getattr(config, "crop_size", None) or config.image_size), _one(patch)
     frames = getattr(config, "num_frames", None)
-    # V-JEPA 2 has rotary positions: any even number of frames up to its own, so the card chooses.
+    # V-JEPA 2 takes any even number of frames up to its own; the card declares it.
     frames = frames or min(card.frames, config.frames_per_clip)
     grid, width = (frames // tubelet, size // patch, size // patch), config.hidden_size
     depth = _depth(config, patch, tubelet)
@@ -146,7 +148,7 @@ def _timesformer_geometry(config: Any, card: Geometry) -> Geometry:
     if config.attention_type != "divided_space_time":
         raise FixInput(
             f"TimeSformer with {config.attention_type} attention orders tokens in another way",
-            hint="a checkpoint with attention_type divided_space_time",
+            hint="use a checkpoint with attention_type divided_space_time",
         )
     return _video_geometry(config, card, prefix=1, order="hwt")
 
@@ -168,7 +170,7 @@ def _vjepa2_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[
 
 def _split(sequence: Tensor, g: Geometry) -> dict[str, Tensor]:
     n, prefix, patches = len(sequence), sequence[:, : g.prefix], sequence[:, g.prefix :]
-    # Patch-major models go through time first: token p * T + t.
+    # In patch-major order, token p * T + t is patch p at time t.
     if g.order == "hwt":
         tokens = patches.reshape(n, g.patches, g.steps, -1).transpose(1, 2)
     else:

@@ -65,7 +65,7 @@ def load_from(card: Card, files: WeightFiles, placement: Placement) -> Backbone:
     if card.family.needs_weights:
         torch = need("torch", "extract", "running a backbone")
         if torch.device(placement.device).type == "cuda":
-            # Convolutions use TF32 by default, which would change numbers by the device.
+            # Convolutions use TF32 by default, whose numbers depend on the device.
             torch.backends.cuda.matmul.allow_tf32 = placement.tf32
             torch.backends.cudnn.allow_tf32 = placement.tf32
     return card.family.load(card, files, placement)

@@ -88,7 +88,7 @@ class LsmdcFamily(Family):
         )
 
     def inspect(self, card: Card, files: WeightFiles) -> Card:
-        """Return a card with the geometry and levels of a checkpoint, which must be its own."""
+        """Return a card with the geometry and levels of its checkpoint."""
         tensors = _strip_module(read_tensors(files.files))
         geometry, n_temporal = infer_geometry(tensors, card.geometry.frames, str(files.files[0]))
         check_sizes(card, geometry, files)
@@ -115,7 +115,7 @@ def infer_geometry(tensors: Mapping[str, Tensor], frames: int, where: str) -> tu
             raise FixInput(
                 f"another architecture: this checkpoint has {kind} ({key.rstrip('.')})",
                 where=where,
-                hint="a checkpoint trained with the mean or a transformer over frames",
+                hint="use a checkpoint trained with the mean or a transformer over frames",
             )
     needed = {f"{_VISUAL}conv1.weight": 4, f"{_VISUAL}positional_embedding": 2, f"{_VISUAL}proj": 2}
     missing = [key for key, n in needed.items() if key not in tensors or tensors[key].ndim != n]
@@ -124,7 +124,7 @@ def infer_geometry(tensors: Mapping[str, Tensor], frames: int, where: str) -> tu
             "not an LSMDC X-CLIP checkpoint: its visual tower is missing",
             missing,
             where,
-            "the pytorch_model.bin.N that training wrote",
+            "use the pytorch_model.bin.N that training wrote",
         )
     conv, positions, proj = (tensors[key] for key in needed)
     width, patch = int(conv.shape[0]), int(conv.shape[-1])
@@ -160,7 +160,9 @@ def infer_geometry(tensors: Mapping[str, Tensor], frames: int, where: str) -> tu
     if n_temporal and not problems and len(tensors[_POSITIONS]) < n_frames:
         problems.append(f"{_POSITIONS}: {len(tensors[_POSITIONS])} rows for {n_frames} frames")
     if problems:
-        raise tensor_error("this checkpoint cannot be used", problems, where, "another checkpoint")
+        raise tensor_error(
+            "this checkpoint cannot be used", problems, where, "use another checkpoint"
+        )
     return geometry, n_temporal
 
 

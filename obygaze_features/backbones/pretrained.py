@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 def library(module: str) -> Any:
-    """Return a module of transformers, or raise an error that says what to install."""
+    """Return a module of transformers, or raise an error that names what to install."""
     try:
         return need(f"transformers.{module}", "extract", "running this backbone")
     except ObygazeError:
         raise
     except Exception as error:
-        # A torchvision built for another torch breaks every import of the library, in its own way.
+        # A torchvision built for another torch breaks every import of the library.
         raise InstallExtra(
             f"transformers is installed but cannot be imported: {first_line(error)}",
             hint="pip uninstall torchvision (it is not needed here, and must match torch)",
@@ -80,7 +80,7 @@ class Text:
 
     model: str
     embed: Callable[[Any, Any], Tensor]
-    # The towers of SigLIP were trained on lower case, padded to their full length, unmasked.
+    # SigLIP was trained on lower-case texts, padded to the full length, without a mask.
     padded: bool = False
     lower: bool = False
 
@@ -136,7 +136,7 @@ class PretrainedFamily(Family):
         )
 
     def inspect(self, card: Card, files: WeightFiles) -> Card:
-        """Return a card with the geometry of its weights, which must be its own."""
+        """Return a card with the geometry of its weights; raise an error if the sizes differ."""
         self._check_config(card, files)
         with silenced():
             config = self.model().config_class.from_pretrained(files.folder, local_files_only=True)
@@ -157,7 +157,7 @@ class PretrainedFamily(Family):
             raise FixInput(
                 f"a checkpoint of another family: {card.name} needs {expected}, got {kind!r}",
                 where=str(files.folder / "config.json"),
-                hint="another card: obygaze backbones ls",
+                hint="use another card: obygaze backbones ls",
             )
 
     def _checked_geometry(self, config: Any, card: Card, files: WeightFiles) -> Geometry:
@@ -166,7 +166,7 @@ class PretrainedFamily(Family):
             raise FixInput(
                 f"{g.frames} frames of {g.size} x {g.size} cannot be cut into this model's patches",
                 where=files.origin,
-                hint="frames and size of the card",
+                hint="correct frames and size in the card",
             )
         check_sizes(card, g, files)
         return g

@@ -93,7 +93,7 @@ def _load(name: str, kind: str) -> tuple[Any, Any]:
         return NotFound(
             f"this model cannot be loaded: {reason}",
             where=source,
-            hint="a folder as the hub has it, or a name of the hub where there is a network",
+            hint="use a folder with the files of the hub, or a name of the hub with a network",
         )
 
     options = {"local_files_only": local or offline()}

@@ -137,7 +137,7 @@ class TextTower:
         for each, ids in zip(texts, self.tokenizer(cased)["input_ids"], strict=True):
             if len(ids) > self.max_length:
                 what = f"{len(ids)} tokens, the tower takes {self.max_length}: {each[:60]!r}"
-                raise FixInput(what, hint="a shorter prompt")
+                raise FixInput(what, hint="use a shorter prompt")
         padding: dict[str, Any] = {"padding": True}
         if self.text.padded:
             padding = {"padding": "max_length", "max_length": self.max_length}
@@ -167,7 +167,7 @@ def load_text_tower(
         known = [name for name, each in FAMILIES.items() if getattr(each, "text", None)]
         raise FixUsage(
             f"{card.name} has no text tower that can be read",
-            hint=f"a backbone of the families {', '.join(known)}",
+            hint=f"use a backbone of the families {', '.join(known)}",
         )
     files = find_weights(card, weights, download=True)
     family.inspect(card, files)

@@ -25,15 +25,15 @@ CONTAINERS = (
 # The reasons for which a video cannot be used, each with what to do about it.
 REASONS = {
     "missing": "correct the path in the manifest, or run `obygaze manifest link`",
-    "unreadable": "another copy of the file",
-    "no-video": "a file with a video stream",
-    "no-frames": "another copy of the file",
-    "truncated": "another copy of the file; this one is incomplete",
-    "outside": "a start before the end of the video",
-    "damaged": "another copy of the file, or a higher --max-substituted",
-    "too-large": "a smaller --size or --count",
-    "timeout": "a longer time limit, or another copy of the file",
-    "crashed": "another copy of the file; the decoder crashes on this one",
+    "unreadable": "use another copy of the file",
+    "no-video": "use a file with a video stream",
+    "no-frames": "use another copy of the file",
+    "truncated": "use another copy of the file; this one is incomplete",
+    "outside": "use a start before the end of the video",
+    "damaged": "use another copy of the file, or a higher --max-substituted",
+    "too-large": "use a smaller --size or --count",
+    "timeout": "use a longer time limit, or another copy of the file",
+    "crashed": "use another copy of the file; the decoder crashes on this one",
 }
 
 _LOG_LOCK = threading.Lock()

@@ -201,7 +201,7 @@ class _ClipDecoder:
         return self._finish(canvas)
 
     def _by_counting(self, index: FrameIndex) -> dict[View, DecodedClip]:
-        """Decode everything in order; once if as many pictures come out as the index has."""
+        """Decode everything in order, and a second time if another number of pictures comes out."""
         canvas, decoder, out = self._canvas(index), self.decoder, list[int]()
         last = max(canvas.rows)
         ends_early = canvas.span[1] < index.frames

@@ -80,7 +80,7 @@ def has_unwritten_zeros(codec: str, data: bytes, length_size: int) -> bool:
 
 
 def _zeros_inside(data: bytes, zeros: bytes) -> bool:
-    """Return whether these zeros are followed by something else; at the end they may be filling."""
+    """Return whether other bytes follow these zeros; zeros at the end may be padding."""
     at = data.find(zeros)
     return at >= 0 and bool(data[at:].strip(b"\0"))
 
@@ -308,7 +308,7 @@ def mpeg_groups(index: FrameIndex, coded: Coded) -> tuple[list[list[MpegPicture]
 
 
 def _lost_in(group: list[MpegPicture]) -> list[int]:
-    """Return the first picture of a group that may be built on a lost one, if any."""
+    """Return the first picture of a group that may depend on a lost one, if any."""
     numbers = {picture.number for picture in group}
     anchors = [picture for picture in group if not picture.is_b]
     for before, after in zip(anchors, [*anchors[1:], None], strict=True):

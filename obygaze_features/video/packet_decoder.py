@@ -47,7 +47,7 @@ class PacketDecoder:
             self.codec.options = {"err_detect": _ERR_DETECT[self.name]}
         self.length_size = length_size_of(self.name, self.codec.extradata)
         self.ended_in_zeros = False
-        # The picture that was decoded to learn the geometry, with its position.
+        # The picture that was decoded to read the geometry, with its position.
         self.first: tuple[int, Any] | None = None
         self.damage: Damage = {(at, True) for at in np.flatnonzero(source.index.broken).tolist()}
 

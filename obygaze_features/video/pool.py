@@ -1,4 +1,4 @@
-"""Decode many clips at once in worker processes; a crash or a hang costs one clip, not the run."""
+"""Decode many clips at once in worker processes; after a crash or a hang, only one clip fails."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             if self._closed:
                 raise ObygazeError("the decode pool was closed", where=str(job.path)) from None
             if retry and worker.was_killed:
-                # From outside (the system ran out of memory, say); a file would do it again.
+                # Another process killed it (the system when out of memory), not this file.
                 return self._decode(slot, job, retry=False)
             what = f"the decoder crashed on this file ({how})"
             error = BadVideo(what, path=job.path, stage="worker", reason="crashed")
@@ -265,7 +265,7 @@ class _Worker:
 
     @property
     def was_killed(self) -> bool:
-        """Return whether the process was killed, which it cannot do itself."""
+        """Return whether another process killed it."""
         return self.process.poll() == -signal.SIGKILL
 
     def end(self, wait_s: float = 0) -> str:

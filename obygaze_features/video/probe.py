@@ -16,7 +16,7 @@ from obygaze_features.video.source import open_source
 
 # How many key frames are tried for a first picture before a file counts as having none.
 TRIES = 8
-# How many packets are decoded to learn the geometry, or to check the order of suspicious times.
+# How many packets are decoded to read the geometry, or to check the order of suspicious times.
 CHECKED = 64
 
 

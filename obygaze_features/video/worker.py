@@ -46,7 +46,7 @@ def main(handle: int) -> None:
 
 
 def _receive(channel: socket.socket, requests: _Requests) -> None:
-    # In a thread of its own, so that a worker that hangs in a file still ends with its pool.
+    # This runs in a separate thread, so that a worker that hangs in a file ends with its pool.
     line, handles = b"", list[int]()
     try:
         while (received := socket.recv_fds(channel, 65536, 1))[0]:
