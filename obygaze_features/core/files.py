@@ -220,17 +220,17 @@ def free_for(path: Path, data: bytes) -> bool:
     )
 
 
+def leads_out(relative: str) -> bool:
+    """Return whether a relative path could lead out of the folder it is relative to."""
+    foreign = PureWindowsPath(relative)  # it splits names at / and at \\
+    is_absolute = PurePosixPath(relative).is_absolute() or bool(foreign.drive or foreign.root)
+    return is_absolute or "\x00" in relative or ".." in foreign.parts
+
+
 def confined(root: Path, relative: str) -> Path:
     """Return the path of `relative` under `root`; raise an error if it is outside `root`."""
-    pure, foreign = PurePosixPath(relative), PureWindowsPath(relative)
-    leads_out = (
-        "\x00" in relative
-        or pure.is_absolute()
-        or bool(foreign.drive or foreign.root)
-        or ".." in pure.parts
-        or ".." in foreign.parts
-    )
-    if leads_out:
+    pure = PurePosixPath(relative)
+    if leads_out(relative):
         raise FixInput(f"the path {relative!r} leaves its folder", where=str(root))
     if not pure.parts:
         raise FixInput(f"the path {relative!r} is empty", where=str(root))

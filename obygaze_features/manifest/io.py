@@ -11,10 +11,10 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
-from obygaze_features.core.files import locked, sha256_bytes, write_all_new, write_atomic
+from obygaze_features.core.files import leads_out, locked, sha256_bytes, write_all_new, write_atomic
 from obygaze_features.core.schema_check import Violations, read_toml, table_of
 from obygaze_features.manifest.model import COLUMNS, FOLD_PREFIX, LEVELS, Clip, Header, Manifest
 from obygaze_features.manifest.tables import TableRow, read_table
@@ -169,12 +169,6 @@ def check_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
         raise FixInput(f"UTF-8 cannot encode {character!r}", where=manifest.name) from error
     _parse(Path(f"{manifest.name}.toml"), toml, rows)
     return toml, rows
-
-
-def leads_out(path: str) -> bool:
-    """Return whether a relative path could lead out of the folder it is relative to."""
-    pure, foreign = PurePosixPath(path), PureWindowsPath(path)
-    return pure.is_absolute() or bool(foreign.drive or foreign.root) or ".." in foreign.parts
 
 
 class ClipReader:

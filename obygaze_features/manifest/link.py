@@ -16,8 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.files import leads_out
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.manifest.io import leads_out
 from obygaze_features.manifest.model import Clip, Manifest
 
 EXTENSIONS = (

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
+from obygaze_features.core.files import leads_out
 from obygaze_features.manifest.io import (
     check_manifest,
-    leads_out,
     manifest_sha256,
     read_manifest,
     update_manifest,
