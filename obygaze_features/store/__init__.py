@@ -1,4 +1,4 @@
-"""The feature store at rest: format, reader, writer, verification, sharing, interchange.
+"""Feature stores: format, reader, writer, verification, sharing, interchange.
 
 Making one: `create_store`, then `StoreWriter.commit_block` for each block, then `seal`.
 Reading one: `open_store(path or URL)`, then `store.matrix(level, clips=...)` or `store.stream`.

@@ -62,7 +62,7 @@ def subset_(
 ) -> None:
     """Make a store of some clips or levels of another.
 
-    Times and masks come along. The same command again goes on where it was stopped.
+    Times and masks are copied too. The same command again continues where it was stopped.
     """
     source = open_named(session, name)
     ids = _ids(clips) if clips is not None else None
@@ -102,8 +102,8 @@ def merge_(
 ) -> None:
     """Make one store of several of the same recipe.
 
-    With a manifest, blocks whose clips are all in these stores are taken over, and the others
-    stay pending for `obygaze extract run`.
+    With a manifest, blocks whose clips are all in these stores are copied, and the others stay
+    pending for `obygaze extract run`.
     """
     sources = [open_named(session, name) for name in names]
     clips = _clips_of_manifest(session, manifest) if manifest is not None else None
@@ -118,7 +118,7 @@ def _ids(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise FixInput("not UTF-8", where=str(path), hint="one clip id a line, as text") from error
+        raise FixInput("not UTF-8", where=str(path), hint="save it as UTF-8") from error
     return [line.strip() for line in lines if line.strip()]
 
 
@@ -152,7 +152,7 @@ def _report_copied(session: Session, copied: Copied, as_json: bool) -> None:
 
 
 def _selection_options(function: F) -> F:
-    """--level and --movie: the selection of a store."""
+    """Add --level and --movie to a command."""
     movie = click.option(
         "--movie", "movies", multiple=True, help="Only the blocks of this film; repeatable."
     )
@@ -241,9 +241,9 @@ def pull_(
 ) -> None:
     """Fetch a store, or a part of it.
 
-    From a web server, a bucket, the hub or a folder. What was interrupted goes on with the same
-    command, and every file is checked as it arrives. A part can grow: pull more of the same store
-    into the same folder.
+    From a web server, a bucket, the hub or a folder. The same command again continues an
+    interrupted transfer, and every file is checked as it arrives. To add to a part, pull more of
+    the same store into the same folder.
     """
     target = session.workspace.new_store(output or _last_word(source))
     place = source if is_url(source) else session.workspace.store(source)
@@ -276,8 +276,8 @@ def push_(
 ) -> None:
     """Send a store to a bucket, the hub or a folder.
 
-    Or a part of it. What is there already is not sent again. A bucket's keys come from the AWS_*
-    variables, the hub's token from `hf auth login`; a new repository on the hub is private.
+    Or a part of it. Files that are there already are not sent again. A bucket's keys come from the
+    AWS_* variables, the hub's token from `hf auth login`; a new repository on the hub is private.
     """
     selection = select_files(session.workspace.store(name), levels or None, movies or None)
     with session.console.progress("push", selection.n_bytes, "B") as progress:
@@ -287,7 +287,7 @@ def push_(
 def _last_word(source: str) -> str:
     word = source.partition("@")[0].rstrip("/").rpartition("/")[2].removesuffix(".zip")
     if not word or word in (".", ".."):
-        raise FixUsage(f"{source!r} has no name of its own", hint="-o NAME")
+        raise FixUsage(f"no name for the new store in {source!r}", hint="give one with -o NAME")
     return word
 
 

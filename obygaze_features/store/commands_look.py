@@ -166,9 +166,9 @@ def verify_(
 ) -> None:
     """Check that a store is whole and undamaged.
 
-    Without options: that every file is there and has its length. The exit code is 4, and each
-    file is named, where something is not as it was committed. With --videos it is 5, and each clip
-    is named, where the manifest has other times now or the video is another file.
+    Without options, check that every file exists and has its length. If a file is not as it was
+    committed, the exit code is 4 and each such file is named. With --videos, the exit code is 5
+    and each clip is named whose times in the manifest or whose video file changed.
     """
     location = session.workspace.store(name)
     total = _n_bytes(session, name) if hashes else 0
@@ -199,7 +199,7 @@ def _reextract(session: Session, store: Store, weights: str | None) -> Reextract
         make = _imported(REEXTRACTOR)
     except ModuleNotFoundError as error:
         raise FixUsage(
-            "--decode extracts clips again, which this installation cannot",
+            "--decode extracts clips again, which needs the extra 'extract'",
             hint="pip install 'obygaze[extract]', on a machine that has the videos",
         ) from error
     reextract: Reextract = make(session.workspace, store, weights)

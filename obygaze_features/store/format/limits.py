@@ -24,7 +24,7 @@ def memory_bytes() -> int:
 
 
 def check_memory(n_bytes: int, what: str, where: str, hint: str | None = None) -> None:
-    """Raise an error for what can never fit into this machine's memory."""
+    """Raise an error if `n_bytes` are more than this machine's memory."""
     total = memory_bytes()
     if n_bytes > total:
         raise FixInput(
@@ -35,7 +35,7 @@ def check_memory(n_bytes: int, what: str, where: str, hint: str | None = None) -
 
 
 def check_disk(n_bytes: int, folder: Path) -> None:
-    """Raise an error where a disk has no room for what will be written below `folder`."""
+    """Raise an error if `n_bytes` do not fit on the disk of `folder`."""
     existing = folder
     while not existing.exists():
         existing = existing.parent
@@ -44,7 +44,7 @@ def check_disk(n_bytes: int, folder: Path) -> None:
         raise FixInput(
             f"{human(n_bytes)} are needed and {human(free)} are free on this disk",
             where=str(folder),
-            hint="another disk, or fewer levels or movies",
+            hint="choose another disk, or fewer levels or movies",
         )
 
 
@@ -58,12 +58,12 @@ def disk_errors(path: Path) -> Iterator[None]:
             raise FixInput(
                 "the disk is full; what was committed before is safe",
                 where=str(path),
-                hint="make room, then the same command again",
+                hint="free some space, then run the same command again",
             ) from error
         if error.errno in _READ_ONLY:
             raise FixInput(
                 f"this folder cannot be written: {error.strerror}",
                 where=str(path),
-                hint="another folder with -o, or obygaze store subset into another folder",
+                hint="choose another folder with -o, or copy with obygaze store subset",
             ) from error
         raise

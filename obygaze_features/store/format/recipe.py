@@ -1,4 +1,4 @@
-"""The recipe: what decides the numbers in a store, its canonical JSON and its fingerprint."""
+"""The recipe of a store: the settings that determine its numbers, and their fingerprint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.files import canonical_json, sha256_bytes
 
-# Machine, batch size and number of workers are left out on purpose: they do not decide the numbers.
+# Machine, batch size and number of workers are left out: they do not determine the numbers.
 SECTIONS = (
     "backbone",
     "weights",
@@ -130,7 +130,7 @@ class Recipe:
     def as_claimed_by(self, other: Recipe) -> Recipe:
         """Return this recipe with the checkpoint of another one whose weights have the same hashes.
 
-        The bytes decide the numbers, whatever was known of where they came from.
+        The bytes determine the numbers, whatever was known of where they came from.
         """
         ours, theirs = self.to_dict(), other.to_dict()
         if not ours.get("weights") or ours["weights"] != theirs.get("weights"):
@@ -162,7 +162,7 @@ class Recipe:
             raise Mismatch(
                 f"{what}: {keys}{more} differ",
                 where=where,
-                hint="another store name for another recipe",
+                hint="choose another store name",
                 details=[str(difference) for difference in differences],
             )
 

@@ -225,7 +225,7 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Record):
-    """store.json: what was fixed when the store was planned, and never changes."""
+    """store.json: the plan of a store, which never changes."""
 
     created: str
     created_by: str
@@ -249,7 +249,7 @@ class Plan(Record):
     def block_range(self, block: int) -> tuple[int, int]:
         """Return the first row of a block, and the row after its last."""
         if not 0 <= block < self.n_blocks:
-            raise FixInput(f"there is no block {block}: blocks are 0 to {self.n_blocks - 1}")
+            raise FixInput(f"block must be 0 to {self.n_blocks - 1}, got {block}")
         first = block * self.block_rows
         return first, min(first + self.block_rows, self.n_clips)
 
@@ -270,7 +270,7 @@ class Plan(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Marker(Record):
-    """commits/block-XXXXX.json: that a block is whole, what is in it, and how it was made."""
+    """commits/block-XXXXX.json: marks a block as whole; its files, rows and versions."""
 
     block: int
     rows: tuple[int, int]
@@ -285,13 +285,13 @@ class Marker(Record):
     recipe: Recipe
 
     def same_content(self, other: Marker) -> bool:
-        """Return whether two commits put the same in the block, whoever made them."""
+        """Return whether two commits have the same content, whatever process made them."""
         return self.files == other.files and self.noted == other.noted
 
 
 @dataclass(frozen=True)
 class TextMarker(Record):
-    """commits/text.json: that the texts of a store are whole, and the marks of their files."""
+    """commits/text.json: marks the texts of a store as whole, and lists their files."""
 
     files: Mapping[str, FileMark]
 

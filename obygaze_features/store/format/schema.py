@@ -40,12 +40,17 @@ class ArraySpec:
 
     def _check(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name in (*ID_ARRAYS, "text"):
-            raise FixInput(f"{self.name!r} cannot be the name of an array", where="array specs")
+            raise FixInput(
+                f"{self.name!r} cannot be the name of an array",
+                where="array specs",
+                hint="lower case letters, digits and _, but not 'text' or a name of ids",
+            )
         if self.dtype not in DTYPES:
-            raise FixInput(f"arrays of {self.dtype} are not stored", where=self.name)
+            known = ", ".join(DTYPES)
+            raise FixInput(f"dtype must be one of {known}, got {self.dtype}", where=self.name)
         if any(size < 1 for size in self.tail_shape) or len(self.dims) != len(self.tail_shape):
             raise FixInput(
-                f"shape {self.tail_shape} does not go with the dimensions {self.dims}",
+                f"shape {self.tail_shape} does not match the dimensions {self.dims}",
                 where=self.name,
             )
 
@@ -84,7 +89,7 @@ def _default_dims(tail_shape: Sequence[int]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class RowStatus:
-    """Whether a clip has features, and if not why; a clip that is ok may have a message too."""
+    """Whether a clip has features, and why not; a clip that is ok may have a message too."""
 
     state: State = "ok"
     stage: str = ""
@@ -126,7 +131,7 @@ NOT_IN_STORE = RowStatus("missing", message="no clip of that name in this store"
 
 @dataclass(frozen=True)
 class RowSource:
-    """What a row was made from: the times of the clip, its video file, the pictures between them.
+    """The source of a row: the times of the clip, its video file, the pictures between them.
 
     A file is known by its size and its quick hash, wherever it lies. None: not recorded, or, for
     a time, the start or the end of the file.

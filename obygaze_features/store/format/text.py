@@ -47,9 +47,9 @@ class TextTable:
         object.__setattr__(self, "embeddings", values)
         lengths = {len(values), *(len(getattr(self, name)) for name in WORDS)}
         if values.ndim != 2 or not values.size or len(lengths) != 1:
-            raise FixInput("a text table is one embedding, prompt, template, attribute a row")
+            raise FixInput("each row must have an embedding, a prompt, a template, an attribute")
         if not np.isfinite(values).all():
-            raise FixInput("a text embedding is not finite")
+            raise FixInput("embeddings of texts must be finite")
 
 
 def encode_text(table: TextTable) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""Which blocks and files a store has: by its seal, else by its markers, and by nothing else."""
+"""Find which blocks and files a store has: by its seal, else by its markers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_record(files: Files, kind: type[R], name: str) -> R | None:
 
 
 class Commits:
-    """Which blocks are there, what is wrong with which row, and how long each file must be.
+    """The committed blocks, the status of their rows, and the length of each file.
 
     Nothing is read before it is needed, and of the markers only those of requested blocks.
     """
@@ -59,7 +59,7 @@ class Commits:
 
     @property
     def seal(self) -> Seal | None:
-        """The seal, or None while work goes on."""
+        """The seal, or None while the store is not sealed."""
         with self._lock:
             if not self._looked:
                 self._load_seal()

@@ -1,4 +1,4 @@
-"""Reads a store: rows by clip, movie or mask; what is not there is reported, never replaced."""
+"""Read rows of a store by clip, movie or mask; report missing rows, never replace them."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Matrix:
 
 
 def open_store(location: str | Path | Files) -> Store:
-    """Open a store: a folder, a packed zip, a URL, or anything that reads like `Files`.
+    """Open a store: a folder, a packed zip, a URL, or an object with the methods of `Files`.
 
     Reads one small file, whatever the size of the store.
     """
@@ -128,7 +128,7 @@ def open_store(location: str | Path | Files) -> Store:
 
 
 class Store:
-    """A store that was opened. Threads may share it; it keeps the ids and the seal it has read."""
+    """An open store. Threads may share it; it keeps the ids and the seal that it has read."""
 
     def __init__(self, files: Files, plan: Plan) -> None:
         self.files, self.plan = files, plan
@@ -230,9 +230,9 @@ class Store:
         movies: Iterable[str] | None = None,
         mask: npt.ArrayLike | None = None,
     ) -> Selection:
-        """The rows of clips (in their order), of movies or of a mask (in the store's order).
+        """Return the rows of clips (in their order), or of movies or a mask (in the store's order).
 
-        Several conditions hold together.
+        With several conditions, the rows that meet all of them.
         """
         if clips is None and movies is None and mask is None:
             return Selection(np.arange(self.n_clips), self)
@@ -240,7 +240,7 @@ class Store:
         if clips is None:
             return Selection(np.flatnonzero(chosen), self)
         if isinstance(clips, str):
-            raise FixInput(f"clips are a list of ids, not one string ({clips!r})")
+            raise FixInput(f"clips must be a list of ids, got the string {clips!r}")
         requested = [str(clip) for clip in clips]
         rows = np.array([self._row_of.get(clip, -1) for clip in requested], dtype=np.int64)
         selection = Selection(rows, self, np.array(requested, dtype=np.str_))
@@ -263,7 +263,10 @@ class Store:
         if mask is not None:
             bits = np.asarray(mask)
             if bits.dtype != np.bool_ or bits.shape != (self.n_clips,):
-                raise FixInput(f"a mask is {self.n_clips} booleans, one for each row of the store")
+                raise FixInput(
+                    f"mask must be {self.n_clips} booleans, one for each row of the store, "
+                    f"got {bits.dtype} of shape {bits.shape}"
+                )
             chosen &= bits
         return chosen
 
@@ -276,10 +279,15 @@ class Store:
         mask: npt.ArrayLike | None = None,
         missing: Missing = "error",
     ) -> Matrix:
-        """Rows of one array in memory, in the order requested for.
+        """Return rows of one array, in the requested order.
 
-        `missing` decides what becomes of rows that are missing or failed: an error that lists
-        them with their reasons, rows of NaN, or no rows.
+        Args:
+            level: the name of the array.
+            clips: ids of clips, in the order of the result; by default all.
+            movies: only the clips of these movies.
+            mask: one boolean for each row of the store.
+            missing: for rows that are missing or failed, an error that lists them with their
+                reasons, rows of NaN, or no rows.
         """
         spec = self._askable(level, missing)
         return self._matrix(spec, self.select(clips, movies, mask), missing)
@@ -311,7 +319,10 @@ class Store:
         mask: npt.ArrayLike | None = None,
         missing: Missing = "error",
     ) -> Iterator[Matrix]:
-        """The same rows, block by block in the store's order, for arrays larger than memory."""
+        """Yield the rows of `matrix` block by block, in the order of the store.
+
+        For arrays larger than memory; the parameters are those of `matrix`.
+        """
         spec = self._askable(level, missing)
         selection = self.select(clips, movies, mask)
         if missing == "error":
@@ -324,9 +335,9 @@ class Store:
     def _askable(self, level: str, missing: Missing) -> ArraySpec:
         spec = self.plan.array(level)
         if missing not in ("error", "nan", "drop"):
-            raise FixInput(f"missing={missing!r} is none of error, nan, drop")
+            raise FixInput(f"missing must be 'error', 'nan' or 'drop', got {missing!r}")
         if missing == "nan" and not spec.is_float:
-            raise FixInput(f"{spec.name} holds {spec.dtype}, which has no NaN", hint="drop")
+            raise FixInput(f"{spec.name} is {spec.dtype}, which has no NaN", hint='missing="drop"')
         return spec
 
     def _matrix(self, spec: ArraySpec, selection: Selection, missing: Missing) -> Matrix:
@@ -361,8 +372,8 @@ class Store:
         lines = [f"{clip}: {status}" for clip, status in absent.items()]
         more = [f"... and {len(lines) - SHOWN_REASONS} more"] if len(lines) > SHOWN_REASONS else []
         raise NotFound(
-            f"{len(absent)} of the clips requested for are not there, the first is {lines[0]}",
+            f"{len(absent)} of the requested clips are missing, the first is {lines[0]}",
             where=self.location,
-            hint='missing="drop" or missing="nan", or extract them again',
+            hint='missing="drop" or missing="nan", or extract these clips again',
             details=[*lines[:SHOWN_REASONS], *more],
         )

@@ -1,4 +1,4 @@
-"""Verify that a store is what it was when it was committed, and name each file that is not."""
+"""Verify that a store has the bytes that were committed, and name each file that has not."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class VerifyReport:
 
     @contextmanager
     def collecting(self, name: str) -> Iterator[None]:
-        """Within this block an error about a file becomes a problem; a broken connection does not.
+        """Turn errors about a file into problems, but raise those of a broken connection.
 
         A server that does not answer proves nothing about the file.
         """
@@ -262,7 +262,7 @@ def compare_decoded(
     seed: int = 0,
     least_cosine: float = SAME_COSINE,
 ) -> VerifyReport:
-    """Extract some clips again, and compare each level with what the store holds by its cosine."""
+    """Extract some clips again and compare each level with the stored one, by its cosine."""
     if k < 1:
         raise FixInput(f"the number of clips must be at least 1, got {k}")
     report = VerifyReport(store.location, f"{k} clips extracted again", sealed=store.sealed)
@@ -291,12 +291,12 @@ def _compare_level(
     report: VerifyReport,
 ) -> None:
     if stored.shape != made.shape:
-        what = f"extracted again it has shape {made.shape[1:]}, stored {stored.shape[1:]}"
+        what = f"extracted again with shape {made.shape[1:]}, stored {stored.shape[1:]}"
         report.add(level, what)
         return
     found = cosines(stored, made)
     report.cosines[level] = {"least": float(found.min()), "median": float(np.median(found))}
     for clip, cosine in zip(clips, found.tolist(), strict=True):
         if not cosine >= least_cosine:
-            what = f"the cosine with what was extracted again is {cosine:.6f}"
+            what = f"the cosine with the features extracted again is {cosine:.6f}"
             report.add(f"{level} of {clip}", what)

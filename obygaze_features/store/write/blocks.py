@@ -1,4 +1,4 @@
-"""Blocks as they are stored: checked, encoded by zarr, with the marker that lists their files."""
+"""Check blocks, encode them with zarr, and make the marker that lists their files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Values = Mapping[str, npt.NDArray[Any]]
 
 
 class BlockEncoder:
-    """Lets zarr encode blocks in memory, so that what is hashed is what is written."""
+    """Encodes blocks in memory with zarr, so that the hashed bytes are the written ones."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -112,7 +112,7 @@ def with_rows_replaced(
         before = old.sources.get(row)
         is_changed = None not in (source, before) and source != before
         if old.noted.get(row, OK).is_ok and not is_changed:
-            raise FixInput(f"row {row} is ok, and its recorded source is not another one")
+            raise FixInput(f"row {row} is ok and its source did not change: not replaced")
     new = _checked_shapes(store.plan, arrays, len(rows), f"block {old.block}")
     merged = [old.noted.get(row, OK) for row in range(first, after)]
     for row, status in zip(rows, statuses, strict=True):
@@ -178,7 +178,7 @@ def _stored(
             raise FixInput(
                 f"row {first + int(wrong[0])} and {len(wrong) - 1} more are ok but not finite",
                 where=where,
-                hint="a status of failed for them, or a wider dtype",
+                hint="give them the status failed, or use a wider dtype",
             )
     stored[~ok] = np.nan if spec.is_float else 0
     return stored

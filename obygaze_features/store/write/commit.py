@@ -1,4 +1,4 @@
-"""The commit: how several processes put whole blocks into one store without a lock server.
+"""Commit whole blocks from several processes into one store, without a lock server.
 
 A block is prepared in a folder of its own below staging/, then *claimed* by renaming that folder
 to staging/block-XXXXX, which only one process can do. From then on what the block will be is
@@ -90,7 +90,7 @@ def prepare(root: Path, marker: Marker, data: Mapping[str, bytes | memoryview]) 
 
 
 def claim(attempt: Path) -> bool:
-    """Decide what the block will be; return False where another attempt was earlier."""
+    """Make this attempt the content of its block; return False where another one was earlier."""
     try:
         return rename_new(attempt, attempt.with_name(attempt.name.partition(".")[0]))
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Plan a store: its folder with store.json, the ids and empty arrays."""
+"""Create an empty store: its folder with store.json, the ids and the arrays."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[s
         raise Mismatch(
             f"this store is of another manifest ({found.manifest_name!r})",
             where=str(path),
-            hint="another store name; `obygaze store merge` takes over the clips both have",
+            hint="choose another store name; `obygaze store merge` copies the clips both have",
         )
     csv_path = path / CLIPS_FILE
     if not differing and csv_path.read_bytes() != clips_csv(clip_ids, movie_ids):
@@ -125,7 +125,7 @@ def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[s
         raise Mismatch(
             f"this store was planned differently: {', '.join(differing)}",
             where=str(path),
-            hint="another store name for another plan",
+            hint="choose another store name",
         )
     return found
 
@@ -143,7 +143,7 @@ def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequenc
             raise AlreadyThere(
                 "this exists and is not a store",
                 where=str(path),
-                hint="another store name",
+                hint="choose another store name",
             ) from error
     sync_dir(path.parent)
 
@@ -198,7 +198,7 @@ def _check_arrays(arrays: Sequence[ArraySpec]) -> None:
             # xarray opens no group in which a dimension has two sizes, or the name of an array.
             if sizes.setdefault(dim, size) != size or dim in (ROW_DIM, *ID_ARRAYS, *names):
                 raise FixInput(
-                    f"the dimension {dim!r} has two sizes or a taken name", where=spec.name
+                    f"the dimension {dim!r} has two sizes, or the name of an array", where=spec.name
                 )
 
 

@@ -26,7 +26,7 @@ Origin = tuple[int, int]
 
 @dataclass(frozen=True)
 class Copied:
-    """What a copy put into a new store."""
+    """The result of a copy into a new store."""
 
     path: Path
     n_clips: int
@@ -59,7 +59,7 @@ def subset(
 ) -> Copied:
     """Make a store of some clips and levels of another; times and masks come with them.
 
-    The same call again goes on where it was stopped. `progress` counts clips.
+    The same call again continues where it was stopped. `progress` counts clips.
     """
     selection = source.select(clips, movies, mask)
     unknown = selection.clip_ids[selection.rows < 0].tolist()
@@ -71,7 +71,7 @@ def subset(
         )
     rows = np.unique(selection.rows)
     if not len(rows):
-        raise FixInput("no clip of the store is in this subset", where=source.location)
+        raise FixInput("no clip of the store is selected", where=source.location)
     plan = source.plan
     manifest = ManifestClips(
         plan.manifest_name,
@@ -100,7 +100,7 @@ def merge(
     that are to be extracted again. `progress` counts clips.
     """
     if not sources:
-        raise FixInput("no stores to merge")
+        raise FixInput("merge needs at least one store, got none")
     first = sources[0]
     for other in sources[1:]:
         first.recipe.require(
@@ -122,7 +122,7 @@ def _union(sources: Sequence[Store]) -> ManifestClips:
         pairs = zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
         for clip, movie in pairs:
             if movie_of.setdefault(clip, movie) != movie:
-                raise Mismatch(f"the clip {clip} is of two movies", where=store.location)
+                raise Mismatch(f"clip {clip!r} has two movies", where=store.location)
     clips = sorted(movie_of, key=lambda clip: (natural_order(movie_of[clip]), natural_order(clip)))
     plans = {store.plan.manifest_sha256: store.plan.manifest_name for store in sources}
     name, sha256 = " + ".join(plans.values()), next(iter(plans))

@@ -36,7 +36,7 @@ from obygaze_features.store.write import commit
 
 
 def add_text(root: Path, table: TextTable) -> bool:
-    """Put a text table into a store that is not sealed; return False where the same was there."""
+    """Add a text table to a store that is not sealed; return False where the same was there."""
     data = encode_text(table)
     marker = TextMarker({name: FileMark(len(d), sha256_bytes(d)) for name, d in data.items()})
     there = _text_marker(root)
@@ -100,7 +100,7 @@ def seal_store(root: Path, plan: Plan) -> Seal:
             raise FixInput(
                 f"{len(pending)} of {plan.n_blocks} blocks are not committed",
                 where=str(root),
-                hint="the run that writes them again; it goes on where it stopped",
+                hint="run the extraction again; it continues where it stopped",
             )
         try:
             _close(root)

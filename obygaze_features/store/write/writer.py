@@ -43,7 +43,7 @@ class StoreWriter:
     def __init__(self, path: Path | str, *, recipe: Recipe | None = None) -> None:
         self.path = Path(path)
         if not (self.path / STORE_FILE).is_file():
-            raise NotFound("no store here", where=str(path), hint="plan it first")
+            raise NotFound("no store here", where=str(path), hint="create_store makes one")
         self.plan: Plan = read_plan(self.path, recipe)
         self._encoder = BlockEncoder(self.plan)
 
@@ -57,10 +57,10 @@ class StoreWriter:
         seconds: Mapping[str, float] | None = None,
         versions: Mapping[str, str] | None = None,
     ) -> bool:
-        """Put a block into the store for good, synced to disk.
+        """Commit a block to the store, synced to disk.
 
         Return True where this call committed it, False where the same content was there already.
-        Other content than what was committed is an error that names the block.
+        Content other than the committed one is an error that names the block.
 
         Args:
             block: the number of the block.
@@ -89,9 +89,9 @@ class StoreWriter:
         seconds: Mapping[str, float] | None = None,
         versions: Mapping[str, str] | None = None,
     ) -> bool:
-        """Give rows of a committed block another result: rows that are not ok, or that changed.
+        """Replace rows of a committed block that are not ok, or whose source changed.
 
-        A row that is ok is only replaced where its entry in `sources` is another than the recorded
+        A row that is ok is only replaced where its entry in `sources` differs from the recorded
         one. Return whether this call committed it.
 
         Args:
@@ -175,7 +175,7 @@ class StoreWriter:
         raise AlreadyThere(
             f"block {marker.block} could not be committed: this store is being sealed or cleaned",
             where=str(self.path),
-            hint="the same command again",
+            hint="run the same command again",
         )
 
     def _try(self, marker: Marker, data: Mapping[str, memoryview]) -> bool:
@@ -219,5 +219,5 @@ def _other_content(path: Path, block: int) -> Mismatch:
     return Mismatch(
         f"block {block} was committed before, with other content",
         where=str(path),
-        hint="the same versions and the same device on all machines, or another store",
+        hint="use the same versions and device on all machines, or another store",
     )

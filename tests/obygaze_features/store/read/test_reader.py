@@ -103,17 +103,17 @@ def test_streaming_gives_the_same_rows_block_by_block(partial) -> None:
     np.testing.assert_array_equal(
         np.concatenate([part.values for part in parts]), values["frames"][rows]
     )
-    with pytest.raises(NotFound, match="14 of the clips"):
+    with pytest.raises(NotFound, match="14 of the requested clips"):
         next(store.stream("frames"))
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"clips": "tt0000100-001"}, "not one string"),
+        ({"clips": "tt0000100-001"}, "list of ids, got the string"),
         ({"mask": np.ones(22, dtype=bool)}, "23 booleans"),
         ({"mask": np.ones(23)}, "23 booleans"),
-        ({"missing": "zero"}, "none of error, nan, drop"),
+        ({"missing": "zero"}, "must be .error., .nan. or .drop., got .zero."),
     ],
 )
 def test_odd_questions_are_refused(partial, arguments, words) -> None:

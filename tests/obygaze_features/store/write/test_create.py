@@ -150,8 +150,8 @@ def test_many_processes_plan_one_store(tmp_path: Path) -> None:
         ({"arrays": (ArraySpec("time_s", (3,)),)}, "at least one array"),
         ({"arrays": (ARRAYS[0], ARRAYS[0])}, "one name"),
         ({"arrays": (ArraySpec("a", (3,), ("x",)), ArraySpec("b", (4,), ("x",)))}, "two sizes"),
-        ({"arrays": (ArraySpec("a", (3,), ("a",)),)}, "taken name"),
-        ({"arrays": (ArraySpec("a", (3,), ("row",)),)}, "taken name"),
+        ({"arrays": (ArraySpec("a", (3,), ("a",)),)}, "or the name of an array"),
+        ({"arrays": (ArraySpec("a", (3,), ("row",)),)}, "or the name of an array"),
     ],
 )
 def test_what_cannot_be_a_store_is_refused(tmp_path: Path, changes, words) -> None:

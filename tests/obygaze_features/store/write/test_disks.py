@@ -39,7 +39,7 @@ def test_a_full_disk_is_said_and_what_was_committed_stays(small_disk: Path) -> N
     writer = StoreWriter(path)
     with pytest.raises(FixInput, match="the disk is full") as caught:
         fill_store(path, values)
-    assert "make room" in str(caught.value)
+    assert "free some space" in str(caught.value)
     pending = writer.pending_blocks()
     assert 0 < len(pending) < 10
     found = open_store(path).matrix("frames", missing="drop")

@@ -140,7 +140,7 @@ def test_what_cannot_be_a_block_is_refused(tmp_path: Path, change, words) -> Non
         writer.commit_block(2, {**block, **change})
     with pytest.raises(FixInput, match="3 statuses for the 4 rows"):
         writer.commit_block(2, block, [RowStatus()] * 3)
-    with pytest.raises(FixInput, match="no block 6"):
+    with pytest.raises(FixInput, match="block must be 0 to 5, got 6"):
         writer.commit_block(6, block)
     assert writer.pending_blocks() == list(range(6))
 
