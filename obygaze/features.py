@@ -136,6 +136,7 @@ def extract(
     from obygaze_features.core.machine import usable_cores
     from obygaze_features.extraction import Monitor, Resources, Target, make_plan, stop_on_signals
     from obygaze_features.extraction import extract as extract_plan
+    from obygaze_features.extraction.recipes import complete_target
     from obygaze_features.extraction.run import seal_complete
 
     place = workspace_of(workspace)
@@ -147,13 +148,14 @@ def extract(
             raise FixUsage(f"{option} names the backbone {unknown[0]!r}, backbones does not")
     targets = [
         Target(
-            store=place.store(os.fspath(chosen.get(name, f"{clips.name}.{name}"))),
+            store=os.fspath(chosen.get(name, "")),
             backbone=name,
             weights=os.fspath(files[name]) if name in files else None,
             levels=tuple(levels),
         )
         for name in names
     ]
+    targets = [complete_target(target, clips.name, place) for target in targets]
     plan = make_plan(clips, targets, workspace=place.root)
     resources = Resources(device=device, workers=workers or usable_cores(), batch=batch)
     with stop_on_signals() as stop, ExitStack() as stack:

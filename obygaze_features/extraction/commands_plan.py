@@ -34,10 +34,8 @@ from obygaze_features.extraction.plan import (
 from obygaze_features.manifest.io import read_manifest
 
 # These are fixed by the file of a plan; only --timeout may differ between machines.
-_FIXED = (
-    *("backbones", "levels", "weights", "stores", "sampling", "dtype", "attention", "tf32"),
-    *("compiled", "compressor", "max_substituted"),
-)
+_SETTINGS = ("sampling", "dtype", "attention", "tf32", "compiled", "compressor")
+_FIXED = ("backbones", "levels", "weights", "stores", *_SETTINGS, "max_substituted")
 
 feature_options = option_group(
     "Features",
@@ -102,12 +100,21 @@ def chosen_plan(session: Session, source: str, options: Mapping[str, Any]) -> Ex
     """Return the plan of a file, or of a manifest and the options."""
     if source.endswith(".json"):
         return _plan_of_file(Path(source), options)
+    from obygaze_features.extraction.recipes import complete_target
+
     manifest = read_manifest(session.workspace.existing_manifest(source))
-    targets = [_target(session, manifest.name, name, options) for name in options["backbones"]]
-    for option, words in (("--weights", options["weights"]), ("--store", options["stores"])):
-        unknown = named_values(words, option).keys() - set(options["backbones"])
-        if unknown:
+    stores = named_values(options["stores"], "--store")
+    weights = named_values(options["weights"], "--weights")
+    for option, given in (("--weights", weights), ("--store", stores)):
+        if unknown := given.keys() - set(options["backbones"]):
             raise FixUsage(f"{option} names {', '.join(sorted(unknown))}, but -b does not")
+    levels = tuple(names_of(options["levels"] or ""))
+    settings = {name: options[name] for name in _SETTINGS}
+    targets = [
+        Target(stores.get(name, ""), name, weights.get(name), levels, **settings)
+        for name in options["backbones"]
+    ]
+    targets = [complete_target(target, manifest.name, session.workspace) for target in targets]
     return make_plan(
         manifest,
         targets,
@@ -132,28 +139,6 @@ def _plan_of_file(path: Path, options: Mapping[str, Any]) -> ExtractPlan:
         )
     plan = read_plan_file(path)
     return replace(plan, timeout_s=options["timeout"]) if "timeout" in given else plan
-
-
-def _target(session: Session, manifest: str, name: str, options: Mapping[str, Any]) -> Target:
-    from obygaze_features.backbones.cards import find_card
-    from obygaze_features.extraction.estimate import block_rows_of
-    from obygaze_features.extraction.recipes import HEAVY
-
-    card = find_card(name, session.workspace)
-    levels = tuple(names_of(options["levels"] or ""))
-    kept = levels or tuple(level for level in card.levels if level not in HEAVY)
-    stores = named_values(options["stores"], "--store")
-    store = stores.get(name) or f"{manifest}.{name.replace('@', '-')}"
-    weights = named_values(options["weights"], "--weights").get(name)
-    same = ("sampling", "dtype", "attention", "tf32", "compiled", "compressor")
-    return Target(
-        store=str(Path(session.workspace.store(store)).resolve()),
-        backbone=name,
-        weights=None if weights is None else str(Path(weights).resolve()),
-        levels=levels,
-        block_rows=block_rows_of(card, kept),
-        **{option: options[option] for option in same},
-    )
 
 
 def names_of(text: str) -> list[str]:

@@ -14,12 +14,14 @@ from obygaze_features.backbones.hub import find_weights, is_cached
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target
-from obygaze_features.extraction.recipes import HEAVY, view_of
+from obygaze_features.extraction.pipeline import decode_rows
+from obygaze_features.extraction.plan import ExtractPlan, Target
+from obygaze_features.extraction.recipes import level_bytes, view_of
 from obygaze_features.store.format.records import SEAL_FILE
-from obygaze_features.store.write.create import BLOCK_ROWS, BLOCK_ROWS_LARGE, LARGE_ROW_BYTES
-from obygaze_features.video.decode import View
-from obygaze_features.video.pool import DecodeJob, DecodePool
+from obygaze_features.store.format.schema import RowStatus
+from obygaze_features.store.write.create import BLOCK_ROWS
+from obygaze_features.video.decode import DecodedClip, View
+from obygaze_features.video.pool import DecodePool
 
 N_PROBED = 3
 # The frames of a clip if none could be decoded: 32 frames of 1280 x 544.
@@ -148,15 +150,7 @@ class _Model:
     @property
     def levels(self) -> dict[str, int]:
         """Return the bytes of a row of each level that is stored."""
-        sizes = {name: level.n_bytes for name, level in self.card.levels.items()}
-        names = self.target.levels or [name for name in sizes if name not in HEAVY]
-        return {name: sizes[name] for name in names if name in sizes}
-
-
-def block_rows_of(card: Card, levels: Sequence[str]) -> int:
-    """Return the rows of a block of a backbone's store."""
-    sizes = [level.n_bytes for name, level in card.levels.items() if name in levels]
-    return BLOCK_ROWS_LARGE if max(sizes, default=0) > LARGE_ROW_BYTES else BLOCK_ROWS
+        return level_bytes(self.card, self.target.levels)
 
 
 def batch_for(activation_bytes: int) -> int:
@@ -183,21 +177,19 @@ def estimate(plan: ExtractPlan, *, workers: int, n_probed: int = N_PROBED) -> Co
     """
     workspace = Workspace(Path(plan.workspace))
     models = [_model(target, find_card(target.backbone, workspace)) for target in plan.targets]
-    with_video = [clip for clip in plan.rows if clip.video]
+    with_video = [row for row, clip in enumerate(plan.rows) if clip.video]
     # Each file is checked once: a million checks take long on a network disk.
-    existing = [clip for clip in with_video if Path(clip.video).is_file()]
-    found = {clip.clip_id for clip in existing}
-    step = max(1, len(existing) // max(n_probed, 1))
+    existing = dict.fromkeys(row for row in with_video if Path(plan.rows[row].video).is_file())
+    probed = list(existing)[:: max(1, len(existing) // max(n_probed, 1))][:n_probed]
     views = dict.fromkeys(view_of(m.card, m.card.geometry, m.target) for m in models)
-    probed = existing[::step][:n_probed]
-    seconds, unreadable, clip_bytes = _probe(probed, tuple(views), plan.timeout_s)
+    seconds, unreadable, clip_bytes = _probe(plan, probed, tuple(views))
     folder = Path(plan.targets[0].store)
     while not folder.exists():
         folder = folder.parent
     return CostEstimate(
         clips=len(plan.rows),
         with_video=len(with_video),
-        not_found=[clip.clip_id for clip in with_video if clip.clip_id not in found],
+        not_found=[plan.rows[row].clip_id for row in with_video if row not in existing],
         stores=[_store(plan, model) for model in models],
         decode_s=seconds,
         unreadable=unreadable,
@@ -254,20 +246,21 @@ def _store(plan: ExtractPlan, model: _Model) -> StoreEstimate:
 
 
 def _probe(
-    clips: Sequence[PlannedClip], views: tuple[View, ...], timeout_s: float
+    plan: ExtractPlan, rows: Sequence[int], views: tuple[View, ...]
 ) -> tuple[float | None, dict[str, str], int]:
     """Decode a few clips; return seconds a clip, reasons of failures, and bytes of frames."""
+    with DecodePool(1, timeout_s=plan.timeout_s) as pool:
+        decoded = list(decode_rows(plan, [(row, views) for row in rows], pool, ahead=1))
     seconds: list[float] = []
     sizes: list[int] = []
     unreadable: dict[str, str] = {}
-    jobs = [DecodeJob(c.video, views, c.start_s, c.end_s, c.clip_id) for c in clips]
-    with DecodePool(1, timeout_s=timeout_s) as pool:
-        for found in pool.map(jobs):
-            if found.clips is None:
-                unreadable[found.job.tag] = found.error.what if found.error else "unknown"
-                continue
-            seconds.append(found.seconds)
-            sizes.append(sum(clip.frames.nbytes for clip in found.clips.values()))
+    for one in decoded:
+        if failed := [clip for clip in one.clips.values() if isinstance(clip, RowStatus)]:
+            unreadable[plan.rows[one.row].clip_id] = failed[0].message
+            continue
+        clips = [clip for clip in one.clips.values() if isinstance(clip, DecodedClip)]
+        seconds.append(one.seconds)
+        sizes.append(sum(clip.frames.nbytes for clip in clips))
     mean = sum(seconds) / len(seconds) if seconds else None
     return mean, unreadable, max(sizes, default=TYPICAL_CLIP_BYTES)
 

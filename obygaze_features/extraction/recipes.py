@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone, Card
+from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.geometry import Geometry, Level
 from obygaze_features.backbones.load import blank_padding, load_backbone
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
@@ -20,6 +22,7 @@ from obygaze_features.extraction.sources import clips_of_store
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import TIME_ARRAYS, ArraySpec
 from obygaze_features.store.read.reader import Store
+from obygaze_features.store.write.create import BLOCK_ROWS, BLOCK_ROWS_LARGE, LARGE_ROW_BYTES
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import View, decode_clip
 from obygaze_features.video.picture import conversion_sha256
@@ -50,6 +53,32 @@ def load_target(target: Target, workspace: Workspace, device: str = "cpu") -> Ba
         compiled=target.compiled,
         workspace=workspace,
     )
+
+
+def complete_target(target: Target, manifest: str, workspace: Workspace) -> Target:
+    """Return a target with the default store, absolute paths, and the rows of a block.
+
+    Args:
+        target: The target; its store is a name, a path, or empty.
+        manifest: The name of the manifest, from which the default store is named.
+        workspace: The workspace of the stores.
+    """
+    sizes = level_bytes(find_card(target.backbone, workspace), target.levels)
+    is_large = max(sizes.values(), default=0) > LARGE_ROW_BYTES
+    store = target.store or f"{manifest}.{target.backbone.replace('@', '-')}"
+    return replace(
+        target,
+        store=str(Path(workspace.store(store)).resolve()),
+        weights=None if target.weights is None else str(Path(target.weights).resolve()),
+        block_rows=target.block_rows or (BLOCK_ROWS_LARGE if is_large else BLOCK_ROWS),
+    )
+
+
+def level_bytes(card: Card, names: Sequence[str]) -> dict[str, int]:
+    """Return the bytes of a row of each of these levels, by default of all but the largest."""
+    sizes = {name: level.n_bytes for name, level in card.levels.items()}
+    names = names or [name for name in sizes if name not in HEAVY]
+    return {name: sizes[name] for name in names if name in sizes}
 
 
 def chosen_levels(backbone: Backbone, names: Sequence[str]) -> dict[str, Level]:
