@@ -33,8 +33,8 @@ from obygaze_features.extraction.plan import (
 )
 from obygaze_features.manifest.io import read_manifest
 
-# These are fixed by the file of a plan; only --timeout may differ between machines.
 _SETTINGS = ("sampling", "dtype", "attention", "tf32", "compiled", "compressor")
+# These are fixed by the file of a plan; only --timeout may differ between machines.
 _FIXED = ("backbones", "levels", "weights", "stores", *_SETTINGS, "max_substituted")
 
 feature_options = option_group(
