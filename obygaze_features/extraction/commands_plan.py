@@ -134,8 +134,8 @@ def _plan_of_file(path: Path, options: Mapping[str, Any]) -> ExtractPlan:
     flags = {param.name: param.opts[0] for param in context.command.params}
     if fixed := [flags[name] for name in _FIXED if name in given]:
         raise FixUsage(
-            f"the plan's file fixes what to extract; {', '.join(fixed)} needs a manifest",
-            hint=f"obygaze extract plan MANIFEST ... -o {path}",
+            f"{', '.join(fixed)} cannot be used with a plan file, which has its own settings",
+            hint=f"write a new plan: obygaze extract plan MANIFEST ... -o {path}",
         )
     plan = read_plan_file(path)
     return replace(plan, timeout_s=options["timeout"]) if "timeout" in given else plan

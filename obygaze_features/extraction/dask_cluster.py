@@ -23,14 +23,14 @@ CONNECT_S = 15
 CLOSE_S = 5
 # After so long without a message, a worker is considered dead, and its unit is given to another.
 WORKER_TTL_S = 15
-# Workers on shared machines are killed for reasons that have nothing to do with their unit.
+# Workers on shared machines are often killed for reasons other than their unit.
 ALLOWED_FAILURES = 100
 
 SETTINGS: dict[str, Any] = {
     # No web pages.
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
-    # Returning memory to the system at once makes decoding half as slow again.
+    # Returning memory to the system at once makes decoding take half as long again.
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
 }
 
@@ -45,7 +45,7 @@ def start_cluster(devices: Sequence[str]) -> Connect:
         devices: A worker is started for each: the number of a GPU, or "cpu".
     """
     if not devices:
-        raise FixUsage("--devices names no device", hint="--devices 0,1 or --devices cpu,cpu")
+        raise FixUsage("--devices names no device", hint="use --devices 0,1 or --devices cpu,cpu")
     need("distributed", "cluster", "extraction on several devices")
     return partial(_started, devices)
 
@@ -139,7 +139,7 @@ def _environment(device: str) -> dict[str, str]:
     names = visible.split(",") if visible else []
     if visible is not None and device.isdigit():
         if int(device) >= len(names):
-            raise FixUsage(f"there is no GPU {device} among CUDA_VISIBLE_DEVICES={visible}")
+            raise FixUsage(f"--devices: no GPU {device} in CUDA_VISIBLE_DEVICES={visible}")
         device = names[int(device)]
     return {"CUDA_VISIBLE_DEVICES": device.strip()}
 
@@ -147,7 +147,9 @@ def _environment(device: str) -> dict[str, str]:
 def _from_file(path: Path) -> str:
     if not path.is_file():
         raise NotFound(
-            "no scheduler file here", where=str(path), hint="--scheduler tls://HOST:PORT"
+            "no scheduler file",
+            where=str(path),
+            hint="use --scheduler FILE or --scheduler tls://HOST:PORT",
         )
     try:
         return str(json.loads(path.read_bytes())["address"])

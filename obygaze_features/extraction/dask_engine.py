@@ -86,7 +86,7 @@ def extract_on(
         if failed_clusters == MAX_FAILED_CLUSTERS and not stop:
             raise ClusterLost(
                 f"the cluster failed {failed_clusters} times without finishing a unit",
-                hint="--engine local shows why",
+                hint="use --engine local to see the error",
             )
         units = left
     # After an early stop, there may be no store yet.
@@ -95,7 +95,7 @@ def extract_on(
 
 
 class _ClusterRun:
-    """An extraction on one cluster after another; each has no more units than keep it busy."""
+    """An extraction on clusters, one after another; few units are submitted at a time."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class _ClusterRun:
             self._is_alive()
             self.progress.advance(len(self.plan.unit_range(unit)))
             if self.monitor.on_event is not None:
-                # The worker may be gone by now, and with it the events.
+                # The events are lost if the worker has ended.
                 with contextlib.suppress(Exception):
                     for event in self._ask(future.result, ANSWER_S):
                         self.monitor.on_event(event)
@@ -172,7 +172,7 @@ class _ClusterRun:
         if self.kills[unit] > MAX_KILLS:
             raise ObygazeError(
                 f"unit {unit} was lost with its worker {self.kills[unit]} times",
-                hint="--engine local shows why",
+                hint="use --engine local to see the error",
             ) from error
         self.todo.append(unit)
 
@@ -190,8 +190,8 @@ class _ClusterRun:
             self._is_alive()
         elif self.looked_at - self.alive_at > self.patience_s:
             raise ClusterLost(
-                f"no worker of the Dask cluster has worked for {self.patience_s:.0f} s",
-                hint="the same command again, with a cluster that has workers",
+                f"no worker of the Dask cluster has been busy for {self.patience_s:.0f} s",
+                hint="run the same command again, with a cluster that has workers",
             )
 
     def _is_alive(self) -> None:
@@ -201,7 +201,7 @@ class _ClusterRun:
         """Remove everything from the cluster; its workers finish their current clip."""
         with contextlib.suppress(ClusterLost):
             if self.futures:
-                # Cancel first, so that a worker that comes back now has nothing to start.
+                # Cancel first, so that a worker that reconnects now starts nothing.
                 self._ask(self.client.cancel, list(self.futures))
                 reason = self.stop.signal_name or "the end of the run"
                 run = partial(self.client.run, on_error="ignore")
@@ -209,7 +209,7 @@ class _ClusterRun:
             self._ask(self.client.unregister_worker_plugin, self.name)
 
     def _ask(self, function: Callable[..., Any], *words: Any, within_s: float | None = None) -> Any:
-        """Call Dask with a time limit, since a client may wait forever for its cluster."""
+        """Call a function of Dask with a time limit, since it may wait forever."""
         answer: Future[Any] = Future()
         limit = ANSWER_S if within_s is None else within_s
 
@@ -223,10 +223,10 @@ class _ClusterRun:
         try:
             return answer.result(limit)
         except Exception as error:
-            why = str(error) or f"no answer within {limit:.0f} s"
+            why = str(error) or f"no response within {limit:.0f} s"
             raise ClusterLost(
-                f"the Dask cluster does not answer: {type(error).__name__}: {why}",
-                hint="the same command again, with a cluster that runs",
+                f"the Dask cluster does not respond: {type(error).__name__}: {why}",
+                hint="run the same command again, with a cluster that responds",
             ) from error
 
 

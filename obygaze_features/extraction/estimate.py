@@ -81,7 +81,7 @@ class CostEstimate:
 
     @property
     def obstacles(self) -> list[str]:
-        """Return what would fail, a message each."""
+        """Return a message for each thing that would fail or stay missing."""
         found = []
         if self.not_found:
             found.append(f"{len(self.not_found)} videos of the manifest are missing")

@@ -96,7 +96,7 @@ class ExtractPlan:
         """Return the rows of a worker: those of `0/8` are in every 8th unit, from unit 0."""
         index, _, workers = worker.partition("/")
         if not (index.isdigit() and workers.isdigit()):
-            raise FixUsage(f"--worker must have the form 0/8, got {worker!r}")
+            raise FixUsage(f"--worker must have the form I/K, such as 0/8, got {worker!r}")
         first, step = int(index), int(workers)
         if first >= step:
             raise FixUsage(f"--worker I/{step}: I must be 0 to {step - 1}, got {first}")
@@ -130,7 +130,9 @@ def make_plan(
     if not len(manifest):
         raise FixInput("the manifest has no clips", where=manifest.name)
     if not targets:
-        raise FixUsage("no backbone given", hint="-b NAME; obygaze backbones ls shows the names")
+        raise FixUsage(
+            "no backbone given", hint="use -b NAME; obygaze backbones ls lists the names"
+        )
     stores = [target.store for target in targets]
     if len(set(stores)) < len(stores):
         raise FixUsage("each backbone needs a store of its own", where=", ".join(stores))
@@ -169,7 +171,11 @@ def write_plan(plan: ExtractPlan, path: Path, *, force: bool = False) -> None:
 def read_plan_file(path: Path) -> ExtractPlan:
     """Read the file of a plan."""
     if not path.is_file():
-        raise NotFound("no plan here", where=str(path), hint="obygaze extract plan -o FILE")
+        raise NotFound(
+            "no plan file",
+            where=str(path),
+            hint="write one with obygaze extract plan MANIFEST -o FILE",
+        )
     return plan_from_bytes(path.read_bytes(), str(path))
 
 

@@ -88,7 +88,7 @@ def chosen_levels(backbone: Backbone, names: Sequence[str]) -> dict[str, Level]:
     if unknown:
         raise FixUsage(
             f"{backbone.card.label} has no level {', '.join(unknown)}",
-            hint=f"--levels {','.join(available)}",
+            hint=f"use --levels {','.join(available)}",
         )
     names = names or [name for name in available if name not in HEAVY]
     return {name: available[name] for name in available if name in names}
@@ -99,7 +99,9 @@ def view_of(card: Card, geometry: Geometry, target: Target) -> View:
     rule: Sampling = "fps" if card.input.sampling == "fps" else "even"
     if target.sampling == "keyframes":
         if rule == "fps":
-            raise FixUsage(f"--sampling keyframes: {card.label} needs its own sampling rule")
+            raise FixUsage(
+                f"--sampling keyframes: {card.label} requires the sampling rule of its card"
+            )
         rule = "keyframes"
     return View(geometry.frames, rule)
 
@@ -137,7 +139,10 @@ def redecoder(
         weights: The file or folder of the weights.
     """
     if store.recipe.is_unknown:
-        raise FixInput("the recipe of these features is not known", where=store.location)
+        raise FixInput(
+            "the recipe of these features is unknown; they cannot be extracted again",
+            where=store.location,
+        )
     recipe = store.recipe.to_dict()
     target = _target(recipe, weights)
     backbone = load_target(target, workspace)

@@ -225,7 +225,7 @@ def rows_to_retry(loaded: LoadedTarget, plan: ExtractPlan, changed: bool) -> dic
         raise AlreadyThere(
             f"the store is sealed; {n_rows} rows stay without features",
             where=loaded.target.store,
-            hint="obygaze extract run into another store: --store NAME=STORE",
+            hint="extract into another store: obygaze extract run --store NAME=STORE",
         )
     wanted = loaded.writer.rows_to_retry()
     for row in changed_rows(open_store(loaded.target.store), plan) if changed else ():
@@ -284,4 +284,6 @@ class _Watch:
         if self.monitor.strict and self.failed:
             row, status = next(iter(self.failed.items()))
             clip_id = self.plan.rows[row].clip_id
-            raise FixInput(f"{clip_id}: {status}", hint="without --strict, the run goes on")
+            raise FixInput(
+                f"{clip_id}: {status}", hint="without --strict, failed clips are skipped"
+            )

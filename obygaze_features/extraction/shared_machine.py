@@ -1,4 +1,4 @@
-"""Run on a shared machine: stop on signals and time limits, respect other people's work."""
+"""Run on a shared machine: stop on signals and time limits, leave GPUs in use alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StopFlag:
     def __bool__(self) -> bool:
         return bool(self.signal_name)
 
-    def ask(self, number: int, frame: FrameType | None = None) -> None:
+    def handle(self, number: int, frame: FrameType | None = None) -> None:
         """Handle a signal."""
         name = signal.Signals(number).name
         if self.signal_name and name == "SIGINT":
@@ -42,7 +42,7 @@ class StopFlag:
         if not self:
             return
         error = Stopped(
-            f"stopped by {self.signal_name}, {left}", hint="the same command again, to go on"
+            f"stopped by {self.signal_name}, {left}", hint="run the same command again to resume"
         )
         if self.signal_name == "SIGINT":
             error.exit_code = EXIT_INTERRUPTED
@@ -65,7 +65,7 @@ def stop_on_signals(max_hours: float | None = None) -> Iterator[StopFlag]:
 
     timer = threading.Timer(0 if max_hours is None else max_hours * 3600, time_is_up)
     timer.daemon = True
-    before = {name: signal.signal(getattr(signal, name), flag.ask) for name in STOP_SIGNALS}
+    before = {name: signal.signal(getattr(signal, name), flag.handle) for name in STOP_SIGNALS}
     if max_hours is not None:
         timer.start()
     try:
@@ -85,7 +85,7 @@ def refuse_busy_gpus(devices: Sequence[str]) -> None:
         raise ObygazeError(
             f"this GPU is in use by others: {len(others)} processes compute on it",
             where=", ".join(dict.fromkeys(gpu for gpu, _, _ in others)),
-            hint="another --device, later, or --share to compute beside them",
+            hint="use another --device, wait, or use --share to compute beside them",
             details=[f"  process {pid} on {gpu}: {memory} MB" for gpu, pid, memory in others],
         )
 
@@ -103,7 +103,7 @@ def limit_gpu_memory(device: str, gigabytes: float) -> None:
 
 
 def lower_priority() -> None:
-    """Give this process, and the decoders it will start, a low CPU and disk priority."""
+    """Give this process, and the processes it starts, a low CPU and disk priority."""
     os.nice(max(0, NICENESS - os.nice(0)))
     ionice = shutil.which("ionice")
     if ionice is not None:

@@ -197,7 +197,7 @@ def submit(script: Path) -> str:
     )
     if done.returncode:
         reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        raise ObygazeError(f"sbatch refused the script: {reason}", where=str(script))
+        raise ObygazeError(f"sbatch rejected the script: {reason}", where=str(script))
     return done.stdout.strip().partition(";")[0]
 
 
@@ -229,5 +229,7 @@ def _plain(value: object) -> str:
     """Return a value for a directive; a line break would start a command."""
     text = str(value)
     if not text.isprintable():
-        raise FixUsage(f"{text!r} cannot be written into a script for Slurm")
+        raise FixUsage(
+            f"a Slurm option cannot be written with line breaks or control characters: {text!r}"
+        )
     return shlex.quote(text) if " " in text else text

@@ -1,4 +1,4 @@
-"""Compare the sources of a store's rows with the clips and videos of now."""
+"""Compare the recorded sources of a store's rows with the current clips and videos."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SourceCheck:
 
 
 def source_of(clip: PlannedClip) -> RowSource | None:
-    """Return the source of a clip as it is now; None if it has no video."""
+    """Return the current source of a clip; None if it has no video."""
     if not clip.video:
         return None
     facts = _file_facts(clip.video)
@@ -47,7 +47,7 @@ def source_of(clip: PlannedClip) -> RowSource | None:
 
 
 def check_sources(store: Store, rows: Mapping[int, PlannedClip]) -> SourceCheck:
-    """Compare the recorded sources of rows that are "ok" with the clips and videos of now."""
+    """Compare the recorded sources of rows that are "ok" with the current clips and videos."""
     recorded: dict[int, RowSource] = {}
     unrecorded: list[int] = []
     for block in sorted({row // store.plan.block_rows for row in rows}):
@@ -119,7 +119,7 @@ def compare_sources(workspace: Workspace, store: Store, report: VerifyReport) ->
 
 
 def clips_of_store(workspace: Workspace, store: Store) -> dict[str, PlannedClip]:
-    """Return the clips of a store by id, from the manifest as it is now."""
+    """Return the clips of a store by id, from the current manifest."""
     path = workspace.existing_manifest(store.plan.manifest_name)
     clips = {clip.clip_id: clip for clip in planned_clips(read_manifest(path))}
     unknown = [clip_id for clip_id in store.clip_ids.tolist() if clip_id not in clips]

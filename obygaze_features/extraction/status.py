@@ -172,7 +172,7 @@ def _total(markers: Iterable[Marker]) -> dict[str, float]:
 
 
 def _joint_seconds(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the seconds of stores of one run: they decode and wait together, the rest adds up."""
+    """Return the seconds of the stores of a run: shared stages count once, others are summed."""
     stages = dict.fromkeys(stage for part in parts for stage in part)
     return {
         stage: (max if stage in SHARED else sum)(part.get(stage, 0.0) for part in parts)

@@ -26,7 +26,7 @@ MASK_WORDS = ("man", "woman")
 def add_texts(store: Path, table: TextTable) -> Path:
     """Add texts to a store of the same embedding space, once, before the store is sealed."""
     if not (store / STORE_FILE).is_file():
-        raise NotFound("no store here", where=str(store), hint="obygaze store ls")
+        raise NotFound("no store here", where=str(store), hint="obygaze store ls lists the stores")
     writer = StoreWriter(store)
     _check_space(writer, table)
     try:
