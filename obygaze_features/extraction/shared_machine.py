@@ -144,9 +144,7 @@ def _nvidia_smi(query: str, *, columns: int) -> list[list[str]]:
 
 
 def _is_ours(pid: str) -> bool:
-    """Return whether a process belongs to this user; one that is not visible does not."""
-    if not pid.isdigit():
-        return False
+    """Return whether a process belongs to this user; one that cannot be found does not."""
     try:
         return Path(f"/proc/{pid}").stat().st_uid == os.getuid()
     except OSError:
