@@ -28,7 +28,7 @@ COMMANDS = {
     ),
     "video": (
         "obygaze_features.video.commands:video",
-        "Show what a video file holds and what a model would see.",
+        "Describe video files, and save the pictures that a model sees of them.",
     ),
     "backbones": (
         "obygaze_features.backbones.commands:backbones",

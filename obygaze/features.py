@@ -145,7 +145,9 @@ def extract(
     chosen, files = dict(stores or {}), dict(weights or {})
     for option, given in (("stores", chosen), ("weights", files)):
         if unknown := sorted(given.keys() - set(names)):
-            raise FixUsage(f"{option} names the backbone {unknown[0]!r}, backbones does not")
+            raise FixUsage(
+                f"{option} names the backbone {unknown[0]!r}, which is missing in backbones"
+            )
     targets = [
         Target(
             store=os.fspath(chosen.get(name, "")),

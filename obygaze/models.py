@@ -320,7 +320,7 @@ def _manifest(
         if len(known) != 1:
             shown = f"one of {few(known)}" if known else "obygaze manifest import --help"
             raise FixUsage(
-                "no manifest given, and the workspace does not hold exactly one", hint=shown
+                "no manifest is given, and the workspace has none or several", hint=shown
             )
         manifest = known[0]
     return read_manifest(manifest, workspace=workspace), str(place.manifest(os.fspath(manifest)))

@@ -79,13 +79,13 @@ def check_folder(folder: Path, own: OwnFolder, *, force: bool) -> Path:
         raise AlreadyThere(
             f"this is not an obygaze {own.kind}: {refusal}",
             where=str(folder),
-            hint="another name with -o, or rename this one",
+            hint="choose another name with -o, or rename this one",
         )
     if not force:
         raise AlreadyThere(
-            f"this name is taken by another {own.kind}",
+            f"another {own.kind} has this name",
             where=str(folder),
-            hint="another name with -o, or --force to replace it",
+            hint="choose another name with -o, or replace it with --force",
         )
     return place
 
@@ -95,13 +95,13 @@ def check_file(path: Path, *, force: bool) -> None:
     check_name(path)
     if path.is_dir():
         raise AlreadyThere(
-            "this is a folder, not a file", where=str(path), hint="the name of a file"
+            "expected a file, got a folder", where=str(path), hint="name a file in it"
         )
     if os.path.lexists(path) and not force:
         raise AlreadyThere(
             "this file exists",
             where=str(path),
-            hint="another name with -o, or --force to replace it",
+            hint="choose another name with -o, or replace it with --force",
         )
 
 

@@ -238,7 +238,9 @@ def confined(root: Path, relative: str) -> Path:
     try:
         inside = path.resolve().is_relative_to(root.resolve())
     except (OSError, RuntimeError) as error:  # a name that is too long, or circular links
-        raise FixInput(f"the path {relative!r} cannot be followed", where=str(root)) from error
+        raise FixInput(
+            f"the path {relative!r} is too long or has circular links", where=str(root)
+        ) from error
     if not inside:
         raise FixInput(f"the path {relative!r} leaves its folder by a link", where=str(root))
     return path

@@ -67,7 +67,10 @@ class Workspace:
     def new_store(self, name: str) -> Path:
         """Return where a new store is written: the folder of a name, or the given path."""
         if is_url(name):
-            raise FixUsage("a new store is written to a folder", hint="then obygaze store push")
+            raise FixUsage(
+                "expected a folder for the new store, got a URL",
+                hint="write it to a folder, then obygaze store push",
+            )
         return self.checked(Path(self.store(name)))
 
     def checked(self, path: Path) -> Path:
@@ -76,7 +79,7 @@ class Workspace:
             raise FixUsage(
                 "expected a new folder, got a folder of the workspace",
                 where=str(path),
-                hint="add a name",
+                hint="add a name to the path",
             )
         return path
 

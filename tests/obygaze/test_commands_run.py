@@ -72,7 +72,7 @@ def test_a_name_is_not_taken_twice(here: Path) -> None:
     call_obygaze(*first).ok()
     other = call_obygaze(*first, "--set", "fit.seed=1")
     assert other.code == 1
-    assert "taken by another run" in other.stderr
+    assert "another run has this name" in other.stderr
     call_obygaze(*first, "--set", "fit.seed=1", "--force").ok()
 
 
@@ -111,7 +111,7 @@ def test_force_writes_into_no_folder_of_the_workspace(
             "calls are not allowed",
         ),
         (("paper-table2", "--store", "x=sig"), 1, "published view needs the published split"),
-        (("honest", "--store", "x=sig", "--set", "features.x.backbone=vit*"), 5, "wants features"),
+        (("honest", "--store", "x=sig", "--set", "features.x.backbone=vit*"), 5, "needs features"),
     ],
 )
 def test_bad_input_is_three_lines_at_most(

@@ -32,7 +32,7 @@ EXPORT_FILE = ".obygaze-export.json"
 
 @dataclass(frozen=True)
 class Exported:
-    """What an export wrote, and which clips it left out and why."""
+    """The result of an export; `left_out` has the reason for each clip without features."""
 
     path: Path
     format: str
@@ -139,9 +139,9 @@ def _specs(store: Store, format: str, levels: Sequence[str] | None) -> list[Arra
     elif format == "pth" and not levels:
         specs = sorted(specs, key=lambda spec: -len(spec.tail_shape))[:1]
     if not specs or (format in ("csv", "pth") and len(specs) > 1):
-        raise FixUsage(f"{format} holds one level of vectors", hint="--level NAME")
+        raise FixUsage(f"expected one level for {format}", hint="--level NAME")
     if format == "csv" and len(specs[0].tail_shape) != 1:
-        raise FixUsage("csv holds levels with one vector a clip", hint="--level pooled")
+        raise FixUsage("csv needs a level with one vector a clip", hint="--level pooled")
     return specs
 
 

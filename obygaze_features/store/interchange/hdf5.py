@@ -75,7 +75,7 @@ def _not_whole(error: Exception, path: Path) -> Corrupt:
 
 
 def _node(parent: Any, path: str, where: str) -> Any:
-    """Return what is at a path; refuse links, and data that is kept in other files."""
+    """Return what is at a path; raise an error for links and for data in other files."""
     node = parent
     for word in path.split("/"):
         if not isinstance(node, h5py.Group) or word not in node:
@@ -84,7 +84,7 @@ def _node(parent: Any, path: str, where: str) -> Any:
             raise FixInput(f"{path!r} is a link, which is not followed", where=where)
         node = node[word]
     if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
-        raise FixInput(f"{path!r} keeps its data in other files", where=where)
+        raise FixInput(f"{path!r} has its data in other files, which are not read", where=where)
     return node
 
 
@@ -143,7 +143,7 @@ def _a_dataset_a_clip(path: Path, handle: Any, levels: Mapping[str, str]) -> Fea
         dict.fromkeys(clip for pattern in levels.values() for clip in _ids(handle, pattern, path))
     )
     if not clips:
-        raise FixInput(f"no dataset is under {list(levels.values())}", where=str(path))
+        raise FixInput(f"no dataset at the paths {list(levels.values())}", where=str(path))
     keys = {
         level: {clip: pattern.replace(ID, clip) for clip in clips}
         for level, pattern in levels.items()
@@ -180,7 +180,7 @@ def _a_file_a_clip(root: Path, levels: Mapping[str, str]) -> FeatureSource:
             name = _one_array(first, "", str(files[0]))
         levels = {level_name(name): name}
     if any(ID in path for path in levels.values()):
-        raise FixInput(f"in a folder of files {ID} is the file's name", where=str(root))
+        raise FixInput(f"{ID} is not allowed in the paths of a folder of files", where=str(root))
     clips = by_clip(files)
     keys = {
         level: {clip: (file, path) for clip, file in clips.items()}
@@ -202,12 +202,14 @@ def _ids(handle: Any, pattern: str, path: Path) -> Iterator[str]:
     words = pattern.split("/")
     places = [i for i, word in enumerate(words) if ID in word]
     if len(places) != 1 or words[places[0]].count(ID) != 1:
-        raise FixInput(f"{pattern!r} must hold {ID} once", where=str(path), hint="or --id-key")
+        raise FixInput(
+            f"{pattern!r} must contain {ID} once", where=str(path), hint="or add --id-key"
+        )
     place = places[0]
     try:
         parent = _node(handle, "/".join(words[:place]), str(path)) if place else handle
     except KeyError as error:
-        raise FixInput(f"nothing under {pattern!r}", where=str(path)) from error
+        raise FixInput(f"no group for the path {pattern!r}", where=str(path)) from error
     if not isinstance(parent, h5py.Group):
         raise FixInput(f"{'/'.join(words[:place])!r} is not a group", where=str(path))
     before, after = words[place].split(ID)
@@ -255,6 +257,6 @@ def _one_array(group: Any, prefix: str, where: str) -> str:
         raise FixInput(
             f"each clip has {', '.join(arrays) or 'no array of numbers'}",
             where=where,
-            hint=f"--level NAME='{prefix}KEY' for each of those that are wanted",
+            hint=f"--level NAME='{prefix}KEY' for each level to import",
         )
     return chosen[0]

@@ -36,7 +36,7 @@ NO_FEATURES = RowStatus.failed("import", "NotFound", "missing in the files that 
 
 @dataclass(frozen=True)
 class ImportSettings:
-    """What the person who imports adds to the features, and how they are stored.
+    """The facts to keep with imported features, and how the features are stored.
 
     `backbone` and `facts` are kept in the recipe. `pool` keeps the maximum over all vectors of a
     clip: "also" as a further level, "only" in place of them.
@@ -52,7 +52,7 @@ class ImportSettings:
 
 @dataclass(frozen=True)
 class ImportedStore:
-    """What an import put into a new store."""
+    """The result of an import."""
 
     path: Path
     n_clips: int
@@ -90,14 +90,14 @@ def import_store(
     if len(index_of) < len(ids):
         repeated = [clip for clip, n in Counter(ids).items() if n > 1]
         raise FixInput(
-            f"{len(repeated)} ids are in the files more than once", details=repeated[:20]
+            f"{len(repeated)} clip ids are in the files more than once", details=repeated[:20]
         )
     if not ids:
         raise FixInput("no clips in these files", where=name_of(source))
     rows = manifest or clips_of(source)
     indices = [index_of.get(clip) for clip in rows.clip_ids]
     if not any(index is not None for index in indices):
-        raise FixInput("none of the clips of the manifest is in these files", where=rows.name)
+        raise FixInput("the files have none of the clips of the manifest", where=rows.name)
     job = _Job(source, settings, indices)
     check_disk(sum(spec.row_bytes for spec in job.specs) * len(indices), Path(path))
     create_store(
@@ -145,7 +145,7 @@ def _recipe(source: FeatureSource, settings: ImportSettings) -> Recipe:
 
 
 class _Job:
-    """The arrays of the new store, and how each row of them comes out of the source."""
+    """The arrays of the new store, and how each row is read from the source."""
 
     def __init__(
         self, source: FeatureSource, settings: ImportSettings, indices: Sequence[int | None]
@@ -157,7 +157,7 @@ class _Job:
         self.pooled_from = several[0] if settings.pool == "also" and several else None
         if self.pooled_from is not None:
             if POOLED in self.shapes:
-                raise FixInput(f"there is a level {POOLED!r} already", hint="--pool none")
+                raise FixInput(f"a level {POOLED!r} exists already", hint="--pool none")
             width = self.shapes[self.pooled_from].sizes[-1]
             self.specs.append(ArraySpec(POOLED, (width,)))
         row_bytes = sum(spec.row_bytes for spec in self.specs)

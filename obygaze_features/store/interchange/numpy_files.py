@@ -112,7 +112,7 @@ class _Members:
 def _refuse_objects(error: Exception, what: str, path: Path) -> None:
     if "allow_pickle" in str(error) or "Python objects" in str(error):
         raise FixInput(
-            f"{what} holds Python objects, which would have to be unpickled",
+            f"{what} has Python objects, which are never unpickled",
             where=str(path),
             hint="np.array(values, dtype=...) when the file is made",
         ) from error
@@ -163,7 +163,7 @@ def _npy_columns(root: Path, levels: Mapping[str, str]) -> FeatureSource:
     def read(name: str) -> Array:
         path = root / f"{name.removesuffix('.npy')}.npy"
         if path not in files:
-            raise FixInput(f"there is no {path.name}", where=str(root))
+            raise FixInput(f"{path.name} is missing", where=str(root))
         return _mapped(path)
 
     digest = folder_origin("npy", root, files)

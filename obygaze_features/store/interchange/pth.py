@@ -68,7 +68,7 @@ def _level_of(source: FeatureSource) -> str:
         with suppress(BadRow):
             several.append(len(source.shape("", index).sizes) > 1)
     if not several:
-        raise FixInput("no file holds a usable tensor", where=name_of(source))
+        raise FixInput("no file has a usable tensor", where=name_of(source))
     return "tokens" if 2 * sum(several) > len(several) else "clip"
 
 
@@ -101,7 +101,7 @@ class _Loader:
                 return self.torch.load(data, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             raise FixInput(
-                "this file is not plain tensors: loading it could run code",
+                "this file has more than plain tensors: loading it could run code",
                 where=str(file),
                 hint="torch.save(features.detach().cpu(), file) where it was made",
             ) from error

@@ -63,7 +63,7 @@ class BadRow(Exception):
 
 @dataclass
 class FeatureSource:
-    """Features of clips that can be imported, whatever file they are in.
+    """Features of clips that can be imported, from files of any format.
 
     `arrays` has, for each level, a function for each clip that opens its array, None where the clip
     has none. An array is anything with `shape`, `dtype` and `array[()]`; it is read only when its
@@ -123,7 +123,9 @@ def joined_source(sources: Sequence[FeatureSource]) -> FeatureSource:
     for source in sources:
         if set(source.levels) != set(levels):
             here, there = ", ".join(levels), ", ".join(source.levels)
-            raise FixInput(f"{here} in one of them, {there} in another", where=name_of(source))
+            raise FixInput(
+                f"the sources have different levels: {here}; {there}", where=name_of(source)
+            )
     movies = [one.movie_ids for one in sources if one.movie_ids is not None]
     return FeatureSource(
         origin={
@@ -296,7 +298,7 @@ def by_clip(files: Sequence[Path], ids: Sequence[str] | None = None) -> dict[str
     found: dict[str, Path] = {}
     for clip, file in zip(ids or [file.stem for file in files], files, strict=True):
         if found.setdefault(clip, file) != file:
-            raise FixInput(f"two files are of the clip {clip!r}", where=f"{found[clip]}, {file}")
+            raise FixInput(f"two files for the clip {clip!r}", where=f"{found[clip]}, {file}")
     return found
 
 

@@ -171,7 +171,7 @@ class _Download:
         self._lock = Lock()
 
     def run(self) -> None:
-        """Fetch what is not there yet, several files at a time."""
+        """Fetch the missing files, several at a time."""
         names = sorted(self.marks)
         with ThreadPoolExecutor(HASHING_THREADS) as pool:
             there = list(pool.map(self._has, names))

@@ -43,7 +43,7 @@ class Repo:
         """Parse an hf:// address."""
         match = _URL.fullmatch(url)
         if match is None or ".." in url:
-            raise FixUsage(f"{url!r} is not an address on the hub", hint="hf://OWNER/NAME")
+            raise FixUsage(f"invalid address {url!r}", hint="hf://OWNER/NAME")
         return cls(match["id"], match["folder"].strip("/"), match["revision"] or "main")
 
     def path(self, name: str) -> str:
@@ -137,9 +137,9 @@ class HuggingFaceHub:
             return None
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status in (401, 403):
-            return FixInput("the hub refuses access", where=where, hint="hf auth login")
+            return FixInput("the hub denied access", where=where, hint="hf auth login")
         if status is not None and 400 <= status < 500 and status not in (408, 429):
-            return FixInput(f"the hub refuses this: {line}", where=where)
+            return FixInput(f"the hub rejected the request: {line}", where=where)
         return Unreachable(f"the hub cannot be reached: {line}", where=where, hint=CHECK)
 
 
@@ -166,13 +166,13 @@ class HubTarget:
         self._lock = Lock()
 
     def prepare(self, files: Mapping[str, FileMark]) -> None:
-        """Refuse more than the hub takes, before anything is sent."""
+        """Raise an error for more files than the hub allows, before any is sent."""
         folders = Counter(name.rpartition("/")[0] for name in files)
         largest = max((mark.n_bytes for mark in files.values()), default=0)
         fullest = max(folders.values(), default=0)
         if len(files) > MAX_FILES or fullest > MAX_IN_FOLDER or largest > MAX_BYTES:
             raise FixInput(
-                f"the hub takes at most {MAX_FILES:,} files, {MAX_IN_FOLDER:,} in one folder, "
+                f"the hub allows at most {MAX_FILES:,} files, {MAX_IN_FOLDER:,} in one folder, "
                 f"each of at most {MAX_BYTES:,} bytes; this store has {len(files):,} files, "
                 f"{fullest:,} in one folder, the largest of {largest:,} bytes",
                 where=self.location,

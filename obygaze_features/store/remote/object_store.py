@@ -57,7 +57,7 @@ def object_store(url: str, **client: Any) -> Any:
 
 
 def network_error() -> type[Exception]:
-    """Return what obstore raises for everything but a missing file."""
+    """Return the base class of obstore's errors; a missing file has a class of its own."""
     base: type[Exception] = need("obstore.exceptions", "remote", PURPOSE).BaseError
     return base
 
@@ -66,7 +66,7 @@ def explained(error: Exception, where: str) -> ObygazeError:
     """Return the ObygazeError for an error of obstore."""
     kind, line = type(error).__name__, _first_line(error)
     if kind in ("PermissionDeniedError", "UnauthenticatedError"):
-        return FixInput("access is refused", where=where, hint="keys with read permission")
+        return FixInput("access denied", where=where, hint="keys with read permission")
     if kind == "NotSupportedError":
         return NoRanges(
             "this server cannot send parts of files",
@@ -147,7 +147,7 @@ class S3Target:
         return answer.meta["size"] == mark.n_bytes and found.get("sha256") == mark.sha256
 
     def put(self, name: str, data: bytes, mark: FileMark) -> None:
-        """Send an object and compare what has arrived."""
+        """Send an object, then compare its length and checksum."""
         self._do("put", name, data, attributes={"sha256": mark.sha256})
         if not self.has(name, mark):
             raise Corrupt(

@@ -32,7 +32,7 @@ THREADS = 16
 
 @dataclass(frozen=True)
 class FileSelection:
-    """The files of a store that are wanted.
+    """The selected files of a store.
 
     The files of `marks` are still to be read and compared with their marks. `documents` (the seal
     or the markers, and store.json as the last) have been read and checked.
@@ -129,7 +129,7 @@ def _of_sealed(
 ) -> FileSelection:
     seal, here = store.commits.seal, store.commits.partial
     if seal is None:
-        raise FixInput("not sealed", where=store.location)
+        raise FixInput("the store is not sealed", where=store.location)
     chosen = levels if levels is not None else [spec.name for spec in store.plan.arrays]
     specs = [store.plan.array(name) for name in chosen]
     rows = store.select(movies=movies).rows
@@ -144,7 +144,7 @@ def _of_sealed(
     _check_sizes(store, marks)
     partial = None if len(marks) == len(seal.files) else wanted
     if sha256_bytes(documents[STORE_FILE]) != marks.pop(STORE_FILE).sha256:
-        raise Corrupt("store.json is not the one that was sealed", where=store.location)
+        raise Corrupt("store.json has another checksum than the seal lists", where=store.location)
     n_bytes_rows = len(rows) * sum(spec.row_bytes for spec in specs)
     return FileSelection(source, marks, documents, partial, n_bytes_rows)
 
@@ -159,12 +159,12 @@ def _check_held(store: Store, wanted: Partial, here: Partial) -> None:
         raise FixInput(
             f"this copy is partial and does not hold all of {', '.join(missing)}",
             where=store.location,
-            hint="the levels and movies it holds: obygaze store info",
+            hint="obygaze store info lists what it holds",
         )
 
 
 def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
-    """Return the files of what is committed so far."""
+    """Return the files of the blocks that are committed so far."""
     plan = store.plan
     with ThreadPoolExecutor(THREADS) as pool:
         found = pool.map(store.commits.marker, range(plan.n_blocks))
@@ -192,7 +192,7 @@ def _document(files: Files, name: str) -> bytes:
 
 
 def _check_sizes(store: Store, marks: Mapping[str, FileMark]) -> None:
-    """Refuse marks of more bytes than the arrays of store.json can have."""
+    """Raise an error for files with more bytes than the arrays of store.json can have."""
     plan = store.plan
     most = {spec.name: plan.block_rows * spec.row_bytes for spec in plan.arrays}
     for name, mark in marks.items():

@@ -59,7 +59,7 @@ class ZipFiles:
         listed = [entry for entry in self.zip.infolist() if not entry.is_dir()]
         self.entries = {entry.filename: entry for entry in listed}
         if len(self.entries) < len(listed):
-            raise FixInput("two entries of this zip have one name", where=self.location)
+            raise FixInput("two entries of this zip have the same name", where=self.location)
         self._starts: dict[str, int] = {}
         for entry in listed:
             self._check(entry)
@@ -76,7 +76,7 @@ class ZipFiles:
             raise FixInput(
                 f"the entry {entry.filename!r} is compressed or encrypted",
                 where=self.location,
-                hint="obygaze store unpack of a copy on this machine, then read the folder",
+                hint="copy it to this machine, obygaze store unpack, then read the folder",
             )
         if entry.file_size != entry.compress_size or entry.file_size > self.total:
             raise Corrupt(f"{entry.filename!r} is longer than the zip file", where=self.location)
@@ -100,7 +100,9 @@ class ZipFiles:
         room = HEADER.size + len(entry.orig_filename.encode()) + EXTRA_BYTES
         data = self.range(at, min(at + room + length, self.total))
         if len(data) < HEADER.size or data[:4].tobytes() != b"PK\x03\x04":
-            raise Corrupt(f"no entry where {entry.filename!r} should be", where=self.location)
+            raise Corrupt(
+                f"the entry {entry.filename!r} is not at the listed position", where=self.location
+            )
         _, name_length, extra_length = HEADER.unpack(data[: HEADER.size].tobytes())
         skip = HEADER.size + int(name_length) + int(extra_length)
         self._starts[entry.filename] = at + skip
@@ -175,7 +177,7 @@ class _Ranges(io.RawIOBase):
 
 
 class UntrustedZip(ZipFiles):
-    """The entries of a zip from anywhere: compressed or not, in a folder of the zip or not.
+    """The entries of a zip of another program: compressed or not, in a folder of the zip or not.
 
     Names must stay in their folder, entries must be plain files, and no entry may unpack to more
     than `expected` bytes.

@@ -65,7 +65,7 @@ def test_the_current_folder_and_those_above_it_are_never_replaced(
 def test_a_folder_of_the_same_kind_is_replaced_and_no_other(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     write(folder, "one", force=False)
-    with pytest.raises(AlreadyThere, match="taken by another thing"):
+    with pytest.raises(AlreadyThere, match="another thing has this name"):
         write(folder, "two", force=False)
     assert (folder / "deep" / "data").read_text() == "one"
     write(folder, "two")
@@ -161,7 +161,7 @@ def test_a_file_is_written_once_and_never_over_a_folder(tmp_path: Path) -> None:
         late(tmp_path / "f")
     assert tree(tmp_path) == {"f": "mine"}
     (tmp_path / "d").mkdir()
-    with pytest.raises(AlreadyThere, match="a folder"), new_file(tmp_path / "d", force=True):
+    with pytest.raises(AlreadyThere, match="got a folder"), new_file(tmp_path / "d", force=True):
         pass
 
 

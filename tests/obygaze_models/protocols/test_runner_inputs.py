@@ -214,7 +214,7 @@ class TestOnDisk:
         run_protocol(inputs, tmp_path / "a", n_jobs=1)
         other = gather(quick("honest", "fit.seed=1", *RIDGE), manifest, "", {"x": store})
         before = (tmp_path / "a" / "results.json").read_bytes()
-        with pytest.raises(AlreadyThere, match="taken by another run"):
+        with pytest.raises(AlreadyThere, match="another run has this name"):
             run_protocol(other, tmp_path / "a", n_jobs=1)
         assert (tmp_path / "a" / "results.json").read_bytes() == before
         run_protocol(other, tmp_path / "a", n_jobs=1, force=True)

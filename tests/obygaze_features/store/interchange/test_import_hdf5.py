@@ -151,10 +151,10 @@ def test_a_dataset_that_only_says_it_is_huge_takes_no_memory(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("levels", "words"),
     [
-        ({"x": "nothing/{id}"}, "nothing under"),
+        ({"x": "nothing/{id}"}, "no group for the path"),
         ({"x": "{id}/{id}"}, "once"),
         ({"x": "{id}/none"}, "no clip has a usable x|no dataset"),
-        ({"x": "a/deeper/{id}"}, "nothing under|not a group"),
+        ({"x": "a/deeper/{id}"}, "no group for the path|not a group"),
     ],
 )
 def test_paths_that_lead_nowhere(tmp_path: Path, levels: dict[str, str], words: str) -> None:

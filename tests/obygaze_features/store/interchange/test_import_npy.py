@@ -58,7 +58,7 @@ def test_a_file_a_level_and_the_ids(tmp_path: Path) -> None:
     ]
     source = open_features("npy", [tmp_path / "f"], {"x": "clip"})
     assert list(source.levels) == ["x"]
-    with pytest.raises(FixInput, match=r"no none\.npy"):
+    with pytest.raises(FixInput, match=r"none\.npy is missing"):
         open_features("npy", [tmp_path / "f"], {"x": "none"})
 
 

@@ -214,7 +214,7 @@ def test_several_files_become_one_store(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="more than once"):
         import_store(open_features("npz", [first, first], {"clip": "X"}), tmp_path / "t")
     third = saved(tmp_path / "c.npz", clip_id=["m-9"], Y=X[2:])
-    with pytest.raises(FixInput, match="x in one of them, y in another"):
+    with pytest.raises(FixInput, match="different levels: x; y"):
         open_features("npz", [first, third], {})
 
 

@@ -129,7 +129,7 @@ def test_zips_that_cannot_be_read_in_place_are_refused(folder, tmp_path: Path) -
     with pytest.warns(UserWarning), zipfile.ZipFile(tmp_path / "two.zip", "w") as packed:
         packed.writestr("store.json", "a")
         packed.writestr("store.json", "b")
-    with pytest.raises(FixInput, match="one name"):
+    with pytest.raises(FixInput, match="same name"):
         open_files(tmp_path / "two.zip")
 
 

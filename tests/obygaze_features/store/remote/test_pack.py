@@ -200,7 +200,7 @@ def test_two_entries_of_one_name_are_refused(tmp_path: Path, sealed: Path) -> No
             out.writestr(name, data)
         with pytest.warns(UserWarning, match="Duplicate"):
             out.writestr("store.json", b"{}")
-    with pytest.raises(FixInput, match="one name"):
+    with pytest.raises(FixInput, match="same name"):
         unpack(tmp_path / "z.zip", tmp_path / "again")
 
 
