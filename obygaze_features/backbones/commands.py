@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import card_names, find_card, find_cards
 from obygaze_features.backbones.hub import is_cached
-from obygaze_features.backbones.hub_processor import preset_note
 from obygaze_features.core.commands import (
     ExampleCommand,
     LazyGroup,
@@ -148,6 +146,8 @@ def show(session: Session, name: str, as_json: bool) -> None:
 
     NAME@PRESET selects one of its presets.
     """
+    from obygaze_features.backbones.hub_processor import preset_note
+
     card = find_card(name, session.workspace)
     if as_json:
         shown = {**_summary(card), "preset": card.preset, "note": preset_note(card)}
@@ -253,6 +253,8 @@ def forward(
 
     Every level of the backbone NAME is written, as float32.
     """
+    import numpy as np
+
     from obygaze_features.backbones.load import forward_in_batches, load_backbone
 
     clips = _array(pixels, "f")
@@ -277,6 +279,8 @@ def forward(
 
 def _array(path: Path, kinds: str) -> Any:
     """Return the array of a .npy file; `kinds` are the allowed kinds of its dtype."""
+    import numpy as np
+
     require_file(path)
     try:
         large = path.stat().st_size > _MAPPED_FROM
