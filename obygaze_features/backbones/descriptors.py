@@ -107,7 +107,7 @@ class Descriptors(Backbone):
         return {name: outputs[level.source].astype(np.float32) for name, level in wanted.items()}
 
     def recipe(self) -> dict[str, Any]:
-        """Return what decides the numbers."""
+        """Return the settings that change the numbers."""
         return {
             **card_recipe(self.card, self.geometry, self.levels),
             "weights": {},

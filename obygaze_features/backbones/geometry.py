@@ -1,4 +1,4 @@
-"""The shapes of what goes into a backbone and comes out of it."""
+"""The shapes of a backbone's input and of its outputs."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _that_reproduces(card: Card, what: str) -> str:
 
 
 def _differences(ours: Preset, hub: Preset) -> list[str]:
-    """Return the settings that decide pixels and differ, each as ours and the hub's."""
+    """Return the settings that change pixels and differ, each with our value and the hub's."""
     mine, theirs = ours.as_dict(), hub.as_dict()
     keys = [key for key in _PIXELS if mine[key] != theirs[key]]
     found = [f"{key} {mine[key] or 'none'}, not {theirs[key] or 'none'}" for key in keys]
@@ -75,7 +75,7 @@ def _differences(ours: Preset, hub: Preset) -> list[str]:
 
 
 def _range(preset: Preset) -> str:
-    """Return the smallest and the largest value the network can get."""
+    """Return the smallest and the largest value of a pixel."""
     table = Preprocessor(preset, 1, 1).table
     return f"{round(float(table.min()), 2):g}..{round(float(table.max()), 2):g}"
 

@@ -180,7 +180,7 @@ class Preprocessor:
 
     @classmethod
     def of(cls, preset: Preset, size: int, checkpoint_edge: int | None = None) -> Preprocessor:
-        """Return the preprocessing with every size known, if need be from the checkpoint's own."""
+        """Return the preprocessing for a size; some presets use the edge of the checkpoint."""
         edge = preset.edge or size
         if preset.edge_from_checkpoint and checkpoint_edge is not None:
             edge = checkpoint_edge
@@ -238,7 +238,7 @@ class Preprocessor:
         return out
 
     def recipe(self) -> dict[str, Any]:
-        """Return what decides the pixels: the settings, and a hash of a test picture's pixels."""
+        """Return the settings that change the pixels, and a hash of a test picture's pixels."""
         import torch
 
         known = {"size": self.size, "edge": self.edge, "antialias": True, "colour": "rgb"}

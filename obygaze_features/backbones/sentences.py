@@ -45,7 +45,7 @@ class LanguageModel:
 
 
 class SentenceEncoder:
-    """One vector for each text, by the pooling that the model's folder declares."""
+    """Computes a vector of each text, by the pooling that the model's folder declares."""
 
     def __init__(self, name: str) -> None:
         self.model, self.tokenizer = _load(name, "AutoModel")

@@ -1,4 +1,4 @@
-"""Videos as numbers of pictures: probe, sampling, exact decoding, decoding in worker processes."""
+"""Probe videos, and decode the exact pictures of clips, also in worker processes."""
 
 from __future__ import annotations
 

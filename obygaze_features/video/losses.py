@@ -268,7 +268,7 @@ class MpegPicture:
 
 
 def mpeg_losses(index: FrameIndex, coded: Coded) -> list[int]:
-    """Return the positions where numbers are missing in a group, or where one comes again."""
+    """Return the positions where numbers are missing in a group, or where one is repeated."""
     groups, found = mpeg_groups(index, coded)
     holes = index.holes
     for group in groups:

@@ -63,7 +63,7 @@ def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
 
 
 def _turn(frame: Any) -> tuple[int, bool]:
-    """Read the clockwise turn, to a quarter, and the flip before it from the display matrix."""
+    """Return the clockwise rotation, in quarter turns, and the flip before it."""
     kind = av().sidedata.sidedata.Type.DISPLAYMATRIX
     matrix = frame.side_data.get(kind)
     if matrix is None:
