@@ -222,7 +222,7 @@ def free_for(path: Path, data: bytes) -> bool:
 
 def leads_out(relative: str) -> bool:
     """Return whether a relative path could lead out of the folder it is relative to."""
-    foreign = PureWindowsPath(relative)  # it splits names at / and at \\
+    foreign = PureWindowsPath(relative)  # it also splits names at a backslash
     is_absolute = PurePosixPath(relative).is_absolute() or bool(foreign.drive or foreign.root)
     return is_absolute or "\x00" in relative or ".." in foreign.parts
 

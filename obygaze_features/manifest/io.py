@@ -50,7 +50,7 @@ def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
     table = read_table(path.with_suffix(".csv"), required=COLUMNS, violations=violations, data=rows)
     columns = tuple(name for name in table.columns if name not in COLUMNS)
     reader = ClipReader(header.concepts, columns)
-    clips = tuple(reader.clip(row) for row in table.rows)
+    clips = tuple(reader.clip_of(row) for row in table.rows)
     violations.raise_if_any("the manifest is not valid")
     return Manifest(path.stem, header, clips, columns)
 
@@ -183,12 +183,13 @@ class ClipReader:
         self.blank = dict.fromkeys((*COLUMNS, *columns), "")
         self.line_of: dict[str, int] = {}
 
-    def clip_of(self, row: TableRow, cells: Mapping[str, str]) -> Clip:
-        """Return the clip with these cells, made from a row; cells that are not given are empty."""
-        return self.clip(replace(row, cells={**self.blank, **cells}))
+    def clip_of(self, row: TableRow, cells: Mapping[str, str] | None = None) -> Clip:
+        """Return the clip of a row; it must not be used where the row has violations.
 
-    def clip(self, row: TableRow) -> Clip:
-        """Return the clip of a row; it must not be used where the row has violations."""
+        With `cells`, the clip has these cells instead of those of the row; others are empty.
+        """
+        if cells is not None:
+            row = replace(row, cells={**self.blank, **cells})
         for column in ("clip_id", "movie_id"):
             row.matching(column, ID, "an id (letters, digits, . _ + -)")
         row.unique("clip_id", self.line_of)
