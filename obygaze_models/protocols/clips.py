@@ -1,4 +1,4 @@
-"""The clips of a manifest as columns: what tasks, splits and baselines look at."""
+"""The clips of a manifest as columns, for tasks, splits and baselines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ClipTable:
 
     @cached_property
     def levels(self) -> list[str]:
-        """The level of each clip, empty where there is none."""
+        """The annotation level of each clip, "" where it has none."""
         return [clip.level for clip in self.clips]
 
     @cached_property
@@ -51,20 +51,21 @@ class ClipTable:
 
     @cached_property
     def has_video(self) -> NDArray[np.bool_]:
-        """Which clips name a video."""
+        """Whether each clip has a video."""
         return np.array([clip.video != "" for clip in self.clips], dtype=np.bool_)
 
     @cached_property
     def has_concept(self) -> NDArray[np.bool_]:
-        """A row for each clip, a column for each of `concept_names`."""
+        """Whether each clip (row) has each of `concept_names` (column)."""
         rows = [[name in clip.concepts for name in self.concept_names] for clip in self.clips]
         return np.array(rows, dtype=np.bool_).reshape(len(self), len(self.concept_names))
 
     @cached_property
     def places(self) -> Mapping[str, tuple[str, int]] | None:
-        """Film and place in the film of each clip; None where films are not known in order.
+        """The film of each clip and its position there, or None if a position is unknown.
 
-        The scene where there is one, else the position of the clip in its film.
+        The position is the scene where all clips have one, else the rank by start time. None, too,
+        if there is only one film.
         """
         if len(set(self.movies.tolist())) < 2:
             return None
@@ -77,13 +78,13 @@ class ClipTable:
 
     @cached_property
     def scenes(self) -> IntArray | None:
-        """The place of each clip in its film."""
+        """The position of each clip in its film, or None as for `places`."""
         if self.places is None:
             return None
         return np.array([self.places[clip][1] for clip in self.ids], dtype=np.intp)
 
     def column(self, name: str) -> list[str]:
-        """An extra column, or one of the manifest's own, as text."""
+        """Return a column of the manifest as text: extra ones, clip_id, movie_id or level."""
         own: dict[str, list[str]] = {
             "clip_id": self.ids,
             "movie_id": self.movies.tolist(),
@@ -101,7 +102,7 @@ class ClipTable:
         return [clip.extra.get(name, "") for clip in self.clips]
 
     def fold(self, name: str) -> IntArray:
-        """A published fold column; -1 for clips outside of it."""
+        """Return a published fold column as numbers; -1 for clips without a fold."""
         try:
             cells = self.column(FOLD_PREFIX + name)
         except FixInput as error:
@@ -114,7 +115,7 @@ class ClipTable:
 
 
 def clip_table(manifest: Manifest, data: Data) -> ClipTable:
-    """The clips a protocol looks at."""
+    """Return the clips of a manifest that a protocol uses."""
     seen = manifest.view(data.view)
     visual = seen.header.of_modality("visual")
     table = ClipTable(manifest.name, seen.clips, visual)
@@ -124,12 +125,15 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         clips = [clip for clip, keep in zip(seen.clips, kept, strict=True) if keep]
         table = ClipTable(manifest.name, clips, visual)
     if not len(table):
-        raise FixInput("no clip is left to experiment on", where=manifest.name)
+        raise FixInput(
+            f"no clip matches data.view = {data.view!r} and data.where = {data.where!r}",
+            where=manifest.name,
+        )
     return table
 
 
 def read_folds(column: Sequence[str | int], *, where: str | None = None) -> IntArray:
-    """A published fold column as numbers; empty cells are outside the scheme."""
+    """Return a published fold column as numbers; -1 for empty cells."""
     try:
         folds = np.array(
             [OUTSIDE if str(cell).strip() == "" else int(cell) for cell in column], dtype=np.intp
@@ -137,5 +141,5 @@ def read_folds(column: Sequence[str | int], *, where: str | None = None) -> IntA
     except ValueError as error:
         raise FixInput(f"a fold must be a whole number: {error}", where=where) from error
     if folds.size and folds.min() < OUTSIDE:
-        raise FixInput(f"a fold cannot be {folds.min()}", where=where)
+        raise FixInput(f"a fold must be at least 0, got {folds.min()}", where=where)
     return folds

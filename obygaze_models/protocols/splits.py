@@ -1,4 +1,4 @@
-"""A split: which rows of a table train, which choose, which test, and why those."""
+"""A split: the rows of a table for training, validation and test, and how they were chosen."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Origin = Mapping[str, str | int | float | bool]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows of one table: to train on, to choose with, to test on; and how they were picked.
+    """Rows of one table for training, validation and test; and how they were chosen.
 
-    The parts are sorted and hold no row twice. That they do not overlap is not checked here: the
-    published cells do overlap, and `evaluation.leakage` counts it.
+    Each of the three is sorted and has no row twice. They may overlap, as published splits of two
+    tasks do; `evaluation.leakage` counts it.
     """
 
     name: str
@@ -33,14 +33,14 @@ class Split:
         for part in ("train", "validation", "test"):
             rows = np.asarray(getattr(self, part), dtype=np.intp)
             if rows.ndim != 1 or np.unique(rows).size != rows.size:
-                raise FixInput(f"split {self.name}: a row is twice in {part}")
+                raise FixInput(f"split {self.name}: {part} has a row twice")
             object.__setattr__(self, part, np.sort(rows))
 
     def keep(self, *, train: ArrayLike | None = None, test: ArrayLike | None = None) -> Split:
-        """The split within some rows, given as masks over the table.
+        """Return the split without the rows that a mask over the table leaves out.
 
-        `train` bounds train and validation (the training task's clips), `test` the test part (the
-        tested task's clips).
+        `train` limits training and validation rows (to the clips of the training task), `test` the
+        test rows (to those of the test task).
         """
         return replace(
             self,
@@ -55,9 +55,9 @@ class Split:
 
 
 def drop_near(split: Split, groups: ArrayLike, scenes: ArrayLike, reach: int) -> Split:
-    """Open a gap: what is within `reach` scenes of a test clip neither trains nor validates.
+    """Remove training and validation rows within `reach` scenes of a test clip.
 
-    Train also keeps that distance from validation; the test rows are never touched.
+    Training rows keep that distance from validation rows, too; test rows stay.
     """
     chosen = far_from(split.validation, split.test, groups, scenes, reach)
     held_out = np.concatenate([split.test, chosen])
@@ -69,7 +69,7 @@ def drop_near(split: Split, groups: ArrayLike, scenes: ArrayLike, reach: int) ->
 def far_from(
     rows: IntArray, others: IntArray, groups: ArrayLike, scenes: ArrayLike, reach: int
 ) -> IntArray:
-    """The rows that are more than `reach` scenes away from each of `others` in their group."""
+    """Return the rows that are more than `reach` scenes away from `others` of their group."""
     movies, order = np.asarray(groups), np.asarray(scenes, dtype=np.intp)
     keep = np.ones(rows.size, dtype=np.bool_)
     for movie in np.unique(movies[rows]):
@@ -82,7 +82,7 @@ def far_from(
 
 
 def n_folds_of(folds: IntArray) -> int:
-    """How many folds there are, counted to the highest number."""
+    """Return the number of folds, counted to the highest number."""
     used = folds[folds != OUTSIDE]
     if used.size == 0:
         raise FixInput("no clip has a fold")

@@ -1,4 +1,4 @@
-"""The classes of a task: 0 and 1 for each clip, and -1 for what is left out."""
+"""The classes of a task: 0 or 1 for each clip, and -1 for clips outside of it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ LEFT_OUT = -1
 
 
 def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
-    """Class of each clip: 1, 0, or -1 for what the task leaves out."""
+    """Return the class of each clip: 1, 0, or -1 for clips outside the task."""
     labels = _labels(name, task, table)
     if task.folds:
         labels = np.where(table.fold(task.folds) == OUTSIDE, LEFT_OUT, labels).astype(np.int8)
     found = {int(label) for label in np.unique(labels)} - {LEFT_OUT}
     if found != {0, 1}:
-        lacking = "no clip of either class" if not found else f"no clip of class {1 - min(found)}"
+        missing = "0 or 1" if not found else str(1 - min(found))
         raise FixInput(
-            f"the task {name} has {lacking} among these clips",
+            f"the task {name} has no clip of class {missing}",
             where=table.name,
             hint="obygaze manifest stats, and the view in [data]",
         )
@@ -41,12 +41,12 @@ def _labels(name: str, task: Task, table: ClipTable) -> LabelArray:
         negative = parse(task.negative, where=f"tasks.{name}.negative") if task.negative else None
         return label_by_expression(positive, table.levels, table.concepts, negative=negative)
     cells = table.column(task.column)
-    strange = sorted({cell for cell in cells if cell and cell not in task.values})
-    if strange:
+    unknown = sorted({cell for cell in cells if cell and cell not in task.values})
+    if unknown:
         raise FixInput(
-            f"the column {task.column} holds {strange[0]!r}, which the task {name} does not map",
+            f"tasks.{name}.values has no class for {unknown[0]!r} of the column {task.column}",
             where=table.name,
-            hint=f"known: {', '.join(task.values)}",
+            hint=f"it has {', '.join(task.values)}",
         )
     return np.array([task.values.get(cell, LEFT_OUT) for cell in cells], dtype=np.int8)
 
@@ -58,7 +58,7 @@ def label_by_expression(
     *,
     negative: Expression | None = None,
 ) -> LabelArray:
-    """Class of each clip: 1, 0, or -1 for left out; without `negative`, 0 is every other level."""
+    """Return the class of each clip; without `negative`, 0 is every other clip with a level."""
     ones = positive.evaluate(levels, concepts)
     if negative is None:
         zeros = ~ones & (np.asarray(levels, dtype=np.str_) != "")
@@ -66,13 +66,13 @@ def label_by_expression(
         zeros = negative.evaluate(levels, concepts)
     both = int(np.sum(ones & zeros))
     if both:
-        said = "the rest" if negative is None else negative.text
-        raise FixInput(f"{both} clips are in both classes", where=f"{positive.text} / {said}")
+        other = "the rest" if negative is None else negative.text
+        raise FixInput(f"{both} clips are in both classes", where=f"{positive.text} / {other}")
     return np.where(ones, 1, np.where(zeros, 0, LEFT_OUT)).astype(np.int8)
 
 
 def check_label_map(classes: Mapping[str, int], *, where: str | None = None) -> dict[str, int]:
-    """A label map of known levels onto classes 0, 1, ... without a gap."""
+    """Return a label map; raise an error unless it maps known levels to 0, 1, ... without a gap."""
     unknown = [level for level in classes if level not in LEVELS]
     if unknown:
         raise FixInput(
@@ -90,7 +90,7 @@ def check_label_map(classes: Mapping[str, int], *, where: str | None = None) -> 
 
 
 def label_by_map(classes: Mapping[str, int], levels: Sequence[str]) -> LabelArray:
-    """Class of each clip by its level; -1 for levels that the map leaves out."""
+    """Return the class of each clip by its level; -1 for levels that are not in the map."""
     checked = check_label_map(classes)
     labels = (checked.get(str(level), LEFT_OUT) for level in levels)
     return np.fromiter(labels, np.int8, len(levels))

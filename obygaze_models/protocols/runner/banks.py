@@ -1,4 +1,4 @@
-"""Concept vectors for bottlenecks: one Gram matrix a store, one bank a fold for all its heads."""
+"""Concept vectors for bottlenecks: one Gram matrix per store, one bank per fold for all heads."""
 
 from __future__ import annotations
 
@@ -47,26 +47,26 @@ class Banks:
 
     @cached_property
     def gram(self) -> Gram:
-        """The products of all rows, for every machine of every fold."""
+        """The products of all rows, for every linear model of every fold."""
         from obygaze_models.models.linear_solvers import Gram
 
         return Gram(self.features.X)
 
     def rows(self, clips: NDArray[np.intp]) -> NDArray[Any]:
-        """The vectors of some clips."""
+        """Return the vectors of some clips."""
         return self.gram.X[self.features.row_of[clips]]
 
     def margins(self, settings: Mapping[str, Any], data: FoldData) -> Margins:
-        """Margins by vectors that saw no test clip, cross-fitted for the rows to learn from."""
+        """Return cross-fitted margins of the rows to fit on, by vectors without test clips."""
         rows = self.bank_rows(data)
         bank, fitted = self._bank(settings, rows, data)
         return Margins(bank, fitted[self.features.row_of[data.fit_rows]], rows)
 
     def bank_rows(self, data: FoldData) -> NDArray[np.intp]:
-        """The clips that vectors may be found on: all with a level that are not held out.
+        """Return the clips that vectors are found on: all with an annotation level, not held out.
 
-        Held out are the clips that this cell tests, and those that choose. Where splits are by
-        film, their films are held out whole; where splits keep a gap, so are the scenes near them.
+        Held out are the test and validation clips of the fold. Where splits are by film, all
+        clips of their films are held out; where splits keep a gap, the scenes near them.
         """
         table, split = self.table, data.split
         held_out = split.test
@@ -94,7 +94,7 @@ class Banks:
     def _find(
         self, own: Mapping[str, Any], rows: NDArray[np.intp], groups: NDArray[np.str_]
     ) -> tuple[ConceptBank, Floats]:
-        """The bank on some clips, and margins for all rows of X: cross-fitted on those clips."""
+        """Return the bank of some clips, and margins for all rows: cross-fitted for those clips."""
         targets = targets_of(self.features, self.table, own["against"])
         row_of, by_row = self.features.row_of, groups[self.features.present]
         inside = row_of[rows]
@@ -117,7 +117,7 @@ class Banks:
     def _cross_folds(
         self, rows: NDArray[np.intp], groups: NDArray[np.str_], n_folds: int
     ) -> list[NDArray[np.intp]]:
-        """Parts of the rows, whole films together where splits are by film."""
+        """Return parts of the rows; clips of a film stay together where splits are by film."""
         films = np.unique(groups[rows])
         if n_folds < 2 or (self.grouped and len(films) < 2):
             return []
@@ -129,22 +129,24 @@ class Banks:
 
 
 def targets_of(features: Features, table: ClipTable, against: Any) -> NDArray[np.int64]:
-    """1 has the concept, 0 is told apart from it, -1 takes no part: a row of X, a concept."""
+    """Return 1 for a positive, 0 for a negative, -1 for no example; a column for each concept."""
     from obygaze_models.models.concepts import concept_targets
 
     levels = np.array(table.levels)[features.present]
-    # A clip without a level takes no part, as a clip nobody is sure of takes none.
-    told = np.where(levels == "", "NS", levels)
-    return concept_targets(told, table.has_concept[features.present], against)
+    # A clip without a level is no example, like a clip that is not sure (NS).
+    levels = np.where(levels == "", "NS", levels)
+    return concept_targets(levels, table.has_concept[features.present], against)
 
 
 def findable(targets: NDArray[np.int64]) -> list[int]:
-    """The columns of concepts that have clips enough, with and without, to be found."""
+    """Return the columns of concepts with enough positive and negative examples."""
     known = [
         column
-        for column, told in enumerate(targets.T)
-        if min((told == value).sum() for value in (0, 1)) >= MIN_ROWS
+        for column, own in enumerate(targets.T)
+        if min((own == value).sum() for value in (0, 1)) >= MIN_ROWS
     ]
     if not known:
-        raise FixTraining("no concept has clips enough in training to be found")
+        raise FixTraining(
+            f"no concept has {MIN_ROWS} training clips with it and {MIN_ROWS} without"
+        )
     return known

@@ -1,6 +1,6 @@
-"""Judges a cell: each fold, the whole with its intervals, each film; and compares two cells.
+"""The tests of a cell, and its metrics: by fold, over all folds, by film, under resampling.
 
-What the value of a cell is depends on how its folds tested. Where each clip is tested once,
+The value of a cell depends on how its folds test. Where each clip is tested once,
 decisions are pooled over folds; AUC compares clips within folds only and AP is averaged over folds,
 because scores of different fits are on different scales. Where clips are tested several times
 (runs that share a test fold), everything is averaged over runs. Resampling draws whole films and
@@ -42,7 +42,7 @@ MARGIN_NAMES = tuple(name for name in MARGIN_METRICS if name != WITHIN)
 
 @dataclass(frozen=True, eq=False)
 class TestedFold:
-    """One fit of one fold: the clips it was tested on, their truth and scores."""
+    """The test of one fit of one fold: the test clips, their truth and scores."""
 
     fold: str
     seed: int
@@ -57,7 +57,7 @@ class TestedFold:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The metrics that make sense here."""
+        """The metrics that are defined for these scores."""
         return PROBABILITY_NAMES if self.are_probabilities else MARGIN_NAMES
 
     @cached_property
@@ -67,7 +67,7 @@ class TestedFold:
 
     @cached_property
     def at_tuned(self) -> Predictions | None:
-        """The same scores, decided at the threshold that validation clips chose."""
+        """The same scores with decisions by the threshold that validation clips chose."""
         if self.tuned is None:
             return None
         return Predictions.of(self.predictions.y, self.predictions.score, self.tuned)
@@ -85,7 +85,7 @@ class Cell:
     tested: Sequence[TestedFold]
     skipped: Sequence[Mapping[str, str]] = ()
     averaged: bool = False  # over folds; else pooled
-    share: float | None = None  # of a closed form: calls this share positive at random
+    share: float | None = None  # a closed form: this share is called positive at random
 
     @cached_property
     def universe(self) -> NDArray[np.intp]:
@@ -94,7 +94,7 @@ class Cell:
 
     @cached_property
     def y(self) -> NDArray[np.bool_]:
-        """The truth of the universe."""
+        """The truth of each clip of the universe."""
         truth = np.zeros(len(self.universe), dtype=np.bool_)
         for t in self.tested:
             truth[np.searchsorted(self.universe, t.rows)] = t.predictions.y
@@ -119,7 +119,7 @@ class Cell:
         tuned: bool = False,
         only: Sequence[str] | None = None,
     ) -> Statistics:
-        """The value of every metric (or `only` some) as a function of the weights of units.
+        """Return the value of every metric (or `only` some) as a function of the weights of units.
 
         `units` names the film of each clip of the universe (without it, each clip is a unit);
         weights have a column for each distinct name, in order.
@@ -129,7 +129,7 @@ class Cell:
         tests = [t for t in self.tested if seeds is None or t.seed in seeds]
         if self.share is not None:
             return self._expected(tests, codes, self.share)
-        folds = [self._sums(t, codes, tuned) for t in tests]
+        folds = [self._stats(t, codes, tuned) for t in tests]
         metrics = only or (TUNED if tuned else self.names)
         if self.averaged:
             return lambda weights: mean_over_folds(folds, metrics, weights)
@@ -142,8 +142,8 @@ class Cell:
     def _expected(
         self, tests: Sequence[TestedFold], codes: NDArray[np.intp], share: float
     ) -> Statistics:
-        """The closed form, pooled or averaged over folds as the other cells are."""
-        folds = [self._sums(t, codes, False) for t in tests]
+        """Return the closed form, pooled or averaged over folds like the other cells."""
+        folds = [self._stats(t, codes, False) for t in tests]
         n_units = int(codes.max()) + 1
         pooled = expected_random(self.y, codes, n_units, share)
         by_fold = [expected_random(f.predictions.y, f.codes, n_units, share) for f in folds]
@@ -158,9 +158,9 @@ class Cell:
 
         return compute
 
-    def _sums(self, t: TestedFold, codes: NDArray[np.intp], tuned: bool) -> GroupedStats:
-        seen = t.at_tuned or t.predictions if tuned else t.predictions
-        return GroupedStats(seen, codes[np.searchsorted(self.universe, t.rows)])
+    def _stats(self, t: TestedFold, codes: NDArray[np.intp], tuned: bool) -> GroupedStats:
+        predictions = t.at_tuned or t.predictions if tuned else t.predictions
+        return GroupedStats(predictions, codes[np.searchsorted(self.universe, t.rows)])
 
     def values(
         self, seeds: Sequence[int] | None = None, *, tuned: bool = False
@@ -192,7 +192,7 @@ class Cell:
     def by_group(
         self, groups: NDArray[np.str_], only: Sequence[str] | None = None
     ) -> tuple[list[str], Values]:
-        """The value within each film; NaN where the metric has none there."""
+        """Return the films, and each metric within each film, NaN where it is not defined."""
         own = groups[self.universe]
         names, codes = np.unique(own, return_inverse=True)
         values = self.statistics(own, only=only)(np.eye(len(names)))
@@ -218,11 +218,11 @@ class Cell:
 
     @cached_property
     def n_test_sets(self) -> int:
-        """How many sets of clips were tested; models of one set learned from the others."""
+        """The number of sets of test clips; models of one set were fitted on the others."""
         return len({t.rows.tobytes() for t in self.tested})
 
     def values_of(self, t: TestedFold) -> dict[str, float]:
-        """Every metric of one fold; where a closed form holds, its."""
+        """Return every metric of one fold, by the closed form if there is one."""
         if self.share is None:
             return t.values
         own = np.zeros(len(t.rows), dtype=np.intp)
@@ -231,7 +231,7 @@ class Cell:
 
 
 def tune(y: NDArray[np.bool_], scores: Floats) -> float | None:
-    """A threshold for binary F1 on the clips that choose; None where they lack a class."""
+    """Return the threshold with the best binary F1 on validation clips, or None for one class."""
     if not len(y) or y.all() or not y.any():
         return None
     found: float = tune_threshold(validation_y=y, validation_score=scores, metric="f1_binary")
@@ -241,7 +241,7 @@ def tune(y: NDArray[np.bool_], scores: Floats) -> float | None:
 def expected_random(
     y: NDArray[np.bool_], codes: NDArray[np.intp], n_units: int, share: float
 ) -> Statistics:
-    """What calling a random share positive scores in the long run, under weights of units.
+    """Return the expected metrics of calling a random share positive, under weights of units.
 
     A clip that is drawn twice has one rank, so the average precision is that of the distinct ones.
     """
@@ -250,7 +250,7 @@ def expected_random(
 
     def compute(weights: Floats) -> Values:
         f = ratio(weights @ positive, weights @ size)
-        ones, zeros = _blind(f, share), _blind(1 - f, 1 - share)
+        ones, zeros = _expected_f1(f, share), _expected_f1(1 - f, 1 - share)
         distinct = np.maximum((weights > 0) @ size, 1).astype(np.float64)
         return {
             "f1_binary": ones,
@@ -268,12 +268,12 @@ def expected_random(
     return compute
 
 
-def _blind(f: Floats, share: float) -> Floats:
+def _expected_f1(f: Floats, share: float) -> Floats:
     return np.where(f > 0, ratio(2 * f * share, f + share), 0.0)
 
 
 def _pooled(by_seed: Sequence[Sequence[GroupedStats]], names: Sequence[str]) -> Statistics:
-    """Decisions pooled over the folds of a seed, rankings within folds, all averaged over seeds."""
+    """Pool decisions over the folds of a seed, rank within folds, and average over seeds."""
     wholes = [
         GroupedStats(
             reduce(Predictions.append, [fold.predictions for fold in folds]),

@@ -105,7 +105,9 @@ def find_vectors(
     targets = targets_of(features, table, settings["against"])
     known, left_out = _known(targets, parts, table.concept_names)
     if not known:
-        raise FixTraining("no concept has clips enough, in films enough, to be found and evaluated")
+        raise FixTraining(
+            f"no concept has {MIN_ROWS} clips with it and {MIN_ROWS} without, in several films"
+        )
     names = [table.concept_names[column] for column in known]
     gram, targets = Gram(features.X), targets[:, known]
     bank = build_bank(settings, names, seed=seed)

@@ -1,4 +1,4 @@
-"""The further records of a run: what stores lack, several tasks as one, what makes a clip hard."""
+"""The further records of a run: missing clips, several tasks as one, analysis of errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LENGTH = "length (doubling)"
 def coverage(
     features: Features, labels: Labels, table: ClipTable, usable: NDArray[np.bool_]
 ) -> Record:
-    """Which clips of the manifest have no vector in a store, and which tasks miss them."""
+    """Return the record of the clips without a vector in a store, with their tasks."""
     row = {clip: number for number, clip in enumerate(table.ids)}
     missing = []
     for clip, reason in features.missing.items():
@@ -45,7 +45,7 @@ def coverage(
 def argmax_records(
     protocol: Protocol, cells: Sequence[Cell], groups: NDArray[np.str_]
 ) -> list[Record]:
-    """One question of several one-against-rest tasks: the class with the highest score."""
+    """Return records of one-against-rest tasks as one: the class with the highest score."""
     tasks = protocol.report.argmax
     records = []
     for model, feature in dict.fromkeys((cell.model, cell.feature) for cell in cells):
@@ -63,10 +63,10 @@ def _argmax(cells: Sequence[Cell], protocol: Protocol, groups: NDArray[np.str_])
     kept = truth.sum(axis=1) == 1
     universe, truth = universe[kept], truth[kept]
     scores = np.stack([c.mean_scores[np.searchsorted(c.universe, universe)] for c in cells], 1)
-    true, said = truth.argmax(axis=1), scores.argmax(axis=1)
+    true, called = truth.argmax(axis=1), scores.argmax(axis=1)
     table = np.zeros((len(cells), len(cells)), dtype=int)
-    np.add.at(table, (true, said), 1)
-    right = (true == said).astype(np.float64)
+    np.add.at(table, (true, called), 1)
+    right = (true == called).astype(np.float64)
     drawn = resample(
         lambda weights: {"accuracy": weights @ right / weights.sum(axis=1)},
         groups[universe],
@@ -90,7 +90,7 @@ def _argmax(cells: Sequence[Cell], protocol: Protocol, groups: NDArray[np.str_])
 
 
 def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> list[Record]:
-    """Success regressed on the factors of the paper, for each cell."""
+    """Return regressions of success on the factors of the paper, for each cell."""
     if not protocol.report.error_analysis:
         return []
     from obygaze_models.evaluation.error_analysis import analyse_success
@@ -111,7 +111,7 @@ def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> lis
 
 
 def _factors(table: ClipTable, rows: NDArray[np.intp]) -> dict[str, NDArray[np.float64]]:
-    """Eight concepts, two levels, and the length where the manifest knows it."""
+    """Return eight concepts, two annotation levels, and the length if the manifest has it."""
     from obygaze_models.evaluation.error_analysis import paper_factors
 
     concepts = {
@@ -127,7 +127,7 @@ def _factors(table: ClipTable, rows: NDArray[np.intp]) -> dict[str, NDArray[np.f
 
 
 def lengths_s(table: ClipTable, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """The length of clips in seconds, of film or of shots; NaN where nothing tells it."""
+    """Return the length of clips in seconds, of film or of shots; NaN where it is unknown."""
     found = []
     for row in rows:
         clip = table.clips[row]

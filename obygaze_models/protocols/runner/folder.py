@@ -1,4 +1,4 @@
-"""Writes a run: the folder appears whole, and nothing of another run is replaced."""
+"""Write the files of a run: the folder appears complete, and never replaces another run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RUN = OwnFolder("run", _not_a_run)
 
 
 def check_free(folder: Path, identity: str, *, force: bool) -> None:
-    """Refuse a name that another run has, or something else; the same run again is fine."""
+    """Raise an error if the folder is another run or not a run; the same run may be repeated."""
     if not force and made_by_obygaze(folder / RUN_FILE):
         force = json.loads((folder / RUN_FILE).read_bytes()).get("identity") == identity
     check_folder(folder, RUN, force=force)
@@ -40,7 +40,7 @@ def check_free(folder: Path, identity: str, *, force: bool) -> None:
 def write_run(
     folder: Path, about: Mapping[str, Any], records: Sequence[Record], predictions: bytes
 ) -> dict[str, Any]:
-    """Write the three files; what run.json then holds. Reports and audits of the folder stay."""
+    """Write the three files and return the content of run.json; reports and audits stay."""
     results = results_bytes(records)
     whole = {
         **about,
@@ -57,13 +57,13 @@ def write_run(
 
 
 def results_bytes(records: Sequence[Record]) -> bytes:
-    """results.json: one record a line, so that two runs can be compared by eye."""
+    """Return results.json: one record on each line, so that `diff` compares two runs."""
     lines = [json.dumps(json_values(r), ensure_ascii=False, allow_nan=False) for r in records]
     return ("[\n" + ",\n".join(lines) + "\n]\n").encode("utf-8")
 
 
 def predictions_csv(cells: Sequence[Cell], table: ClipTable) -> bytes:
-    """predictions.csv: every test of every clip; closed forms have none."""
+    """Return predictions.csv: every test of every clip, without baselines in closed form."""
     stream = io.StringIO(newline="")
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(PREDICTION_COLUMNS)

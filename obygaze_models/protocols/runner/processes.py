@@ -25,7 +25,7 @@ _WORK: dict[str, Work[Any]] = {}
 
 
 def workers_for(n_jobs: int) -> int:
-    """How many processes `n_jobs` means; 0: one a core, or one a thread of the Dask cluster."""
+    """Return the number of processes; for 0, one for each core or thread of the Dask cluster."""
     if n_jobs:
         return n_jobs
     if _on_dask():
@@ -36,16 +36,16 @@ def workers_for(n_jobs: int) -> int:
 
 
 def map_parts(work: Work[T], n_parts: int, progress: Progress | None = None) -> list[T]:
-    """`work(0), work(1), ...`, each in a process of its own; the first one here, with a voice.
+    """Return `work(0), work(1), ...`, each from its own process; the first runs here.
 
     Inside `joblib.parallel_config(backend="dask")` all of them are tasks of that cluster.
     """
-    told = progress or Quiet()
+    shown = progress or Quiet()
     if n_parts > 1 and _on_dask():
         return _by_dask(work, n_parts)
     if n_parts > 1 and _can_fork():
-        return _by_forks(work, n_parts, told)
-    return [work(part, told if part == 0 else Quiet()) for part in range(n_parts)]
+        return _by_forks(work, n_parts, shown)
+    return [work(part, shown if part == 0 else Quiet()) for part in range(n_parts)]
 
 
 def _can_fork() -> bool:
@@ -62,7 +62,7 @@ def _by_forks(work: Work[T], n_parts: int, progress: Progress) -> list[T]:
             return [work(0, progress), *(other.result() for other in others)]
     except BrokenProcessPool as error:
         raise FixInput(
-            "a process that trained was killed, as the system does where memory runs out",
+            "a training process was killed, probably because memory ran out",
             hint="--jobs 1",
         ) from error
     finally:
@@ -74,7 +74,7 @@ def _part(number: int) -> Any:
 
 
 def _on_dask() -> bool:
-    # Whoever chose a backend has imported joblib to do so; nobody else should wait for it.
+    # A backend can only be chosen after joblib was imported; its import is slow.
     if "joblib" not in sys.modules:
         return False
     from joblib.parallel import get_active_backend
@@ -90,7 +90,7 @@ def _by_dask(work: Work[T], n_parts: int) -> list[T]:
 
 
 def _elsewhere(work: Work[T], part: int) -> T:
-    # As in the process that asked: the number of threads decides the last bits of a product.
+    # As in the calling process: the number of threads affects the last bits of a product.
     with one_thread():
         return work(part, Quiet())
 
@@ -98,7 +98,7 @@ def _elsewhere(work: Work[T], part: int) -> T:
 def fit_all(
     X: NDArray[np.float32], work: Sequence[tuple[MLPSettings, Job]], n_jobs: int = 0
 ) -> list[MLPFit]:
-    """Train perceptrons; return their fits in the order given.
+    """Train perceptrons; return their fits in the order of `work`.
 
     Jobs that share training rows and seed are one trajectory (see `mlp.fit_many`), and trajectories
     do not depend on each other, so any number of processes gives the same bits. `n_jobs` is as in
@@ -121,7 +121,7 @@ def _fit(X: NDArray[np.float32], work: Sequence[tuple[MLPSettings, Job]]) -> lis
 
 
 def _share_out(work: Sequence[tuple[MLPSettings, Job]], n_jobs: int) -> list[list[int]]:
-    """Numbers of the fits for each process; fits that share a trajectory stay together."""
+    """Return the fits for each process by number; fits that share a trajectory stay together."""
     if len(work) < MIN_FITS or n_jobs < 2:
         return [list(range(len(work)))]
     together: dict[tuple[Any, ...], list[int]] = {}

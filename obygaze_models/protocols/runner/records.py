@@ -1,15 +1,15 @@
-"""The files of a run, and how to read them.
+"""The files of a run: their format, and how to read them.
 
 A run is a folder `runs/NAME/`. `read_run(folder)` gives a `Run`; what follows is the format.
 
-run.json       what was run, the only file that holds times; written last, so it makes a run
-    {"format": "obygaze-run/1", "name": str, "identity": sha256 of what decides the numbers,
+run.json       the inputs of the run, and the only times; written last, so it marks a finished run
+    {"format": "obygaze-run/1", "name": str, "identity": sha256 of all that the numbers depend on,
      "protocol": the resolved protocol (schema.Protocol.as_json()), "protocol_sha256": sha256,
      "manifest": {"name", "path", "sha256", "view", "n_clips", "n_movies"},
      "stores": {NAME: {"location", "backbone", "level", "width", "fingerprint", "sealed",
                        "manifest", "sha256", "n_present", "n_missing"}},
      "splits_sha256": {NAME of a store, or "none": sha256}, "results_sha256", "predictions_sha256",
-     "versions": {package: version}, "seeds": {"splits", "fit", "n_fits"}, "machine": {...},
+     "versions": {package: version}, "seeds": {"splits", "fit", "n"}, "machine": {...},
      "seconds": {"read", "fit", "judge", "write", "total"}, "created": UTC time,
      "created_by": "obygaze VERSION"}
 
@@ -19,9 +19,9 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
     {"kind": "cell", "task": TEST, "train": TASK, "test": TASK, "model": NAME, "feature": STORE,
      "n_test": clips, "n_positive", "n_movies", "prevalence", "n_runs": fits,
      "repeated": clips were tested by several runs (the value is a mean over runs, else pooled),
-     "leaked": test clips that in some fold trained, chose, or found concept vectors,
+     "leaked": test clips that were training or validation clips, or of concept vectors, in a fold,
      "neighbours": further test clips next to a training scene (null: scenes unknown),
-     "same_movie": further test clips of a film that trained, "leak_share",
+     "same_movie": further test clips of a training film, "leak_share",
      METRIC: {"mean": over folds, "sd": over folds, "value": of all test clips, "ci": [low, high] by
               films, "ci_clips": as if clips were independent, "design_effect"}, ...
        for f1_binary f1_weighted f1_macro precision recall accuracy ap auc, and of models that
@@ -54,20 +54,20 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
   "analysis"   success regressed on what is in a clip, one for each film and one for all
     {"kind", "model", "feature", "train", "test", "film", "n", "n_success", "factors": [{"name",
      "log_odds", "se", "low", "high", "p", "inflation"}], "intercept", "method", "errors",
-     "condition", "collinear", "left_out": {factor: why}, "note"}
-  "anatomy"    what is inside the bottlenecks, where the protocol says `concepts = true`; everything
-               that is judged is judged on films left out, everything that is shown is of all clips
-    {"kind", "part": "concepts", "feature", "models": who stands on these vectors, "settings",
-     "n_parts": times that a part (a film, as a rule) was left out,
+     "condition", "collinear", "left_out": {factor: reason}, "note"}
+  "anatomy"    concept vectors and heads of bottlenecks, if the protocol has `concepts = true`;
+               metrics are of films left out, vectors, weights and trees of all clips
+    {"kind", "part": "concepts", "feature", "models": those that use these vectors, "settings",
+     "n_parts": parts (mostly films) that were left out in turn,
      "concepts": [{"name", "n", "n_positive", "prevalence", "ap", "auc", "f1_binary": {"value",
-       "ci": by films}, "auc_against_EN", "auc_against_without": the clips told apart from it,
+       "ci": by films}, "auc_against_EN", "auc_against_without": clips of HN and S without it,
        "p": by shifting labels within films, widened for films that train each other's vectors,
        "p_holm", "tolerance", "stability": {"mean", "least": cosines to the vector found without a
        part, "without": that part}}],
-     "left_out": {concept: why}, "cosines": [[concept x concept]],
+     "left_out": {concept: reason}, "cosines": [[concept x concept]],
      "purity": [[AUC of a row's margin for a column's concept]], "co_occurrence": the same for the
      true concepts, "film_leak": {"balanced_accuracy", "chance", "n_films", "excess"} or null,
-     "note": why there is nothing}
+     "note": the reason if there are no vectors}
     {"kind", "part": "head", "feature", "model", "task", "head", "settings", "n", "n_positive",
      "concepts": [name], "weights": {"intercept", "coef", "sd": of the margins} or null,
      "tree": {"left", "right" (-1: a leaf), "concept": number, "threshold": in units of margins,
@@ -75,7 +75,7 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
      "task_gain": {"from_margins", "from_truth", "gain": in AP, "prevalence"} or null,
      "interventions": [{"order", "n_folds", "f1", "ap": after 0, 1, ... corrected concepts,
        "first": what greedy corrects first}]}
-  "remark"     a sentence where a result misleads: {"kind", "about": NAME, "cells": n, "text"}
+  "remark"     a warning that a result is misleading: {"kind", "about": NAME, "cells": n, "text"}
 
 predictions.csv   out of fold, one line for each clip, cell and fold
     clip_id,movie_id,task,train,test,model,feature,fold,seed,y,score,decision
@@ -107,29 +107,29 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, read back."""
+    """A finished run: the content of run.json and the records of results.json."""
 
     folder: Path
     about: Mapping[str, Any]
     records: Sequence[Record]
 
     def of(self, kind: str) -> list[Record]:
-        """The records of one kind, in the order of the file."""
+        """Return the records of one kind, in the order of the file."""
         return [record for record in self.records if record["kind"] == kind]
 
     @property
     def cells(self) -> list[Record]:
-        """The models' cells."""
+        """The cells of models."""
         return self.of("cell")
 
     @property
     def baselines(self) -> list[Record]:
-        """The baselines' cells."""
+        """The cells of baselines."""
         return self.of("baseline")
 
     @property
     def protocol(self) -> Mapping[str, Any]:
-        """The resolved protocol."""
+        """The complete protocol as JSON."""
         found: Mapping[str, Any] = self.about["protocol"]
         return found
 
@@ -167,7 +167,7 @@ class Run:
             return [_typed(row, path) for row in csv.DictReader(stream)]
 
     def as_json(self) -> Record:
-        """What `obygaze run --json` prints."""
+        """Return the output of `obygaze run --json`."""
         return {
             "run": str(self.folder),
             "cells": [_shown(record) for record in self.cells],
@@ -181,7 +181,7 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """The run of a folder."""
+    """Return the run of a folder."""
     about = _json(folder / RUN_FILE)
     if not isinstance(about, dict) or about.get("format") != RUN_FORMAT:
         raise Mismatch(
@@ -193,7 +193,9 @@ def read_run(folder: Path) -> Run:
     if not isinstance(records, list) or not all(
         isinstance(record, dict) and "kind" in record for record in records
     ):
-        raise Corrupt("not a list of records", where=str(folder / RESULTS_FILE))
+        raise Corrupt(
+            "expected a list of records, each with a kind", where=str(folder / RESULTS_FILE)
+        )
     return Run(folder, about, records)
 
 
@@ -226,6 +228,6 @@ def _flat(record: Record) -> Record:
 
 
 def _shown(record: Record) -> Record:
-    """A record without what only files need."""
+    """Return a record without the keys that only the files have."""
     hidden = ("kind", "by_movie", "calibration")
     return {key: value for key, value in record.items() if key not in hidden}

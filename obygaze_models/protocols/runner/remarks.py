@@ -1,4 +1,4 @@
-"""Sentences where a result misleads: leaks, blind baselines as good, spreads that are no errors."""
+"""Warnings that a result is misleading: leaks, baselines that are as good, shared test clips."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from obygaze_models.protocols.runner.records import Record
 
-NEXT_TO = 0.02  # a baseline this close is as good
+MARGIN = 0.02  # a baseline this close is as good
 
 
 def remarks(
     cells: Sequence[Record], baselines: Sequence[Record], primary: str, *, grouped: bool
 ) -> list[Record]:
-    """What a reader must know before believing the table."""
+    """Return the remarks on the records of a run; `grouped` splits have no film on both sides."""
     found = [
         *_leaking(cells),
         *_neighbours(cells, baselines, primary, grouped),
@@ -26,10 +26,10 @@ def remarks(
     ]
 
 
-Said = tuple[str, int, str]
+Remark = tuple[str, int, str]  # about what, number of cells, text
 
 
-def _leaking(cells: Sequence[Record]) -> Iterable[Said]:
+def _leaking(cells: Sequence[Record]) -> Iterable[Remark]:
     bad = {(c["train"], c["test"]): c for c in cells if c["leaked"]}
     if bad:
         worst = max(bad.values(), key=lambda c: c["leak_share"])
@@ -44,7 +44,7 @@ def _leaking(cells: Sequence[Record]) -> Iterable[Said]:
 
 def _neighbours(
     cells: Sequence[Record], baselines: Sequence[Record], primary: str, grouped: bool
-) -> Iterable[Said]:
+) -> Iterable[Remark]:
     beaten = []
     for cell in cells:
         for other in baselines:
@@ -52,7 +52,7 @@ def _neighbours(
             here = other["feature"] in ("", cell["feature"])
             blind = not other["ceiling"] and other["model"] in ("neighbour", "film_prior")
             ours, theirs = (r.get(primary, {}).get("value") for r in (cell, other))
-            if same and here and blind and None not in (ours, theirs) and theirs > ours - NEXT_TO:
+            if same and here and blind and None not in (ours, theirs) and theirs > ours - MARGIN:
                 beaten.append((cell, other, ours, theirs))
     if beaten:
         cell, other, ours, theirs = max(beaten, key=lambda item: item[3] - item[2])
@@ -72,7 +72,7 @@ def _neighbours(
         )
 
 
-def _shared_test(cells: Sequence[Record]) -> Iterable[Said]:
+def _shared_test(cells: Sequence[Record]) -> Iterable[Remark]:
     shared = [c for c in cells if c["repeated"]]
     if shared:
         times = max(sum(f["n_test"] for f in c["folds"]) / c["n_test"] for c in shared)
@@ -84,7 +84,7 @@ def _shared_test(cells: Sequence[Record]) -> Iterable[Said]:
         )
 
 
-def _not_above_chance(cells: Sequence[Record]) -> Iterable[Said]:
+def _not_above_chance(cells: Sequence[Record]) -> Iterable[Remark]:
     chance = [c for c in cells if c["auc"]["ci"][0] is not None and c["auc"]["ci"][0] <= 0.5]
     if chance:
         yield (
@@ -95,7 +95,7 @@ def _not_above_chance(cells: Sequence[Record]) -> Iterable[Said]:
         )
 
 
-def _trivial(cells: Sequence[Record], baselines: Sequence[Record]) -> Iterable[Said]:
+def _trivial(cells: Sequence[Record], baselines: Sequence[Record]) -> Iterable[Remark]:
     ceilings = [b for b in baselines if b["ceiling"] and (b["auc"]["value"] or 0) > 0.98]
     tests = {(b["train"], b["test"]) for b in ceilings}
     if any((c["train"], c["test"]) in tests for c in cells):
@@ -108,7 +108,7 @@ def _trivial(cells: Sequence[Record], baselines: Sequence[Record]) -> Iterable[S
         )
 
 
-def _skipped(records: Sequence[Record]) -> Iterable[Said]:
+def _skipped(records: Sequence[Record]) -> Iterable[Remark]:
     lost = [r for r in records if r["skipped"]]
     if lost:
         reasons = sorted({item["reason"] for r in lost for item in r["skipped"]})

@@ -1,4 +1,4 @@
-"""From a protocol, a manifest and stores to a run: the one call that does everything."""
+"""Run a protocol on a manifest and stores: gather the inputs, fit and test, write the run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "zarr")
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run is made of, read and joined."""
+    """The inputs of a run: protocol, manifest and features, joined by clip."""
 
     protocol: Protocol
     manifest: Manifest
@@ -63,7 +63,7 @@ class Inputs:
 
     @cached_property
     def identity(self) -> str:
-        """The hash of everything that decides the numbers."""
+        """The hash of everything that the numbers depend on."""
         return sha256_bytes(
             canonical_json(
                 {
@@ -76,7 +76,7 @@ class Inputs:
         )
 
     def usable(self, features: Features | None) -> NDArray[np.bool_]:
-        """The clips that take part: those with a vector, and as released those with a video."""
+        """Return whether each clip has a vector and, for splits of the paper, a video."""
         splits, table = self.protocol.splits, self.table
         present = np.ones(len(table), dtype=np.bool_) if features is None else features.present
         needs_video = splits.follow_paper and table.has_video.any()
@@ -84,7 +84,7 @@ class Inputs:
 
     @property
     def default_name(self) -> str:
-        """Protocol, stores and the beginning of the identity."""
+        """The name of a run without a name: protocol, stores, and the start of the identity."""
         stores = "+".join(f.name for f in self.features)
         parts = [self.protocol.name, *([stores] if stores else []), self.identity[:8]]
         return "-".join(parts)[:120]
@@ -93,7 +93,7 @@ class Inputs:
 def gather(
     protocol: Protocol, manifest: Manifest, manifest_path: str, stores: Mapping[str, Store]
 ) -> Inputs:
-    """Read and join; nothing is trained yet."""
+    """Return the inputs of a run: labels of the tasks, and features of the stores, by clip."""
     _check_stores(protocol, stores)
     table = clip_table(manifest, protocol.data)
     used = {name for pair in protocol.pairs for name in pair}
@@ -123,7 +123,7 @@ def run_protocol(
     clock = _Clock(read=read_s)
     # Small products gain nothing from threads, and lose much where cores are shared.
     with one_thread():
-        cells, baselines, splits = _train_all(inputs, n_jobs, watch or _nobody, clock)
+        cells, baselines, splits = _train_all(inputs, n_jobs, watch or _no_progress, clock)
         with clock.part("judge"):
             records = _records(inputs, cells, baselines)
     with clock.part("write"):
@@ -137,13 +137,13 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
     wanted = set(protocol.grid.stores)
     if wanted and wanted != set(stores):
         raise FixUsage(
-            f"the protocol wants the stores {', '.join(sorted(wanted))}, "
-            f"given are {', '.join(stores) or 'none'}",
+            f"the protocol needs the stores {', '.join(sorted(wanted))}, "
+            f"got {', '.join(stores) or 'none'}",
             hint="--store NAME=STORE for each",
         )
     if not stores and protocol.model_names:
         raise FixUsage(
-            "models need features, and no store is given",
+            "models need features, but no store is given",
             hint="--store NAME=STORE (obygaze store ls)",
         )
 
@@ -184,7 +184,7 @@ def _records(inputs: Inputs, cells: Sequence[Cell], baselines: Sequence[Cell]) -
     theirs = [cell_record(cell, protocol, groups, "baseline") for cell in baselines]
     everything = [*cells, *baselines] if protocol.report.compare else []
     primary, grouped = protocol.report.primary, protocol.splits.are_grouped
-    told = remarks(json_values(ours), json_values(theirs), primary, grouped=grouped)
+    remarked = remarks(json_values(ours), json_values(theirs), primary, grouped=grouped)
     return [
         *ours,
         *theirs,
@@ -193,7 +193,7 @@ def _records(inputs: Inputs, cells: Sequence[Cell], baselines: Sequence[Cell]) -
         *analyses(protocol, cells, inputs.table),
         *concept_records(protocol, inputs.features, inputs.table, inputs.labels),
         *(coverage(f, inputs.labels, inputs.table, inputs.usable(f)) for f in inputs.features),
-        *told,
+        *remarked,
     ]
 
 
@@ -240,12 +240,12 @@ def _about(
 
 
 @contextmanager
-def _nobody(label: str, total: int) -> Iterator[Progress]:
+def _no_progress(label: str, total: int) -> Iterator[Progress]:
     yield Quiet()
 
 
 class _Clock:
-    """How long each part of a run takes."""
+    """The time that each part of a run takes."""
 
     def __init__(self, read: float) -> None:
         self.parts: dict[str, float] = {"read": read}
@@ -253,7 +253,7 @@ class _Clock:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count the time of a block under a name."""
+        """Add the time of a block to a part."""
         started = self.tick()
         yield
         self.parts[name] = self.parts.get(name, 0.0) + self.tick() - started

@@ -1,4 +1,4 @@
-"""A run as a page of text: a line a cell, baselines below, then what misleads."""
+"""The text of a run for the terminal: a line for each cell and baseline, then the remarks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADERS = (
 
 
 def result_text(run: Run) -> str:
-    """What `obygaze run` prints."""
+    """Return the output of `obygaze run`."""
     parts = [str(run.protocol["report"]["title"] or run.protocol["name"])]
     parts.append(table(HEADERS, [_line(c) for c in (*run.cells, *_once(run.baselines))]))
     parts.append(_legend(run))
@@ -31,7 +31,7 @@ def result_text(run: Run) -> str:
 
 
 def _once(baselines: Sequence[Record]) -> list[Record]:
-    """Baselines that say the same share a line; those that learn nothing have one for each test."""
+    """Return one line for baselines with equal values, and for each test of those without a fit."""
     shown: dict[tuple[object, ...], Record] = {}
     for record in baselines:
         blind = record["model"] in BLIND
@@ -106,7 +106,7 @@ def _coverage(record: Record) -> str:
     rest = ", ..." if record["n_missing"] > LISTED_MISSING else ""
     return (
         f"{record['feature']}: {record['n_missing']} of {record['n_clips']} clips have no vector "
-        f"and are left out, {record['n_missing_in_tasks']} of them of a task ({reasons}): "
+        f"and are left out, {record['n_missing_in_tasks']} of them in a task ({reasons}): "
         f"{first}{rest}" + _unused(record, ". ")
     )
 

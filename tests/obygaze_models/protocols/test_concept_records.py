@@ -150,7 +150,7 @@ def test_where_no_concept_can_be_found_the_record_says_so(tmp_path):
             inputs.features[0], inputs.table, inputs.protocol.models["pcbm-lr"].settings, 0
         )
     (record,) = told(inputs)
-    assert record["concepts"] == [] and record["note"].startswith("no concept has clips enough")
+    assert record["concepts"] == [] and record["note"].startswith("no concept has 3 clips with it")
 
 
 def test_it_is_asked_for_by_the_protocol_and_in_the_results(tmp_path, inputs):

@@ -118,7 +118,7 @@ class TestMissing:
         with pytest.raises(FixUsage, match="models need features"):
             gather(quick("honest"), manifest, "", {})
         store = store_of(tmp_path / "s", manifest, planted(manifest))
-        with pytest.raises(FixUsage, match="wants the stores a, b, given are x"):
+        with pytest.raises(FixUsage, match="needs the stores a, b, got x"):
             gather(quick("honest", 'grid.stores=["a", "b"]'), manifest, "", {"x": store})
 
     def test_unit_length_is_that_of_each_row(self, manifest: Manifest, tmp_path: Path) -> None:

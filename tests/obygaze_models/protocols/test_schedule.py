@@ -192,5 +192,5 @@ class TestTasks:
     def test_a_column_with_a_value_the_task_does_not_map(self) -> None:
         manifest = films().with_column("violence", {c.clip_id: "2" for c in films()})
         protocol = quick("mediaeval2015-violence")
-        with pytest.raises(FixInput, match="the column violence holds '2'"):
+        with pytest.raises(FixInput, match="no class for '2' of the column violence"):
             plan(protocol, manifest)

@@ -18,7 +18,7 @@ def parts_of(split: Split) -> tuple[np.ndarray, ...]:
 class TestSplit:
     def test_rows_are_sorted_and_unlike(self) -> None:
         assert Split("s", [3, 1], [], [2]).train.tolist() == [1, 3]
-        with pytest.raises(FixInput, match="twice in train"):
+        with pytest.raises(FixInput, match="train has a row twice"):
             Split("s", [1, 1], [], [])
 
     def test_keep(self) -> None:
