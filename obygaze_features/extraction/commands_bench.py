@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from obygaze_features.backbones.commands import name_argument, placement_options
+from obygaze_features.backbones.cards import card_names
 from obygaze_features.core.commands import (
     ExampleCommand,
     LazyGroup,
@@ -14,6 +14,7 @@ from obygaze_features.core.commands import (
     json_option,
     pass_session,
 )
+from obygaze_features.core.completion import completing
 
 _HERE = "obygaze_features.extraction.commands_bench"
 COMMANDS = {
@@ -66,8 +67,25 @@ def decode(
     obygaze bench forward vivit-b16x2-k400 --weights vivit --json
     """,
 )
-@name_argument
-@placement_options
+@click.argument("name", shell_complete=completing(card_names))
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path),
+    help="A file or folder of weights, instead of the card's own checkpoint.",
+)
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, or cuda:1.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    default="float32",
+    show_default=True,
+    help="Compute in this precision.",
+)
+@click.option(
+    "--attention",
+    type=click.Choice(["sdpa", "eager"]),
+    help="Attention of torch. [default: the card's]",
+)
 @click.option(
     *("--batch", "batches"),
     type=click.IntRange(1),
@@ -85,7 +103,7 @@ def forward(
     weights: Path | None,
     device: str,
     dtype: str,
-    attn_implementation: str | None,
+    attention: str | None,
     batches: tuple[int, ...],
     rounds: int,
     as_json: bool,
@@ -101,7 +119,7 @@ def forward(
         weights,
         device=device,
         dtype=dtype,
-        attention=attn_implementation,
+        attention=attention,
         batches=batches,
         rounds=rounds,
         workspace=session.workspace,
