@@ -56,6 +56,6 @@ def as_codes(groups: ArrayLike, n_rows: int) -> tuple[NDArray[Any], IntArray]:
 
 def divide(top: FloatArray, bottom: FloatArray, empty: float) -> FloatArray:
     """Return `top / bottom`, and `empty` where `bottom` is 0."""
-    out = np.full(np.broadcast(top, bottom).shape, empty)
+    out = np.full_like(top, empty, dtype=np.float64)  # in the memory order of `top`
     np.divide(top, bottom, out=out, where=bottom != 0)
     return out

@@ -40,12 +40,6 @@ class Factor:
     p: float
     inflation: float
 
-    @property
-    def odds_ratio(self) -> tuple[float, float, float]:
-        """Odds ratio with its interval."""
-        ends = np.exp([self.log_odds, self.low, self.high])
-        return float(ends[0]), float(ends[1]), float(ends[2])
-
 
 @dataclass(frozen=True)
 class Analysis:

@@ -63,11 +63,6 @@ class InterventionCurve:
     ap_sd: Floats
     sequence: tuple[int, ...] = ()
 
-    @property
-    def corrections(self) -> Ints:
-        """The number of corrected concepts per clip at each point."""
-        return np.arange(len(self.f1))
-
 
 def intervene(
     head: Any,

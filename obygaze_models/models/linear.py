@@ -141,7 +141,7 @@ class SVMProbe(LinearProbe):
         gram, rows, n_classes = Gram(X), np.arange(len(X)), len(self.classes_)
         weight = self._weights(codes, self.class_weight)
         planes = [
-            gram.machine(rows, codes == code, self.C, weight)
+            gram.svm(rows, codes == code, self.C, weight)
             for code in (range(1, 2) if n_classes == 2 else range(n_classes))
         ]
         self.coef_ = np.stack([normal for normal, _ in planes])

@@ -29,7 +29,7 @@ from obygaze_models.models.common import (
 
 Plane = tuple[Floats, float]
 
-TOLERANCE = 1e-3  # libsvm's own: how far decisions may be from where the optimum has them
+TOLERANCE = 1e-3  # the default of libsvm: the largest error of a decision
 LOGISTIC_TOLERANCE = 1e-8
 AT_BOUND = 1e-6
 MAX_FITS = 4
@@ -39,8 +39,8 @@ MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
 class Gram:
     """Rows with their products; support vector machines are fitted on any subset of the rows.
 
-    libsvm spends its time on products of rows. Computed once, they turn the paper's machines, the
-    same to rounding, from seconds into milliseconds.
+    libsvm spends its time on products of rows. Computed once, they reduce the time of the paper's
+    fits from seconds to milliseconds; the results are the same up to rounding.
     """
 
     def __init__(self, X: NDArray[Any]) -> None:
@@ -53,7 +53,7 @@ class Gram:
             products: Floats = self.X @ self.X.T
         return products
 
-    def machine(
+    def svm(
         self,
         rows: Ints,
         positive: Bools,
@@ -62,11 +62,11 @@ class Gram:
         *,
         exact: bool = False,
     ) -> Plane:
-        """Return the normal vector and the bias of the soft-margin machine on some rows.
+        """Return the normal vector and the bias of the soft-margin classifier on some rows.
 
-        `weight` multiplies the tolerance C of each row. Where all decisions lie closer together
-        than the margin is wide, as on features of small length, libsvm stops before it separates
-        them; `exact` repeats the fit there with a smaller stopping tolerance.
+        `weight` multiplies the tolerance C of each row. If all decisions lie closer together than
+        the width of the margin, as on features of small length, libsvm stops too early; `exact`
+        then repeats the fit with a smaller stopping tolerance.
         """
         products = self.products[np.ix_(rows, rows)]
         most = C * (np.ones(len(rows)) if weight is None else weight)
@@ -88,12 +88,12 @@ class Gram:
 
 
 def central_bias(along: Floats, positive: Bools, weights: Floats | None, bias: float) -> float:
-    """Return the bias of a machine; where many are optimal, the one nearest to the middle.
+    """Return the bias of a support vector machine; of several optimal ones the most central.
 
-    With a tolerance so small that all rows lie inside the margin (it is 2 wide in units of the
-    decision), many biases have the same loss, and rounding picks one. Divided by the length of
-    a vector that is then short, it would be hundreds of distances, others for each fold, and no
-    head could learn from that. The middle is that between the means of both sides.
+    With a tolerance so small that all rows lie inside the margin, many biases have the same loss,
+    and the choice depends on rounding. Divided by the length of the vector, which is then short,
+    it would be very large and differ between folds, so that no head could be fitted. The centre is
+    the middle between the means of both sides.
     """
     low, high = optimal_biases(along, positive, np.ones(len(along)) if weights is None else weights)
     if high - low < MIN_RANGE:
@@ -103,10 +103,9 @@ def central_bias(along: Floats, positive: Bools, weights: Floats | None, bias: f
 
 
 def optimal_biases(along: Floats, positive: Bools, weights: Floats) -> tuple[float, float]:
-    """Return the lowest and the highest bias for which the weighted loss of a machine is least.
+    """Return the lowest and the highest bias with the smallest weighted hinge loss.
 
-    The loss falls while more weight of rows with the concept than without lies inside the margin
-    or beyond it, so its slope changes only where a row crosses the margin.
+    The slope of the loss changes only where a row crosses the margin.
     """
     at = np.where(positive, 1.0, -1.0) - along
     order = np.argsort(at, kind="stable")
@@ -139,7 +138,7 @@ class DirectionProblem:
 
     `C` is the margin tolerance of a machine and the inverse strength of logistic and ridge (with
     alpha = 1 / 2C); mean difference and LDA have none. `balanced` gives both sides the same weight.
-    `exact` is that of `Gram.machine`.
+    `exact` is that of `Gram.svm`.
     """
 
     gram: Gram
@@ -164,7 +163,7 @@ class DirectionProblem:
 
 def _svm(problem: DirectionProblem) -> Plane:
     rows, positive, weights = problem.rows, problem.positive, problem.weights
-    return problem.gram.machine(rows, positive, problem.C, weights, exact=problem.exact)
+    return problem.gram.svm(rows, positive, problem.C, weights, exact=problem.exact)
 
 
 def _liblinear(problem: DirectionProblem) -> Plane:

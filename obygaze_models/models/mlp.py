@@ -198,7 +198,7 @@ class MLPProbe(Classifier):
             X, codes = self._append(X, codes, *validation)
             job = Job(np.arange(len(y)), codes, np.arange(len(y), len(X)), seed)
         (fit,) = fit_many(X, [job], self.settings())
-        return self._adopt(fit)
+        return self.adopt(fit, self.classes_)
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each row."""
@@ -209,9 +209,6 @@ class MLPProbe(Classifier):
         """Set the fitted attributes from a fit of `fit_many` and the names of its classes."""
         self.n_features_in_ = len(fit.layers[0]) - 1
         self.classes_ = np.asarray(classes)
-        return self._adopt(fit)
-
-    def _adopt(self, fit: MLPFit) -> MLPProbe:
         self.layers_ = list(fit.layers)
         self.train_loss_, self.validation_loss_ = fit.train_loss, fit.validation_loss
         self.kept_epoch_ = fit.kept_epoch

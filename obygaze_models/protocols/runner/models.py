@@ -161,7 +161,7 @@ def _fit_svm(settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldF
     weights = balanced_weights(data.y, 2)[data.y]
     weight = weights if settings["class_weight"] == "balanced" else None
     rows = features.row_of[data.fit_rows]
-    normal, bias = banks.gram.machine(rows, positive, settings["C"], weight)
+    normal, bias = banks.gram.svm(rows, positive, settings["C"], weight)
     along = features.of(data.fit_rows).astype(np.float64) @ normal
     facts = {
         "length": float(np.linalg.norm(normal)),

