@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
@@ -205,7 +205,7 @@ class MLPProbe(Classifier):
         rows = self._check(X)
         return _probabilities(self.layers_, rows)
 
-    def adopt(self, fit: MLPFit, classes: Sequence[Any]) -> MLPProbe:
+    def adopt(self, fit: MLPFit, classes: ArrayLike) -> MLPProbe:
         """Set the fitted attributes from a fit of `fit_many` and the names of its classes."""
         self.n_features_in_ = len(fit.layers[0]) - 1
         self.classes_ = np.asarray(classes)
