@@ -51,17 +51,19 @@ def argmax_records(
     for model, feature in dict.fromkeys((cell.model, cell.feature) for cell in cells):
         own = {c.task: c for c in cells if (c.model, c.feature) == (model, feature)}
         if len(tasks) > 1 and set(tasks) <= own.keys():
-            records.append(_argmax([own[task] for task in tasks], protocol, groups))
+            records += _argmax([own[task] for task in tasks], protocol, groups)
     return records
 
 
-def _argmax(cells: Sequence[Cell], protocol: Protocol, groups: NDArray[np.str_]) -> Record:
+def _argmax(cells: Sequence[Cell], protocol: Protocol, groups: NDArray[np.str_]) -> list[Record]:
     universe = cells[0].universe
     for cell in cells[1:]:
         universe = np.intersect1d(universe, cell.universe)
     truth = np.stack([c.y[np.searchsorted(c.universe, universe)] for c in cells], axis=1)
     kept = truth.sum(axis=1) == 1
     universe, truth = universe[kept], truth[kept]
+    if not len(universe):
+        return []  # no clip was tested for all tasks
     scores = np.stack([c.mean_scores[np.searchsorted(c.universe, universe)] for c in cells], 1)
     true, called = truth.argmax(axis=1), scores.argmax(axis=1)
     table = np.zeros((len(cells), len(cells)), dtype=int)
@@ -75,18 +77,19 @@ def _argmax(cells: Sequence[Cell], protocol: Protocol, groups: NDArray[np.str_])
         within_unit=True,
     )
     hits, sizes, calls = np.diag(table), table.sum(axis=1), table.sum(axis=0)
-    return {
+    record = {
         "kind": "argmax",
         "model": cells[0].model,
         "feature": cells[0].feature,
         "tasks": [cell.task for cell in cells],
         "n_test": len(universe),
-        "accuracy": float(right.mean()) if len(right) else np.nan,
+        "accuracy": float(right.mean()),
         "f1_macro": float(np.mean(2 * hits / np.maximum(sizes + calls, 1))),
         "ci": [drawn["accuracy"][0].low, drawn["accuracy"][0].high],
         "majority": float(sizes.max() / max(sizes.sum(), 1)),
         "confusion": table.tolist(),
     }
+    return [record]
 
 
 def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> list[Record]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import canonical_json, json_values, sha256_bytes
 from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
@@ -102,6 +103,7 @@ def gather(
         for name, task in protocol.tasks.items()
         if name in used
     }
+    _check_argmax(protocol, labels)
     features = [
         join(name, store, table, protocol.data, protocol.features.get(name))
         for name, store in stores.items()
@@ -146,6 +148,19 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
             "models need features, but no store is given",
             hint="--store NAME=STORE (obygaze store ls)",
         )
+
+
+def _check_argmax(protocol: Protocol, labels: Labels) -> None:
+    """Check that no clip is in class 1 of two of the tasks that form one question."""
+    tasks = [name for name in protocol.report.argmax if name in labels]
+    positive = [np.flatnonzero(labels[name] == 1) for name in tasks]
+    for (one, first), (other, second) in combinations(zip(tasks, positive, strict=True), 2):
+        if n := len(np.intersect1d(first, second)):
+            raise FixInput(
+                f"report.argmax needs tasks of one class against the rest, but {n} clips are in "
+                f"class 1 of both {one} and {other}",
+                hint="one task for each class, or report.argmax=[]",
+            )
 
 
 def _train_all(

@@ -299,6 +299,14 @@ class TestExtras:
             assert record["accuracy"] == pytest.approx(np.trace(table) / 24)
             assert record["accuracy"] > 0.7 > record["majority"]
 
+    def test_tasks_that_share_a_class_are_not_one_question(self, tmp_path: Path) -> None:
+        manifest = films(5, 24)
+        n_sure = sum(clip.level == "S" for clip in manifest)
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        protocol = quick("honest", *RIDGE, 'report.argmax=["EN_S", "ENHN_S"]')
+        with pytest.raises(FixInput, match=f"report.argmax .* {n_sure} clips .* EN_S and ENHN_S"):
+            run_on(tmp_path, protocol, manifest, {"x": store})
+
     def test_success_is_regressed_on_eleven_factors(self, tmp_path: Path) -> None:
         manifest = films(6, 40)
         store = store_of(tmp_path / "s", manifest, planted(manifest, strength=0.5))
