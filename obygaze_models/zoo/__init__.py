@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.saving import pull_model as pull_model
     from obygaze_models.zoo.saving import push_model as push_model
     from obygaze_models.zoo.saving import save_model as save_model
+    from obygaze_models.zoo.saving import verify_model as verify_model
     from obygaze_models.zoo.training_clips import TrainingClips as TrainingClips
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

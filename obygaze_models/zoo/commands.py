@@ -102,14 +102,18 @@ def verify(session: Session, names: tuple[str, ...], as_json: bool) -> None:
 
     Sizes, checksums, and whether the arrays fit the estimator. No code of the model is run.
     """
-    from obygaze_models.zoo.saving import load_model
+    from obygaze_models.zoo.saving import verify_model
 
-    found = [load_model(session.workspace.existing("models", name)).info for name in names]
+    found = [verify_model(session.workspace.existing("models", name)) for name in names]
+    unprotected = [model.info.name for model in found if not model.sha256]
     if as_json:
-        session.console.json({"whole": [info.name for info in found]})
+        whole = [model.info.name for model in found]
+        session.console.json({"whole": whole, "without_checksum": unprotected})
         return
-    for info in found:
+    for info in (model.info for model in found):
         session.console.result(f"{info.name}: valid, a {info.kind} for {info.task}")
+    for name in unprotected:
+        session.console.warn(f"{name}: model.json has no checksum, so changes of it are not found")
 
 
 @models.command(

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from obygaze_features.core.errors import Corrupt
-from obygaze_features.core.files import json_values
+from obygaze_features.core.files import canonical_json, json_values, sha256_bytes
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import AnyRule, Table, read_json, table_of
 from obygaze_features.core.schema_rules import (
@@ -89,13 +89,18 @@ class ModelInfo:
 
 @dataclass(frozen=True)
 class ModelDocument:
-    """The content of model.json: the facts, the estimator, and the marks of the other files."""
+    """The content of model.json: the facts, the estimator, and the marks of the other files.
+
+    `sha256` is the checksum of all that, "" in models of older versions.
+    """
 
     info: ModelInfo
     estimator: Mapping[str, Any]
     arrays: FileMark
     training_clips: FileMark | None = None
+    card: FileMark | None = None
     created_by: str = ""
+    sha256: str = ""
 
 
 def _mark(**values: Any) -> FileMark:
@@ -112,8 +117,9 @@ _METRIC = Table(
     {"value": _VALUE, "ci": any_of(list_of(_VALUE, least=2, most=2, unique=False), nothing)},
     others=anything,
 )
+_SHA256 = matching("[0-9a-f]{64}", "64 hexadecimal digits")
 _MARK = Table(
-    {"bytes": whole(), "sha256": matching("[0-9a-f]{64}", "64 hexadecimal digits")},
+    {"bytes": whole(), "sha256": _SHA256},
     ("bytes", "sha256"),
     build=_mark,
 )
@@ -124,7 +130,9 @@ _REST: dict[str, AnyRule] = {
     "estimator": Table(others=anything),
     "arrays": _MARK,
     "training_clips": _MARK,
+    "card": _MARK,
     "created_by": text,
+    "sha256": _SHA256,
 }
 MODEL_JSON = Table(
     {**_INFO.keys, **_REST}, (*_INFO.required, "estimator", "arrays"), build=_document
@@ -134,12 +142,25 @@ MODEL_JSON = Table(
 def parse_document(data: bytes, where: str) -> ModelDocument:
     """Return the content of a model.json of these bytes."""
     document = read_json(data, where, error=Corrupt)
-    is_old = document.tree.get("schema") == OLD_SCHEMA
+    content = dict(document.tree)
+    is_old = content.get("schema") == OLD_SCHEMA
     document.require_schema(OLD_SCHEMA if is_old else SCHEMA, "saved model", error=Corrupt)
     found: ModelDocument = document.check(MODEL_JSON)
     hint = "obygaze models pull, or obygaze train, to get the model again"
     document.violations.raise_if_any("the saved model is not valid", hint, Corrupt)
+    try:
+        differs = bool(found.sha256) and found.sha256 != document_sha256(content)
+    except UnicodeEncodeError:  # a lone surrogate, which no model is saved with
+        differs = True
+    if differs:
+        raise Corrupt("the content differs from its sha256 checksum", where=where, hint=hint)
     return found
+
+
+def document_sha256(document: Mapping[str, Any]) -> str:
+    """Return the checksum of the content of model.json, without the key `sha256`."""
+    content = {key: value for key, value in document.items() if key != "sha256"}
+    return sha256_bytes(canonical_json(json_values(content)))
 
 
 def card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:

@@ -26,13 +26,21 @@ from obygaze_features.store.remote import open_files, open_target
 from obygaze_features.store.remote.files import Files, read_or_none
 from obygaze_models.models.estimator import Savable
 from obygaze_models.models.state import load_state, save_state
-from obygaze_models.zoo.info import SCHEMA, ModelDocument, ModelInfo, card_text, parse_document
+from obygaze_models.zoo.info import (
+    SCHEMA,
+    ModelDocument,
+    ModelInfo,
+    card_text,
+    document_sha256,
+    parse_document,
+)
 from obygaze_models.zoo.training_clips import TrainingClips, read_training_clips
 
 MODEL_FILE, ARRAYS_FILE, CARD_FILE = "model.json", "model.safetensors", "README.md"
 CLIPS_FILE = "training-clips.csv"
 FILES = (ARRAYS_FILE, CLIPS_FILE, CARD_FILE, MODEL_FILE)
 MAX_BYTES = {ARRAYS_FILE: 2_000_000_000, CLIPS_FILE: 500_000_000, MODEL_FILE: 10_000_000}
+MAX_BYTES[CARD_FILE] = MAX_BYTES[MODEL_FILE]
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
@@ -41,7 +49,7 @@ class SavedModel:
     """A model that was loaded: its facts and the fitted estimator.
 
     `clips` are the clips it was trained on with their out-of-fold scores; None where the model
-    does not list them.
+    does not list them. `sha256` is the checksum of model.json, "" in models of older versions.
     """
 
     info: ModelInfo
@@ -49,6 +57,7 @@ class SavedModel:
     created_by: str
     folder: Path
     clips: TrainingClips | None = None
+    sha256: str = ""
 
     def __repr__(self) -> str:
         info = self.info
@@ -100,12 +109,15 @@ def save_model(
         "created_by": f"obygaze {__version__}",
         **info.to_json(),
         "estimator": description,
-        "arrays": {"bytes": len(data), "sha256": sha256_bytes(data)},
     }
     contents = {ARRAYS_FILE: data, CARD_FILE: card_text(info, clips).encode("utf-8")}
     if clips is not None:
-        table = contents[CLIPS_FILE] = clips.to_csv()
-        document["training_clips"] = {"bytes": len(table), "sha256": sha256_bytes(table)}
+        contents[CLIPS_FILE] = clips.to_csv()
+    for key, name in (("arrays", ARRAYS_FILE), ("training_clips", CLIPS_FILE), ("card", CARD_FILE)):
+        if name in contents:
+            own = contents[name]
+            document[key] = {"bytes": len(own), "sha256": sha256_bytes(own)}
+    document["sha256"] = document_sha256(document)
     contents[MODEL_FILE] = pretty_json(document)
     path = folder / MODEL_FILE
     same = path.is_file() and path.read_bytes() == contents[MODEL_FILE]
@@ -141,7 +153,19 @@ def load_model(folder: Path) -> SavedModel:
         if unknown := _unknown_columns(clips, estimator, info):
             where = str(folder / CLIPS_FILE)
             raise Corrupt(f"unknown score column {unknown[0]!r}", where=where)
-    return SavedModel(info, estimator, document.created_by, folder, clips)
+    return SavedModel(info, estimator, document.created_by, folder, clips, document.sha256)
+
+
+def verify_model(folder: Path) -> SavedModel:
+    """Load a saved model and check its card too, which people may edit after they pull a model.
+
+    Args:
+        folder: The folder of the model.
+    """
+    card = read_document(folder).card
+    if card is not None:
+        _read_checked(folder, CARD_FILE, card)
+    return load_model(folder)
 
 
 def push_model(folder: Path, target: str) -> int:

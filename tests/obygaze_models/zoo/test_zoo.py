@@ -18,6 +18,7 @@ import pytest
 from safetensors.numpy import load, save
 from support.cli import run_obygaze
 from support.kills import kill_everywhere
+from support.saved_models import write_model_json
 from support.stores import a_recipe
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Mismatch, NotFound
@@ -28,7 +29,14 @@ from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData, card_text
 from obygaze_models.zoo.predicting import predict
-from obygaze_models.zoo.saving import check_place, load_model, pull_model, push_model, save_model
+from obygaze_models.zoo.saving import (
+    check_place,
+    load_model,
+    pull_model,
+    push_model,
+    save_model,
+    verify_model,
+)
 
 N, D = 40, 6
 CONCEPTS = ("Look", "Body")
@@ -215,7 +223,7 @@ def _tamper(saved: Path, change: str) -> None:
     elif change == "not a model":
         document = {"hello": 1}
     if change in {"kind", "settings", "width", "unknown fact", "not a model"}:
-        facts.write_text(json.dumps(document), "utf-8")
+        write_model_json(saved, document)
     if change == "not JSON":
         facts.write_text("{", "utf-8")
 
@@ -232,6 +240,46 @@ def test_a_model_that_was_touched_is_refused(saved: Path, change: str) -> None:
     assert str(saved) in str(caught.value.where) or caught.value.where is None
 
 
+@pytest.mark.parametrize("key", ["classes", "metrics", "training", "estimator", "created_by"])
+def test_no_value_of_model_json_can_change_unseen(saved: Path, key: str) -> None:
+    document = json.loads((saved / "model.json").read_text("utf-8"))
+    if key == "classes":
+        document[key] = document[key][::-1]
+    elif key == "created_by":
+        document[key] += "1"
+    else:
+        inner = {"metrics": ("ap", "value"), "training": ("n_clips",), "estimator": ("params", "C")}
+        *path, last = inner[key]
+        place = document[key]
+        for step in path:
+            place = place[step]
+        place[last] = 2
+    (saved / "model.json").write_text(json.dumps(document), "utf-8")
+    with pytest.raises(Corrupt, match="differs from its sha256 checksum"):
+        load_model(saved)
+    write_model_json(saved, document)
+    assert load_model(saved).created_by == document["created_by"]
+
+
+def test_an_edited_card_loads_and_is_found_by_verify(saved: Path, tmp_path: Path) -> None:
+    card = saved / "README.md"
+    card.write_text(card.read_text("utf-8").replace("HN against S", "S against HN"), "utf-8")
+    assert load_model(saved).info.classes == ("HN", "S")
+    with pytest.raises(Corrupt, match="checksum"):
+        verify_model(saved)
+    assert run_obygaze("-C", tmp_path, "models", "verify", "toy").code == 4
+
+
+def test_a_model_of_an_older_version_loads_and_verify_warns(saved: Path, tmp_path: Path) -> None:
+    document = json.loads((saved / "model.json").read_text("utf-8"))
+    del document["sha256"], document["card"]
+    (saved / "model.json").write_text(json.dumps(document), "utf-8")
+    assert load_model(saved).info.classes == ("HN", "S")
+    done = run_obygaze("-C", tmp_path, "models", "verify", "toy").ok()
+    assert "toy: valid" in done.stdout
+    assert "has no checksum" in done.stderr
+
+
 def test_arrays_that_promise_too_much_are_refused(saved: Path) -> None:
     """A header that lies about lengths, promised with its right hash."""
     header = json.dumps({"coef_": {"dtype": "F64", "shape": [10**9], "data_offsets": [0, 8]}})
@@ -239,7 +287,7 @@ def test_arrays_that_promise_too_much_are_refused(saved: Path) -> None:
     (saved / "model.safetensors").write_bytes(data)
     document = json.loads((saved / "model.json").read_text("utf-8"))
     document["arrays"] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    (saved / "model.json").write_text(json.dumps(document), "utf-8")
+    write_model_json(saved, document)
     with pytest.raises(Corrupt, match="safetensors"):
         load_model(saved)
 
@@ -325,8 +373,7 @@ def _rewrite(folder: Path, change: dict[str, Any], arrays: dict[str, Any]) -> No
     (folder / "model.safetensors").write_bytes(data)
     document = json.loads((folder / "model.json").read_text("utf-8"))
     promised = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    whole = {**document, "arrays": promised, **change}
-    (folder / "model.json").write_text(json.dumps(whole), "utf-8")
+    write_model_json(folder, {**document, "arrays": promised, **change})
 
 
 @pytest.mark.parametrize(
