@@ -60,19 +60,28 @@ def save(figure: Any, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
         stem: The path without its suffix.
         force: Replace files that have other contents.
     """
-    svg, png = BytesIO(), BytesIO()
-    with warnings.catch_warnings():
-        # Missing characters in the font, and labels too long for the layout, are not errors.
-        warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
-        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-        figure.savefig(png, format="png", dpi=160, metadata={"Software": None})
-    files = {
-        stem.with_name(f"{stem.name}.{kind}"): drawn.getvalue()
-        for kind, drawn in (("svg", svg), ("png", png))
+    drawn = {
+        "svg": svg_bytes(figure),
+        "png": _rendered(figure, format="png", dpi=160, metadata={"Software": None}),
     }
+    files = {stem.with_name(f"{stem.name}.{kind}"): data for kind, data in drawn.items()}
     write_all_new(files, force=force)
     first, second = files
     return first, second
+
+
+def svg_bytes(figure: Any) -> bytes:
+    """Return a figure as SVG, without dates."""
+    return _rendered(figure, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def _rendered(figure: Any, **options: Any) -> bytes:
+    stream = BytesIO()
+    with warnings.catch_warnings():
+        # Missing characters in the font, and labels too long for the layout, are not errors.
+        warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
+        figure.savefig(stream, **options)
+    return stream.getvalue()
 
 
 def spread_dots(values: Sequence[float], least: float) -> list[float]:

@@ -29,5 +29,6 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.stats import compute_stats as compute_stats
     from obygaze_features.manifest.vocabulary import canonical_concept as canonical_concept
     from obygaze_features.manifest.vocabulary import canonical_level as canonical_level
+    from obygaze_features.manifest.vocabulary import film_title as film_title
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -1,4 +1,4 @@
-"""Look up the canonical names of annotation levels and concepts from any known spelling."""
+"""Look up the canonical names of annotation levels and concepts, and the titles of films."""
 
 from __future__ import annotations
 
@@ -36,6 +36,21 @@ def canonical_level(spelling: str) -> str | None:
     'EN'
     """
     return _canonical()[1].get(_key(spelling))
+
+
+def film_title(movie_id: str) -> str:
+    """Return the title of a film of ObyGaze12 or MObyGaze, of another film the id.
+
+    >>> film_title("tt0467406")
+    'Juno'
+    """
+    film = _films().get(movie_id)
+    return str(film["title"]) if film else movie_id
+
+
+@cache
+def _films() -> dict[str, Any]:
+    return tomllib.loads(files(__package__).joinpath("films.toml").read_text("utf-8"))
 
 
 def _key(spelling: str) -> str:

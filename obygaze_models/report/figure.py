@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.figures import MUTED, canvas, save
+from obygaze_features.core.figures import MUTED, canvas, save, svg_bytes
 from obygaze_models.report.texts import report_text
 
 # Different in brightness as well as in hue, for print and for colour-blind readers.
 MODEL = "#2f5d8a"
 BASELINE = "#a9a69d"
 WRONG = "#d98c3f"
+NARROW_INCHES = 3.73  # of 358 pixels, a telephone of 390 without margins
+MAX_NARROW_TICKS = 6
+LABEL_STYLE = ("fontsize", "rotation", "ha", "va")
 FONTS = "'DejaVu Sans', Verdana, 'Helvetica Neue', sans-serif"
 
 
@@ -30,13 +35,17 @@ class Figure:
     caption: str
     svg: Path
     png: Path
+    narrow: str = ""
 
     @property
     def data_url(self) -> str:
         """The drawing as a URL for an HTML page."""
-        # Where the font of the drawing is missing, these fonts are as wide.
-        text = re.sub(r"'DejaVu Sans'(?!,)", FONTS, self.svg.read_text("utf-8"))
-        return f"data:image/svg+xml;base64,{base64.b64encode(text.encode()).decode('ascii')}"
+        return _data_url(self.svg.read_text("utf-8"))
+
+    @property
+    def narrow_url(self) -> str:
+        """The same for a narrow screen; empty if the drawing fits one."""
+        return _data_url(self.narrow) if self.narrow else ""
 
     @property
     def width(self) -> int:
@@ -45,12 +54,25 @@ class Figure:
         return round(float(found[1]) * 4 / 3) if found else 720
 
 
+def _data_url(svg: str) -> str:
+    # Where the font of the drawing is missing, these fonts are as wide.
+    text = re.sub(r"'DejaVu Sans'(?!,)", FONTS, svg)
+    # Two decimals of a point are enough for a screen, and halve the page.
+    numbers = re.compile(r"(\.\d\d)\d+")
+    text = re.sub(r' (?:d|x|y)="[^"]*"', lambda found: numbers.sub(r"\1", found[0]), text)
+    return f"data:image/svg+xml;base64,{base64.b64encode(text.encode()).decode('ascii')}"
+
+
 @dataclass(frozen=True)
 class FigureSet:
-    """The figures of a run in the order of the page; `draw` adds one."""
+    """The figures of a run in the order of the page; `draw` adds one.
+
+    `for_page` draws each wide figure a second time, for narrow screens.
+    """
 
     folder: Path
     figures: list[Figure] = field(default_factory=list)
+    for_page: bool = False
 
     @contextmanager
     def draw(
@@ -73,14 +95,63 @@ class FigureSet:
         with canvas(*size, **(layout or {})) as (figure, axes):
             yield figure, axes
             svg, png = save(figure, self.folder / key)
-        self.add(kind, key, svg, png, **names)
+            narrow = narrow_svg(figure) if self.for_page and size[0] > NARROW_INCHES else ""
+        self.add(kind, key, svg, png, narrow, **names)
 
-    def add(self, kind: str, key: str, svg: Path, png: Path, **names: object) -> None:
+    def add(
+        self, kind: str, key: str, svg: Path, png: Path, narrow: str = "", **names: object
+    ) -> None:
         """Add a figure that is already on disk."""
         text = report_text().figures[kind]
         title = text.title.format(**names)
         caption = text.caption.format(title=title, **names)
-        self.figures.append(Figure(text.section, key, title, caption, svg, png))
+        self.figures.append(Figure(text.section, key, title, caption, svg, png, narrow))
+
+
+def narrow_svg(figure: Any) -> str:
+    """Return a drawn figure as SVG for a narrow screen: same font size, columns under each other.
+
+    The figure itself is changed.
+    """
+    from matplotlib.ticker import FixedLocator
+
+    width, height = figure.get_size_inches()
+    grid = figure.axes[0].get_gridspec()
+    n_columns = max(1, int(grid.ncols * NARROW_INCHES / width + 0.1))
+    n_parts = math.ceil(grid.ncols / n_columns)
+    if n_parts > 1:
+        stacked = figure.add_gridspec(grid.nrows * n_parts, n_columns)
+        by_place = {divmod(axes.get_subplotspec().num1, grid.ncols): axes for axes in figure.axes}
+        for (row, column), axes in by_place.items():
+            part, place = divmod(column, n_columns)
+            axes.set_subplotspec(stacked[part * grid.nrows + row, place])
+            if part and not place:
+                first = by_place[row, 0].yaxis.label
+                style = {name: getattr(first, f"get_{name}")() for name in LABEL_STYLE}
+                axes.set_ylabel(first.get_text(), **style)
+                axes.tick_params(labelleft=True)
+    n_lines = 1
+    for axes in figure.axes:
+        axes.set_title(textwrap.fill(axes.get_title("left"), 30), loc="left")
+        labels = [textwrap.fill(label.get_text(), 26) for label in axes.get_yticklabels()]
+        if any("\n" in label for label in labels):
+            axes.set_yticks(axes.get_yticks(), labels)
+            n_lines = max(n_lines, *(label.count("\n") + 1 for label in labels))
+        ticks, names = axes.get_xticks(), [label.get_text() for label in axes.get_xticklabels()]
+        is_fixed = isinstance(axes.xaxis.get_major_locator(), FixedLocator)
+        if is_fixed and len(ticks) > MAX_NARROW_TICKS and not _is_rotated(axes):
+            step = math.ceil(len(names) / MAX_NARROW_TICKS)
+            axes.set_xticks(ticks[::step], names[::step])
+        if legend := axes.get_legend():
+            entries = legend.legend_handles, [entry.get_text() for entry in legend.get_texts()]
+            place = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderpad": 0}
+            axes.legend(*entries, **place, ncols=2, fontsize=6.5, handlelength=1, columnspacing=1)
+    figure.set_size_inches(NARROW_INCHES, height * n_parts * (1 + 0.25 * (n_lines - 1)))
+    return svg_bytes(figure).decode("utf-8")
+
+
+def _is_rotated(axes: Any) -> bool:
+    return any(label.get_rotation() for label in axes.get_xticklabels())
 
 
 def hide_ticks(axes: Any, *sides: str) -> None:

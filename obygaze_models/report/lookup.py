@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar
 
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.manifest.io import manifest_sha256, read_manifest
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.vocabulary import film_title
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.report.tables import Number
@@ -67,6 +72,26 @@ class ReportRun(Run):
     def films(self) -> list[str]:
         """The films that some cell was tested on, sorted."""
         return sorted({film for cell in self.cells for film in cell["by_movie"]})
+
+    @cached_property
+    def manifest(self) -> Manifest | None:
+        """The manifest of the run in its view; None if it was moved or changed since."""
+        about = self.about["manifest"]
+        try:
+            found = read_manifest(Path(about["path"]))
+            return found.view(about["view"]) if manifest_sha256(found) == about["sha256"] else None
+        except (ObygazeError, OSError):
+            return None
+
+    @cached_property
+    def _titles(self) -> dict[str, str]:
+        """The titles of the column `title` of the manifest."""
+        clips = self.manifest or ()
+        return {clip.movie_id: title for clip in clips if (title := clip.extra.get("title"))}
+
+    def film_name(self, film: str) -> str:
+        """Return the title of a film: from the manifest or of a published film; else its id."""
+        return self._titles.get(film) or film_title(film)
 
     @property
     def analyses(self) -> dict[tuple[str, ...], list[Record]]:

@@ -20,6 +20,7 @@ from obygaze_models.report.figure import Figure, FigureSet
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.sections import Section, sections_of
 from obygaze_models.report.tables import cell_parts, latex_text, markdown_text, shown, slug
+from obygaze_models.report.texts import report_text, sentence
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -75,14 +76,15 @@ def report(
         raise AlreadyThere(
             "this exists and is not an obygaze report", where=str(out), hint="another name with -o"
         )
-    chapters = [_chapter(folder) for folder in folders]
+    chapters = [_chapter(folder, "html" in formats) for folder in folders]
     written = [path for chapter in chapters for path in _write_tables(chapter, formats)]
     sections = [section for chapter in chapters for section in chapter.sections]
     written += [path for s in sections for f in s.figures for path in (f.svg, f.png)]
     if "html" not in formats:
         return written
+    words = {"glossary": report_text().glossary, "how_to_read": sentence("read")}
     title = chapters[0].title if len(chapters) == 1 else f"{len(chapters)} runs"
-    return [_write(page, render("report.html", chapters=chapters, title=title)), *written]
+    return [_write(page, render("report.html", chapters=chapters, title=title, **words)), *written]
 
 
 def _is_page(path: Path) -> bool:
@@ -93,10 +95,11 @@ def _is_page(path: Path) -> bool:
         return b'<meta name="generator" content="obygaze ' in stream.read(1000)
 
 
-def _chapter(folder: Path) -> Chapter:
+def _chapter(folder: Path, for_page: bool) -> Chapter:
     run = ReportRun.of_run(read_run(folder))
     try:
-        return Chapter(run, sections_of(run, draw_figures(run, folder / "figures")))
+        figures = draw_figures(run, folder / "figures", for_page=for_page)
+        return Chapter(run, sections_of(run, figures))
     except (KeyError, TypeError) as error:
         raise Corrupt(
             f"a record of this run has no value or an invalid value: {error}",
@@ -105,9 +108,9 @@ def _chapter(folder: Path) -> Chapter:
         ) from error
 
 
-def draw_figures(run: ReportRun, folder: Path) -> list[Figure]:
+def draw_figures(run: ReportRun, folder: Path, *, for_page: bool = False) -> list[Figure]:
     """Draw all figures that a run has records for, and return them with those of its audits."""
-    made = FigureSet(folder)
+    made = FigureSet(folder, for_page=for_page)
     for draw in FIGURES:
         draw(run, made)
     for name, finding in read_findings(run.folder).items():

@@ -110,11 +110,15 @@ def film_tables(run: ReportRun) -> Iterable[ResultTable]:
     name = metric_name(metric)
     if films and len(run.cells) <= MAX_FILM_COLUMNS:
         names = [f"{run.label(cell)}, {pair_name(*pair_of(cell))}" for cell in run.cells]
-        rows = [(f, *(Number(film_value(cell, f, metric)) for cell in run.cells)) for f in films]
+        rows = [
+            (run.film_name(f), f, *(Number(film_value(cell, f, metric)) for cell in run.cells))
+            for f in films
+        ]
         yield make_table("films", "films", rows, names, metric=name)
     elif films:
+        titles = [run.film_name(film) for film in films]
         by_pair = rows_by_pair(run, lambda r: [Number(film_value(r, f, metric)) for f in films])
-        table = make_table("models", "films", by_pair, films, metric=name)
+        table = make_table("models", "films", by_pair, titles, metric=name)
         yield replace(table, folded=len(run.cells) > MAX_OPEN_ROWS)
 
 

@@ -33,6 +33,7 @@ from obygaze_models.report.results import (
 )
 from obygaze_models.report.tables import Heading, Number, ResultTable, Row, make_table, slug
 from obygaze_models.report.texts import report_text, sentence
+from obygaze_models.report.timelines import clip_tables
 
 MAX_COMPARISONS = 10
 MAX_MISSING = 50
@@ -65,7 +66,7 @@ def sections_of(run: ReportRun, figures: Sequence[Figure] = ()) -> list[Section]
     tables: dict[str, Iterable[ResultTable]] = {
         "results": (*result_tables(run), *argmax_tables(run)),
         "paper": paper_tables(run),
-        "films": film_tables(run),
+        "films": (*film_tables(run), *clip_tables(run)),
         "comparisons": comparison_tables(run),
         "concepts": concept_tables(run),
         "analysis": analysis_tables(run),
@@ -168,7 +169,7 @@ def analysis_tables(run: ReportRun) -> Iterable[ResultTable]:
             "analysis",
             f"analysis-{slug(f'{model}-{feature}-{train}-{test}')}",
             rows,
-            [record["film"] or "all films" for record in own],
+            [run.film_name(record["film"]) or "all films" for record in own],
             name=f"{model} ({feature}), {pair_name(train, test)}",
             notes="".join(f" {note}" for note in notes[:2]),
         )

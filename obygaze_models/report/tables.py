@@ -155,11 +155,12 @@ def make_table(
         key: The file name without suffix.
         rows: The rows and headings.
         headers: Headers after those of the kind.
-        names: The names to fill into title and note.
+        names: The names to fill into title, first headers and note.
     """
     text = report_text().tables[kind]
     title, note = text.title.format(**names), text.note.format(**names)
-    return ResultTable(key, title, (*text.headers, *headers), rows, note, text.warn, text.folded)
+    columns = (*(header.format(**names) for header in text.headers), *headers)
+    return ResultTable(key, title, columns, rows, note, text.warn, text.folded)
 
 
 def markdown_text(text: object) -> str:

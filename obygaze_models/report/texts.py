@@ -36,6 +36,7 @@ class ReportText:
 
     metrics: Mapping[str, str]
     headings: Mapping[str, str]
+    glossary: Mapping[str, str]
     sentences: Mapping[str, str]
     figures: Mapping[str, FigureText]
     tables: Mapping[str, TableText]

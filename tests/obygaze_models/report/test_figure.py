@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 from support.runs import cell, predictions, usual, write_run
 
+from obygaze_features.core.figures import canvas, svg_bytes
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.runner.records import read_run
-from obygaze_models.report.figure import Figure
+from obygaze_models.report.figure import Figure, narrow_svg
 from obygaze_models.report.figure_concepts import place_nodes
-from obygaze_models.report.figure_films import ClipScore, clip_scores, manifest_of, timelines_of
 from obygaze_models.report.lookup import ReportRun, chance_of
 from obygaze_models.report.page import draw_figures
 from obygaze_models.report.sections import sections_of
+from obygaze_models.report.timelines import ClipScore, clip_scores, place_unit, timelines_of
 
 
 def run_of(folder: Path, records, *more, **about) -> ReportRun:
@@ -104,7 +105,7 @@ def test_films_are_drawn_in_their_order_with_levels_of_the_manifest(tmp_path, fi
 def test_a_manifest_that_has_changed_is_not_drawn(tmp_path, films):
     about = {**films, "sha256": "0" * 64, "n_clips": 12, "n_movies": 3}
     run = run_of(tmp_path / "run", usual(), manifest=about)
-    assert manifest_of(run) is None
+    assert run.manifest is None
     (first, *_) = timelines_of(run, ("HN_S", "EN_S"))
     assert list(first.levels) == ["S", "EN", "EN", "EN"]
 
@@ -181,3 +182,51 @@ def test_interval_label_has_its_confidence(tmp_path):
     assert "80 % interval over films" in svg
     words = [text for section in sections_of(other) for text in section.sentences]
     assert any(text.startswith("Small numbers are 80 % intervals") for text in words)
+
+
+def test_clips_are_placed_by_time_by_scene_or_by_number():
+    def clip(number: int, **more) -> Clip:
+        return Clip(f"tt1-{number}", "tt1", level="S", concepts=(), **more)
+
+    by_time = [clip(i, start_s=1800.0 * i) for i in (1, 2)]
+    in_film = [clip(i, start_s=0.0, extra={"film_start_s": str(i)}) for i in (1, 2)]
+    each_its_own_file = [clip(i, start_s=0.0, scene=i) for i in (1, 2)]
+    assert [place_unit(clips) for clips in (by_time, in_film)] == ["start (h:mm:ss)"] * 2
+    assert place_unit(each_its_own_file) == "scene"
+    assert place_unit([clip(1), clip(2)]) == "number of the clip"
+
+
+def test_places_of_clips_are_drawn_below_each_film(tmp_path, films):
+    about = {**films, "n_clips": 12, "n_movies": 3}
+    run = run_of(tmp_path / "run", usual(), manifest=about)
+    (first, *_) = timelines_of(run, ("HN_S", "EN_S"))
+    assert list(first.places) == ["5", "6", "7", "8"]
+    made = drawn(run)["timelines"]
+    texts = re.findall(r">([^<>]+)</text>", made.svg.read_text("utf-8"))
+    assert texts.count("5") == texts.count("8") == 3  # once below each film
+    assert "Numbers below a film: scene" in made.caption
+
+
+def test_titles_stand_for_the_ids_of_published_films_and_those_of_the_manifest(tmp_path, films):
+    run = run_of(tmp_path / "run", [cell()], manifest={**films, "n_clips": 12, "n_movies": 3})
+    assert [run.film_name(film) for film in ("tt0467406", "tt1")] == ["Juno", "tt1"]
+    path = Path(films["path"])
+    manifest = read_manifest(path)
+    titled = manifest.with_column("title", {"tt1-001": "Made up"})
+    write_manifest(titled, path, force=True)
+    about = {**films, "sha256": manifest_sha256(titled), "n_clips": 12, "n_movies": 3}
+    again = run_of(tmp_path / "again", [cell()], manifest=about)
+    assert again.film_name("tt1") == "Made up"
+
+
+def test_a_narrow_figure_has_its_columns_under_each_other():
+    with canvas(7.2, 2.0, ncols=2, sharey=True) as (figure, (left, right)):
+        left.set_yticks([0, 1], ["a label that is much too long for a telephone", "short"])
+        right.set_title("right")
+        wide = svg_bytes(figure).decode()
+        narrow = narrow_svg(figure)
+        assert left.get_position().y0 > right.get_position().y1
+    assert 'width="518.4pt"' in wide and 'width="268.56pt"' in narrow
+    # The right panel has its own labels now, in lines of at most 26 letters.
+    assert narrow.count(">short<") == 2 * wide.count(">short<") == 2
+    assert max(len(text) for text in re.findall(r">([^<>\n]+)</text>", narrow)) <= 26

@@ -16,7 +16,7 @@ from support.runs import analysis, cell, concepts, head, predictions, usual, wri
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Mismatch
 from obygaze_models.report.page import report
 
-VOID = {"meta", "link", "img", "br", "hr"}
+VOID = {"source", "meta", "link", "img", "br", "hr"}
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>&\"' $_^$"
 
 
@@ -242,3 +242,34 @@ def test_a_page_replaces_an_earlier_page_and_no_other_file(tmp_path: Path) -> No
             report([run], taken)
     assert thesis.read_text() == "years"
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_surest_errors_and_every_bar_of_the_timelines_are_listed(tmp_path):
+    # The last clip is positive, and the model is surest that it is not.
+    text = predictions().replace('"tt3-004",tt3,EN_S,HN_S,EN_S,ridge,clip,0,0,0,0.25,0', LAST)
+    folder = write_run(tmp_path / "run", usual(), text)
+    report([folder])
+    lines = (folder / "tables" / "surest-errors.csv").read_text("utf-8").splitlines()
+    assert lines[0] == "group,film,clip,number of the clip,annotated,concepts,score"
+    assert lines[1:] == [
+        "ridge (clip),tt3,tt3-004,4,S,,0.03125",
+        "ridge (clip),tt2,tt2-001,1,S,,0.25",
+    ]
+    bars = (folder / "tables" / "clips.csv").read_text("utf-8").splitlines()
+    assert len(bars) == 13 and bars[0] == "group,clip,number of the clip,annotated,ridge (clip)"
+    assert bars[-1] == "tt3,tt3-004,4,S,0.03 wrong"
+
+
+LAST = "tt3-004,tt3,EN_S,HN_S,EN_S,ridge,clip,0,0,1,0.03125,0"
+
+
+def test_several_runs_are_folded_and_one_is_not_and_words_are_explained(tmp_path, whole):
+    one = whole[0].read_text("utf-8")
+    folders = [write_run(tmp_path / name, [cell()]) for name in ("one", "two")]
+    two = report(folders, tmp_path / "two.html", ["html"])[0].read_text("utf-8")
+    assert two.count('<details class="run">') == 2 and '<details class="run">' not in one
+    # An address inside what is folded opens it, one on the fold itself does not.
+    assert re.search(r'<details class="run">\s*<summary>[^<]*</summary>\s*<main id="run-1">', two)
+    for page in (one, two):
+        assert page.count('<dl id="words">') == 1
+        assert all(f"<dt>{word}</dt>" in page for word in ("EN", "task", "AP", "interval"))

@@ -193,8 +193,8 @@ def test_factors_have_a_column_for_all_films_and_one_for_each(tables):
 
 def test_films_are_rows_where_there_are_fewer_cells_and_columns_where_there_are_more(tmp_path):
     table = of(tmp_path, [cell(), cell("mlp")])["films"]
-    assert table.headers == ("film", "ridge, HN_S → EN_S", "mlp, HN_S → EN_S")
-    assert table.rows[1] == ("tt2", Number(0.5), Number(0.5))
+    assert table.headers == ("film", "id", "ridge, HN_S → EN_S", "mlp, HN_S → EN_S")
+    assert table.rows[1] == ("tt2", "tt2", Number(0.5), Number(0.5))
     many = [cell(f"model{i}", train=train) for train in ("A", "B") for i in range(7)]
     table = of(tmp_path, many)["films"]
     assert table.headers == ("model", "tt1", "tt2", "tt3")

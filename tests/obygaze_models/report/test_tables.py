@@ -90,10 +90,10 @@ def test_latex_is_a_booktabs_table():
 
 def test_html_marks_warnings_and_quiet_rows():
     page = written(TABLE, "html")
-    assert '<tr class="warn"><td>mlp</td>' in page
+    assert '<tr class="warn"><td data-label="model">mlp</td>' in page
     assert page.count("<tbody") == page.count("</tbody>") == 2
     assert '<tbody class="quiet">\n<tr class="group"><th colspan="5"' in page
-    assert '<td class="n">0.62 <small>0.25–0.88</small></td>' in page
+    assert '<td class="n" data-label="AP">0.62 <small>0.25–0.88</small></td>' in page
     negative = ResultTable("t", "t", ("x",), [(Number(-0.5, -0.75, -0.25),)])
     assert "-0.50 <small>-0.75 to -0.25</small>" in written(negative, "html")
 

@@ -1,0 +1,173 @@
+"""The films of a run in the order of their clips, with the scores of models; the surest errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from obygaze_features.manifest.model import Clip
+from obygaze_models.protocols.runner.records import PREDICTIONS_FILE, Record
+from obygaze_models.report.lookup import ReportRun, grouped, pair_name, pair_of, rank_of
+from obygaze_models.report.tables import Heading, Number, ResultTable, Row, make_table
+
+MAX_ERRORS = 10
+TIME, SCENE, NUMBER = "start (h:mm:ss)", "scene", "number of the clip"
+
+
+class ClipScore(NamedTuple):
+    """The mean score of a model for a clip, from 0 to 1, and whether it decided correctly."""
+
+    score: float
+    correct: bool
+
+
+class Timeline(NamedTuple):
+    """One film: its clips in order, where each is in the film, and its scores by model."""
+
+    film: str
+    clips: Sequence[Clip]
+    places: Sequence[str]
+    models: Mapping[str, Sequence[ClipScore | None]]
+
+    @property
+    def levels(self) -> list[str]:
+        """The annotation level of each clip."""
+        return [clip.level for clip in self.clips]
+
+
+def timelines(run: ReportRun) -> tuple[tuple[str, str], list[Timeline]]:
+    """Return the pair of tasks with most clips and its timelines, empty without predictions."""
+    if not run.cells or not (run.folder / PREDICTIONS_FILE).is_file() or not run.predictions:
+        return ("", ""), []
+    sizes = {pair_of(cell): cell["n_test"] for cell in run.cells}
+    # If equal, one whose train and test tasks are the same.
+    pair = max(run.pairs, key=lambda pair: (sizes[pair], pair[0] == pair[1]))
+    return pair, timelines_of(run, pair)
+
+
+def clip_tables(run: ReportRun) -> Iterator[ResultTable]:
+    """Yield the surest errors of each model of the timelines, then every clip of them."""
+    pair, films = timelines(run)
+    if not films or not any(film.models for film in films):
+        return
+    unit = place_unit([clip for film in films for clip in film.clips])
+    rows: list[Row | Heading] = []
+    for model in films[0].models:
+        rows += [Heading(model), *_surest_errors(run, films, model)]
+    name = pair_name(*pair)
+    yield make_table("errors", "surest-errors", rows, unit=unit, pair=name, most=MAX_ERRORS)
+    rows = []
+    for film in films:
+        rows.append(Heading(run.film_name(film.film)))
+        rows += [
+            (clip.clip_id, place, clip.level or None, *map(_decision, scores))
+            for clip, place, *scores in zip(
+                film.clips, film.places, *film.models.values(), strict=True
+            )
+            if any(scores)
+        ]
+    yield make_table("clips", "clips", rows, list(films[0].models), unit=unit, pair=name)
+
+
+def _surest_errors(run: ReportRun, films: Sequence[Timeline], model: str) -> Iterable[Row]:
+    wrong = [
+        (abs(score.score - 0.5), film.film, place, clip, score)
+        for film in films
+        for clip, place, score in zip(film.clips, film.places, film.models[model], strict=True)
+        if score is not None and not score.correct
+    ]
+    for _, film, place, clip, score in sorted(wrong, key=lambda one: (-one[0], one[3].clip_id))[
+        :MAX_ERRORS
+    ]:
+        concepts = ", ".join(clip.concepts) or None
+        yield run.film_name(film), clip.clip_id, place, clip.level, concepts, Number(score.score)
+
+
+def _decision(score: ClipScore | None) -> str | None:
+    if score is None:
+        return None
+    return f"{score.score:.2f} {'correct' if score.correct else 'wrong'}"
+
+
+def timelines_of(run: ReportRun, pair: tuple[str, str]) -> list[Timeline]:
+    """Return the timeline of each film for a pair of tasks: the best model of each store."""
+    rows = [row for row in run.predictions if pair_of(row) == pair]
+    scores = {
+        f"{cell['model']} ({cell['feature']})": clip_scores(
+            [r for r in rows if (r["model"], r["feature"]) == (cell["model"], cell["feature"])]
+        )
+        for cell in _best_cells(run, pair)
+    }
+    in_order = _clips_in_order(run, rows)
+    unit = place_unit(in_order)
+    films = grouped(in_order, lambda clip: clip.movie_id)
+    return [
+        Timeline(
+            film,
+            clips,
+            [_place(clip, unit, number) for number, clip in enumerate(clips, 1)],
+            {name: [own.get(clip.clip_id) for clip in clips] for name, own in scores.items()},
+        )
+        for film, clips in sorted(films.items())
+        if any(clip.clip_id in own for own in scores.values() for clip in clips)
+    ]
+
+
+def _best_cells(run: ReportRun, pair: tuple[str, str]) -> list[Record]:
+    """Return the cell with the best primary metric on each store."""
+    cells = [cell for cell in run.cells if pair_of(cell) == pair and cell["feature"]]
+    by_store = grouped(cells, lambda cell: cell["feature"])
+    own = [by_store[store] for store in run.stores if store in by_store]
+    return [max(some, key=lambda cell: rank_of(cell, run.primary)) for some in own]
+
+
+def _clips_in_order(run: ReportRun, rows: Sequence[Record]) -> list[Clip]:
+    """Return the clips of the manifest in film order; without it, the tested clips by id."""
+    if run.manifest is not None:
+        clips = list(run.manifest)
+        if place_unit(clips) == TIME:
+            return sorted(clips, key=lambda clip: (clip.movie_id, _start_s(clip) or 0.0))
+        return sorted(clips, key=lambda clip: (clip.movie_id, clip.scene or 0))
+    tested = {row["clip_id"]: row for row in rows}
+    return [
+        Clip(clip_id=clip_id, movie_id=row["movie_id"], level="S" if row["y"] == 1 else "EN")
+        for clip_id, row in sorted(tested.items())
+    ]
+
+
+def place_unit(clips: Sequence[Clip]) -> str:
+    """Return what places the clips in their films: time, scene or number of the clip."""
+    starts = [_start_s(clip) for clip in clips]
+    if None not in starts and len(set(starts)) > 1:
+        return TIME
+    return SCENE if clips and all(clip.scene is not None for clip in clips) else NUMBER
+
+
+def _start_s(clip: Clip) -> float | None:
+    """Return the start in the film if the manifest has it, else the start in the video."""
+    in_film = clip.extra.get("film_start_s")
+    return float(in_film) if in_film else clip.start_s
+
+
+def _place(clip: Clip, unit: str, number: int) -> str:
+    if unit == TIME:
+        minutes, seconds = divmod(round(_start_s(clip) or 0.0), 60)
+        return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+    return str(clip.scene if unit == SCENE else number)
+
+
+def clip_scores(rows: Sequence[Record]) -> dict[str, ClipScore]:
+    """Return the mean score and the majority decision of each clip over the fits that tested it.
+
+    Margins are scaled so that 0 becomes 0.5, the middle of the strip.
+    """
+    by_clip = grouped(rows, lambda row: row["clip_id"])
+    means = {clip: fmean(row["score"] for row in own) for clip, own in by_clip.items()}
+    if not all(0 <= mean <= 1 for mean in means.values()):
+        largest = max(map(abs, means.values()))
+        means = {clip: 0.5 + mean / (2 * largest) for clip, mean in means.items()}
+    return {
+        clip: ClipScore(means[clip], 2 * sum(r["decision"] == r["y"] for r in own) >= len(own))
+        for clip, own in by_clip.items()
+    }
