@@ -69,7 +69,7 @@ class TorchBackbone(Backbone):
         self.checkpoint_edge = files.shortest_edge
         self.pixels = Preprocessor.of(card.input, geometry.size, self.checkpoint_edge)
         self.dtype: torch.dtype = getattr(torch, placement.dtype)
-        self.module = module.to(device=placement.device, dtype=self.dtype).eval()
+        self.module = place(module, placement.device, self.dtype).eval()
         self.module.requires_grad_(False)
         if placement.compiled:
             compile_layers(self.module)
@@ -129,6 +129,19 @@ def _checked(outputs: Mapping[str, Tensor], level: Level, n_clips: int) -> Tenso
             hint="check the card's [tokens] against the checkpoint: obygaze backbones check",
         )
     return tensor
+
+
+def place(module: torch.nn.Module, device: str, dtype: torch.dtype) -> torch.nn.Module:
+    """Move a module to a device, and its weights to a precision.
+
+    Buffers that no checkpoint stores keep theirs, as in transformers: rotary frequencies are
+    float32 in every precision.
+    """
+    saved = module.state_dict(keep_vars=True).values()
+    for tensor in {id(tensor): tensor for tensor in saved}.values():
+        if tensor.is_floating_point():
+            tensor.data = tensor.data.to(dtype)
+    return module.to(device=device)
 
 
 def compile_layers(module: torch.nn.Module, backend: str = "inductor") -> int:

@@ -23,7 +23,10 @@ from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decode import DecodedClip, View
 
 # What errors for too little memory contain.
-OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
+OUT_OF_MEMORY = (
+    *("out of memory", "can't allocate memory", "not enough memory"),
+    *("cublas_status_alloc_failed", "cudnn_status_alloc_failed"),
+)
 # The packages whose versions each block records.
 PACKAGES = ("av", "numpy", "torch", "transformers", "zarr")
 
@@ -149,7 +152,8 @@ class BlockMaker:
         return self._block
 
     def _take(self, block: _Block, slot: int, clip: DecodedClip) -> None:
-        with self.clock.of("preprocess"):
+        # The frames of other clips and the batch before occupy memory too: the whole batch counts.
+        with self.clock.of("preprocess"), self._smaller_if_too_large(self.batch):
             pixels = self.backbone.preprocess(clip.frames)
             if self.backbone.takes_mask:
                 pixels = blank_padding(pixels, clip.mask)

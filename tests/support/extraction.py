@@ -69,21 +69,35 @@ class CountingBackbone:
 
     takes_mask = False
 
-    def __init__(self, inner: Any, *, most: int = 10**9, odd_rows: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        inner: Any,
+        *,
+        most: int = 10**9,
+        most_waiting: int = 10**9,
+        odd_rows: Sequence[int] = (),
+        error: str = "CUDA out of memory. Tried to allocate 20.00 GiB",
+    ) -> None:
         self.card, self.geometry, self.levels = inner.card, inner.geometry, inner.levels
         self.flops, self.activation_bytes = inner.flops, inner.activation_bytes
         self.inner, self.most, self.odd_rows = inner, most, set(odd_rows)
+        self.most_waiting, self.error = most_waiting, error
         self.batches: list[int] = []
-        self.seen = 0
+        self.seen = self.waiting = 0
 
     def preprocess(self, frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-        """As the inner one."""
+        """As the inner one; out of memory if more than `most_waiting` clips wait for a batch."""
+        self.waiting += 1
+        if self.waiting > self.most_waiting:
+            self.waiting = 0
+            raise RuntimeError(self.error)
         return np.asarray(self.inner.preprocess(frames))
 
     def forward(self, pixels: Any, mask: Any = None, only: Any = None) -> dict[str, Any]:
         """As the inner one; out of memory above `most` clips, NaN for the rows in `odd_rows`."""
+        self.waiting = 0
         if len(pixels) > self.most:
-            raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")
+            raise RuntimeError(self.error)
         self.batches.append(len(pixels))
         levels: dict[str, Any] = self.inner.forward(pixels, mask, only)
         for slot in range(len(pixels)):

@@ -301,6 +301,19 @@ def test_half_precision_stays_near(backbones: Any, folders: Any) -> None:
         assert half.recipe()["compute"]["dtype"] == dtype
 
 
+def test_dinov3_in_bfloat16_equals_transformers(folders: Any) -> None:
+    folder = folders("dinov3", "safetensors")
+    half = load_backbone(tiny_card("dinov3"), folder, dtype="bfloat16", attn_implementation="eager")
+    module = importlib.import_module("transformers.models.dinov3_vit.modeling_dinov3_vit")
+    theirs = module.DINOv3ViTModel.from_pretrained(
+        folder, dtype=torch.bfloat16, attn_implementation="eager"
+    ).eval()
+    x = clips("dinov3", 2)
+    with torch.inference_mode():
+        tokens = theirs(pixel_values=x.flatten(0, 1).bfloat16()).last_hidden_state
+    assert torch.equal(half.forward(x)["tokens"], tokens.unflatten(0, x.shape[:2]))
+
+
 def test_masks_are_refused_where_nothing_knows_them(backbones: Any) -> None:
     x = clips("vivit", 1)
     with pytest.raises(FixInput, match="takes no mask"):

@@ -174,8 +174,34 @@ def test_out_of_memory_halves_all_later_batches(tmp_path: Path) -> None:
     assert open_store(world.path).status().counts == {"ok": N}
 
 
-def test_a_clip_that_does_not_fit_into_memory_is_an_error(tmp_path: Path) -> None:
-    world = World(tmp_path, most=0)
+def test_out_of_memory_in_preprocessing_halves_the_batch(tmp_path: Path) -> None:
+    world = World(tmp_path, most_waiting=2)
+    world.run(world.maker(batch=4))
+    # With a batch of 4, the third clip of the first block does not fit.
+    assert world.backbone.batches == [2, 2, 2, 2, 2, 1]
+    assert [world.decoded.count(row) for row in range(N)] == [2, 2, 2] + [1] * 8
+    assert open_store(world.path).status().counts == {"ok": N}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: "
+        "you tried to allocate 8 bytes. Error code 12 (Cannot allocate memory)",
+    ],
+)
+def test_each_error_for_too_little_memory_halves_the_batch(tmp_path: Path, error: str) -> None:
+    world = World(tmp_path, most=2, error=error)
+    world.run(world.maker(batch=4))
+    assert set(world.backbone.batches) == {2, 1}
+    assert open_store(world.path).status().counts == {"ok": N}
+
+
+@pytest.mark.parametrize("limit", ["most", "most_waiting"])
+def test_a_clip_that_does_not_fit_into_memory_is_an_error(tmp_path: Path, limit: str) -> None:
+    world = World(tmp_path, **{limit: 0})
     with pytest.raises(ObygazeError, match="does not fit into memory"):
         world.run(world.maker(batch=2))
     assert world.writer.pending_blocks() == [0, 1, 2]
