@@ -100,6 +100,17 @@ def quick_sha256(path: Path) -> tuple[int, str]:
     return n_bytes, digest.hexdigest()
 
 
+def is_listed(path: Path) -> bool:
+    """Return whether a folder lists a name.
+
+    On a network file system `exists` may return False for 30 s after another machine made a file.
+    """
+    try:
+        return any(there.name == path.name for there in path.parent.iterdir())
+    except FileNotFoundError:
+        return False
+
+
 def sync_dir(path: Path) -> None:
     """Sync a folder, so that the names in it survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -2,14 +2,19 @@
 
 A block is prepared in a folder of its own below staging/, then *claimed* by renaming that folder
 to staging/block-XXXXX, which only one process can do. From then on what the block will be is
-decided and on disk, and any process can finish it: move the files to their places, sync,
-and link the marker. A process that is killed leaves an attempt (litter) or a claim (finished by
-the next run); nothing else ever writes a file that a marker lists.
+decided and on disk, and any process can finish it: link the marker to commits/block-XXXXX.0.taken,
+a name that stays until the store is sealed, move the files to their places, sync, and link the
+marker. A process that is killed leaves an attempt (litter) or a claim (finished by the next run);
+nothing else ever writes a file that a marker lists.
+
+NFS caches for up to 30 s that a file is absent. Looking for a marker is therefore only a short cut:
+the exclusive link to the name that stays, which the server answers, prevents a second commit.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import re
 import shutil
 import uuid
@@ -18,7 +23,15 @@ from pathlib import Path
 
 from obygaze_features.core.drafts import TAG, is_abandoned, own_tag
 from obygaze_features.core.errors import Corrupt
-from obygaze_features.core.files import sync_dir, take_name, write_synced
+from obygaze_features.core.files import (
+    NO_LINKS,
+    is_listed,
+    sync_dir,
+    take_name,
+    write_atomic,
+    write_exclusive,
+    write_synced,
+)
 from obygaze_features.store.format.records import (
     SEAL_FILE,
     Marker,
@@ -65,7 +78,7 @@ def marker_of(root: Path, plan: Plan, block: int) -> Marker | None:
 def pending_blocks(root: Path, plan: Plan) -> list[int]:
     """Return the blocks that are not committed, in order; claims do not count."""
     there = {path.name for path in (root / "commits").glob("block-*.json")}
-    if (root / SEAL_FILE).exists():  # asked last: a store sealed meanwhile loses its markers
+    if is_listed(root / SEAL_FILE):  # asked last: a store sealed meanwhile loses its markers
         return []
     names = ((block, Path(marker_key(block)).name) for block in range(plan.n_blocks))
     return [block for block, name in names if name not in there]
@@ -114,7 +127,10 @@ def finish_claim(root: Path, block: int, staging: str = STAGING) -> None:
     found = _claimed_marker(folder)
     if found is not None:
         marker, tag = found
-        if _current_checksum(root, block) == marker.replaces:
+        is_open = (
+            not is_listed(root / SEAL_FILE) and _current_checksum(root, block) == marker.replaces
+        )
+        if is_open and _decide(root, folder, marker, tag):
             _place(root, folder, marker, tag)
             _publish(root, folder, marker, tag)
         # What is left is a claim that lost; a slower process finds nothing to move.
@@ -122,6 +138,50 @@ def finish_claim(root: Path, block: int, staging: str = STAGING) -> None:
             (folder / f"{index}.{tag}").unlink(missing_ok=True)
         (folder / f"marker.{tag}").unlink(missing_ok=True)
     _remove_if_empty(folder)
+
+
+def decided_marker(root: Path, block: int, revision: int) -> tuple[Marker, str] | None:
+    """Return the marker that was decided on for a block, and its checksum.
+
+    It is published as soon as its claim is finished, even if a cache hides it from this machine.
+    """
+    path = _decision(root, block, revision)
+    data = _read_hidden(path) if is_listed(path) else b""
+    return (Marker.from_bytes(data, str(path)), checksum_of(data)) if data else None
+
+
+def _decision(root: Path, block: int, revision: int) -> Path:
+    return root / f"commits/block-{block:05d}.{revision}.taken"
+
+
+def _decide(root: Path, folder: Path, marker: Marker, tag: str) -> bool:
+    """Make a claim the only one that is placed; return False where another one was before."""
+    path = _decision(root, marker.block, marker.revision)
+    try:
+        os.link(folder / f"marker.{tag}", path)
+        return True
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        return False  # another process has finished this claim, or seals the store
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        if write_exclusive(path, marker.to_bytes()):
+            return True
+    if _read_hidden(path) == marker.to_bytes():
+        return True
+    if marker.replaces or is_listed(root / marker_key(marker.block)):
+        return False
+    write_atomic(path, marker.to_bytes())  # a power cut removed the claim that was decided on
+    return True
+
+
+def _read_hidden(path: Path) -> bytes:
+    """Return the bytes of a file that exists, even if a cache of this machine has it as absent."""
+    # With O_CREAT the file server looks for the file, not the cache.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CREAT, 0o644), "rb") as stream:
+        return stream.read()
 
 
 def _current_checksum(root: Path, block: int) -> str:
@@ -151,6 +211,8 @@ def _place(root: Path, folder: Path, marker: Marker, tag: str) -> None:
     for name, mark in marker.files.items():
         path = root / name
         whole = path.is_file() and path.stat().st_size == mark.n_bytes
+        # A cached look-up may not show a file that another process has just placed.
+        whole = whole or (not path.exists() and is_listed(path))
         if not whole and _current_checksum(root, marker.block) == marker.replaces:
             raise Corrupt("a file of a claimed block is not whole", where=str(path))
 
@@ -205,7 +267,7 @@ def _is_dead(root: Path, folder: Path) -> bool:
 
 def make_room(root: Path) -> None:
     """Make the empty folders that archives and version control leave out."""
-    if not (root / SEALING).exists():
+    if not is_listed(root / SEALING) and not is_listed(root / SEAL_FILE):
         (root / STAGING).mkdir(exist_ok=True)
         (root / "commits").mkdir(exist_ok=True)
 

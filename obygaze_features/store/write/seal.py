@@ -10,6 +10,7 @@ from pathlib import Path
 from obygaze_features.core.drafts import own_tag
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch
 from obygaze_features.core.files import (
+    is_listed,
     sha256_bytes,
     sha256_file,
     sync_dir,
@@ -94,7 +95,7 @@ def _is_placed(root: Path, data: dict[str, bytes]) -> bool:
 def seal_store(root: Path, plan: Plan) -> Seal:
     """Write seal.json, then remove the markers and what is left of the work."""
     path = root / SEAL_FILE
-    if not path.exists():
+    if not is_listed(path):
         pending = commit.pending_blocks(root, plan)
         if pending:
             raise FixInput(
@@ -108,7 +109,7 @@ def seal_store(root: Path, plan: Plan) -> Seal:
             if seal is not None:
                 write_exclusive(path, seal.to_bytes())
         except FileNotFoundError:
-            if not path.exists():  # else another process has sealed it, and removed the rest
+            if not is_listed(path):  # else another process has sealed it, and removed the rest
                 raise
     seal = Seal.load(path)
     _tidy(root)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
+from obygaze_features.core.files import is_listed
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import (
@@ -119,7 +120,7 @@ class StoreWriter:
     @property
     def sealed(self) -> bool:
         """Whether the store is complete and closed."""
-        return (self.path / SEAL_FILE).exists()
+        return is_listed(self.path / SEAL_FILE)
 
     def pending_blocks(self) -> list[int]:
         """Return the blocks that are not committed, in order; claims do not count."""
@@ -162,15 +163,19 @@ class StoreWriter:
             return seal_store(self.path, self.plan)
 
     def _put(self, marker: Marker, data: Mapping[str, memoryview]) -> bool:
+        found = commit.read_marker(self.path, marker.block)
         for _ in range(ATTEMPTS):
-            if self._is_there(marker):
+            if self._is_there(marker, found):
                 return False
             with disk_errors(self.path):
                 ours = self._try(marker, data)
             found = commit.read_marker(self.path, marker.block)
+            if found is None or found[0] != marker:
+                # Another process was first, and a cache may still hide its marker.
+                found = commit.decided_marker(self.path, marker.block, marker.revision) or found
             if ours and found and found[0] == marker:
                 return True
-        if self._is_there(marker):
+        if self._is_there(marker, found):
             return False
         raise AlreadyThere(
             f"block {marker.block} could not be committed: this store is being sealed or cleaned",
@@ -180,19 +185,19 @@ class StoreWriter:
 
     def _try(self, marker: Marker, data: Mapping[str, memoryview]) -> bool:
         """Try once to commit; return whether this content was the one that was claimed."""
+        attempt = None
         try:
             attempt = commit.prepare(self.path, marker, data)
             ours = commit.claim(attempt)
         except commit.AttemptGone:
-            return False
+            ours = False
         commit.finish_claim(self.path, marker.block)
-        if not ours:
+        if not ours and attempt is not None:
             commit.discard(attempt)
         return ours
 
-    def _is_there(self, marker: Marker) -> bool:
+    def _is_there(self, marker: Marker, found: tuple[Marker, str] | None) -> bool:
         """Return whether the same content is committed; raise an error where other content is."""
-        found = commit.read_marker(self.path, marker.block)
         if found is None:
             return self.sealed and self._in_seal(marker)
         # A row that is extracted again may have the same features and another source.

@@ -44,8 +44,9 @@ def test_every_byte_is_on_the_disk_before_the_marker_is(tmp_path: Path, told) ->
     assert kinds[:6] == ["sync"] * 6
     assert all(name.startswith("staging/block-00002.") for _, name in short[:6])
     assert short[6] == ("rename", "staging/block-00002")
+    assert short[7] == ("link", "commits/block-00002.0.taken")
     arrays = ["clip/c.2.0", "frames/c.2.0.0", "pooled/c.2.0", "time_s/c.2.0"]
-    assert short[7:11] == [("rename", f"data.zarr/{name}") for name in arrays]
+    assert short[8:12] == [("rename", f"data.zarr/{name}") for name in arrays]
     folders = {("sync", f"data.zarr/{name.split('/')[0]}") for name in arrays}
-    assert set(short[11:15]) == folders
-    assert short[15:] == [("link", "commits/block-00002.json"), ("sync", "commits")]
+    assert set(short[12:16]) == folders
+    assert short[16:] == [("link", "commits/block-00002.json"), ("sync", "commits")]

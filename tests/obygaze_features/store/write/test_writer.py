@@ -29,6 +29,7 @@ def test_a_block_is_one_file_an_array_and_a_marker(tmp_path: Path) -> None:
     before = set(tree(tmp_path / "s"))
     fill_store(tmp_path / "s", some_values(23), blocks=[5])
     assert set(tree(tmp_path / "s")) - before == {
+        "commits/block-00005.0.taken",
         "commits/block-00005.json",
         "data.zarr/clip/c.5.0",
         "data.zarr/pooled/c.5.0",
