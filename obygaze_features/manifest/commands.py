@@ -66,8 +66,8 @@ def ls(session: Session, as_json: bool) -> None:
     if as_json:
         session.console.json({"manifests": rows, "broken": broken})
     elif rows:
-        headers = ("name", "dataset", "unit", "view", "clips", "movies", "with video", "folds")
-        keys = ("name", "dataset", "unit", "view", "clips", "movies", "with_video")
+        headers = ("name", "dataset", "unit", "view", "clips", "movies", "videos found", "folds")
+        keys = ("name", "dataset", "unit", "view", "clips", "movies", "videos_found")
         lines = [[*(row[key] for key in keys), len(row["folds"])] for row in rows]
         session.console.result(table(headers, lines))
     elif not broken:
@@ -80,6 +80,8 @@ def ls(session: Session, as_json: bool) -> None:
     examples="""
     obygaze manifest show obygaze12
     obygaze manifest show obygaze12 --movie tt0108160 --level S --limit 0
+    obygaze manifest show obygaze12 --concept Clothing
+    obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
     obygaze manifest show obygaze12 --clip tt0108160-011 --json
     """,
 )
@@ -87,6 +89,8 @@ def ls(session: Session, as_json: bool) -> None:
 @click.option("--movie", help="Only the clips of this film.")
 @click.option("--clip", help="Only the clip of this id.")
 @click.option("--level", type=click.Choice(LEVELS), help="Only the clips of this level.")
+@click.option("--concept", help="Only the clips with this concept.")
+@click.option("--where", metavar="EXPRESSION", help="Only the clips for which this holds.")
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
@@ -102,14 +106,23 @@ def show(
     movie: str | None,
     clip: str | None,
     level: str | None,
+    concept: str | None,
+    where: str | None,
     limit: int,
     as_json: bool,
 ) -> None:
-    """Show a manifest's header and clips."""
+    """Show a manifest's header and clips.
+
+    An EXPRESSION is over `level` and `concept`, as in the files of experiments.
+    """
     found = read_manifest(session.workspace.existing_manifest(name))
     chosen = {"movie_id": movie, "clip_id": clip, "level": level}
     chosen = {key: value for key, value in chosen.items() if value is not None}
-    clips = [one for one in found if all(getattr(one, k) == v for k, v in chosen.items())]
+    wanted = found if where is None else found.where(where)
+    if concept is not None:
+        wanted = wanted.where(f"{_quoted(concept)} in concept")
+    clips = [one for one in wanted if all(getattr(one, k) == v for k, v in chosen.items())]
+    chosen |= {k: v for k, v in (("concept", concept), ("where", where)) if v is not None}
     if chosen and not clips:
         words = ", ".join(f"{key} {value}" for key, value in chosen.items())
         raise NotFound(f"no clip with {words}", where=found.name)
@@ -118,9 +131,7 @@ def show(
         session.console.json({**_summary(found), "clips": [_record(one) for one in shown]})
         return
     session.console.result(_describe(found))
-    headers = ("clip_id", "scene", "level", "concepts", "video")
-    rows = [(c.clip_id, c.scene, c.level, ", ".join(c.concepts), c.video) for c in shown]
-    session.console.result(table(headers, rows))
+    session.console.result(_clip_table(shown))
     if len(shown) < len(clips):
         session.console.note(f"{len(clips) - len(shown)} more clips; --limit 0 shows all")
 
@@ -240,12 +251,50 @@ def _summary(found: Manifest) -> dict[str, Any]:
         "clips": len(found),
         "movies": len(found.movies),
         "with_video": sum(bool(clip.video) for clip in found),
+        "videos_found": _videos_found(found),
         "folds": list(found.folds),
         "licence": found.header.licence,
         "citation": found.header.citation,
         "sources": [vars(source) for source in found.header.sources],
         "sha256": manifest_sha256(found),
     }
+
+
+def _videos_found(found: Manifest) -> int:
+    """Return how many clips have a video that is a file on this machine."""
+    root = found.header.video_root
+    exists = {video: Path(root, video).is_file() for clip in found if (video := clip.video)}
+    return sum(exists.get(clip.video, False) for clip in found) if root else 0
+
+
+def _clip_table(clips: Sequence[Clip]) -> str:
+    """Return the clips as a table; a column that no clip has a value for is left out."""
+    columns: dict[str, list[Any]] = {
+        "clip_id": [clip.clip_id for clip in clips],
+        "title": [clip.extra.get("movie_title") for clip in clips],
+        "annotator": [clip.extra.get("annotator") for clip in clips],
+        "scene": [clip.scene for clip in clips],
+        "start": [_clock(clip.start_s) for clip in clips],
+        "end": [_clock(clip.end_s) for clip in clips],
+        "level": [clip.level for clip in clips],
+        "concepts": [", ".join(clip.concepts) for clip in clips],
+        "video": [clip.video for clip in clips],
+    }
+    shown = {name: cells for name, cells in columns.items() if any(one for one in cells)}
+    return table(tuple(shown), zip(*shown.values(), strict=True))
+
+
+def _clock(seconds: float | None) -> str | None:
+    """Return a time as hours, minutes and seconds: 0:01:10.0."""
+    if seconds is None:
+        return None
+    tenths = round(10 * seconds)
+    hours, minutes = tenths // 36000, tenths // 600 % 60
+    return f"{hours}:{minutes:02d}:{tenths % 600 / 10:04.1f}"
+
+
+def _quoted(name: str) -> str:
+    return f"'{name}'" if '"' in name else f'"{name}"'
 
 
 def _record(clip: Clip) -> dict[str, object]:

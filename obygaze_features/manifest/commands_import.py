@@ -22,12 +22,13 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.adapters import (
     csv_table,
+    folder,
     liris_accede,
     mobygaze,
     moviegraphs,
     obygaze12,
 )
-from obygaze_features.manifest.adapters.common import ImportedManifest
+from obygaze_features.manifest.adapters.common import ImportedManifest, ascii_id
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
 from obygaze_features.manifest.stats import compute_stats
 
@@ -53,7 +54,9 @@ def _importer(
         def command(
             session: Session, /, name: str | None, force: bool, as_json: bool, **given: Any
         ) -> None:
-            default = given["csv"].stem if dataset == "csv" else dataset
+            default = dataset
+            if dataset in ("csv", "folder"):
+                default = ascii_id(given[dataset].resolve().stem) or dataset
             path = session.workspace.manifest(default if name is None else name)
             imported = read(session, path.stem, **given)
             write_manifest(imported.manifest, path, force=force)
@@ -172,6 +175,23 @@ def import_csv(
     """
     chosen = csv_table.read_mapping(mapping) if mapping else None
     return csv_table.read(csv, named_values(pairs, "--map"), mapping=chosen, name=name)
+
+
+@_importer(
+    "folder",
+    examples="""
+    obygaze manifest import folder /data/films -o films
+    obygaze manifest import folder clips/ --json
+    """,
+)
+@click.argument("folder", type=FILE)
+def import_folder(session: Session, name: str, **given: Path) -> ImportedManifest:
+    """A folder of videos: one clip for each file, without labels.
+
+    The film of a clip is the folder that the file is in; of a file at the top, its name up to the
+    scene's number (lake of lake-001.mp4).
+    """
+    return folder.read(given["folder"], name=name)
 
 
 def _seconds(film: str, text: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -47,10 +48,13 @@ def input_options(function: F) -> F:
         show_default=True,
         help="The smallest share of a clip that a segment must cover to count: 0.2, 1/3.",
     )
-    clips = click.option(
-        "--clips", required=True, help="CSV with clip_id, movie_id, start_frame, end_frame."
+    every = click.option(
+        "--every",
+        metavar="SECONDS",
+        help="Cut the films into clips of this length, by the column framerate or --fps.",
     )
-    return click.argument("segments")(clips(threshold(canonical(function))))
+    clips = click.option("--clips", help="CSV with clip_id, movie_id, start_frame, end_frame.")
+    return click.argument("segments")(clips(every(threshold(canonical(function)))))
 
 
 figure_options = option_group(
@@ -58,7 +62,11 @@ figure_options = option_group(
     click.option("--figure", type=click.Path(path_type=Path), help="Draw PATH.svg and PATH.png."),
     click.option("--movie", help="The film to draw."),
     click.option("--between", type=(int, int), metavar="FIRST LAST", help="Only these frames."),
-    click.option("--fps", type=click.FloatRange(min=1), help="Show time, not frames."),
+    click.option(
+        "--fps",
+        type=click.FloatRange(min=1),
+        help="Show time, not frames; with --every the films' frame rate.",
+    ),
 )
 
 
@@ -67,6 +75,7 @@ figure_options = option_group(
     examples="""
     obygaze manifest project segments.csv --clips clips.csv
     obygaze manifest project segments.csv --clips clips.csv --threshold 1/3 -o levels.csv
+    obygaze manifest project mobygaze --every 30 -o levels.csv
     obygaze manifest project mobygaze --clips clips.csv --sweep 0.1,0.2,0.3,0.4
     obygaze manifest project mobygaze --clips clips.csv --figure film --movie tt0108160 --fps 23.976
     """,
@@ -91,7 +100,8 @@ def project(
     session: Session,
     /,
     segments: str,
-    clips: str,
+    clips: str | None,
+    every: str | None,
     threshold: str,
     canonical: bool,
     sweep: str | None,
@@ -107,13 +117,16 @@ def project(
     concepts (joined with '|'), or a manifest that has these columns. The highest level of the
     segments that each cover the threshold's share of a clip is the clip's level.
     """
-    if drawing["figure"] is None and any(drawing.values()):
+    unused = {**drawing, "fps": None} if every else drawing
+    if drawing["figure"] is None and any(unused.values()):
         raise FixUsage("--movie, --between and --fps need --figure", hint="--figure PATH with them")
     if by_annotator and output is None:
         raise FixUsage("--by-annotator needs -o", hint="-o NAME.csv with it")
     share = as_threshold(threshold)
     shares = [as_threshold(text) for text in sweep.split(",")] if sweep is not None else []
-    inputs, made = _project(session, segments, clips, share, canonical)
+    inputs, made = _project(
+        session, segments, clips, every, share, canonical=canonical, fps=drawing["fps"]
+    )
     swept = [_sweep_record(project_clips(*inputs, share)) for share in shares]
     if drawing["figure"] is not None:
         _draw(session, inputs, made, force, **drawing)
@@ -169,7 +182,8 @@ def project(
 def agree(
     session: Session,
     segments: str,
-    clips: str,
+    clips: str | None,
+    every: str | None,
     threshold: str,
     canonical: bool,
     permutations: int,
@@ -185,7 +199,7 @@ def agree(
     from obygaze_features.manifest.agreement import ChanceSettings, agreement, pairs_of
 
     share = as_threshold(threshold)
-    inputs, made = _project(session, segments, clips, share, canonical)
+    inputs, made = _project(session, segments, clips, every, share, canonical=canonical)
     pairs = pairs_of(made, inputs[1])
     if not pairs:
         session.console.warn("no film has both clips and two annotators; nothing to compare")
@@ -197,11 +211,18 @@ def agree(
 
 
 def _project(
-    session: Session, segments: str, clips: str, share: Fraction, canonical: bool
+    session: Session,
+    segments: str,
+    clips: str | None,
+    every: str | None,
+    share: Fraction,
+    **options: Any,
 ) -> tuple[Inputs, Projection]:
     """Read both tables and project the segments; warn of concepts and clips that cannot be used."""
-    paths = [_table_path(session, name) for name in (segments, clips)]
-    inputs = read_inputs(paths[0], paths[1], canonical=canonical)
+    if (clips is None) == (every is None):
+        raise FixUsage("expected one of --clips and --every", hint="--clips FILE or --every 30")
+    cut = _table_path(session, clips) if clips is not None else _length(every or "")
+    inputs = read_inputs(_table_path(session, segments), cut, **options)
     unknown = unknown_concepts(inputs[0])
     if unknown:
         session.console.warn(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
@@ -210,6 +231,12 @@ def _project(
         n_clips = count(len(made.unseen), "clip")
         session.console.warn(f"{n_clips} in films without segments, skipped: {few(made.unseen, 5)}")
     return inputs, made
+
+
+def _length(text: str) -> Fraction:
+    if not re.fullmatch(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?", text):
+        raise FixUsage(f"--every must be a number of seconds, got {text!r}", hint="--every 30")
+    return Fraction(text)
 
 
 def _table_path(session: Session, name: str) -> Path:

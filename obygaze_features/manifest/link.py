@@ -211,14 +211,17 @@ class _Files:
         keys: list[tuple[Any, ...]] = [exact, ("name", wanted.name), ("stem", wanted.stem)]
         # Times are times in the named file, so no other file can be used.
         if not (wanted.name and a_part):
-            keys += [("stem", clip.clip_id), ("scene", clip.movie_id, clip.scene)]
+            keys += [("stem", clip.clip_id), ("stem", clip.extra.get("given_clip_id"))]
+            keys += [("scene", clip.movie_id, clip.scene)]
         return next((fit for key in keys if (fit := self._same_film(clip, self._get(*key)))), ())
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of the clip's film, where the times of the clip in it are known."""
         if not film_span(clip):
             return ()
-        return self._get("film", clip.movie_id) or self._get("film and more", clip.movie_id)
+        given = ("stem", clip.extra.get("given_movie_id"))
+        keys = (("film", clip.movie_id), given, ("film and more", clip.movie_id))
+        return next((found for key in keys if (found := self._get(*key))), ())
 
     def _get(self, *key: Any) -> tuple[str, ...]:
         return self.by_key.get(key, ())

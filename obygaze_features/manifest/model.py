@@ -176,6 +176,22 @@ class Manifest:
         """Return a manifest with the same header and other clips."""
         return replace(self, clips=tuple(clips))
 
+    def where(self, expression: str) -> Manifest:
+        """Return the manifest with only the clips for which an expression holds.
+
+        Args:
+            expression: Over `level` and `concept`: `"level == S and Body in concept"`.
+        """
+        from obygaze_features.manifest.expression import parse
+
+        parsed = parse(expression, vocabulary=tuple(self.header.concepts))
+        chosen = parsed.evaluate(
+            [clip.level for clip in self.clips], [clip.concepts for clip in self.clips]
+        )
+        return self.with_clips(
+            clip for clip, holds in zip(self.clips, chosen.tolist(), strict=True) if holds
+        )
+
     def with_column(self, column: str, values: Mapping[str, str]) -> Manifest:
         """Return the manifest with one more extra column.
 

@@ -33,6 +33,7 @@ CSV_COLUMNS = (
     *("annotator", "clip_id", "movie_id", "level", "concepts"),
     *("overlap_frames", "clip_frames"),
 )
+TIME_COLUMNS = ("start_s", "end_s")
 DEFAULT_THRESHOLD = Fraction(1, 5)
 _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
 
@@ -53,10 +54,9 @@ class ClipLevel:
     labelled: bool = True
 
     def as_record(self) -> dict[str, Any]:
-        """Return the level as a JSON object."""
+        """Return the level as a JSON object; it is null where the clip has no label."""
         record = asdict(self)
-        del record["labelled"]
-        return record
+        return record if record.pop("labelled") else {**record, "level": None}
 
 
 @dataclass(frozen=True, repr=False)
@@ -195,18 +195,29 @@ class AnnotatorTrack:
 def projection_to_csv(
     projection: Projection, spans: Iterable[ClipSpan], *, by_annotator: bool = False
 ) -> bytes:
-    """Return the merged levels as CSV, or with `by_annotator` those of each annotator."""
-    movie_of = {span.clip_id: span.movie_id for span in spans}
+    """Return the merged levels as CSV, or with `by_annotator` those of each annotator.
+
+    Where the frame rate of the clips is known, the rows have their times in seconds.
+    """
+    span_of = {span.clip_id: span for span in spans}
+    timed = bool(span_of) and all(span.fps for span in span_of.values())
     tracks = projection.by_annotator if by_annotator else {"": projection.merged}
     rows = []
     for annotator, levels in tracks.items():
         for row in levels:
             level = row.level if row.labelled else ""
             concepts, ratio = "|".join(row.concepts), row.ratio or ("", "")
-            movie_id = movie_of[row.clip_id]
-            rows.append((annotator, row.clip_id, movie_id, level, concepts, *ratio))
+            span = span_of[row.clip_id]
+            times = _times(span) if timed else ()
+            rows.append((annotator, row.clip_id, span.movie_id, level, concepts, *ratio, *times))
     first = 0 if by_annotator else 1
-    return csv_bytes(CSV_COLUMNS[first:], (row[first:] for row in rows))
+    columns = (*CSV_COLUMNS, *TIME_COLUMNS) if timed else CSV_COLUMNS
+    return csv_bytes(columns[first:], (row[first:] for row in rows))
+
+
+def _times(span: ClipSpan) -> tuple[str, ...]:
+    fps = span.fps or Fraction(1)
+    return repr(float(span.start_frame / fps)), repr(float((span.end_frame + 1) / fps))
 
 
 def _tracks(segments: Iterable[Segment]) -> dict[str, dict[str, AnnotatorTrack]]:

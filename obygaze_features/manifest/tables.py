@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,6 +22,7 @@ from obygaze_features.core.schema_rules import near
 MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+SAVE_AS = "save the file as UTF-8 (in Excel: Save As, CSV UTF-8)"
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
 
@@ -81,10 +83,11 @@ class TableRow:
 
 @dataclass(frozen=True)
 class CsvTable:
-    """The columns of a CSV file and its rows."""
+    """The columns of a CSV file, its rows, and what separates its cells."""
 
     columns: tuple[str, ...]
     rows: tuple[TableRow, ...]
+    delimiter: str = ","
 
 
 def whole_number(text: str) -> int | None:
@@ -96,13 +99,16 @@ def read_table(
     path: Path,
     *,
     required: Sequence[str],
-    delimiter: str = ",",
+    delimiter: str | None = ",",
     skip_blank: bool = False,
     violations: Violations | None = None,
     content: str | None = None,
     data: bytes | None = None,
 ) -> CsvTable:
     """Read a table whose header has at least the `required` columns.
+
+    Without a `delimiter` it is the one that the first line has most of: Excel writes semicolons
+    where the comma is the decimal mark. A byte order mark is skipped.
 
     Violations go into `violations` where it is given, so that the caller can add those of the
     values and raise all of them together; without it they are raised here. `content` names what
@@ -111,7 +117,10 @@ def read_table(
     """
     found = Violations(path) if violations is None else violations
     with open_file(path) if data is None else io.BytesIO(data) as stream:
-        records = _records(_lines(stream, found), delimiter, found)
+        lines = _lines(stream, found)
+        first = next(lines, "")
+        delimiter = delimiter or max(DELIMITERS, key=first.count)
+        records = _records(chain([first] if first else [], lines), delimiter, found)
         line, header = next(records, (0, []))
         rows: tuple[TableRow, ...] = ()
         if line and _check_header(line, header, required, delimiter, found):
@@ -124,7 +133,7 @@ def read_table(
         found.add(None, None, f"the table has no {content}")
     if violations is None:
         found.raise_if_any("this table cannot be read")
-    return CsvTable(tuple(header), rows)
+    return CsvTable(tuple(header), rows, delimiter)
 
 
 def numbered_lines(path: Path, found: Violations) -> Iterator[tuple[int, str]]:
@@ -158,15 +167,14 @@ def _lines(stream: BinaryIO, found: Violations) -> Iterator[str]:
             )
         if not raw or len(raw) > MAX_LINE or (number == 1 and not _is_plain_text(raw, found)):
             return
+        if number == 1:
+            raw = raw.removeprefix(codecs.BOM_UTF8)
         yield _decode(raw, number, found)
 
 
 def _is_plain_text(first: bytes, found: Violations) -> bool:
-    if first.startswith(b"\xef\xbb\xbf"):
-        found.add(1, None, "the file starts with a byte order mark; save it as UTF-8 without BOM")
-        return False
     if first.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in first:
-        found.add(1, None, "the file is UTF-16 or not text; save it as UTF-8")
+        found.add(1, None, f"the file is UTF-16 or not text; {SAVE_AS}")
         return False
     return True
 
@@ -176,7 +184,7 @@ def _decode(raw: bytes, number: int, found: Violations) -> str:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = f"byte 0x{raw[error.start]:02X} at position {error.start + 1}"
-        found.add(number, None, f"{byte} is not UTF-8 (is it a Latin-1 file?)")
+        found.add(number, None, f"{byte} is not UTF-8; {SAVE_AS}")
         text = raw.decode("utf-8", errors="replace")
     if "\x00" in text:
         found.add(number, None, "the line has a NUL character")

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.tables import read_table
@@ -19,7 +20,6 @@ from obygaze_features.store import Store, TextTable, open_store
 from obygaze_features.store.format.text import same_space, space_of_level
 from obygaze_features.store.interchange.numpy_files import read_arrays
 from obygaze_models.audits.eat_tests import VectorGroup
-from obygaze_models.protocols.expression import parse
 
 Pairs = list[tuple[VectorGroup, VectorGroup]]
 Groups = tuple[VectorGroup, VectorGroup | None, Pairs]

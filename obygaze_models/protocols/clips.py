@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
-from obygaze_models.protocols.expression import parse
 from obygaze_models.protocols.schema import Data
 
 Words = NDArray[np.str_]

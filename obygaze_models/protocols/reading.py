@@ -15,8 +15,8 @@ from typing import Any
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, near
+from obygaze_features.manifest.expression import BadExpression, parse
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_models.protocols.expression import BadExpression, parse
 from obygaze_models.protocols.kinds import KINDS, defaults, setting_rules
 from obygaze_models.protocols.schema import SCHEMA, Model, Protocol, Task
 from obygaze_models.protocols.tasks import check_label_map

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.expression import LEVELS, Concepts, Expression, parse
 from obygaze_features.manifest.folds import OUTSIDE
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.expression import LEVELS, Concepts, Expression, parse
 from obygaze_models.protocols.schema import Task
 
 LabelArray = NDArray[np.int8]

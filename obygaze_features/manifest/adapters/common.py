@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import unicodedata
 import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -99,6 +100,20 @@ def check_known(
             details=warnings,
         )
     return warnings
+
+
+def ascii_id(text: str) -> str:
+    """Return text as an id: without accents, other characters than those of ids become `_`.
+
+    Text without a letter or digit of ASCII is returned unchanged.
+
+    >>> ascii_id("Amélie 1")
+    'Amelie_1'
+    """
+    plain = unicodedata.normalize("NFKD", text.strip())
+    plain = "".join(mark for mark in plain if not unicodedata.combining(mark))
+    made = re.sub(r"[^A-Za-z0-9._+-]+", "_", plain).lstrip(".+-")
+    return made if re.search("[A-Za-z0-9]", made) else text
 
 
 def string_list(text: str) -> tuple[str, ...] | None:

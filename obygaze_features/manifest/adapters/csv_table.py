@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, filled, matching
-from obygaze_features.manifest.adapters.common import ImportedManifest, source_of
+from obygaze_features.manifest.adapters.common import ImportedManifest, ascii_id, source_of
 from obygaze_features.manifest.io import ClipReader
 from obygaze_features.manifest.model import COLUMNS, LEVELS, UNITS, Header, Manifest, concept_name
 from obygaze_features.manifest.tables import DELIMITERS, TableRow, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, concepts
 
 NEEDED = ("clip_id", "movie_id")
+TIMES = ("start_s", "end_s")
 CONSTANT = "="
+_TIME = re.compile(
+    r"(?:(?:(?P<hours>[0-9]+):)?(?P<minutes>[0-5]?[0-9]):)?(?P<seconds>[0-9]+(?:[.,][0-9]+)?)"
+)
 FILLED_TABLE = Table(others=filled)
 
 
@@ -59,40 +66,46 @@ def read(
     columns: Mapping[str, str] | None = None,
     *,
     mapping: TableMapping | None = None,
-    delimiter: str = ",",
+    delimiter: str = "",
     name: str | None = None,
 ) -> ImportedManifest:
     """Return the manifest of a table of clips.
 
     A column of the table with the name of a manifest's column needs no mapping; columns that are
-    not mapped are kept under their own name.
+    not mapped are kept under their own name. Ids are written in ASCII without blanks, times in
+    seconds: `0:01:10` is 70, and where cells are not separated by commas, `70,5` is 70.5.
 
     Args:
         csv: The table.
         columns: Maps columns of the manifest as `mapping.columns` does, and takes precedence.
         mapping: What the columns and words of the table mean.
-        delimiter: What separates the cells, unless the mapping has a delimiter.
+        delimiter: What separates the cells, unless the mapping has a delimiter. By default the
+            one that the first line has most of.
         name: The name of the manifest. By default that of the file.
     """
     chosen = mapping or TableMapping()
     targets = {**chosen.columns, **(columns or {})}
     delimiter = chosen.delimiter or delimiter
-    if delimiter not in DELIMITERS:
+    if delimiter and delimiter not in DELIMITERS:
         raise FixUsage(f"the delimiter must be one of , ; | or a tab, got {delimiter!r}")
     source = source_of(csv)
     violations = Violations(csv, targets)
     table = read_table(
         csv,
         required=_required(targets),
-        delimiter=delimiter,
+        delimiter=delimiter or None,
+        skip_blank=True,
         violations=violations,
         content="clips",
     )
     plan = _plan(targets, table.columns)
-    extra = tuple(target for target in plan if target not in COLUMNS)
+    cells = [_cells(row, plan, chosen, table.delimiter != ",") for row in table.rows]
+    changed = [column for column in NEEDED if any(f"given_{column}" in one for one in cells)]
+    given = tuple(f"given_{column}" for column in changed if f"given_{column}" not in plan)
+    extra = (*(target for target in plan if target not in COLUMNS), *given)
     known = {**concepts(), **chosen.modalities}
     reader = ClipReader(known, extra)
-    clips = tuple(reader.clip_of(row, _cells(row, plan, chosen)) for row in table.rows)
+    clips = tuple(reader.clip_of(row, own) for row, own in zip(table.rows, cells, strict=True))
     hint = "correct the cells, or give the meaning of their words in a --mapping file"
     violations.raise_if_any("the table cannot be imported", hint if table.rows else None)
     header = Header(
@@ -103,7 +116,14 @@ def read(
         citation=chosen.citation,
         sources=(source,),
     )
-    return ImportedManifest(Manifest(name or csv.stem, header, clips, extra))
+    warnings = tuple(_changed_ids(column, cells) for column in changed)
+    return ImportedManifest(Manifest(name or csv.stem, header, clips, extra), warnings)
+
+
+def _changed_ids(column: str, cells: Sequence[Mapping[str, str]]) -> str:
+    pairs = {one[f"given_{column}"]: one[column] for one in cells if f"given_{column}" in one}
+    shown = few([f"{given!r} is now {made!r}" for given, made in pairs.items()], 3)
+    return f"{column}: ids have letters a-z, digits, . _ + - only; {shown} (given_{column})"
 
 
 def read_mapping(path: Path) -> TableMapping:
@@ -146,12 +166,36 @@ def _scene_in(clip_id: str, movie_id: str) -> str:
     return str(int(number)) if film == movie_id and number.isascii() and number.isdigit() else ""
 
 
-def _cells(row: TableRow, plan: Mapping[str, str], mapping: TableMapping) -> dict[str, str]:
+def _seconds(row: TableRow, column: str, text: str, decimal_comma: bool) -> str:
+    """Return a time in seconds as a manifest writes it; other text is returned unchanged."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None or ("," in text and not decimal_comma):
+        return text
+    hours, minutes, seconds = match["hours"], match["minutes"], match["seconds"].replace(",", ".")
+    if minutes and not hours:
+        row.add(column, f"{text!r} may be minutes or hours; write hours too: 0:{text.strip()}")
+        return ""
+    if not minutes:
+        return seconds
+    # As a fraction, so that 0:01:10.1 is 70.1 and not 70.09999999999999.
+    return repr(float(3600 * int(hours) + 60 * int(minutes) + Fraction(seconds)))
+
+
+def _cells(
+    row: TableRow, plan: Mapping[str, str], mapping: TableMapping, decimal_comma: bool
+) -> dict[str, str]:
     """Return the cells of one row by the columns of the manifest, with canonical words."""
     cells = {
         target: source.removeprefix(CONSTANT) if source.startswith(CONSTANT) else row[source]
         for target, source in plan.items()
     }
+    for column in NEEDED:
+        given = cells[column].strip()
+        cells[column] = ascii_id(given)
+        if cells[column] != given:
+            cells[f"given_{column}"] = given
+    for column in TIMES:
+        cells[column] = _seconds(row, column, cells.get(column, ""), decimal_comma)
     if "scene" not in plan:
         cells["scene"] = _scene_in(cells["clip_id"], cells["movie_id"])
     word, text = cells.get("level", "").strip(), cells.get("concepts", "")

@@ -120,3 +120,49 @@ def test_where_all_are_broken_nothing_is_said_to_be_absent(broken: Path) -> None
     listed = call_obygaze("-C", broken, "manifest", "ls").ok()
     assert listed.stderr.count("Warning: ") == 3
     assert "yet" not in listed.stderr
+
+
+SHOWN = """clip_id,movie_id,scene,video,start_s,end_s,level,concepts,movie_title,annotator
+a,m,,,70.0,3600.5,S,Body|Look,The Lake,ada
+b,m,,,,,EN,,The Lake,ben
+c,m,,,,,S,Look,The Lake,ben
+"""
+CONCEPTS = '\n[concepts]\nBody = "visual"\nLook = "visual"\n'
+
+
+@pytest.fixture
+def titled(tmp_path: Path) -> Path:
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "m.toml").write_text(GOOD + CONCEPTS, encoding="utf-8")
+    (tmp_path / "manifests" / "m.csv").write_text(SHOWN, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("options", "clips"),
+    [
+        (("--where", "level == S and not Body in concept"), ["c"]),
+        (("--where", "concept == Look", "--concept", "Body"), ["a"]),
+        (("--concept", "Look", "--level", "S"), ["a", "c"]),
+        (("--where", "level in {EN, HN}"), ["b"]),
+    ],
+)
+def test_clips_are_selected(titled: Path, options: tuple[str, ...], clips: list[str]) -> None:
+    shown = call_obygaze("manifest", "show", "m", *options, "--json", cwd=titled).ok().json()
+    assert [clip["clip_id"] for clip in shown["clips"]] == clips
+
+
+def test_clips_are_shown_with_title_annotator_and_times(titled: Path) -> None:
+    lines = call_obygaze("manifest", "show", "m", cwd=titled).ok().stdout.splitlines()
+    assert lines[2].split() == [
+        *("clip_id", "title", "annotator", "start", "end", "level", "concepts")
+    ]
+    row = [cell.strip() for cell in lines[3].split("  ") if cell]
+    assert row == ["a", "The Lake", "ada", "0:01:10.0", "1:00:00.5", "S", "Body, Look"]
+
+
+def test_selections_without_clips(titled: Path) -> None:
+    refused = call_obygaze("manifest", "show", "m", "--concept", "Boddy", cwd=titled)
+    assert "unknown concept 'Boddy' (did you mean 'Body'?)" in refused.stderr
+    refused = call_obygaze("manifest", "show", "m", "--where", "level == NS", cwd=titled)
+    assert "no clip with where level == NS" in refused.stderr

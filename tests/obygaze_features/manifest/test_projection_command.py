@@ -171,3 +171,51 @@ def test_the_published_segments_projected_on_themselves_keep_their_levels(tmp_pa
 def test_a_threshold_that_is_none_is_wrong_usage(tmp_path: Path, options: tuple[str, str]) -> None:
     result = call_obygaze("manifest", "project", "s.csv", "--clips", "c.csv", *options)
     assert result.code == 2 and "the threshold must be from 0 to 1" in result.stderr
+
+
+MARKED = """movie_id,annotator,start_frame,end_frame,level,concepts,framerate
+a,x,0,1499,S,Body,24
+a,y,0,1500,EN,,24
+b,x,800,2400,HN,,23.976
+"""
+
+
+def test_films_cut_into_clips_by_their_frame_rate(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(MARKED)
+    words = ("manifest", "project", "s.csv", "--every", "30", "-o", "levels.csv")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    with (tmp_path / "levels.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    # 30 s are 720 frames at 24 fps, and 719.28 at 23.976: frames 719 to 1438, and to 2157.
+    assert [(row["clip_id"], row["level"], row["start_s"]) for row in rows] == [
+        *(("a-0001", "S", "0.0"), ("a-0002", "S", "30.0")),
+        *(("b-0002", "HN", repr(719 / 23.976)), ("b-0003", "HN", repr(1439 / 23.976))),
+    ]
+    assert rows[2]["end_s"] == repr(1439 / 23.976)
+    call_obygaze("manifest", "import", "csv", "levels.csv", cwd=tmp_path).ok()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "expected one of --clips and --every"),
+        (("--every", "x"), "--every must be a number of seconds, got 'x'"),
+        (("--every", "0.001"), "clips must have at least one frame"),
+        (("--every", "30", "--movie", "a"), "need --figure"),
+    ],
+)
+def test_lengths_that_cannot_be_used(tmp_path: Path, options: tuple[str, ...], told: str) -> None:
+    (tmp_path / "s.csv").write_text(MARKED)
+    done = call_obygaze("manifest", "project", "s.csv", *options, cwd=tmp_path)
+    assert (done.code, told in done.stderr) == (2, True), done.stderr
+
+
+def test_a_frame_rate_that_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(MARKED.replace("framerate", "rate").replace("23.976", "24"))
+    done = call_obygaze("manifest", "project", "s.csv", "--every", "30", cwd=tmp_path)
+    assert "column 'framerate': required column is missing" in done.stderr
+    words = ("manifest", "project", "s.csv", "--every", "30", "--fps", "24", "--json")
+    document = call_obygaze(*words, cwd=tmp_path).ok().json()
+    assert [row["clip_id"] for row in document["merged"]] == [
+        *("a-0001", "a-0002", "b-0002", "b-0003")
+    ]

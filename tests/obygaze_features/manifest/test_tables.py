@@ -56,7 +56,6 @@ def test_blank_rows_are_skipped_only_on_request(tmp_path: Path) -> None:
         (b"", "1: the file is empty"),
         (b"a;b\n1;2\n", "1: expected cells separated by commas, got semicolons"),
         (b"a\tb\n1\t2\n", "1: expected cells separated by commas, got tabs"),
-        (b"\xef\xbb\xbfa,b\n1,2\n", "1: the file starts with a byte order mark"),
         ("a,b\n1,2\n".encode("utf-16"), "1: the file is UTF-16"),
         (b"a,b\n1,2\ncaf\xe9,2\n", "3: byte 0xE9 at position 4 is not UTF-8"),
         (b"a,b,a\n1,2,3\n", "1: column 'a': the header lists this column more than once"),
@@ -73,6 +72,15 @@ def test_what_can_be_wrong(tmp_path: Path, data: bytes, told: str) -> None:
     path = write(tmp_path, data)
     (line,) = details_of(path)
     assert line.startswith(f"{path}:{told}")
+
+
+def test_a_byte_order_mark_is_skipped_and_the_delimiter_found(tmp_path: Path) -> None:
+    path = write(tmp_path, b"\xef\xbb\xbfa;b;c,d\n1;2;3\n")
+    table = read_table(path, required=("a", "b"), delimiter=None)
+    assert (table.columns, table.delimiter) == (("a", "b", "c,d"), ";")
+    path.write_bytes(b"\xef\xbb\xbf")
+    (line,) = details_of(path)
+    assert "the file is empty" in line
 
 
 def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:

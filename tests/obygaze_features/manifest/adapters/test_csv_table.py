@@ -83,7 +83,7 @@ def test_columns_that_have_the_right_name_need_no_mapping(tmp_path: Path) -> Non
 def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
     table, mapping = write(
         tmp_path,
-        "shot;verdict;tags;group\na1;yes;regard,sun;x\na1;;Look,regard;\n a;oui;;\n",
+        "shot;verdict;tags;group\na1;yes;regard,sun;x\na1;;Look,regard;\n  ;oui;;\n",
     )
     with pytest.raises(FixInput) as caught:
         read(table, mapping=read_mapping(mapping))
@@ -93,7 +93,7 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
         f"{table}:2: column 'group': 'x' is not a whole number",
         f"{table}:3: column 'shot': 'a1' is already on line 2",
         f"{table}:3: column 'tags': 'Look' is listed more than once",
-        f"{table}:4: column 'shot': ' a' is not an id (letters, digits, . _ + -)",
+        f"{table}:4: column 'shot': '' is not an id (letters, digits, . _ + -)",
     )
     assert "--mapping" in (caught.value.hint or "")
 
@@ -108,10 +108,58 @@ def test_missing_columns_are_named(tmp_path: Path) -> None:
     )
     assert "--mapping" not in (caught.value.hint or "")
     with pytest.raises(FixInput) as caught:
-        read(table, {"clip_id": "shot", "movie_id": "=m"})
+        read(table, {"clip_id": "shot", "movie_id": "=m"}, delimiter=",")
     assert caught.value.details == (
         f"{table}:1: expected cells separated by commas, got semicolons",
     )
+
+
+EXCEL = """Clip;Film;Start;Ende;Stufe\r
+Amélie 1;Le fabuleux destin;0:01:10;00:01:20,5;S\r
+;;;;\r
+Amélie 2;Le fabuleux destin;1:00:00,25;3600,75;HN\r
+"""
+EXCEL_COLUMNS = {"clip_id": "Clip", "movie_id": "Film"} | {
+    **{"start_s": "Start", "end_s": "Ende", "level": "Stufe"}
+}
+
+
+def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
+    table = tmp_path / "excel.csv"
+    table.write_bytes(b"\xef\xbb\xbf" + EXCEL.encode())
+    imported = read(table, EXCEL_COLUMNS)
+    first, second = imported.manifest
+    assert (first.clip_id, first.movie_id) == ("Amelie_1", "Le_fabuleux_destin")
+    assert (first.start_s, first.end_s, first.level) == (70.0, 80.5, "S")
+    assert (second.start_s, second.end_s) == (3600.25, 3600.75)
+    assert first.extra["given_clip_id"] == "Amélie 1"
+    assert second.extra["given_movie_id"] == "Le fabuleux destin"
+    assert ["'Amélie 1' is now 'Amelie_1'" in one for one in imported.warnings] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (";0:01:10;", ";1:10;", "'1:10' may be minutes or hours; write hours too: 0:1:10"),
+        ("Amélie 2", "Amelie 1", "'Amelie_1' is already on line 2"),
+        (";0:01:10;", ";10.03.2024;", "'10.03.2024' is not a time in seconds"),
+        (";0:01:10;", ";0:61:10;", "'0:61:10' is not a time in seconds"),
+    ],
+)
+def test_what_excel_may_have_changed(tmp_path: Path, before: str, after: str, told: str) -> None:
+    table = tmp_path / "excel.csv"
+    table.write_text(EXCEL.replace(before, after), encoding="utf-8")
+    with pytest.raises(FixInput) as caught:
+        read(table, EXCEL_COLUMNS)
+    assert told in caught.value.details[0]
+
+
+def test_a_decimal_comma_between_commas_may_mark_thousands(tmp_path: Path) -> None:
+    table = tmp_path / "commas.csv"
+    table.write_text('clip_id,movie_id,start_s,end_s\na,m,"1,5",3\n', encoding="utf-8")
+    with pytest.raises(FixInput) as caught:
+        read(table)
+    assert "'1,5' is not a time in seconds" in caught.value.details[0]
 
 
 def test_what_cannot_separate_cells(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.protocols.expression import (
+from obygaze_features.manifest.expression import (
     LEVELS,
     MAX_DEPTH,
     BadExpression,

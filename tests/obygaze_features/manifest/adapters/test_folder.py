@@ -1,0 +1,53 @@
+"""A folder of videos becomes a manifest with a clip for each file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.adapters.folder import read
+from obygaze_features.manifest.link import link
+
+
+def videos(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return folder
+
+
+def test_each_video_is_a_clip(tmp_path: Path) -> None:
+    names = ("lake-001.mp4", "lake_scene_002.avi", "Amélie 1.mkv", "Lola_2001.mp4", "a/x.mp4")
+    folder = videos(tmp_path / "films", *names, "b/x.mp4", "notes.txt")
+    made = read(folder).manifest
+    assert made.name == "films"
+    assert made.header.video_root == str(folder)
+    assert {(c.clip_id, c.movie_id, c.scene, c.video) for c in made} == {
+        ("Amelie_1", "Amelie_1", None, "Amélie 1.mkv"),
+        ("Lola_2001", "Lola_2001", None, "Lola_2001.mp4"),
+        ("a-x", "a", None, "a/x.mp4"),
+        ("b-x", "b", None, "b/x.mp4"),
+        ("lake-001", "lake", 1, "lake-001.mp4"),
+        ("lake_scene_002", "lake", 2, "lake_scene_002.avi"),
+    }
+    assert [clip.video for clip in link(made, folder).manifest] == [c.video for c in made]
+
+
+def test_folders_that_cannot_be_imported(tmp_path: Path) -> None:
+    with pytest.raises(FixInput, match="no video in this folder"):
+        read(videos(tmp_path / "empty", "a.txt"))
+    with pytest.raises(FixInput, match=r"two videos for the clip 'a-x': a/x.mkv and a/x.mp4"):
+        read(videos(tmp_path / "twice", "a/x.mkv", "a/x.mp4"))
+    with pytest.raises(FixInput) as caught:
+        read(videos(tmp_path / "signs", "映画.mp4"))
+    assert "is not an id" in caught.value.details[0]
+
+
+def test_the_command_names_the_manifest_after_the_folder(tmp_path: Path) -> None:
+    videos(tmp_path / "my films", "a-001.mp4")
+    done = call_obygaze("manifest", "import", "folder", "my films", cwd=tmp_path).ok()
+    assert done.stdout == "manifests/my_films.toml: 1 clip of 1 film\n"
+    assert call_obygaze("manifest", "import", "folder", "none", cwd=tmp_path).code == 1
