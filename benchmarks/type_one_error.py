@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import click
 import numpy as np
@@ -41,6 +42,19 @@ RANGE = (0.03, 0.07)
 AUTOCORRELATION = 0.8  # of features, for concepts: scenes next to each other look alike
 ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
 FILMS = ('grid.models=["ridge"]', *ONE_CELL)
+LEVELS = ("EN", "HN", "S")
+THREE = (
+    'grid.models=["ridge"]',
+    'grid.pairs="same"',
+    "splits.kind=group_kfold",
+    "splits.folds=4",
+    *(
+        f"tasks.is-{own}.classes={{{', '.join(f'{x} = {int(x == own)}' for x in LEVELS)}}}"
+        for own in LEVELS
+    ),
+    *(f"{key}={[f'is-{own}' for own in LEVELS]}" for key in ("grid.train", "grid.test")),
+    f"report.argmax={[f'is-{own}' for own in LEVELS]}",
+)
 BANK = (
     'grid.models=["pcbm-lr"]',
     "models.pcbm-lr.tolerance=paper",
@@ -73,6 +87,7 @@ DESIGNS: Mapping[str, Design] = {
     "films": Design("honest", FILMS),
     "groups": Design("honest", (*FILMS, "splits.kind=group_kfold", "splits.folds=4")),
     "clips": Design("honest", (*FILMS, "splits.kind=kfold", "splits.folds=10")),
+    "argmax": Design("honest", THREE),
     "concepts": Design("honest", BANK),
 }
 
@@ -119,6 +134,8 @@ def simulate(
     labels = {name: own for name, own in labels.items() if name in used}
     rng = np.random.default_rng(seed)
     counts: dict[str, list[bool]] = {}
+    cells: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
     with TemporaryDirectory(prefix="obygaze-level-") as folder:
         for _ in range(n_worlds):
             stores = ["a"] if design == "concepts" else ["a", "b"]
@@ -136,10 +153,23 @@ def simulate(
             run = run_protocol(inputs, Path(folder) / "run", force=True, n_jobs=1)
             for quantity, is_rejected in _decisions(run):
                 counts.setdefault(quantity, []).append(is_rejected)
+            cells += [cell[metric] for cell in run.cells]
+            answers += run.of("argmax")
+    if answers:
+        found = [{"value": one["accuracy"], "ci": one["ci"]} for one in answers]
+        counts = {"truth outside the interval of the accuracy": _misses(found)}
+    else:
+        counts["truth outside the interval"] = _misses(cells)
     return [
         Rate(design, metric, signal, quantity, sum(found), len(found))
         for quantity, found in counts.items()
     ]
+
+
+def _misses(estimates: Sequence[Mapping[str, Any]]) -> list[bool]:
+    """Return whether each interval leaves out the truth, which is the mean over all worlds."""
+    truth = float(np.mean([one["value"] for one in estimates]))
+    return [not one["ci"][0] <= truth <= one["ci"][1] for one in estimates]
 
 
 def _world(

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.evaluation.bootstrap import resample, reuse_inflation
+from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.compare import nadeau_bengio, sign_flip
 from obygaze_models.protocols.runner.cells import TUNED, Cell, TestedFold
 from obygaze_models.protocols.runner.records import Record
@@ -83,7 +83,7 @@ def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, Reco
             level=report.confidence,
             seed=(protocol.fit.seed, part),
             within_unit=True,
-            inflation=_inflation(cell),
+            inflation=cell.inflation,
         )
         found.append(drawn)
     movies, clips = found
@@ -120,7 +120,7 @@ def _comparison(first: Cell, second: Cell, protocol: Protocol, groups: Groups) -
         n_replicates=report.replicates,
         level=report.confidence,
         seed=(protocol.fit.seed, 2),
-        inflation=_inflation(first),
+        inflation=max(first.inflation, second.inflation),
     )
     interval = drawn[metric][0]
     return {
@@ -167,11 +167,6 @@ def _share_no_film(cell: Cell, groups: Groups) -> bool:
     sets = {t.rows.tobytes(): t.rows for t in cell.tested}.values()
     films = [film for rows in sets for film in np.unique(groups[rows])]
     return len(films) == len(set(films))
-
-
-def _inflation(cell: Cell) -> float:
-    """Return the factor of an interval: clips of one test set trained for the others."""
-    return reuse_inflation(cell.n_test_sets if cell.n_test_sets > 1 else None)
 
 
 def _leaks(cell: Cell) -> Record:

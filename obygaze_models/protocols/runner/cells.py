@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_models.evaluation.bootstrap import reuse_inflation
 from obygaze_models.evaluation.grouped_stats import (
     Floats,
     GroupedStats,
@@ -220,6 +221,11 @@ class Cell:
     def n_test_sets(self) -> int:
         """The number of sets of test clips; models of one set were fitted on the others."""
         return len({t.rows.tobytes() for t in self.tested})
+
+    @property
+    def inflation(self) -> float:
+        """The factor of the variance: clips of one test set trained the models of the others."""
+        return reuse_inflation(self.n_test_sets if self.n_test_sets > 1 else None)
 
     def values_of(self, t: TestedFold) -> dict[str, float]:
         """Return every metric of one fold, by the closed form if there is one."""

@@ -75,6 +75,7 @@ def _argmax(cells: Sequence[Cell], protocol: Protocol, groups: NDArray[np.str_])
         n_replicates=protocol.report.replicates,
         level=protocol.report.confidence,
         within_unit=True,
+        inflation=max(cell.inflation for cell in cells),
     )
     hits, sizes, calls = np.diag(table), table.sum(axis=1), table.sum(axis=0)
     record = {

@@ -20,6 +20,7 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.protocols.runner.features import NOT_FINITE, join
 from obygaze_models.protocols.runner.folder import write_run
 from obygaze_models.protocols.runner.records import RUN_FORMAT, read_run
@@ -306,6 +307,36 @@ class TestExtras:
         protocol = quick("honest", *RIDGE, 'report.argmax=["EN_S", "ENHN_S"]')
         with pytest.raises(FixInput, match=f"report.argmax .* {n_sure} clips .* EN_S and ENHN_S"):
             run_on(tmp_path, protocol, manifest, {"x": store})
+
+    def test_its_interval_allows_for_folds_that_train_each_other(self, tmp_path: Path) -> None:
+        """The accuracy from predictions.csv; three folds have 1 + 3/2 times the variance."""
+        manifest, names = films(6, 30), ("EN", "HN", "S")
+        tasks = [
+            f"tasks.{own}.classes={{{', '.join(f'{n} = {int(n == own)}' for n in names)}}}"
+            for own in names
+        ]
+        grid = [f"{key}={list(names)}" for key in ("grid.train", "grid.test", "report.argmax")]
+        splits = ("splits.kind=group_kfold", "splits.folds=3", 'grid.pairs="same"')
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        protocol = quick("honest", *RIDGE, *tasks, *grid, *splits, "report.concepts=false")
+        run = run_on(tmp_path, protocol, manifest, {"x": store})
+        (record,) = run.of("argmax")
+        scores: dict[str, dict[str, float]] = {}
+        for row in run.predictions:
+            if row["model"] == "ridge":
+                scores.setdefault(row["clip_id"], {})[row["task"]] = row["score"]
+        clips = [clip for clip in manifest if clip.clip_id in scores]
+        right = np.array([max(names, key=scores[c.clip_id].get) == c.level for c in clips], float)
+        assert record["accuracy"] == pytest.approx(right.mean())
+        found = resample(
+            lambda weights: {"accuracy": weights @ right / weights.sum(axis=1)},
+            [clip.movie_id for clip in clips],
+            n_replicates=60,
+            within_unit=True,
+            inflation=2.5,
+        )
+        interval = found["accuracy"][0]
+        assert record["ci"] == pytest.approx([interval.low, interval.high])
 
     def test_success_is_regressed_on_eleven_factors(self, tmp_path: Path) -> None:
         manifest = films(6, 40)
