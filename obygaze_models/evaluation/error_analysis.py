@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +25,7 @@ from obygaze_models.evaluation.logistic import (
 )
 
 ALL_FILMS = "all films"
+LEVEL_FACTORS = ("level EN", "level HN", "level S")
 INFLATED = 10.0
 ILL_CONDITIONED = 30.0
 
@@ -64,31 +66,28 @@ class Analysis:
 
 
 def paper_factors(
-    concepts: Mapping[str, ArrayLike], levels: Sequence[str], length_s: ArrayLike
+    concepts: Mapping[str, ArrayLike], levels: Sequence[str]
 ) -> dict[str, FloatArray]:
-    """Return the factors of each clip: concepts, the annotation levels HN and S, and length.
+    """Return the eleven factors of the paper: eight concepts and the levels EN, HN and S.
 
-    The length is a logarithm to base 2, so that its coefficient is per doubling.
+    The levels sum to one: a regression on all three has no intercept (see `analyse`).
 
     Args:
         concepts: For each concept whether each clip has it.
         levels: The annotation level of each clip.
-        length_s: The length of each clip in seconds.
     """
-    length = np.asarray(length_s, dtype=np.float64)
     level = np.asarray(levels, dtype=np.str_)
-    if length.shape != level.shape or not np.all(length > 0):
-        raise FixInput(
-            "levels and length_s must have one value per clip, and each length must be above 0"
-        )
     columns = {name: as_truth(column).astype(np.float64) for name, column in concepts.items()}
-    columns |= {f"level {name}": (level == name).astype(np.float64) for name in ("HN", "S")}
-    columns["length (doubling)"] = np.log2(length)
-    return columns
+    return columns | {f: (level == f.split()[1]).astype(np.float64) for f in LEVEL_FACTORS}
 
 
 def analyse_success(
-    success: ArrayLike, factors: Mapping[str, ArrayLike], movies: ArrayLike, *, level: float = 0.95
+    success: ArrayLike,
+    factors: Mapping[str, ArrayLike],
+    movies: ArrayLike,
+    *,
+    level: float = 0.95,
+    intercept: bool = True,
 ) -> list[Analysis]:
     """Return the regression over all films, with standard errors over films, then one per film.
 
@@ -97,17 +96,18 @@ def analyse_success(
         factors: A column of numbers for each factor.
         movies: The film of each clip.
         level: The level of the intervals.
+        intercept: Whether there is an intercept; not where some factors sum to one.
     """
     right = as_truth(success)
     names, codes = as_codes(movies, right.size)
     table = {name: np.asarray(column, dtype=np.float64) for name, column in factors.items()}
-    pooled = analyse(right, table, film=ALL_FILMS, clusters=codes, level=level)
+    one = partial(analyse, level=level, intercept=intercept)
+    pooled = one(right, table, film=ALL_FILMS, clusters=codes)
     alone = [
-        analyse(
+        one(
             right[codes == i],
             {name: column[codes == i] for name, column in table.items()},
             film=str(film),
-            level=level,
         )
         for i, film in enumerate(names)
     ]
@@ -121,11 +121,12 @@ def analyse(
     film: str = ALL_FILMS,
     clusters: ArrayLike | None = None,
     level: float = 0.95,
+    intercept: bool = True,
 ) -> Analysis:
     """Return the regression of success on the factors that are linearly independent."""
     right = as_truth(success)
     n_success = int(right.sum())
-    kept, left_out = independent_factors(factors, right.size)
+    kept, left_out = independent_factors(factors, right.size, intercept=intercept)
     if n_success in (0, right.size):
         note = "every clip is right" if n_success else "every clip is wrong"
         return Analysis(film, right.size, n_success, left_out=left_out, note=note)
@@ -135,7 +136,7 @@ def analyse(
     X = np.column_stack(list(kept.values()))
     by_film = clusters if clusters is not None and np.unique(clusters).size > 1 else None
     try:
-        fit = fit_logistic(X, right, clusters=by_film, level=level)
+        fit = fit_logistic(X, right, clusters=by_film, level=level, intercept=intercept)
     except FixInput as error:
         # An error in one film must not stop the analysis of the others.
         return Analysis(film, right.size, n_success, left_out=left_out, note=error.what)
@@ -143,21 +144,21 @@ def analyse(
         film,
         right.size,
         n_success,
-        _read_factors(list(kept), fit, variance_inflation(X)),
-        float(fit.beta[0]),
+        _read_factors(list(kept), fit, variance_inflation(X, intercept=intercept)),
+        float(fit.beta[0]) if intercept else float("nan"),
         fit.method,
         fit.errors,
-        condition_number(X),
+        condition_number(X, intercept=intercept),
         left_out,
         "" if fit.method == "ml" else "some factors foretell success without error (Firth)",
     )
 
 
 def independent_factors(
-    factors: Mapping[str, ArrayLike], n_rows: int
+    factors: Mapping[str, ArrayLike], n_rows: int, *, intercept: bool = True
 ) -> tuple[dict[str, FloatArray], dict[str, str]]:
-    """Return the factors that vary and do not follow from earlier ones; why others are left out."""
-    basis = [np.full(n_rows, 1 / np.sqrt(n_rows))]
+    """Return the factors that do not follow from intercept and earlier ones; why others do not."""
+    basis = [np.full(n_rows, 1 / np.sqrt(n_rows))] if intercept else []
     kept: dict[str, FloatArray] = {}
     left_out: dict[str, str] = {}
     for name, values in factors.items():
@@ -168,12 +169,12 @@ def independent_factors(
             )
         rest = column.copy()
         for _ in range(2):  # Twice, because one pass of Gram-Schmidt loses digits.
-            rest -= sum((vector @ rest) * vector for vector in basis)
+            for vector in basis:
+                rest -= (vector @ rest) * vector
         size = float(np.linalg.norm(rest))
-        if np.ptp(column) == 0:
-            left_out[name] = "never varies"
-        elif size <= 1e-8 * float(np.linalg.norm(column)):
-            left_out[name] = "follows from the factors before it"
+        if size <= 1e-8 * float(np.linalg.norm(column)):
+            constant = np.ptp(column) == 0
+            left_out[name] = "never varies" if constant else "follows from the factors before it"
         else:
             kept[name] = column
             basis.append(rest / size)
@@ -183,6 +184,7 @@ def independent_factors(
 def _read_factors(
     names: Sequence[str], fit: LogisticFit, inflation: FloatArray
 ) -> tuple[Factor, ...]:
-    columns = (fit.beta[1:], fit.se[1:], fit.low[1:], fit.high[1:], fit.p[1:], inflation)
+    own = slice(len(fit.beta) - len(names), None)  # after the intercept, if there is one
+    columns = (fit.beta[own], fit.se[own], fit.low[own], fit.high[own], fit.p[own], inflation)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return tuple(Factor(name, *row) for name, row in zip(names, rows, strict=True))

@@ -26,7 +26,7 @@ MAX_STEP = 5.0
 
 @dataclass(frozen=True, eq=False)
 class LogisticFit:
-    """Coefficients on the log-odds scale, the intercept first, with errors and intervals."""
+    """Coefficients on the log-odds scale, an intercept first, with errors and intervals."""
 
     beta: FloatArray
     se: FloatArray
@@ -45,6 +45,7 @@ def fit_logistic(
     clusters: ArrayLike | None = None,
     method: str = "auto",
     level: float = 0.95,
+    intercept: bool = True,
 ) -> LogisticFit:
     """Return the logistic regression of `y` on the columns of X and an intercept.
 
@@ -54,9 +55,10 @@ def fit_logistic(
         clusters: The movie of each clip, for standard errors over movies.
         method: "ml", "firth", or "auto": Firth's method where maximum likelihood does not exist.
         level: The level of the intervals.
+        intercept: Whether there is an intercept; not where columns of X sum to one.
     """
     truth = as_truth(y)
-    design = with_intercept(X, truth.size)
+    design = with_intercept(X, truth.size)[:, 0 if intercept else 1 :]
     if np.linalg.matrix_rank(design) < design.shape[1]:
         raise FixInput(
             "the factors are linearly dependent", hint="leave out factors that follow from others"
@@ -91,17 +93,17 @@ def is_separated(design: FloatArray, y: BoolArray) -> bool:
     return bool(found.status == 0 and -found.fun > 1e-7)
 
 
-def condition_number(X: ArrayLike) -> float:
+def condition_number(X: ArrayLike, *, intercept: bool = True) -> float:
     """Return Belsley's condition number of intercept and columns; above 30 they are collinear."""
     table = np.asarray(X, dtype=np.float64)
-    design = with_intercept(table, len(table))
+    design = with_intercept(table, len(table))[:, 0 if intercept else 1 :]
     return float(np.linalg.cond(design / np.linalg.norm(design, axis=0)))
 
 
-def variance_inflation(X: ArrayLike) -> FloatArray:
+def variance_inflation(X: ArrayLike, *, intercept: bool = True) -> FloatArray:
     """Return each column's variance inflation factor; above 10 it is collinear with others."""
     table = np.asarray(X, dtype=np.float64)
-    centred = table - table.mean(axis=0)
+    centred = table - table.mean(axis=0) if intercept else table
     unit = centred / np.linalg.norm(centred, axis=0)
     return np.asarray(np.diag(np.linalg.inv(unit.T @ unit)), dtype=np.float64)
 

@@ -135,12 +135,16 @@ class ReportSettings:
 
 @dataclass(frozen=True)
 class PaperValue:
-    """A number printed in a paper, to compare with; an empty name means "any"."""
+    """A number printed in a paper, to compare with; an empty name means "any".
+
+    `backbone` is a pattern for the recipe's backbone; `feature` is the name that a store is given.
+    """
 
     metric: Annotated[str, choice(METRICS)] = "f1_weighted"
     mean: Annotated[float, number(-1, 1)] = 0.0
     sd: Annotated[float, number(0, 1)] = -1.0
     model: str = ""
+    backbone: str = ""
     feature: str = ""
     train: str = ""
     test: str = ""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_features.store import ArraySpec, RowStatus, Store, open_store
+from obygaze_features.store import ArraySpec, Recipe, RowStatus, Store, open_store
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.records import Run
 from obygaze_models.protocols.runner.run import gather, run_protocol
@@ -69,6 +69,7 @@ def store_of(
     level: str = "clip",
     failed: Sequence[str] = (),
     without: Sequence[str] = (),
+    recipe: Recipe | None = None,
 ) -> Store:
     """A sealed store of these rows; `failed` rows have a reason, `without` are not in it at all."""
     kept = [i for i, clip in enumerate(manifest) if clip.clip_id not in without]
@@ -79,6 +80,7 @@ def store_of(
         movie_ids=[clip.movie_id for clip in clips],
         arrays=(ArraySpec(level, X.shape[1:]),),
         block_rows=64,
+        **({"recipe": recipe} if recipe else {}),
     )
     reason = RowStatus.failed("decode", "OSError", "a broken file")
     noted = {row: reason for row, clip in enumerate(clips) if clip.clip_id in failed}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.compare import nadeau_bengio, sign_flip
 from obygaze_models.protocols.runner.cells import TUNED, Cell, TestedFold
+from obygaze_models.protocols.runner.features import is_backbone
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schema import PaperValue, Protocol
 
@@ -21,8 +22,18 @@ TESTABLE = ("ap", "auc")
 BINS = 10
 
 
-def cell_record(cell: Cell, protocol: Protocol, groups: Groups, kind: str = "cell") -> Record:
-    """Return the record of a cell; `groups` is the film of each clip, `kind` cell or baseline."""
+def cell_record(
+    cell: Cell, protocol: Protocol, groups: Groups, kind: str = "cell", backbone: str = ""
+) -> Record:
+    """Return the record of a cell.
+
+    Args:
+        cell: The tests of the cell.
+        protocol: The whole experiment.
+        groups: The film of each clip.
+        kind: "cell" or "baseline".
+        backbone: The backbone of the store, for the printed numbers of that backbone.
+    """
     names = [name for name in cell.value if name not in COUNTS]
     intervals = _intervals(cell, protocol, groups)
     record: Record = {
@@ -46,7 +57,7 @@ def cell_record(cell: Cell, protocol: Protocol, groups: Groups, kind: str = "cel
         "calibration": _calibration(cell),
         "folds": [_fold(t, cell) for t in cell.tested],
         "skipped": [dict(item) for item in cell.skipped],
-        "paper": [_paper_value(one) for one in protocol.paper if _is_about(one, cell)],
+        "paper": [_paper_value(one) for one in protocol.paper if _is_about(one, cell, backbone)],
     }
     if kind == "baseline":
         record |= {"expected": cell.share is not None, "ceiling": cell.model == "oracle"}
@@ -254,9 +265,10 @@ def _fold(t: TestedFold, cell: Cell) -> Record:
     }
 
 
-def _is_about(paper: PaperValue, cell: Cell) -> bool:
+def _is_about(paper: PaperValue, cell: Cell, backbone: str) -> bool:
     wanted = {key: getattr(paper, key) for key in ("model", "feature", "train", "test")}
-    return all(not value or value == getattr(cell, key) for key, value in wanted.items())
+    same = all(not value or value == getattr(cell, key) for key, value in wanted.items())
+    return same and (not paper.backbone or is_backbone(backbone, paper.backbone))
 
 
 def _paper_value(paper: PaperValue) -> Record:

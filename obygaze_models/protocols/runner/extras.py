@@ -94,18 +94,20 @@ def _argmax(cells: Sequence[Cell], protocol: Protocol, groups: NDArray[np.str_])
 
 
 def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> list[Record]:
-    """Return regressions of success on the factors of the paper, for each cell."""
+    """Return regressions of success on levels, concepts and length, for each cell."""
     if not protocol.report.error_analysis:
         return []
-    from obygaze_models.evaluation.error_analysis import analyse_success
+    from obygaze_models.evaluation.error_analysis import LEVEL_FACTORS, analyse_success
 
     records = []
     for cell in cells:
         threshold = 0.5 if cell.tested[0].are_probabilities else 0.0
         success = (cell.mean_scores > threshold) == cell.y
-        factors = _factors(table, cell.universe)
-        unknown = {} if LENGTH in factors else {LENGTH: "the manifest tells no times"}
-        for found in analyse_success(success, factors, table.movies[cell.universe]):
+        factors, unknown = _factors(protocol, table, cell.universe)
+        films = table.movies[cell.universe]
+        # Where each clip has one of the three levels, these are an intercept for each level.
+        levelled = bool(np.all(sum(factors[name] for name in LEVEL_FACTORS) == 1))
+        for found in analyse_success(success, factors, films, intercept=not levelled):
             own = asdict(found)
             own["collinear"] = found.is_collinear
             own["left_out"] = {**own["left_out"], **unknown}
@@ -114,20 +116,26 @@ def analyses(protocol: Protocol, cells: Sequence[Cell], table: ClipTable) -> lis
     return records
 
 
-def _factors(table: ClipTable, rows: NDArray[np.intp]) -> dict[str, NDArray[np.float64]]:
-    """Return eight concepts, two annotation levels, and the length if the manifest has it."""
+def _factors(
+    protocol: Protocol, table: ClipTable, rows: NDArray[np.intp]
+) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
+    """Return the factors, and why a further one is not known.
+
+    They are the eleven of the paper; except in its own protocols, also the length of a clip (a
+    logarithm to base 2, so that its coefficient is per doubling).
+    """
     from obygaze_models.evaluation.error_analysis import paper_factors
 
     concepts = {
         name: table.has_concept[rows, column] for column, name in enumerate(table.concept_names)
     }
+    factors = paper_factors(concepts, [table.levels[row] for row in rows])
+    if protocol.splits.follow_paper:
+        return factors, {}
     lengths = lengths_s(table, rows)
-    levels = [table.levels[row] for row in rows]
-    known = np.isfinite(lengths).all()
-    factors = paper_factors(concepts, levels, lengths if known else np.ones(len(rows)))
-    if not known:
-        del factors[LENGTH]
-    return factors
+    if not (np.isfinite(lengths) & (lengths > 0)).all():
+        return factors, {LENGTH: "the manifest has no times of some clips"}
+    return {**factors, LENGTH: np.log2(lengths)}, {}
 
 
 def lengths_s(table: ClipTable, rows: NDArray[np.intp]) -> NDArray[np.float64]:

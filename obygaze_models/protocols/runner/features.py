@@ -16,6 +16,7 @@ from obygaze_features.store import Store
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import Data, Feature
 
+IMPORTED = " (imported)"  # after a backbone that nobody but the importer vouches for
 NOT_FINITE = "failed: holds NaN or infinity"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
 
@@ -49,8 +50,9 @@ def join(
 ) -> Features:
     """Return the vectors of a store for the clips of a table."""
     feature = feature or Feature()
-    backbone = store.recipe.title
-    if feature.backbone and not fnmatch(backbone.casefold(), feature.backbone.casefold()):
+    told = store.recipe.to_dict().get("told", {}).get("backbone")
+    backbone = f"{told}{IMPORTED}" if told else store.recipe.title
+    if feature.backbone and not is_backbone(backbone, feature.backbone):
         raise Mismatch(
             f"the protocol needs features of {feature.backbone!r} as {name!r}, "
             f"this store has features of {backbone!r}",
@@ -96,6 +98,11 @@ def join(
     }
     ordered = {clip: missing[clip] for clip in table.ids if clip in missing}
     return Features(name, X, row_of, ordered, facts)
+
+
+def is_backbone(backbone: str, pattern: str) -> bool:
+    """Return whether a pattern such as `xclip-*` matches the backbone of a store."""
+    return fnmatch(backbone.casefold().removesuffix(IMPORTED), pattern.casefold())
 
 
 def choose_level(store: Store, wanted: Sequence[str]) -> str:

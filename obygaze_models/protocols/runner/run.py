@@ -195,7 +195,11 @@ def _train_all(
 def _records(inputs: Inputs, cells: Sequence[Cell], baselines: Sequence[Cell]) -> list[Record]:
     protocol = inputs.protocol
     groups = np.array(inputs.table.column(protocol.splits.group), dtype=np.str_)
-    ours = [cell_record(cell, protocol, groups) for cell in cells]
+    backbones = {f.name: str(f.facts["backbone"]) for f in inputs.features}
+    ours = [
+        cell_record(cell, protocol, groups, backbone=backbones.get(cell.feature, ""))
+        for cell in cells
+    ]
     theirs = [cell_record(cell, protocol, groups, "baseline") for cell in baselines]
     everything = [*cells, *baselines] if protocol.report.compare else []
     primary, grouped = protocol.report.primary, protocol.splits.are_grouped

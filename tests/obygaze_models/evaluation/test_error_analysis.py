@@ -116,11 +116,11 @@ class TestWhatCannotBeTold:
 class TestPaperFactors:
     def test_eleven(self) -> None:
         concepts = {name: [0, 1, 0] for name in VISUAL}
-        found = paper_factors(concepts, ["EN", "HN", "S"], [1.0, 2.0, 8.0])
+        found = paper_factors(concepts, ["EN", "HN", "S"])
         assert len(found) == 11
+        assert found["level EN"].tolist() == [1, 0, 0]
         assert found["level HN"].tolist() == [0, 1, 0]
         assert found["level S"].tolist() == [0, 0, 1]
-        assert found["length (doubling)"].tolist() == [0, 1, 3]
 
     def test_on_a_published_file_their_collinearity_shows(self) -> None:
         """An easy negative has no concept, so the two levels all but follow from the eight."""
@@ -129,18 +129,25 @@ class TestPaperFactors:
         level = np.where(~any_concept, "EN", np.where(table.y, "S", "HN"))
         concepts = {name: table.concepts[:, i] for i, name in enumerate(VISUAL)}
         rng = np.random.default_rng(0)
-        factors = paper_factors(concepts, list(level), rng.uniform(20, 200, level.size))
-        found = analyse_success(rng.random(level.size) < 0.7, factors, table.movies)
+        factors = paper_factors(concepts, list(level))
+        success = rng.random(level.size) < 0.7
+        found = analyse_success(success, factors, table.movies, intercept=False)
         assert len(found) == 13
+        assert np.isnan(found[0].intercept)
         inflation = {f.name: f.inflation for f in found[0].factors}
-        assert inflation["level S"] > 3 > inflation["length (doubling)"]
-        covered = [f.low < 0 < f.high for f in found[0].factors]
-        assert sum(covered) >= 9, "success is drawn by lot here"
-
-    @pytest.mark.parametrize("length", [[1.0], [0.0, 1.0], [np.nan, 1.0]])
-    def test_lengths(self, length: list[float]) -> None:
-        with pytest.raises(FixInput, match="length"):
-            paper_factors({}, ["EN", "S"], length)
+        assert len(inflation) == 11
+        assert inflation["level S"] > 3 > inflation["level EN"]
+        # The same regression with EN as the reference level, by statsmodels.
+        design = np.column_stack([v for k, v in factors.items() if k != "level EN"])
+        theirs = sm.Logit(success, sm.add_constant(design)).fit(disp=0).params
+        ours = {f.name: f.log_odds for f in found[0].factors}
+        assert ours["level EN"] == pytest.approx(theirs[0], abs=1e-6)
+        assert ours["level S"] - ours["level EN"] == pytest.approx(theirs[-1], abs=1e-6)
+        assert ours[VISUAL[0]] == pytest.approx(theirs[1], abs=1e-6)
+        # Success is drawn by lot here: concepts do nothing, and each level has the same odds.
+        true = [0.0] * 8 + [np.log(0.7 / 0.3)] * 3
+        covered = [f.low < odds < f.high for f, odds in zip(found[0].factors, true, strict=True)]
+        assert sum(covered) >= 9
 
     def test_a_factor_of_another_length(self) -> None:
         with pytest.raises(FixInput, match="'a'"):

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import cell_of, films, planted, quick, run_on, store_of
+from support.cells import with_folds
+from support.experiments import VISUAL, cell_of, films, planted, quick, run_on, store_of
 from support.kills import kill_everywhere
+from support.stores import a_recipe
 
 from obygaze_features.core.errors import (
     AlreadyThere,
@@ -20,6 +22,7 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import Recipe
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.protocols.runner.features import NOT_FINITE, join
 from obygaze_models.protocols.runner.folder import write_run
@@ -281,6 +284,46 @@ class TestOnDisk:
         assert alike.about["splits_sha256"]["a"] == alike.about["splits_sha256"]["c"]
 
 
+class TestPaper:
+    def test_the_printed_number_follows_the_backbone_whatever_the_store_is_called(
+        self, tmp_path: Path
+    ) -> None:
+        manifest = with_folds(films(5, 50, seed=2))
+        X = planted(manifest, width=14)
+        stores = {
+            label: store_of(tmp_path / label, manifest, X, recipe=recipe)
+            for label, recipe in {
+                "ViViT": a_recipe(backbone={"name": "vivit-b16x2-k400"}),
+                "vivit": a_recipe(backbone={"name": "xclip-b16-k600-zs"}),
+                "X-CLIP": a_recipe(backbone={"name": "xclip-lsmdc-b32"}),
+                "told": Recipe.unknown("pth", {"backbone": "xclip-b16-k600-zs"}),
+                "xclip": a_recipe(),
+            }.items()
+        }
+        short = ("models.mlp.max_epochs=2", "models.mlp.min_epochs=1", "grid.baselines=[]")
+        protocol = quick("paper-table2", *short, "report.compare=false", replicates=2)
+        run = run_on(tmp_path, protocol, manifest, stores)
+        hard = [cell for cell in run.cells if (cell["train"], cell["test"]) == ("HN_S", "ENHN_S")]
+        printed = {c["feature"]: [one["mean"] for one in c["paper"]] for c in hard}
+        xclip = [0.82]
+        assert printed == {
+            **{"ViViT": [0.73], "vivit": xclip, "X-CLIP": [0.78], "told": xclip, "xclip": []}
+        }
+        assert run.about["stores"]["told"]["backbone"] == "xclip-b16-k600-zs (imported)"
+
+    def test_success_in_figure_6_is_regressed_on_table_2(self, tmp_path: Path) -> None:
+        manifest = with_folds(films(6, 80, seed=2))
+        store = store_of(tmp_path / "s", manifest, planted(manifest, strength=0.3))
+        short = ("models.mlp.max_epochs=2", "models.mlp.min_epochs=1", "grid.baselines=[]")
+        run = run_on(tmp_path, quick("paper-fig6", *short), manifest, {"x": store})
+        (cell,), whole = run.cells, run.of("analysis")[0]
+        assert (cell["train"], cell["test"], cell["n_runs"]) == ("HN_S", "ENHN_S", 8)
+        tested = {c.clip_id for c in manifest if c.extra["fold:02_ENHN_S"] == "9"}
+        assert whole["n"] == len(tested) == cell["n_test"]
+        names = [f["name"] for f in whole["factors"]] + list(whole["left_out"])
+        assert sorted(names) == sorted([*VISUAL, "level EN", "level HN", "level S"])
+
+
 class TestExtras:
     def test_several_tasks_as_one_question(self, tmp_path: Path) -> None:
         manifest = films(5, 24)
@@ -348,7 +391,9 @@ class TestExtras:
         assert len(found) == 7
         whole = found[0]
         # A clip's length never varies in these films, and is left out with that reason.
-        assert len(whole["factors"]) + len(whole["left_out"]) == 11
+        # An easy negative has no concept there, a sure clip three: one level follows from the rest.
+        assert len(whole["factors"]) == 10 and whole["intercept"] is None
+        assert whole["left_out"]["level S"] == "follows from the factors before it"
         assert whole["left_out"]["length (doubling)"] == "never varies"
         assert whole["n"] == sum(r["n"] for r in found[1:])
 
