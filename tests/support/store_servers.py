@@ -25,7 +25,8 @@ class WebServer:
     """A threaded server of one folder, with byte ranges; it waits, counts, and breaks off.
 
     `fault` gets the path and the body of each answer and returns what is really sent; where that
-    is shorter, the connection is closed in the middle.
+    is shorter, the connection is closed in the middle. `absent` is the status and body of the
+    answer for a file that is not there; the names of `denied` get a 403.
     """
 
     root: Path
@@ -34,6 +35,8 @@ class WebServer:
     n_bytes: int = 0
     fault: Fault | None = None
     ranges: bool = True
+    absent: tuple[int, bytes] = (404, b"")
+    denied: tuple[str, ...] = ()
     url: str = ""
 
     def answer(self, request: http.server.BaseHTTPRequestHandler) -> None:
@@ -41,10 +44,13 @@ class WebServer:
         time.sleep(self.latency_s)
         self.requests.append(request.path)
         path = self.root / request.path.lstrip("/")
-        if not path.is_file():
-            request.send_response(404)
-            request.send_header("Content-Length", "0")
+        is_denied = path.name in self.denied
+        if is_denied or not path.is_file():
+            status, page = (403, b"") if is_denied else self.absent
+            request.send_response(status)
+            request.send_header("Content-Length", str(len(page)))
             request.end_headers()
+            request.wfile.write(page)
             return
         data = path.read_bytes()
         part, spoken = _range(request.headers.get("Range") if self.ranges else None, len(data))

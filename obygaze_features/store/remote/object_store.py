@@ -12,6 +12,7 @@ import numpy as np
 
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped
 from obygaze_features.core.extras import need
+from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote.files import Files, Piece
 
@@ -21,6 +22,9 @@ ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 # Without keys obstore asks this address, which exists on machines of Amazon only.
 KEY_SERVER = "169.254.169.254"
 KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true if it is public"
+DENIED = ("PermissionDeniedError", "UnauthenticatedError")
+# No store has this file. The server's answer for it is its answer for a file that is absent.
+ABSENT = "obygaze-no-such-file.json"
 AGAIN = "the same command again; it resumes the transfer"
 CHECK = "check the address and the network, then the same command again"
 
@@ -65,7 +69,7 @@ def network_error() -> type[Exception]:
 def explained(error: Exception, where: str) -> ObygazeError:
     """Return the ObygazeError for an error of obstore."""
     kind, line = type(error).__name__, _first_line(error)
-    if kind in ("PermissionDeniedError", "UnauthenticatedError"):
+    if kind in DENIED:
         return FixInput("access denied", where=where, hint="keys with read permission")
     if kind == "NotSupportedError":
         return NoRanges(
@@ -110,8 +114,31 @@ class ObjectFiles:
         except FileNotFoundError:
             return None
         except network_error() as error:
+            if type(error).__name__ in DENIED and self._denies_absent_files(name):
+                return None
             raise explained(error, f"{self.location}/{name}") from error
+        is_page = not options and name.endswith(".json") and data[:1].tobytes() != b"{"
+        if is_page and self._status(ABSENT) == "found":
+            return None  # a server that sends a page of HTML for every name
         return Piece(data, int(answer.meta["size"]))
+
+    def _denies_absent_files(self, name: str) -> bool:
+        """Return whether the server denies access to absent files, but not to this store.
+
+        Buckets whose files are public and whose listing is not do that.
+        """
+        if name == STORE_FILE or self._status(ABSENT) != "denied":
+            return False
+        return self._status(STORE_FILE) == "found"
+
+    def _status(self, name: str) -> str:
+        try:
+            self.obstore.get(self.store, name)
+        except FileNotFoundError:
+            return "absent"
+        except network_error() as error:
+            return "denied" if type(error).__name__ in DENIED else "unreachable"
+        return "found"
 
     def names(self, folder: str) -> list[str] | None:
         """Return the names in a folder of a bucket; None for web servers, which cannot list."""

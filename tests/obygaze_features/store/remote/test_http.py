@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.store_servers import Nginx, nginx, web_server
-from support.stores import sealed_store
+from support.stores import fill_store, plan_store, sealed_store
 
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.store import ArraySpec, open_store
@@ -224,3 +224,47 @@ def test_zips_of_other_programs_are_read_or_refused(films: Path, tmp_path: Path)
             open_store(f"{serving.url}/c.zip")
         with pytest.raises(NotFound, match="no such file"):
             open_store(f"{serving.url}/d.zip")
+
+
+# ---- servers that do not answer 404 ------------------------------------------------------------
+
+PUBLIC_BUCKET = (403, b"<Error><Code>AccessDenied</Code></Error>")
+ONE_PAGE = (200, b"<!doctype html><title>An application</title>")
+
+
+@pytest.mark.parametrize("absent", [PUBLIC_BUCKET, ONE_PAGE])
+def test_a_server_that_hides_what_is_absent(tmp_path: Path, absent: tuple[int, bytes]) -> None:
+    values = sealed_store(tmp_path / "s")
+    pull(tmp_path / "s", tmp_path / "part", levels=["clip"])
+    plan_store(tmp_path / "open")
+    fill_store(tmp_path / "open", values, blocks=[1, 3])
+    with web_server(tmp_path) as server:
+        server.absent = absent
+        whole = open_store(f"{server.url}/s")
+        np.testing.assert_array_equal(whole.matrix("clip").values, values["clip"])
+        pull(f"{server.url}/s", tmp_path / "got")
+        part = open_store(f"{server.url}/part")
+        assert not part.matrix("frames", missing="nan").present.any()
+        grows = open_store(f"{server.url}/open")
+        assert grows.status().counts == {"ok": 8, "missing": 15}
+    verify(tmp_path / "got", hashes=True).require_whole()
+
+
+def test_a_file_that_is_denied_is_not_taken_for_absent(tmp_path: Path) -> None:
+    sealed_store(tmp_path / "s")
+    pull(tmp_path / "s", tmp_path / "part", levels=["clip"])
+    with web_server(tmp_path / "part") as server:
+        server.denied = ("partial.json",)
+        with pytest.raises(FixInput, match="access denied"):
+            open_store(server.url).matrix("clip")
+    with web_server(tmp_path / "s") as server:
+        server.absent = PUBLIC_BUCKET
+        server.denied = ("store.json",)
+        with pytest.raises(FixInput, match="access denied"):
+            open_store(server.url)
+    # Keys that expire while a store is read.
+    with web_server(tmp_path / "s") as server:
+        store = open_store(server.url)
+        server.absent, server.denied = PUBLIC_BUCKET, ("store.json", "seal.json", "partial.json")
+        with pytest.raises(FixInput, match="access denied"):
+            store.matrix("clip")
