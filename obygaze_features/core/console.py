@@ -6,11 +6,14 @@ import json
 import numbers
 import os
 import re
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Protocol
 
 import click
@@ -18,6 +21,7 @@ import click
 from obygaze_features.core.files import json_values
 
 SECONDS_BETWEEN_LINES = 30.0
+LEAST_WIDTH = 8  # of a column, where words are cut to fit the terminal
 
 
 class Progress(Protocol):
@@ -162,20 +166,53 @@ def wants_color(choice: str) -> bool | None:
     return False if os.environ.get("NO_COLOR") else None
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return rows as an aligned text table, numbers to the right."""
+def table(
+    headers: Sequence[str], rows: Iterable[Sequence[object]], width: int | None = None
+) -> str:
+    """Return rows as an aligned text table, numbers to the right.
+
+    Args:
+        headers: The names of the columns.
+        rows: The cells of each row.
+        width: The number of letters in a line, in which longer cells are wrapped; by default that
+            of the terminal. Without a terminal there is no limit: each row is one line.
+    """
     cells = [[_cell(value) for value in row] for row in rows]
     columns = list(zip(headers, *cells, strict=True))
     numeric = [bool(cells) and all(_looks_numeric(text) for text in c[1:]) for c in columns]
     widths = [max(len(click.unstyle(text)) for text in column) for column in columns]
+    if width is None and sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+    if width:
+        widths = _shrunk(columns, widths, width)
     lines = [
-        "  ".join(
-            _padded(text, width, right)
-            for text, width, right in zip(row, widths, numeric, strict=True)
-        ).rstrip()
+        "  ".join(_padded(*cell) for cell in zip(line, widths, numeric, strict=True)).rstrip()
         for row in [list(headers), *cells]
+        for line in zip_longest(*map(_wrapped, row, widths), fillvalue="")
     ]
     return "\n".join(lines)
+
+
+def _shrunk(columns: Sequence[Sequence[str]], widths: Sequence[int], total: int) -> list[int]:
+    """Return widths of columns that fit a line: first cells are cut at blanks, then in words."""
+    found = list(widths)
+    words = [
+        max(map(len, click.unstyle(" ".join(column)).split()), default=0) for column in columns
+    ]
+    for least in (words, [min(word, LEAST_WIDTH) for word in words]):
+        while sum(found) + 2 * (len(found) - 1) > total:
+            wide = [i for i, width in enumerate(found) if width > least[i]]
+            if not wide:
+                break
+            found[max(wide, key=found.__getitem__)] -= 1
+    return found
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Return the lines of a cell; a cell in colour is not wrapped."""
+    if len(text) <= width or click.unstyle(text) != text:
+        return [text]
+    return textwrap.wrap(text, width) or [""]
 
 
 def count(n: int, noun: str) -> str:

@@ -10,16 +10,32 @@ from obygaze_models.protocols.runner.records import Record, Run
 SHOWN = ("f1_binary", "f1_weighted", "ap", "auc")
 LISTED_MISSING = 3
 BLIND = ("random", "all_positive")
+METRIC_NAMES = {"f1_binary": "F1", "f1_weighted": "F1 weighted", "ap": "AP", "auc": "AUC"}
 HEADERS = (
     *("store", "train", "test", "model", "clips", "positive", "leaked"),
-    *("F1", "F1 weighted", "AP", "AUC", "paper"),
+    *(METRIC_NAMES[metric] for metric in SHOWN),
 )
 
 
 def result_text(run: Run) -> str:
     """Return the output of `obygaze run`."""
-    parts = [str(run.protocol["report"]["title"] or run.protocol["name"])]
-    parts.append(table(HEADERS, [_line(c) for c in (*run.cells, *_once(run.baselines))]))
+    stores = ", ".join(run.about["stores"])
+    title = str(run.protocol["report"]["title"] or run.protocol["name"])
+    parts = [f"{title} ({stores})" if stores else title]
+    shown = [*run.cells, *_once(run.baselines)]
+    metrics = dict.fromkeys(one["metric"] for cell in shown for one in _printed(cell))
+    headers = [*HEADERS, *(f"paper, {METRIC_NAMES.get(m, m)}" for m in metrics)]
+    rows = [(*_line(cell), *(_paper(cell, metric) for metric in metrics)) for cell in shown]
+    # What is the same in every row of a test task is said once, so that a line fits a terminal.
+    sizes = {(r["test"], r["n_test"], r["prevalence"]) for r in shown}
+    once = {"store"} if len(run.about["stores"]) < 2 else set()
+    if len(sizes) == len({test for test, _, _ in sizes}):
+        once |= {"clips", "positive"}
+        parts += [
+            f"{test}: {n} clips, {100 * share:.1f}% positive" for test, n, share in sorted(sizes)
+        ]
+    kept = [i for i, header in enumerate(headers) if header not in once]
+    parts.append(table([headers[i] for i in kept], [[row[i] for i in kept] for row in rows]))
     parts.append(_legend(run))
     parts += [_argmax(record) for record in run.of("argmax")]
     parts += [text for record in run.of("coverage") if (text := _coverage(record))]
@@ -57,7 +73,6 @@ def _line(record: Record) -> Sequence[object]:
         f"{100 * record['prevalence']:.1f}%",
         record["leaked"],
         *(_value(record.get(metric)) for metric in SHOWN),
-        _paper(record),
     )
 
 
@@ -73,8 +88,12 @@ def _short(value: float) -> str:
     return f"{value:.2f}".replace("0.", ".", 1)
 
 
-def _paper(record: Record) -> str | None:
-    printed = [one for one in record["paper"] if one["movie"] is None]
+def _printed(record: Record) -> list[Record]:
+    return [one for one in record["paper"] if one["movie"] is None]
+
+
+def _paper(record: Record, metric: str) -> str | None:
+    printed = [one for one in _printed(record) if one["metric"] == metric]
     if not printed:
         return None
     sd = printed[0]["sd"]

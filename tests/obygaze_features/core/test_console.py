@@ -195,3 +195,19 @@ def test_a_few_names_have_room_in_one_line():
 
 def test_one_thing_is_told_in_the_singular():
     assert [count(n, "clip") for n in (0, 1, 2)] == ["0 clips", "1 clip", "2 clips"]
+
+
+def test_a_table_fits_the_width_it_is_given():
+    rows = [["prevalence, film_prior", ".37 .25-.48", 1313], ["ridge", ".55 .43-.68", 7]]
+    assert table(["model", "F1", "clips"], rows, 27).splitlines() == [
+        "model        F1       clips",
+        "prevalence,  .37       1313",
+        "film_prior   .25-.48",
+        "ridge        .55          7",
+        "             .43-.68",
+    ]
+    # Too narrow for the longest word: words are cut, but not below 8 letters, nor are numbers.
+    narrow = table(["model", "F1", "clips"], rows, 23).splitlines()
+    assert max(map(len, narrow)) == 24 and "".join(l[:8] for l in narrow).count("film") == 1
+    wide = table(["model", "F1", "clips"], rows, 200)
+    assert wide == table(["model", "F1", "clips"], rows) and len(wide.splitlines()) == 3

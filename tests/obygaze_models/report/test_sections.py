@@ -98,7 +98,7 @@ def test_cells_with_different_clips_show_sizes(tmp_path):
 
 def test_the_papers_numbers_stand_beside_ours(tables):
     table = tables["paper-ap"]
-    assert table.headers == ("trained on", "tested on", "this run", "paper", "leaked")
+    assert table.headers == ("trained on", "tested on", "AP, this run", "AP, paper", "leaked")
     ours, theirs = FoldSpread(0.625, 0.03125), FoldSpread(0.5, 0.125)
     assert table.rows == [Heading("ridge (clip)"), ("HN_S", "EN_S", ours, theirs, 0)]
     films = tables["paper-films-pcbm-dt-clip"]
