@@ -48,15 +48,17 @@ def result_tables(run: ReportRun) -> Iterable[ResultTable]:
         rows: Rows = []
         for train, own in grouped(cells, lambda r: r["train"]).items():
             rows.append(Heading(f"trained on {train}"))
-            rows += [(run.label(record), *_result(record, equal)) for record in own]
+            rows += [(run.label(record), *_result(run, record, equal)) for record in own]
         if baselines:
             rows.append(Heading("baselines without features", quiet=True))
         for names, trains, record in baselines:
             store = f" ({record['feature']})" if record["feature"] else ""
-            rows.append((f"{', '.join(names)} · {trains}{store}", *_result(record, equal)))
+            rows.append((f"{', '.join(names)} · {trains}{store}", *_result(run, record, equal)))
         title = f"{test}: {run.task_titles[test]}" if test in run.task_titles else test
         title += _sizes(shown[0]) if equal else ""
-        table = make_table("results", f"results-{slug(test)}", rows, _headers(equal), test=title)
+        table = make_table(
+            "results", f"results-{slug(test)}", rows, _headers(run, equal), test=title
+        )
         leaks = any(record["leaked"] for record in shown)
         yield table if leaks else replace(table, note="")
 
@@ -67,19 +69,26 @@ def _by_task(run: ReportRun) -> ResultTable:
     records = [*run.cells, *run.baselines]
     for name, own in grouped(records, run.label).items():
         rows.append(Heading(name, quiet=own[0]["kind"] == "baseline"))
-        rows += [(record["test"], *_result(record, False)) for record in own]
-    return make_table("tasks", "results", rows, _headers(False))
+        rows += [(record["test"], *_result(run, record, False)) for record in own]
+    return make_table("tasks", "results", rows, _headers(run, False))
 
 
-def _headers(equal: bool) -> tuple[str, ...]:
+def _headers(run: ReportRun, equal: bool) -> tuple[str, ...]:
     sizes = () if equal else ("clips", "share positive")
-    return (*sizes, *(metric_name(metric) for metric in SHOWN), "leaked")
+    spread = (f"SD over seeds, {metric_name(run.primary)}",) if _has_seeds(run) else ()
+    return (*sizes, *(metric_name(metric) for metric in SHOWN), *spread, "leaked")
 
 
-def _result(record: Record, equal: bool) -> Row:
+def _has_seeds(run: ReportRun) -> bool:
+    return any(cell.get("seeds") for cell in run.cells)
+
+
+def _result(run: ReportRun, record: Record, equal: bool) -> Row:
     """Return the cells of a record; without sizes where they are equal for the whole table."""
     sizes = () if equal else (record["n_test"], Number(record["prevalence"]))
-    return (*sizes, *(number_of(record, metric) for metric in SHOWN), record["leaked"])
+    found = (record.get("seeds") or {}).get(run.primary) or {}
+    spread = (Number(found.get("sd"), digits=3),) if _has_seeds(run) else ()
+    return (*sizes, *(number_of(record, metric) for metric in SHOWN), *spread, record["leaked"])
 
 
 def _sizes(record: Record) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from obygaze_models.audits.result import read_findings
@@ -21,6 +21,7 @@ from obygaze_models.report.lookup import (
     number_of,
     pair_name,
     pair_of,
+    rank_of,
 )
 from obygaze_models.report.results import (
     Rows,
@@ -35,7 +36,6 @@ from obygaze_models.report.tables import Heading, Number, ResultTable, Row, make
 from obygaze_models.report.texts import report_text, sentence
 from obygaze_models.report.timelines import clip_tables
 
-MAX_COMPARISONS = 10
 MAX_MISSING = 50
 
 
@@ -91,7 +91,10 @@ def task_sentences(run: ReportRun) -> Iterable[str]:
 
 
 def comparison_tables(run: ReportRun) -> Iterable[ResultTable]:
-    """Yield differences on the same clips, smallest p first; equal ones share a row."""
+    """Yield differences on the same clips, smallest p first; equal ones share a row.
+
+    Those against the best baseline are first; the rest are folded.
+    """
 
     def key(record: Record) -> tuple[object, ...]:
         first, difference = run.label(record["first"]), str(_difference(record))
@@ -99,17 +102,31 @@ def comparison_tables(run: ReportRun) -> Iterable[ResultTable]:
 
     records = [record for record in run.of("comparison") if "oracle" not in _models(record)]
     found = sorted(grouped(records, key).values(), key=lambda same: _order(same[0]))
-    rows: Rows = []
-    n_shown = 0
+    best = [same for same in found if any(_is_against_best(run, record) for record in same)]
+    rest = [same for same in found if same not in best]
+    if best:
+        rows = [_compared(run, same) for same in best]
+        yield make_table("comparisons", "comparisons", rows)
+    further: Rows = []
     for title, baseline in (("two models", False), ("a model and a baseline", True)):
-        own = [same for same in found if _has_baseline(same[0]) == baseline][:MAX_COMPARISONS]
-        if own:
-            rows += [Heading(title), *(_compared(run, same) for same in own)]
-            n_shown += len(own)
-    if rows:
-        n_more = len(found) - n_shown
-        more = f" {n_more} further differences are in results.json." if n_more else ""
-        yield make_table("comparisons", "comparisons", rows, more=more)
+        own = [same for same in rest if _has_baseline(same[0]) == baseline]
+        further += [Heading(title), *(_compared(run, same) for same in own)] if own else []
+    if further:
+        table = make_table("further_comparisons", "comparisons-further", further)
+        yield replace(table, folded=bool(best))
+
+
+def _is_against_best(run: ReportRun, record: Record) -> bool:
+    """Return whether a model is compared with the best baseline without features of its cell."""
+    second, metric = record["second"], record["metric"]
+    blind = {
+        (one["model"], one["feature"]): rank_of(one, metric)
+        for one in run.baselines
+        if pair_of(one) == pair_of(record) and not one.get("ceiling")
+        if one["feature"] in ("", record["first"]["feature"])
+    }
+    own = blind.get((second["model"], second["feature"]))
+    return own is not None and own == max(blind.values())
 
 
 def _compared(run: ReportRun, same: Sequence[Record]) -> Row:

@@ -110,10 +110,9 @@ def test_the_papers_numbers_stand_beside_ours(tables):
 
 
 def test_differences_that_are_the_same_are_one_row(tables):
-    heading, row = tables["comparisons"].rows
+    (row,) = tables["comparisons"].rows
     assert row[:4] == ("HN_S → EN_S", "ridge", "prevalence, all_positive", "AP")
     assert row[4:] == (Number(0.375, -0.125, 0.5), Number(0.0625, digits=3, is_p=True), 3)
-    assert heading == Heading("a model and a baseline")
 
 
 def test_untrained_baselines_have_no_leaked_clips(tmp_path):
@@ -131,20 +130,36 @@ def test_untrained_baselines_have_no_leaked_clips(tmp_path):
     assert warned(table) == ["ridge", "neighbour · any task"]
 
 
-def test_models_are_compared_before_baselines(tmp_path):
+def test_the_best_baseline_is_compared_first_and_no_pair_is_left_out(tmp_path):
     one = {
         **{"kind": "comparison", "task": "EN_S", "train": "HN_S", "test": "EN_S", "metric": "ap"},
-        **{"first": {"model": "ridge", "feature": "clip"}, "ci": None, "n_movies": 3},
-        **{"p_sign_flip": 0.03125, "p_corrected_t": None},
+        **{"ci": None, "n_movies": 3, "p_sign_flip": 0.03125, "p_corrected_t": None},
     }
-    blind = {**one, "second": {"model": "neighbour", "feature": ""}, "difference": 0.5}
-    ceiling = {**one, "second": {"model": "oracle", "feature": ""}, "difference": -0.5}
-    other = {**one, "second": {"model": "mlp", "feature": "clip"}, "difference": 0.25}
-    table = of(tmp_path, [cell(), cell("mlp"), blind, ceiling, other])["comparisons"]
-    assert [(row[2], str(row[4]), str(row[5])) for row in rows_of(table)] == [
-        ("mlp", "0.25", "0.031"),
-        ("neighbour", "0.50", "0.031"),
-    ]
+    names = [f"model{i}" for i in range(15)]
+    records = [*map(cell, names), baseline("oracle", ap=1.0)]
+    records += [baseline("random", ap=0.25), baseline("neighbour", ap=0.5)]
+    for i, name in enumerate(names):
+        first = {**one, "first": {"model": name, "feature": "clip"}}
+        for other, difference in (("neighbour", 0.0625), ("random", 0.5), ("oracle", -0.5)):
+            second = {"model": other, "feature": ""}
+            records.append({**first, "second": second, "difference": difference})
+        if i:
+            second = {"model": names[0], "feature": "clip"}
+            records.append({**first, "second": second, "difference": 0.25})
+    tables = of(tmp_path, records)
+    shown = [(row[2], str(row[4]), str(row[5])) for row in rows_of(tables["comparisons"])]
+    assert shown == [("neighbour", "0.06", "0.031")] * 15
+    further = tables["comparisons-further"]
+    assert further.folded
+    assert groups_of(further) == [("two models", 14), ("a model and a baseline", 15)]
+
+
+def test_the_spread_between_seeds_is_in_the_table_of_results(tmp_path):
+    seeds = {"n": 5, "ap": {"mean": 0.5, "sd": 0.0625}}
+    table = of(tmp_path, [cell(seeds=seeds), cell("ridge2"), baseline("random")])["results-EN-S"]
+    column = table.headers.index("SD over seeds, AP")
+    assert [str(row[column]) for row in rows_of(table)] == ["0.062", "–", "–"]
+    assert "SD over seeds, AP" not in of(tmp_path / "one", [cell()])["results-EN-S"].headers
 
 
 @pytest.mark.parametrize(
@@ -162,7 +177,7 @@ def test_a_p_is_shown_where_its_level_is_known(tmp_path, given, shown):
         **{"first": {"model": "ridge", "feature": "clip"}, "ci": None, "n_movies": 3},
         **{"second": {"model": "mlp", "feature": "clip"}, "difference": 0.25},
     }
-    table = of(tmp_path, [cell(), cell("mlp"), {**one, **given}])["comparisons"]
+    table = of(tmp_path, [cell(), cell("mlp"), {**one, **given}])["comparisons-further"]
     assert [str(row[5]) for row in rows_of(table)] == [shown]
 
 
