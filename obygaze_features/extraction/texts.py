@@ -100,7 +100,7 @@ def score_captions(
     progress = progress or Quiet()
     read = read_table(table, required=("caption", "visual", "prob"))
     if not read.rows:
-        raise FixInput("the table has no captions", where=str(table))
+        raise FixInput("the table has no captions (no row after the header)", where=str(table))
     masked = any(MASK in row["caption"] for row in read.rows)
     endings = [f"_{word}" for word in MASK_WORDS] if masked else [""]
     new = [f"{name}{ending}" for ending in endings for name in ("lm", "sim")]

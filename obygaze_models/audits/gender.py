@@ -193,7 +193,7 @@ def audit_gender_score(table: str | Path) -> GenderAudit:
     rows = [_score_row(row, violations) for row in read.rows]
     violations.raise_if_any("some rows cannot be scored")
     if not rows:
-        raise FixInput("this table has no captions", where=str(path))
+        raise FixInput("the table has no captions (no row after the header)", where=str(path))
     return GenderAudit(tuple(row for row in rows if row is not None), path.name)
 
 

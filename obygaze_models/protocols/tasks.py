@@ -67,7 +67,11 @@ def label_by_expression(
     both = int(np.sum(ones & zeros))
     if both:
         other = "the rest" if negative is None else negative.text
-        raise FixInput(f"{both} clips are in both classes", where=f"{positive.text} / {other}")
+        raise FixInput(
+            f"{both} clips are in both classes",
+            where=f"{positive.text} / {other}",
+            hint="use two expressions that no clip satisfies both of",
+        )
     return np.where(ones, 1, np.where(zeros, 0, LEFT_OUT)).astype(np.int8)
 
 

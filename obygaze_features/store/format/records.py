@@ -62,7 +62,7 @@ def _checked_json(data: bytes, where: str) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise Corrupt(f"not a whole JSON file: {error}", where=where, hint=_FETCH_AGAIN) from error
+        raise Corrupt(f"invalid JSON: {error}", where=where, hint=_FETCH_AGAIN) from error
     if not isinstance(value, dict):
         raise Corrupt("not a JSON object", where=where, hint=_FETCH_AGAIN)
     # First, since a later version may have another kind of checksum and is not damaged.

@@ -111,7 +111,8 @@ class Commits:
         beyond = [row for row in noted if row not in range(*rows)]
         if beyond:
             raise Corrupt(
-                f"it lists row {beyond[0]}, outside rows {rows[0]}-{rows[1] - 1}", where=where
+                f"marker lists row {beyond[0]}, outside its rows {rows[0]}-{rows[1] - 1}",
+                where=where,
             )
 
     def is_committed(self, block: int) -> bool:

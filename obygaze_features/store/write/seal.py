@@ -80,7 +80,11 @@ def _place_text(root: Path, data: dict[str, bytes]) -> None:
             raise Mismatch("other texts were added to this store before", where=str(root))
         sync_dir(root / "data.zarr")
     except FileNotFoundError as error:
-        raise AlreadyThere("this store is being sealed", where=str(root)) from error
+        raise AlreadyThere(
+            "this store is being sealed",
+            where=str(root),
+            hint="add texts before the store is sealed",
+        ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

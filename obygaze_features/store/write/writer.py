@@ -73,7 +73,9 @@ class StoreWriter:
         """
         rows = range(*self.plan.block_range(block))
         if sources is not None and len(sources) != len(rows):
-            raise FixInput(f"{len(sources)} sources for the {len(rows)} rows of block {block}")
+            raise FixInput(
+                f"block {block} needs one source per row: expected {len(rows)}, got {len(sources)}"
+            )
         recorded = sources_by_row(rows, sources)
         return self._put(
             *self._encoder.encode(block, arrays, statuses, recorded, seconds, versions)
