@@ -17,7 +17,8 @@ from obygaze_features.core.commands import (
     option_group,
     pass_session,
 )
-from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage, ObygazeError
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.extraction.commands import show_states
 from obygaze_features.extraction.commands_plan import (
@@ -49,7 +50,9 @@ if TYPE_CHECKING:
 @option_group(
     "Clips",
     click.option(
-        "--retry-failed", is_flag=True, help="Only retry clips that failed or had no video."
+        "--retry-failed",
+        is_flag=True,
+        help="Retry all clips that failed or had no video.",
     ),
     click.option(
         "--changed",
@@ -110,7 +113,8 @@ def run(
     """Extract what is missing; the same command resumes.
 
     MANIFEST is a manifest's name, or the file of a plan. All backbones share one decoding of each
-    clip. A clip that fails is a row with its reason; the run goes on and ends with exit code 3.
+    clip. A clip that fails is a row with its reason; the run goes on and ends with exit code 3, or
+    1 if no clip was extracted. Rows without a video are tried again once their video exists.
     If the times or the video of clips changed since, the exit code is 5; see --changed. With
     --worker, the exit code and the counts are those of the worker's own clips.
     """
@@ -136,13 +140,36 @@ def run(
             session.console.note(
                 f"clips and blocks of worker {worker} only; all: obygaze extract status STORE"
             )
+        for line in _next_steps(plan, states, rows):
+            session.console.note(line)
     done = sum(state.blocks_done for state in states)
     whose = "blocks" if worker is None else f"blocks of worker {worker}"
     stop.raise_if_stopped(
         f"{done} of {sum(state.blocks for state in states)} {whose} are committed"
     )
+    if not any(state.ok for state in states):
+        raise ObygazeError("no clip was extracted", hint="correct what the lines above list")
     if any(state.failed for state in states):
         click.get_current_context().exit(EXIT_SOME_FAILED)
+
+
+def _next_steps(
+    plan: ExtractPlan, states: Sequence[StoreStatus], rows: Sequence[int] | None
+) -> list[str]:
+    """Return the command to type for clips without a video, and for clips that failed."""
+    steps = []
+    chosen = range(len(plan.rows)) if rows is None else rows
+    without = sum(not plan.rows[row].video for row in chosen)
+    link = f"obygaze manifest link {plan.manifest} FOLDER"
+    if without:
+        steps.append(f"{count(without, 'clip')} without a video: {link}, then the same command")
+    if any("open: missing" in state.reasons for state in states):
+        steps.append(f"files missing: mount their folder or {link}, then the same command")
+    elif any(state.failed for state in states):
+        steps.append("failed clips: correct their files, then the same command and --retry-failed")
+    if steps and any(state.sealed and state.without_features for state in states):
+        steps.append("a sealed store stays as it is: add --store NAME=STORE for a new one")
+    return steps
 
 
 def _extract(

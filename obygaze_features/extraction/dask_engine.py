@@ -28,12 +28,11 @@ from obygaze_features.extraction.run import (
     LoadedTarget,
     Monitor,
     Resources,
-    extract_rows,
+    extract_pending,
     load_targets,
-    pending_rows,
 )
 from obygaze_features.extraction.shared_machine import StopFlag
-from obygaze_features.extraction.sources import refuse_changed
+from obygaze_features.extraction.sources import refuse_changed, refuse_without_videos
 from obygaze_features.extraction.status import StoreStatus, missing_units, store_status
 from obygaze_features.video.pool import DecodePool
 
@@ -70,8 +69,9 @@ def extract_on(
         rebuild: Connect again if the cluster is lost.
         monitor: What to report of each clip, and whether to stop at the first that fails.
     """
-    units = missing_units(plan)
+    refuse_without_videos(plan)
     refuse_changed(plan)
+    units = missing_units(plan)
     run = _ClusterRun(plan, resources, stop, monitor, units)
     failed_clusters = 0
     while units and not stop:
@@ -257,11 +257,15 @@ class UnitMaker(distributed.WorkerPlugin):  # type: ignore[misc,name-defined]
             if self.stop:
                 return events
             plan, targets, pool = self._load()
-            rows = plan.unit_range(unit)
-            wanted = [pending_rows(target, rows) for target in targets]
             monitor = Monitor(self.strict, on_event=events.append)
-            extract_rows(
-                targets, wanted, plan, self.resources, self.stop, monitor=monitor, pool=pool
+            extract_pending(
+                targets,
+                plan,
+                self.resources,
+                self.stop,
+                rows=plan.unit_range(unit),
+                monitor=monitor,
+                pool=pool,
             )
         return events
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.errors import AlreadyThere, FixInput
+from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import BlockMaker
 from obygaze_features.extraction.estimate import batch_for, clips_ahead
@@ -25,8 +25,12 @@ from obygaze_features.extraction.recipes import (
     view_of,
 )
 from obygaze_features.extraction.shared_machine import StopFlag, limit_gpu_memory, lower_priority
-from obygaze_features.extraction.sources import changed_rows, refuse_changed
-from obygaze_features.extraction.status import StoreStatus, store_status
+from obygaze_features.extraction.sources import (
+    changed_rows,
+    refuse_changed,
+    refuse_without_videos,
+)
+from obygaze_features.extraction.status import StoreStatus, rows_with_new_video, store_status
 from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.read.reader import open_store
@@ -106,18 +110,25 @@ def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[LoadedTarget]:
     """
     workspace = Workspace(Path(plan.workspace))
     backbones = [load_target(target, workspace, device) for target in plan.targets]
-    # Stores are created only if all backbones could be loaded.
+    # A run that is refused must create no store: everything is checked first, then existing stores.
     pairs = zip(plan.targets, backbones, strict=True)
-    return [_with_store(plan, target, backbone) for target, backbone in pairs]
+    openings = [_opening(plan, target, backbone) for target, backbone in pairs]
+    order = sorted(
+        range(len(openings)), key=lambda index: not Path(plan.targets[index].store).exists()
+    )
+    opened = {index: openings[index]() for index in order}
+    return [opened[index] for index in range(len(openings))]
 
 
-def _with_store(plan: ExtractPlan, target: Target, backbone: Backbone) -> LoadedTarget:
+def _opening(plan: ExtractPlan, target: Target, backbone: Backbone) -> Callable[[], LoadedTarget]:
+    """Check the options of a target; return the function that opens or creates its store."""
     view = view_of(backbone.card, backbone.geometry, target)
     levels = chosen_levels(backbone, target.levels)
     recipe = recipe_of(backbone, view, levels)
     if (Path(target.store) / STORE_FILE).is_file():
         recipe = recipe.as_claimed_by(read_plan(Path(target.store)).recipe)
-    create_store(
+    create = partial(
+        create_store,
         target.store,
         recipe=recipe,
         manifest_name=plan.manifest,
@@ -130,7 +141,12 @@ def _with_store(plan: ExtractPlan, target: Target, backbone: Backbone) -> Loaded
         block_rows=target.block_rows,
         compressor=target.compressor,
     )
-    return LoadedTarget(target, backbone, StoreWriter(target.store, recipe=recipe), view)
+
+    def open_target() -> LoadedTarget:
+        create()
+        return LoadedTarget(target, backbone, StoreWriter(target.store, recipe=recipe), view)
+
+    return open_target
 
 
 def extract(
@@ -147,29 +163,59 @@ def extract(
 ) -> list[StoreStatus]:
     """Extract what is missing of a plan's stores and return their status, that of `rows` if given.
 
-    After a stop it returns early, and all committed blocks are kept.
+    Rows that had no video, or whose file was missing, are extracted if the video exists now. After
+    a stop it returns early, and all committed blocks are kept.
 
     Args:
         plan: The clips, backbones and stores.
         resources: What to use of this machine.
         stop: The flag that stops the run.
         rows: Rows of whole blocks to extract. The default is all rows.
-        retry_failed: Extract the rows again that failed or had no video, and no others.
+        retry_failed: Extract all rows again that failed or had no video, and no others.
         changed: With `retry_failed`, also rows of clips whose times or video changed.
         monitor: What to report of each clip, and whether to stop at the first that fails.
         loaded: The result of `load_targets`, if the backbones are in memory already.
         pool: Processes that decode, which are left running. The default starts some.
     """
-    targets = load_targets(plan, resources.device) if loaded is None else loaded
+    refuse_without_videos(plan)
     refuse_changed(plan, rows, only_sealed=changed)
-    wanted = [
-        rows_to_retry(target, plan, changed) if retry_failed else pending_rows(target, rows)
-        for target in targets
-    ]
-    extract_rows(
-        targets, wanted, plan, resources, stop, monitor=monitor, retry=retry_failed, pool=pool
-    )
+    if retry_failed:
+        _refuse_new_stores(plan)
+    targets = load_targets(plan, resources.device) if loaded is None else loaded
+    if retry_failed:
+        wanted = [rows_to_retry(target, plan, changed) for target in targets]
+        extract_rows(targets, wanted, plan, resources, stop, monitor=monitor, retry=True, pool=pool)
+    else:
+        extract_pending(targets, plan, resources, stop, rows=rows, monitor=monitor, pool=pool)
     return [store_status(target.target.store, rows) for target in targets]
+
+
+def extract_pending(
+    targets: Sequence[LoadedTarget],
+    plan: ExtractPlan,
+    resources: Resources,
+    stop: StopFlag,
+    *,
+    rows: Sequence[int] | None = None,
+    monitor: Monitor = SILENT,
+    pool: DecodePool | None = None,
+) -> None:
+    """Extract the blocks that are not committed, and rows of others whose video exists only now."""
+    found = [rows_with_new_video(target.writer, plan, rows) for target in targets]
+    wanted = [pending_rows(target, rows) for target in targets]
+    run = partial(extract_rows, monitor=monitor, pool=pool)
+    run(targets, wanted, plan, resources, stop)
+    run(targets, found, plan, resources, stop, retry=True)
+
+
+def _refuse_new_stores(plan: ExtractPlan) -> None:
+    new = [t.store for t in plan.targets if not (Path(t.store) / STORE_FILE).is_file()]
+    if new:
+        raise NotFound(
+            "there is no store yet, so no clip to extract again",
+            where=", ".join(new),
+            hint="the same command without --retry-failed or --changed",
+        )
 
 
 def extract_rows(

@@ -10,10 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import Mismatch
+from obygaze_features.core.errors import Mismatch, NotFound
 from obygaze_features.core.files import quick_sha256
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, planned_clips
+from obygaze_features.extraction.status import missing_units
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.format.schema import OK, RowSource
@@ -70,6 +71,24 @@ def check_sources(store: Store, rows: Mapping[int, PlannedClip]) -> SourceCheck:
         changed={row: what for row, what in found.items() if what},
         unrecorded=unrecorded,
         without_file=[row for row in recorded if facts[rows[row].video] is None],
+    )
+
+
+def refuse_without_videos(plan: ExtractPlan) -> None:
+    """Raise an error if rows are left to extract, and no clip of the plan has a video file."""
+    videos = dict.fromkeys(clip.video for clip in plan.rows if clip.video)
+    if any(Path(video).is_file() for video in videos) or not missing_units(plan):
+        return
+    link = f"obygaze manifest link {plan.manifest} FOLDER"
+    if not videos:
+        raise NotFound(
+            f"no clip of {plan.manifest} is linked to a video; nothing to extract",
+            hint=f"{link}, then the same command (a plan file must be written again)",
+        )
+    raise NotFound(
+        f"none of the {len(videos)} video files of {plan.manifest} exists; nothing to extract",
+        where=f"{next(iter(videos))}, ...",
+        hint=f"mount their folder, or {link}, then the same command",
     )
 
 

@@ -185,8 +185,31 @@ def _main_s(seconds: Mapping[str, float], stages: Sequence[str] = STAGES) -> flo
     return sum(seconds.get(stage, 0.0) for stage in stages)
 
 
+def rows_with_new_video(
+    writer: StoreWriter, plan: ExtractPlan, rows: Iterable[int] | None = None
+) -> dict[int, list[int]]:
+    """Return the rows of each committed block whose video was missing, and exists now.
+
+    Args:
+        writer: The writer of the store; a sealed store has no such rows, since it cannot change.
+        plan: The plan, with the current videos.
+        rows: Consider only these rows.
+    """
+    if writer.sealed:
+        return {}
+    chosen = range(len(plan.rows)) if rows is None else frozenset(rows)
+    found: dict[int, list[int]] = {}
+    for block in range(writer.plan.n_blocks):
+        marker = writer.marker(block)
+        for row, status in sorted(marker.noted.items()) if marker is not None else ():
+            was_missing = status.state == "no-video" or status.error == "missing"
+            if was_missing and row in chosen and Path(plan.rows[row].video).is_file():
+                found.setdefault(block, []).append(row)
+    return found
+
+
 def missing_units(plan: ExtractPlan) -> list[int]:
-    """Return the units with a block that is not committed in some store."""
+    """Return the units with a row to extract in some store, whose video exists if it is not new."""
     missing: set[int] = set()
     for target in plan.targets:
         if not (Path(target.store) / STORE_FILE).exists():
@@ -199,6 +222,7 @@ def missing_units(plan: ExtractPlan) -> list[int]:
                 where=target.store,
                 hint="use the plan of this store, or another store",
             )
-        firsts = (writer.plan.block_range(block)[0] for block in writer.pending_blocks())
+        blocks = [*writer.pending_blocks(), *rows_with_new_video(writer, plan)]
+        firsts = (writer.plan.block_range(block)[0] for block in blocks)
         missing.update(first // plan.unit_rows for first in firsts)
     return sorted(missing)
