@@ -164,7 +164,8 @@ class Card:
     """One checkpoint as data: its name and source, its input, and the output behind each level.
 
     Weights must have its `depth` (layers, hidden, heads) and its `weights_sha256` (of the files, or
-    of the tensors), if it gives them. They change no number, so no hash includes them.
+    of the tensors), if it gives them. `download_mb` is the size of the weights on the hub, which
+    asks for an account if they are `gated`. None of these changes a number, so no hash has them.
     """
 
     name: str
@@ -178,6 +179,8 @@ class Card:
     revision: str = "main"
     citation: str = ""
     gflop: float = 0.0
+    download_mb: int = 0
+    gated: bool = False
     preset: str = DEFAULT_PRESET
     origin: str = ""
     depth: Mapping[str, int] = field(default_factory=dict)

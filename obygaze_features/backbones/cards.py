@@ -15,13 +15,24 @@ from obygaze_features.backbones.geometry import COUNT, Geometry
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Document, Table, read_toml, table_of
-from obygaze_features.core.schema_rules import anything, choice, list_of, matching, number, text
+from obygaze_features.core.schema_rules import (
+    anything,
+    boolean,
+    choice,
+    list_of,
+    matching,
+    number,
+    text,
+)
 from obygaze_features.core.workspace import Workspace
 
 SCHEMA = "obygaze-backbone/1"
 ENTRY_POINTS = "obygaze.backbones"
 SHIPPED = Path(__file__).with_name("cards")
-_NOT_INHERITED = ("name", "title", "checkpoint", "revision", "gflop", "depth", "weights_sha256")
+_NOT_INHERITED = (
+    *("name", "title", "checkpoint", "revision", "gflop"),
+    *("download_mb", "gated", "depth", "weights_sha256"),
+)
 """The keys that `like` does not copy, because they belong to one checkpoint."""
 
 
@@ -40,6 +51,8 @@ def _schema(families: Mapping[str, Family], family: Family | None) -> Table:
             "frames": tokens.pop("frames"),
             "size": tokens.pop("size"),
             "gflop": number(0, 1e9),
+            "download_mb": COUNT,
+            "gated": boolean,
             "tokens": Table(tokens),
             "depth": depth,
             "levels": Table(dict.fromkeys(needed, output), needed, others=output),

@@ -22,7 +22,7 @@ from obygaze_features.core.commands import (
     pass_session,
 )
 from obygaze_features.core.completion import completing
-from obygaze_features.core.console import table
+from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError
 from obygaze_features.core.files import require_file, write_new
 
@@ -32,6 +32,7 @@ COMMANDS = {
     "ls": (f"{_HERE}:ls", "List the backbones, their frames, levels and cost."),
     "show": (f"{_HERE}:show", "Show all settings of a card."),
     "check": (f"{_HERE}:check", "Check the weights, the outputs and the pixels of a backbone."),
+    "fetch": (f"{_HERE}:fetch", "Download the weights of backbones, for nodes without a network."),
     "forward": (f"{_HERE}:forward", "Run prepared pixels through a backbone."),
 }
 _SHOWN_STATE = {"failed": "FAILED", "skipped": "-"}
@@ -91,7 +92,8 @@ def ls(session: Session, pattern: str, as_json: bool) -> None:
     if as_json:
         session.console.json([_summary(card) for card in found.cards])
         return
-    headers = ["name", "class", "T", "size", "GFLOP", "licence", "weights", "levels of a clip"]
+    headers = ["name", "class", "T", "size", "GFLOP", "licence", "download", "weights"]
+    headers.append("levels of a clip")
     session.console.result(table(headers, [_row(card) for card in found.cards]))
 
 
@@ -112,7 +114,14 @@ def _row(card: Card) -> list[Any]:
     cost = f"{card.gflop:.0f}" if card.gflop else "-"
     licence, weights = card.licence.split(" (")[0], _weights_state(card)
     loaded = card.family.class_name
-    return [card.name, loaded, g.frames, g.size or "any", cost, licence, weights, levels]
+    size = _download(card)
+    return [card.name, loaded, g.frames, g.size or "any", cost, licence, size, weights, levels]
+
+
+def _download(card: Card) -> str:
+    """Return the size of the download of a card's weights, '-' where there is none."""
+    size = f"{card.download_mb / 1000:.1f} GB" if card.download_mb else "-"
+    return f"{size}, gated" if card.gated else size
 
 
 def _summary(card: Card) -> dict[str, Any]:
@@ -128,6 +137,8 @@ def _summary(card: Card) -> dict[str, Any]:
         "card_sha256": card.sha256,
         "card_file": card.origin,
         "weights": _weights_state(card),
+        "download_mb": card.download_mb,
+        "gated": card.gated,
     }
 
 
@@ -160,6 +171,7 @@ def show(session: Session, name: str, as_json: bool) -> None:
         "class": card.family.class_name,
         "checkpoint": f"{card.checkpoint}@{card.revision}" if card.checkpoint else "a local file",
         "weights": _weights_state(card),
+        "download": _download(card),
         "licence": card.licence,
         "citation": card.citation,
         "input": card.geometry.input_size,
@@ -218,6 +230,31 @@ def check(
     if report.failed:
         names = ", ".join(line.name for line in report.failed)
         raise Corrupt(f"{card.label} failed: {names}", hint="see the lines above")
+
+
+@click.command(
+    cls=ExampleCommand,
+    examples="""
+    obygaze backbones fetch xclip-b16-k600-zs clip-b16
+    """,
+)
+@click.argument("names", nargs=-1, required=True, shell_complete=completing(card_names))
+@pass_session
+def fetch(session: Session, names: tuple[str, ...]) -> None:
+    """Download the weights of backbones, for nodes without a network.
+
+    They are stored in the cache of the Hugging Face hub (HF_HOME), which the nodes must see too.
+    Only the files that are needed are downloaded, and none that are there.
+    """
+    from obygaze_features.backbones.hub import find_weights
+
+    cards = [find_card(name, session.workspace) for name in names]
+    for card in cards:
+        if not card.family.needs_weights:
+            session.console.result(f"{card.name}: no weights needed")
+            continue
+        files = find_weights(card, download=True)
+        session.console.result(f"{card.name}: {human(files.n_bytes)} in {files.folder}")
 
 
 @click.command(

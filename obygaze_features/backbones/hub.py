@@ -119,10 +119,14 @@ def _download(card: Card) -> None:
         hub.snapshot_download(card.checkpoint, revision=card.revision, allow_patterns=files)
     except Exception as error:
         # The hub's library raises many types of error, and each means that there are no weights.
+        hint = "--weights FOLDER, or try again where there is a network"
+        if card.gated:
+            page = f"https://huggingface.co/{card.checkpoint}"
+            hint = f"accept the licence on {page}, then: hf auth login"
         raise NotFound(
             f"{card.checkpoint} could not be downloaded: {first_line(error)}",
             where=str(cache_folder()),
-            hint="--weights FOLDER, or try again where there is a network",
+            hint=hint,
         ) from error
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -16,6 +17,7 @@ from obygaze_features.core.machine import Machine, this_machine
 from obygaze_features.core.timing import Runs, duration, time_runs
 
 if TYPE_CHECKING:
+    from obygaze_features.backbones.base import Backbone
     from obygaze_features.core.workspace import Workspace
     from obygaze_features.store.read.reader import Matrix
 
@@ -120,7 +122,6 @@ def measure_forward(
     frames of one clip, which runs on the CPU for every backbone.
     """
     from obygaze_features.backbones.load import load_backbone
-    from obygaze_features.extraction.blocks import stack, to_numpy
 
     if not batches or min(batches) < 1:
         raise FixUsage(f"a batch must be at least 1 clip, got {', '.join(map(str, batches))}")
@@ -135,6 +136,17 @@ def measure_forward(
     size = model.geometry.size or 224
     shape = (model.geometry.frames, size, size, 3)
     frames = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    measurements = forward_runs(model, frames, batches, rounds)
+    title = f"Backbone {model.card.label} on {device}, {dtype}"
+    return BenchResult(title, measurements, this_machine(("torch", "transformers")))
+
+
+def forward_runs(
+    model: Backbone, frames: npt.NDArray[np.uint8], batches: Sequence[int], rounds: int
+) -> list[Measurement]:
+    """Return the times to prepare the frames of one clip, and of a forward pass of each batch."""
+    from obygaze_features.extraction.blocks import stack, to_numpy
+
     pixels = model.preprocess(frames)
 
     def forward(inputs: Any) -> None:
@@ -146,8 +158,7 @@ def measure_forward(
     for batch in batches:
         work = partial(forward, stack([pixels] * batch))
         measurements.append(_measure(f"forward, batch {batch}", work, rounds, batch))
-    title = f"Backbone {model.card.label} on {device}, {dtype}"
-    return BenchResult(title, measurements, this_machine(("torch", "transformers")))
+    return measurements
 
 
 def measure_reading(

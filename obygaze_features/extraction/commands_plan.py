@@ -151,13 +151,20 @@ def names_of(text: str) -> list[str]:
     examples="""
     obygaze extract plan obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400
     obygaze extract plan obygaze12 -b clip-b16 --levels clip,pooled,tokens --json
-    obygaze extract plan obygaze12 -b clip-b16 -o plan.json
+    obygaze extract plan obygaze12 -b clip-b16 --device cuda -o plan.json
     """,
 )
 @click.argument("manifest")
 @feature_options
 @workers_option
-@click.option("--probe", default=3, show_default=True, help="Decode this many clips to time them.")
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:N.")
+@click.option(
+    "--probe",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="Decode this many clips, and time each backbone; 0 times nothing.",
+)
 @click.option(
     "-o", "out", type=click.Path(path_type=Path), help="Write the plan to a file, for workers."
 )
@@ -169,6 +176,7 @@ def plan(
     /,
     manifest: str,
     workers: int | None,
+    device: str,
     probe: int,
     out: Path | None,
     force: bool,
@@ -177,13 +185,15 @@ def plan(
 ) -> None:
     """Estimate the cost of a run, and what is missing.
 
-    MANIFEST is a manifest's name, or the file of a plan. Nothing is written but the plan itself,
-    with -o.
+    A few clips are decoded, and one forward pass of each backbone is timed on --device if its
+    weights are here. MANIFEST is a manifest's name, or the file of a plan. Nothing is written but
+    the plan itself, with -o.
     """
     from obygaze_features.extraction.estimate import estimate
 
     made = chosen_plan(session, manifest, options)
-    found = estimate(made, workers=workers or usable_cores(), n_probed=probe)
+    n_workers = workers or usable_cores()
+    found = estimate(made, workers=n_workers, n_probed=probe, device=device, timed=probe > 0)
     if out is not None:
         write_plan(made, out, force=force)
         session.console.note(f"wrote {out}")

@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.commands import (
     ExampleCommand,
     Session,
@@ -20,6 +22,7 @@ from obygaze_features.core.commands import (
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage, ObygazeError
 from obygaze_features.core.machine import usable_cores
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.commands import show_states
 from obygaze_features.extraction.commands_plan import (
     chosen_plan,
@@ -27,7 +30,11 @@ from obygaze_features.extraction.commands_plan import (
     names_of,
     workers_option,
 )
-from obygaze_features.extraction.shared_machine import refuse_busy_gpus, stop_on_signals
+from obygaze_features.extraction.shared_machine import (
+    idle_gpus,
+    refuse_busy_gpus,
+    stop_on_signals,
+)
 
 if TYPE_CHECKING:
     from obygaze_features.extraction.plan import ExtractPlan
@@ -123,6 +130,8 @@ def run(
         from obygaze_features.extraction.run import Monitor, seal_complete
 
         plan = chosen_plan(session, manifest, options)
+        if options["device"] == "cpu" and options["engine"] == "local":
+            _name_idle_gpus(session, plan)
         rows = None if worker is None else plan.worker_rows(worker)
         monitor = Monitor(
             strict=options["strict"],
@@ -151,6 +160,15 @@ def run(
         raise ObygazeError("no clip was extracted", hint="correct what the lines above list")
     if any(state.failed for state in states):
         click.get_current_context().exit(EXIT_SOME_FAILED)
+
+
+def _name_idle_gpus(session: Session, plan: ExtractPlan) -> None:
+    """Print the GPUs that a run on the CPU could use, unless no backbone has weights."""
+    workspace = Workspace(Path(plan.workspace))
+    cards = [find_card(target.backbone, workspace) for target in plan.targets]
+    idle = idle_gpus() if any(card.family.needs_weights for card in cards) else []
+    if idle:
+        session.console.note(f"{', '.join(idle)} is idle: --device {idle[0]} is faster than cpu")
 
 
 def _next_steps(

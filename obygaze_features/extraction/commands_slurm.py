@@ -53,6 +53,12 @@ WALLTIME = re.compile(r"(?:(\d+)-)?(\d{1,3}):(\d\d)(?::(\d\d))?")
     click.option(
         "--cpus", type=click.IntRange(1), default=4, show_default=True, help="Cores a task."
     ),
+    click.option(
+        *("--mem", "mem_gb"),
+        type=click.IntRange(0),
+        metavar="GB",
+        help="Memory of a task; 0: no request. [default: estimated]",
+    ),
     click.option("--gres", help="Other resources of a task, such as gpu:1."),
     click.option("--partition", help="Partition. [default: Slurm's]"),
     click.option(
@@ -84,6 +90,7 @@ def slurm(
     plan: Path,
     workers: int,
     walltime: str | None,
+    mem_gb: int | None,
     out: Path | None,
     resume: bool,
     submit_now: bool,
@@ -97,7 +104,7 @@ def slurm(
     are preempted or reach the time limit requeue themselves until all is done.
     """
     from obygaze_features.extraction.plan import read_plan_file
-    from obygaze_features.extraction.slurm import SCRIPT_MARK, array_for, submit
+    from obygaze_features.extraction.slurm import SCRIPT_MARK, array_for, memory_gb, submit
 
     made = read_plan_file(plan)
     minutes = None if walltime is None else minutes_of(walltime)
@@ -106,7 +113,10 @@ def slurm(
         empty = {"job": None, "script": None}
         session.console.show(empty, "no clip is missing; nothing to submit", as_json=as_json)
         return
-    array = replace(array, **settings)
+    asks = any(line.lstrip("-").startswith("mem") for line in settings["directives"])
+    if mem_gb is None:
+        mem_gb = 0 if asks else memory_gb(made, settings["cpus"])
+    array = replace(array, mem_gb=mem_gb or None, **settings)
     script = out or plan.with_suffix(".sbatch")
     array.log_folder.mkdir(parents=True, exist_ok=True)
     # Resuming replaces the script of the run before, not any file of that name.
@@ -114,6 +124,7 @@ def slurm(
     write_new(script, array.script(made).encode("utf-8"), force=force or again)
     job = submit(script) if submit_now else None
     text = f"{script}: tasks {array.array} of {workers} workers, {array.minutes} minutes each"
+    text += f" with {array.mem_gb} GB of memory" if array.mem_gb else ""
     text += f", submitted as job {job}" if job else f"; to submit it: sbatch {script}"
     document = {
         "job": job,
@@ -121,6 +132,7 @@ def slurm(
         "tasks": list(array.tasks),
         "array": array.array,
         "minutes": array.minutes,
+        "mem_gb": array.mem_gb,
     }
     session.console.show(document, text, as_json=as_json)
 

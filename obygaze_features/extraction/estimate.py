@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.hub import find_weights, is_cached
-from obygaze_features.core.console import human, table
-from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
+from obygaze_features.core.console import few, human, table
+from obygaze_features.core.errors import FixUsage, InstallExtra, NotFound, ObygazeError
+from obygaze_features.core.timing import duration
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.bench import forward_runs
 from obygaze_features.extraction.pipeline import decode_rows
 from obygaze_features.extraction.plan import ExtractPlan, Target
-from obygaze_features.extraction.recipes import level_bytes, view_of
+from obygaze_features.extraction.recipes import level_bytes, load_target, view_of
+from obygaze_features.extraction.shared_machine import idle_gpus
 from obygaze_features.store.format.records import SEAL_FILE
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.write.create import BLOCK_ROWS
@@ -24,6 +29,8 @@ from obygaze_features.video.decode import DecodedClip, View
 from obygaze_features.video.pool import DecodePool
 
 N_PROBED = 3
+# The size of the frames that time a model of any size.
+SIZE_OF_ANY = 224
 # The frames of a clip if none could be decoded: 32 frames of 1280 x 544.
 TYPICAL_CLIP_BYTES = 32 * 1280 * 544 * 3
 # The weights of a typical model, in single precision.
@@ -38,7 +45,10 @@ FLOOR_WITH_TORCH_BYTES = 700_000_000
 
 @dataclass(frozen=True)
 class StoreEstimate:
-    """The size and progress of one store of a plan, and the status of its backbone's weights."""
+    """The size and progress of one store of a plan, and the status of its backbone's weights.
+
+    `forward_s` is the time to prepare and compute one clip; None if it was not measured.
+    """
 
     store: str
     backbone: str
@@ -50,6 +60,7 @@ class StoreEstimate:
     gflop_a_clip: float
     weights: str
     why: str = ""
+    forward_s: float | None = None
 
     @property
     def share_left(self) -> float:
@@ -70,6 +81,29 @@ class CostEstimate:
     peak_bytes: int
     free_bytes: int
     workers: int
+    device: str = "cpu"
+    idle_gpus: Sequence[str] = ()
+
+    @property
+    def forward_hours(self) -> float | None:
+        """Return the hours to compute the remaining clips; None if a backbone was not timed."""
+        left = [store for store in self.stores if store.share_left]
+        seconds = [store.forward_s for store in left]
+        if None in seconds:
+            return None
+        a_clip = sum((store.forward_s or 0) * store.share_left for store in left)
+        return a_clip * self.with_video / 3600
+
+    @property
+    def hours(self) -> float | None:
+        """Return the hours of the run; None if they are not known.
+
+        A GPU computes while the cores decode; without one, both use the same cores.
+        """
+        if self.decode_hours is None or self.forward_hours is None:
+            return None
+        together = sum if self.device == "cpu" else max
+        return together((self.decode_hours, self.forward_hours))
 
     @property
     def decode_hours(self) -> float | None:
@@ -84,7 +118,9 @@ class CostEstimate:
         """Return a message for each thing that would fail or stay missing."""
         found = []
         if self.not_found:
-            found.append(f"{len(self.not_found)} videos of the manifest are missing")
+            names = few(self.not_found)
+            found.append(f"{len(self.not_found)} videos of the manifest are missing: {names}")
+        found += [f"{name} cannot be decoded: {why}" for name, why in self.unreadable.items()]
         if self.with_video < self.clips:
             without = self.clips - self.with_video
             found.append(f"{without} clips have no video: their rows stay missing")
@@ -94,13 +130,14 @@ class CostEstimate:
         found += [
             f"{s.backbone}: weights {s.weights}{f': {s.why}' if s.why else ''}"
             for s in self.stores
-            if s.weights in ("not cached", "not found", "unusable")
+            if s.weights in ("not cached", "not found", "unusable") or s.why
         ]
         return found
 
     def to_json(self) -> dict[str, Any]:
         """Return the estimate as one JSON document."""
-        return {**asdict(self), "decode_hours": self.decode_hours, "obstacles": self.obstacles}
+        hours = {name: getattr(self, name) for name in ("decode_hours", "forward_hours", "hours")}
+        return {**asdict(self), **hours, "obstacles": self.obstacles}
 
     def as_text(self) -> str:
         """Return the estimate as text."""
@@ -115,6 +152,7 @@ class CostEstimate:
                 s.files,
                 human(s.n_bytes),
                 _gflop_text(s.gflop_a_clip),
+                None if s.forward_s is None else duration(s.forward_s),
                 s.weights,
             )
             for s in self.stores
@@ -125,14 +163,17 @@ class CostEstimate:
                 f"decoding takes about {self.decode_s:.2f} s a clip,"
                 f" {self.decode_hours:.2f} hours with {self.workers} workers"
             )
+        if self.hours is not None:
+            pace += f"; about {self.hours:.2f} hours in all on {self.device}"
         memory = f"peak memory about {human(self.peak_bytes)}, {human(self.free_bytes)} disk free"
         return "\n".join(
             [
                 f"{self.clips} clips, {self.with_video} with video; {pace}",
                 memory,
                 "",
-                table((*names.split(), "GFLOP a clip", "weights"), rows),
+                table((*names.split(), "GFLOP a clip", "forward a clip", "weights"), rows),
                 *(f"  ! {text}" for text in self.obstacles),
+                *(f"  {device} is idle: use --device {device}" for device in self.idle_gpus),
             ]
         )
 
@@ -167,13 +208,22 @@ def clips_ahead(workers: int, batches: Iterable[int]) -> int:
     return 2 * workers + max(batches)
 
 
-def estimate(plan: ExtractPlan, *, workers: int, n_probed: int = N_PROBED) -> CostEstimate:
+def estimate(
+    plan: ExtractPlan,
+    *,
+    workers: int,
+    n_probed: int = N_PROBED,
+    device: str = "cpu",
+    timed: bool = True,
+) -> CostEstimate:
     """Estimate what a plan needs; decodes a few clips, writes nothing.
 
     Args:
         plan: The plan.
         workers: Processes that decode.
         n_probed: Clips to decode, to measure the time.
+        device: The device of the run.
+        timed: Also measure a forward pass of each backbone whose weights are on this machine.
     """
     workspace = Workspace(Path(plan.workspace))
     models = [_model(target, find_card(target.backbone, workspace)) for target in plan.targets]
@@ -183,6 +233,13 @@ def estimate(plan: ExtractPlan, *, workers: int, n_probed: int = N_PROBED) -> Co
     probed = list(existing)[:: max(1, len(existing) // max(n_probed, 1))][:n_probed]
     views = dict.fromkeys(view_of(m.card, m.card.geometry, m.target) for m in models)
     seconds, unreadable, clip_bytes = _probe(plan, probed, tuple(views))
+    stores = [_store(plan, model) for model in models]
+    if timed:
+        stores = [
+            _timed(store, model.target, workspace, device) if store.share_left else store
+            for store, model in zip(stores, models, strict=True)
+        ]
+    on_cpu = device == "cpu" and any(model.weight_bytes for model in models)
     folder = Path(plan.targets[0].store)
     while not folder.exists():
         folder = folder.parent
@@ -190,13 +247,35 @@ def estimate(plan: ExtractPlan, *, workers: int, n_probed: int = N_PROBED) -> Co
         clips=len(plan.rows),
         with_video=len(with_video),
         not_found=[plan.rows[row].clip_id for row in with_video if row not in existing],
-        stores=[_store(plan, model) for model in models],
+        stores=stores,
         decode_s=seconds,
         unreadable=unreadable,
         peak_bytes=_peak_bytes(models, clip_bytes, workers),
         free_bytes=shutil.disk_usage(folder).free,
         workers=workers,
+        device=device,
+        idle_gpus=idle_gpus() if on_cpu else (),
     )
+
+
+def _timed(
+    store: StoreEstimate, target: Target, workspace: Workspace, device: str
+) -> StoreEstimate:
+    """Return the estimate of a store with the time of a clip, or the reason why there is none."""
+    if store.weights in ("not cached", "not found", "unusable"):
+        return store
+    try:
+        model = load_target(target, workspace, device)
+        size = model.geometry.size or SIZE_OF_ANY
+        frames = np.zeros((model.geometry.frames, size, size, 3), np.uint8)
+        batch = 1 if device == "cpu" else batch_for(model.activation_bytes)
+        prepare, forward = forward_runs(model, frames, [batch], rounds=1)
+    except FixUsage:
+        raise
+    except ObygazeError as error:
+        why = "; ".join([error.what, *map(str.strip, error.details)])
+        return replace(store, why=store.why or why)
+    return replace(store, forward_s=prepare.runs.median_s + forward.runs.median_s / batch)
 
 
 def _model(target: Target, card: Card) -> _Model:

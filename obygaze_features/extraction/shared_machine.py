@@ -90,6 +90,14 @@ def refuse_busy_gpus(devices: Sequence[str]) -> None:
         )
 
 
+def idle_gpus() -> list[str]:
+    """Return the devices of the visible GPUs on which no process computes, such as cuda:0."""
+    users = _nvidia_smi("--query-compute-apps=gpu_uuid,pid,used_memory", columns=3)
+    busy = {gpu for gpu, _, _ in users}
+    gpus = _visible_gpus()
+    return [f"cuda:{i}" for i, uuids in enumerate(gpus) if uuids and not busy.intersection(uuids)]
+
+
 def limit_gpu_memory(device: str, gigabytes: float) -> None:
     """Limit the GPU memory that torch may use; batches that do not fit are halved."""
     import torch
@@ -113,18 +121,21 @@ def lower_priority() -> None:
 def _uuids(device: str) -> list[str]:
     """Return the UUID of `cuda` or `cuda:1`; a number counts among the visible GPUs."""
     kind, _, number = device.partition(":")
-    if kind != "cuda":
-        return []
+    index, gpus = int(number or 0), _visible_gpus() if kind == "cuda" else []
+    return gpus[index] if index < len(gpus) else []
+
+
+def _visible_gpus() -> list[list[str]]:
+    """Return the UUID of each visible GPU, as a list that is empty where it cannot be found."""
     known = [uuid for (uuid,) in _nvidia_smi("--query-gpu=uuid", columns=1)]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = [str(i) for i in range(len(known))] if visible is None else visible.split(",")
-    index = int(number or 0)
-    if index >= len(names):
-        return []
-    name = names[index].strip()
-    if name.isdigit():
-        return known[int(name) : int(name) + 1]
-    return [uuid for uuid in known if uuid.startswith(name)]
+    return [
+        known[int(name) : int(name) + 1]
+        if name.isdigit()
+        else [uuid for uuid in known if name and uuid.startswith(name)]
+        for name in map(str.strip, names)
+    ]
 
 
 def _nvidia_smi(query: str, *, columns: int) -> list[list[str]]:

@@ -20,6 +20,7 @@ from math import ceil
 from pathlib import Path
 
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
+from obygaze_features.extraction.estimate import estimate
 from obygaze_features.extraction.plan import ExtractPlan
 from obygaze_features.extraction.status import missing_units, seconds_a_clip
 
@@ -71,6 +72,7 @@ class SlurmArray:
         minutes: The time limit of a task.
         at_once: Run at most this many tasks at a time.
         cpus: Cores of a task.
+        mem_gb: Memory of a task in GB. None: no request, so Slurm's default.
         gres: Other resources of a task, such as gpu:1.
         partition: The partition.
         logs: The folder of the logs.
@@ -86,6 +88,7 @@ class SlurmArray:
     minutes: int
     at_once: int | None = None
     cpus: int = 1
+    mem_gb: int | None = None
     gres: str | None = None
     partition: str | None = None
     logs: Path = Path("logs")
@@ -132,6 +135,7 @@ class SlurmArray:
             "array": self.array,
             "time": f"{self.minutes // 60:02d}:{self.minutes % 60:02d}:00",
             "cpus-per-task": self.cpus,
+            "mem": None if self.mem_gb is None else f"{self.mem_gb}G",
             "gres": self.gres,
             "partition": self.partition,
             "signal": f"USR1@{self.warning_s}",
@@ -177,6 +181,12 @@ def minutes_for(plan: ExtractPlan, units: Sequence[int], workers: int) -> int:
     longest = max(Counter(unit % workers for unit in units).values(), default=0)
     minutes = STARTING_MINUTES + SLACK * longest * plan.unit_rows * pace / 60
     return STEP_MINUTES * ceil(minutes / STEP_MINUTES)
+
+
+def memory_gb(plan: ExtractPlan, cpus: int) -> int:
+    """Return the memory of a task in GB: half as much again as the estimate for its decoders."""
+    peak = estimate(plan, workers=cpus, n_probed=1, timed=False).peak_bytes
+    return ceil(SLACK * peak / 2**30)
 
 
 def submit(script: Path) -> str:

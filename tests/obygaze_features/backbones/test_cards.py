@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from support.cli import call_obygaze, run_obygaze
+from support.cli import ROOT, call_obygaze, run_obygaze
 
 from obygaze_features.backbones import cards
 from obygaze_features.backbones.cards import SHIPPED, card_from, find_card, find_cards
@@ -329,3 +329,46 @@ def test_listing_imports_no_torch() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert run_obygaze("backbones", "--help").ok().stdout.count("\n") < 20
+
+
+def test_downloads_are_four_bytes_for_each_parameter() -> None:
+    """Parameters as counted by transformers for the configurations on the hub."""
+    counted = {
+        "clip-b16": 149_620_737,
+        "clip-l14": 427_616_513,
+        "xclip-b32-k400": 196_585_729,
+        "xclip-b16-k400": 194_929_153,
+        "xclip-b16-k600-zs": 194_941_441,
+        "xclip-l14-k400": 575_673_601,
+        "dinov2-b": 86_580_480,
+        "dinov3-b16": 85_660_416,
+        "siglip2-b16": 375_187_970,
+        "timesformer-b-k400": 121_566_352,
+        "videomae-b": 94_209_408,
+        "vivit-b16x2-k400": 88_954_000,
+        "vjepa2-l": 325_971_328,
+    }
+    cards = {card.name: card for card in find_cards().cards if card.checkpoint}
+    assert {n: c.download_mb for n, c in cards.items()} == {
+        name: round(n * 4 / 1e6) for name, n in counted.items()
+    }
+    assert [name for name, card in cards.items() if card.gated] == ["dinov3-b16"]
+
+
+def test_the_page_for_nodes_without_a_network_has_every_checkpoint() -> None:
+    lines = (ROOT / "docs" / "offline.md").read_text("utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("| `")]
+    expected = [
+        f"| `{card.name}` | `{card.checkpoint}` | {card.download_mb / 1000:.1f}"
+        f"{', gated' if card.gated else ''} |"
+        for card in find_cards().cards
+        if card.checkpoint
+    ]
+    assert rows == expected
+
+
+def test_ls_shows_the_size_of_the_download() -> None:
+    shown = run_obygaze("backbones", "ls", "dinov*").ok().stdout
+    assert "0.3 GB, gated" in shown and shown.count("0.3 GB") == 2
+    (card,) = run_obygaze("backbones", "ls", "dinov3-b16", "--json").ok().json()
+    assert (card["download_mb"], card["gated"]) == (343, True)

@@ -12,16 +12,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.checkpoints import save_tiny, tiny_card
+from support.checkpoints import save_tiny, tiny_card, write_tiny_card
 from support.cli import run_obygaze
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
 
 from obygaze_features.backbones.base import Card  # noqa: E402
+from obygaze_features.backbones.cards import find_card  # noqa: E402
 from obygaze_features.backbones.hub import find_weights, is_cached  # noqa: E402
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
 from obygaze_features.core.errors import FixInput, NotFound  # noqa: E402
+from obygaze_features.core.workspace import Workspace  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -115,6 +117,36 @@ def test_one_form_is_downloaded(
     assert load_backbone(card).geometry.width == 32
     assert "model.safetensors" in asked[0]
     assert "pytorch_model.bin" not in asked[0]
+
+
+@pytest.mark.usefixtures("door")
+def test_a_gated_checkpoint_names_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    def fail(*a: Any, **k: Any) -> None:
+        raise OSError("401 Client Error")
+
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", fail)
+    with pytest.raises(NotFound, match="401") as caught:
+        load_backbone("dinov3-b16")
+    page = "https://huggingface.co/facebook/dinov3-vitb16-pretrain-lvd1689m"
+    assert page in str(caught.value.hint)
+
+
+def test_fetch_reports_cached_weights_and_downloads_none(tmp_path: Path) -> None:
+    folder = save_tiny("dinov2", tmp_path / "files")
+    write_tiny_card("dinov2", tmp_path / "backbones", checkpoint="tests/tiny")
+    card = find_card("tiny-dinov2", Workspace(tmp_path))
+    hub_cache(card, tmp_path / "hub", folder)
+    env = {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    words = ("-C", tmp_path, "backbones", "fetch", "descriptors", "tiny-dinov2")
+    shown = run_obygaze(*words, env=env).ok().stdout
+    assert "descriptors: no weights needed" in shown
+    assert f"{tmp_path / 'hub'}" in shown
+    done = run_obygaze("-C", tmp_path, "backbones", "fetch", "clip-b16", env=env)
+    assert (done.code, "forbids the network" in done.stderr) == (1, True)
 
 
 @pytest.mark.usefixtures("door")

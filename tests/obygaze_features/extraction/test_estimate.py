@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_t
 from support.cli import run_obygaze
 from support.extraction import film_folder, keep_manifest
 
+from obygaze_features.extraction.estimate import CostEstimate, StoreEstimate
 from obygaze_features.store.read.reader import open_store
 
 XCLIP, LSMDC = "xclip-b32-k400", "xclip-lsmdc-b32"
@@ -63,6 +65,48 @@ def test_sizes_are_those_of_the_given_weights(world: Path) -> None:
         assert result["n_bytes"] == pytest.approx(_chunk_bytes(store), rel=0.02, abs=300)
         files = [path for path in store.rglob("*") if path.is_file()]
         assert abs(result["files"] - len(files)) <= 2
+
+
+def test_the_hours_are_those_of_the_slower_stage_or_of_both() -> None:
+    """Half of one store is left and all of the other: 1800 clips, by hand."""
+    half = StoreEstimate("a", "a", {}, 4, 2, 0, 0, 0.0, "cached", forward_s=2.0)
+    whole = replace(half, blocks_done=0, forward_s=0.5)
+    found = CostEstimate(2000, 1800, [], [half, whole], 4.0, {}, 0, 0, workers=4)
+    assert found.decode_hours == 0.5
+    assert found.forward_hours == 0.75
+    assert found.hours == 1.25
+    assert replace(found, device="cuda:0").hours == 0.75
+    assert "about 1.25 hours in all on cpu" in found.as_text()
+    unknown = replace(found, stores=[half, replace(whole, forward_s=None)])
+    assert (unknown.forward_hours, unknown.hours) == (None, None)
+    done = replace(whole, blocks_done=4, forward_s=None)
+    assert replace(found, stores=[half, done]).forward_hours == 0.5
+
+
+def test_a_forward_pass_of_each_backbone_is_timed(world: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    folder = save_tiny("xclip", world / "weights")
+    write_tiny_card("xclip", world / "backbones")
+    words = ["-b", "descriptors", "-b", "tiny-xclip", "--weights", f"tiny-xclip={folder}"]
+    plan = _plan(world, *words, "-b", "clip-b16")
+    timed = [store["forward_s"] for store in plan["stores"]]
+    assert timed[0] > 0 and timed[1] > 0
+    assert timed[2] is None and plan["hours"] is None, "its weights are not on this machine"
+    assert _plan(world, *words)["hours"] > 0
+    untimed = run_obygaze(
+        "-C", world, "extract", "plan", "films", *words, "--probe", "0", "--json"
+    ).json()
+    assert (untimed["decode_s"], untimed["stores"][0]["forward_s"]) == (None, None)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    manifest = film_folder(tmp_path / "films", 3, bad={0: b"no video"})
+    keep_manifest(manifest, tmp_path)
+    (tmp_path / "films" / "videos" / manifest.clips[2].video).unlink()
+    first, second = _plan(tmp_path, "-b", "descriptors")["obstacles"]
+    assert first == "1 videos of the manifest are missing: tt0-002"
+    assert second.startswith("tt0-000 cannot be decoded: ")
 
 
 def test_unusable_weights_are_obstacles(world: Path) -> None:

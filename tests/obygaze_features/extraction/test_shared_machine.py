@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from support.cli import environment, run_obygaze
-from support.extraction import a_plan, film_folder, plan_file
+from support.extraction import a_plan, film_folder, keep_manifest, plan_file
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.extraction import shared_machine
 from obygaze_features.extraction.shared_machine import (
+    idle_gpus,
     limit_gpu_memory,
     refuse_busy_gpus,
     stop_on_signals,
@@ -69,6 +70,35 @@ def test_gpu_numbers_count_visible_gpus(
     nvidia_smi.write_text(of_somebody_else(SECOND), encoding="utf-8")
     with pytest.raises(ObygazeError, match="in use by others"):
         refuse_busy_gpus(["cuda"])
+
+
+def test_idle_gpus_are_the_visible_ones_without_a_process(
+    nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert idle_gpus() == ["cuda:0", "cuda:1"]
+    nvidia_smi.write_text(f"{FIRST}, {os.getpid()}, 900\n", encoding="utf-8")
+    assert idle_gpus() == ["cuda:1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert idle_gpus() == ["cuda:0"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert idle_gpus() == []
+
+
+def test_idle_gpus_are_named_only_if_a_backbone_could_use_them(
+    nvidia_smi: Path, tmp_path: Path
+) -> None:
+    keep_manifest(film_folder(tmp_path / "films", 2), tmp_path)
+    nvidia_smi.write_text(of_somebody_else(FIRST), encoding="utf-8")
+
+    def plan(*words: str) -> str:
+        return run_obygaze("-C", tmp_path, "extract", "plan", "films", *words).ok().stdout
+
+    assert "cuda:1 is idle: use --device cuda:1" in plan("-b", "clip-b16", "--probe", "1")
+    assert "idle" not in plan("-b", "descriptors", "--probe", "1")
+    done = run_obygaze("-C", tmp_path, "extract", "run", "films", "-b", "descriptors").ok()
+    assert "idle" not in done.stderr
+    offline = ("-C", tmp_path, "extract", "run", "films", "-b", "clip-b16")
+    assert "cuda:1 is idle" in run_obygaze(*offline).stderr
 
 
 def test_own_processes_are_allowed(nvidia_smi: Path) -> None:

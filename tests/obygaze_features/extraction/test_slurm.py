@@ -92,6 +92,23 @@ def test_the_script_has_all_settings(plan: ExtractPlan, tmp_path: Path) -> None:
     assert checked.returncode == 0
 
 
+def test_a_task_asks_for_memory(plan: ExtractPlan, tmp_path: Path) -> None:
+    file = plan_file(plan, tmp_path / "plan.json")
+    workspace = ("-C", tmp_path, "extract")
+    peak = run_obygaze(*workspace, "plan", file, "--workers", "6", "--json").ok().json()
+    expected = -(-int(1.5 * peak["peak_bytes"]) // 2**30)
+
+    def asked(*words: str) -> list[str]:
+        run_obygaze(*workspace, "slurm", file, "-k", "2", "--cpus", "6", "--force", *words).ok()
+        lines = file.with_suffix(".sbatch").read_text("utf-8").splitlines()
+        return [line for line in lines if "--mem" in line]
+
+    assert asked() == [f"#SBATCH --mem={expected}G"]
+    assert asked("--mem", "7") == ["#SBATCH --mem=7G"]
+    assert asked("--mem", "0") == []
+    assert asked("--sbatch", "--mem-per-cpu=2G") == ["#SBATCH --mem-per-cpu=2G"]
+
+
 @pytest.mark.parametrize(
     ("code", "state", "requeued"),
     [
