@@ -15,7 +15,14 @@ from benchmarks.store.layouts import Activations
 from benchmarks.timing import Settings
 from obygaze_features.core.machine import this_machine
 from obygaze_features.core.timing import Runs, duration, time_runs
-from obygaze_features.store.format.records import SEAL_FILE, Marker, Plan, Seal, marker_key
+from obygaze_features.store.format.records import (
+    SEAL_FILE,
+    STORE_FILE,
+    Marker,
+    Plan,
+    Seal,
+    marker_key,
+)
 from obygaze_features.store.format.schema import ArraySpec, FileMark
 from obygaze_features.store.read.describe import describe
 from obygaze_features.store.read.reader import open_store
@@ -115,7 +122,7 @@ def _sealed(path: Path, marks: Mapping[str, FileMark]) -> None:
         fingerprint=plan.recipe.fingerprint,
         counts={"ok": plan.n_clips},
         noted={},
-        files={**plan.files, **marks},
+        files={**plan.files, **marks, STORE_FILE: FileMark(1, plan.sha256)},
     )
     (path / SEAL_FILE).write_bytes(seal.to_bytes())
     shutil.rmtree(path / "commits")

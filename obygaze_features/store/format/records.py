@@ -151,6 +151,7 @@ _CODECS: Mapping[Any, _Codec] = {
     Recipe: _Codec(Recipe.to_dict, Recipe.from_dict),
     Mapping[int, RowStatus]: _sorted_codec(RowStatus.to_dict, _statuses),
     Mapping[int, RowSource]: _sorted_codec(RowSource.to_dict, _sources),
+    Mapping[str, str]: _Codec(dict, lambda value: {str(k): str(v) for k, v in value.items()}),
     Mapping[str, FileMark]: _sorted_codec(list, _marks),
     Mapping[str, frozenset[int]]: _sorted_codec(sorted, _blocks),
 }
@@ -164,7 +165,7 @@ _KEYS = {
     "of_rows": ("sources",),
 }
 # Fields that are left out of the file where they are empty.
-_OPTIONAL = ("sources",)
+_OPTIONAL = ("sources", "plan", "crc32c")
 
 
 def _fields_in_file(kind: Any) -> list[tuple[str, tuple[str, ...], str, _Codec]]:
@@ -240,6 +241,34 @@ class Plan(Record):
     recipe: Recipe
     files: Mapping[str, FileMark]
     zarr: Mapping[str, Any]
+    # Of the whole file, as in a seal's `files`; empty for a plan that was not read from a file.
+    sha256 = ""
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str) -> Self:
+        """Read store.json, and keep its sha256: markers and the seal are bound to it."""
+        plan = super().from_bytes(data, where)
+        object.__setattr__(plan, "sha256", sha256_bytes(data))
+        return plan
+
+    def require_own(self, marker: Marker, block: int, where: str) -> None:
+        """Raise an error unless a marker is of a block of this store."""
+        self.recipe.require(
+            marker.recipe, where=where, what=f"block {block} was committed with another recipe"
+        )
+        if marker.plan not in ("", self.sha256):
+            raise Mismatch(
+                f"block {block} was committed to another store of the same recipe",
+                where=where,
+                hint="obygaze store merge joins two stores",
+            )
+        if marker.block != block or marker.rows != self.block_range(block):
+            raise Corrupt(
+                f"this marker is of block {marker.block}, expected block {block}", where=where
+            )
+        foreign = marker.files.keys() - {self.block_key(spec.name, block) for spec in self.arrays}
+        if foreign:
+            raise Corrupt(f"{min(foreign)} is not a file of block {block}", where=where)
 
     @property
     def n_blocks(self) -> int:
@@ -279,6 +308,9 @@ class Marker(Record):
     noted: Mapping[int, RowStatus]
     sources: Mapping[int, RowSource] = field(default_factory=dict)
     files: Mapping[str, FileMark]
+    # The sha256 of store.json; by array, the CRC32C values of the block's file, as hex.
+    plan: str = ""
+    crc32c: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     host: str = ""
@@ -306,6 +338,8 @@ class Seal(Record):
     versions: Mapping[str, Sequence[str]] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     files: Mapping[str, FileMark]
+    # By array, the CRC32C values of each block, separated by spaces.
+    crc32c: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from obygaze_features.core.errors import FixInput
 
 FORMAT = "obygaze-store"
 VERSION = 1
+Bytes = npt.NDArray[np.uint8]
 ID_ARRAYS = ("clip_id", "movie_id")
 TIME_ARRAYS = ("time_s", "asked_s")
 DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
@@ -29,11 +30,12 @@ from zarr.core.buffer import Buffer, BufferPrototype, cpu
 
 from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.store.format.chunks import ChunkLayout, crc32c_of
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.records import Plan
-from obygaze_features.store.format.schema import ArraySpec
+from obygaze_features.store.format.schema import ID_ARRAYS, ArraySpec
 from obygaze_features.store.format.text import TEXT_FOLDER, WORDS, TextTable
-from obygaze_features.store.read.commits import Commits
+from obygaze_features.store.read.commits import Commits, Expected
 from obygaze_features.store.remote.files import Files, Piece, read_or_none
 
 Rows = npt.NDArray[np.int64]
@@ -47,6 +49,7 @@ THREAD_FROM_BYTES = 1_000_000
 # More than two large blocks at once fall out of the processor's cache, and of memory that is
 # there already: ten at once took three times as long.
 LARGE_AT_ONCE = 2
+RETRIES = 2
 
 
 class Arrays:
@@ -55,7 +58,7 @@ class Arrays:
     def __init__(self, files: Files, plan: Plan, commits: Commits) -> None:
         self.files, self.plan, self.commits = files, plan, commits
         self._specs = {spec.name: spec for spec in plan.arrays}
-        self._zarr = _CheckedStore(files, plan.zarr, commits.expected_length)
+        self._zarr = _CheckedStore(files, plan, commits)
         self._open: dict[str, zarr.Array[Any]] = {}
         self._lock = threading.Lock()
 
@@ -95,6 +98,15 @@ class Arrays:
         """Return the values of some rows, in the order of `rows`."""
         if not len(rows):
             return self.reserve(spec, 0)
+        for _ in range(RETRIES):
+            if self.commits.seal is not None:
+                break
+            # The files of a block may be replaced between two requests.
+            with suppress(Corrupt):
+                return self._read(spec, rows)
+        return self._read(spec, rows)
+
+    def _read(self, spec: ArraySpec, rows: Rows) -> npt.NDArray[Any]:
         steps = np.diff(rows)
         if (steps == 1).all():
             out = self.reserve(spec, len(rows))
@@ -102,7 +114,7 @@ class Arrays:
         if (steps > 0).all():
             return self._ascending(spec, rows, np.flatnonzero(steps > 1) + 1)
         unique, places = np.unique(rows, return_inverse=True)
-        return self.read(spec, unique)[places]
+        return self._read(spec, unique)[places]
 
     def reserve(self, spec: ArraySpec, n_rows: int) -> npt.NDArray[Any]:
         """Return an empty array for some rows; an error where they can never fit into memory."""
@@ -182,6 +194,7 @@ class Arrays:
             if _json_or_none(data) != self.plan.zarr.get(f"{name}/zarr.json"):
                 raise Corrupt(f"{key} is not as in store.json", where=self.files.location)
         try:
+            self._zarr.layouts[name] = self._layout(name, key)
             with _SETTING, zarr.config.set({"codec_pipeline.batch_size": self._batch(name)}):
                 array = zarr.open_array(self._zarr, path=name, mode="r", zarr_format=3)
         except (FileNotFoundError, *DAMAGE) as error:
@@ -195,6 +208,20 @@ class Arrays:
                     where=self.files.location,
                 )
         return array
+
+    def _layout(self, name: str, key: str) -> ChunkLayout:
+        document = self.plan.zarr.get(f"{name}/zarr.json")
+        if document is None:
+            document = json.loads(read_or_none(self.files, key) or b"")
+        layout = ChunkLayout.of(self.plan, name, document, self.files.location)
+        if name not in self._specs:
+            marks = self.plan.files if name in ID_ARRAYS else self.commits.text_files()
+            chunks = (
+                mark for file, mark in marks.items() if file.startswith(f"data.zarr/{name}/c.")
+            )
+            if 4 * math.prod(document["shape"]) > sum(mark.n_bytes for mark in chunks):
+                raise ValueError("the files are too short for the shape in zarr.json")
+        return layout
 
     def _batch(self, name: str) -> int:
         """Return how many blocks zarr takes at once: several small ones cost little more."""
@@ -210,15 +237,12 @@ class _CheckedStore(Store):
     supports_listing = False
     supports_partial_writes = False
 
-    def __init__(
-        self,
-        files: Files,
-        documents: Mapping[str, Any],
-        expected_length: Callable[[str, int | None], int],
-    ) -> None:
+    def __init__(self, files: Files, plan: Plan, commits: Commits) -> None:
         super().__init__(read_only=True)
-        self.files, self.expected_length = files, expected_length
-        self.documents = {key: json.dumps(value).encode() for key, value in documents.items()}
+        self.files, self.commits = files, commits
+        self.documents = {key: json.dumps(value).encode() for key, value in plan.zarr.items()}
+        # By array; filled before zarr opens it.
+        self.layouts: dict[str, ChunkLayout] = {}
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
         self._turns = WeakKeyDictionary()
         self._is_open = True
@@ -237,33 +261,38 @@ class _CheckedStore(Store):
             return prototype.buffer.from_bytes(document)
         if key.endswith("zarr.json") and not key.startswith("text/"):
             return None
-        n_bytes = self.expected_length(key, None)
+        expected = self.commits.expected(f"data.zarr/{key}")
         if self.files.is_remote:
-            piece = await asyncio.to_thread(self._read, key, byte_range, n_bytes)
-        elif n_bytes >= THREAD_FROM_BYTES:
+            piece = await asyncio.to_thread(self._read, key, byte_range, expected)
+        elif expected.mark.n_bytes >= THREAD_FROM_BYTES:
             async with self._turn():
-                piece = await asyncio.to_thread(self._read, key, byte_range, n_bytes)
+                piece = await asyncio.to_thread(self._read, key, byte_range, expected)
         else:
-            piece = self._read(key, byte_range, n_bytes)
+            piece = self._read(key, byte_range, expected)
         return prototype.buffer.from_array_like(piece.data)
 
     def _turn(self) -> asyncio.Semaphore:
         loop = asyncio.get_running_loop()  # another one after a fork
         return self._turns.setdefault(loop, asyncio.Semaphore(LARGE_AT_ONCE))
 
-    def _read(self, key: str, byte_range: ByteRequest | None, n_bytes: int) -> Piece:
-        start, stop = _bounds(byte_range)
-        piece = self.files.read(f"data.zarr/{key}", start, stop)
-        found = -1 if piece is None else piece.total
-        if found != n_bytes and found != (n_bytes := self.expected_length(key, found)):
-            self._refuse(key, n_bytes, found)
-        wanted = len(range(n_bytes)[slice(start or None, stop)])
-        if piece is None or len(piece.data) != wanted:
-            self._refuse(key, n_bytes, found)
+    def _read(self, key: str, byte_range: ByteRequest | None, expected: Expected) -> Piece:
+        name, (folder, _, file) = f"data.zarr/{key}", key.rpartition("/")
+        layout = self.layouts.get(folder) if file.startswith("c.") else None
+        piece = self.files.read(name, *_bounds(byte_range))
+        if piece is None or not _is_expected(piece, byte_range, expected, layout):
+            now = self.commits.expected_now(name)
+            if piece is None or not any(_is_expected(piece, byte_range, e, layout) for e in now):
+                self._refuse(key, [expected, *now][-1], piece)
+        if layout is not None and not isinstance(byte_range, SuffixByteRequest):
+            layout.check_sizes(piece.data, is_whole=byte_range is None)
         return piece
 
-    def _refuse(self, key: str, n_bytes: int, found: int) -> NoReturn:
-        what = "is missing" if found < 0 else f"has {found} bytes"
+    def _refuse(self, key: str, expected: Expected, piece: Piece | None) -> NoReturn:
+        n_bytes, what = expected.mark.n_bytes, "is missing"
+        if piece is not None and piece.total == n_bytes:
+            what = "does not have the checksum of the one that was committed"
+        elif piece is not None:
+            what = f"has {piece.total} bytes"
         raise Corrupt(
             f"a file of this store {what}; {n_bytes} bytes were committed",
             where=f"{self.files.location}/data.zarr/{key}",
@@ -301,6 +330,24 @@ class _CheckedStore(Store):
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Raise an error: readers never list."""
         raise NotImplementedError
+
+
+def _is_expected(
+    piece: Piece, part: ByteRequest | None, expected: Expected, layout: ChunkLayout | None
+) -> bool:
+    """Return whether a piece is of the committed file, as far as it can be seen in it."""
+    start, stop = _bounds(part)
+    mark, crc32c = expected
+    wanted = len(range(mark.n_bytes)[slice(start or None, stop)])
+    if piece.total != mark.n_bytes or len(piece.data) != wanted:
+        return False
+    if crc32c is None:
+        return part is not None or sha256_bytes(piece.data.tobytes()) == mark.sha256
+    if layout is None or not crc32c or isinstance(part, SuffixByteRequest):
+        return True
+    if part is None:
+        return layout.crc32c(piece.data) == crc32c
+    return crc32c_of(piece.data) in {crc32c[i : i + 8] for i in range(0, len(crc32c), 8)}
 
 
 def _bounds(byte_range: ByteRequest | None) -> tuple[int, int | None]:

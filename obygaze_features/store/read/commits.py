@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import NoReturn, TypeVar
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from obygaze_features.core.errors import Corrupt, Mismatch
+from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.records import (
     PARTIAL_FILE,
     SEAL_FILE,
     SOURCES_FILE,
+    STORE_FILE,
     TEXT_KEY,
     Marker,
     Partial,
@@ -20,6 +23,7 @@ from obygaze_features.store.format.records import (
     Seal,
     Sources,
     TextMarker,
+    checksum_of,
     marker_key,
 )
 from obygaze_features.store.format.schema import (
@@ -34,6 +38,18 @@ from obygaze_features.store.remote.files import Files, read_or_none
 
 R = TypeVar("R", bound=Record)
 V = TypeVar("V")
+# Where the files of a block are between its claim and its marker.
+_CLAIMED = ("staging", "staging.sealing")
+
+
+class Expected(NamedTuple):
+    """What a file of data.zarr must be.
+
+    `crc32c` has the checksums in a block's file, if they were recorded; other files have None.
+    """
+
+    mark: FileMark
+    crc32c: str | None = None
 
 
 def read_record(files: Files, kind: type[R], name: str) -> R | None:
@@ -55,6 +71,7 @@ class Commits:
         self._looked = False
         self._partial: Partial | None = None
         self._markers: dict[int, Marker] = {}
+        self._crc32c: dict[str, list[str]] = {}
         self._sources: Mapping[int, RowSource] | None = None
 
     @property
@@ -73,6 +90,8 @@ class Commits:
         where = f"{self.files.location}/{SEAL_FILE}"
         if seal.fingerprint != self.plan.recipe.fingerprint:
             raise Mismatch("the seal is of another recipe than the store", where=where)
+        if seal.files.get(STORE_FILE, FileMark(0, "")).sha256 != self.plan.sha256:
+            raise Corrupt(f"{SEAL_FILE} and {STORE_FILE} are not of the same store", where=where)
         self._check_rows(seal.noted, (0, self.plan.n_clips), where)
         self._partial = read_record(self.files, Partial, PARTIAL_FILE)
         self._seal = seal
@@ -82,28 +101,20 @@ class Commits:
         """The part that a partial copy holds; None where every file of the seal is here."""
         return self._partial if self.seal is not None else None
 
-    def marker(self, block: int, *, fresh: bool = False) -> Marker | None:
+    def marker(self, block: int) -> Marker | None:
         """Return the marker of a block of an unsealed store; None where there is none."""
         with self._lock:
-            if fresh or block not in self._markers:
-                marker = self._load_marker(block)
-                if marker is None:
+            if block not in self._markers:
+                data = read_or_none(self.files, marker_key(block))
+                if data is None:
                     return None
-                self._markers[block] = marker
+                self._markers[block] = self._marker_of(data, block, marker_key(block))
             return self._markers[block]
 
-    def _load_marker(self, block: int) -> Marker | None:
-        marker = read_record(self.files, Marker, marker_key(block))
-        if marker is None:
-            return None
-        where = f"{self.files.location}/{marker_key(block)}"
-        self.plan.recipe.require(
-            marker.recipe, where=where, what=f"block {block} was committed with another recipe"
-        )
-        if marker.block != block or marker.rows != self.plan.block_range(block):
-            raise Corrupt(
-                f"this marker is of block {marker.block}, expected block {block}", where=where
-            )
+    def _marker_of(self, data: bytes, block: int, name: str) -> Marker:
+        where = f"{self.files.location}/{name}"
+        marker = Marker.from_bytes(data, where)
+        self.plan.require_own(marker, block, where)
         self._check_rows([*marker.noted, *marker.sources], marker.rows, where)
         return marker
 
@@ -152,11 +163,14 @@ class Commits:
     def _load_sources(self, seal: Seal) -> Mapping[int, RowSource]:
         if SOURCES_FILE not in seal.files:
             return {}
-        found = read_record(self.files, Sources, SOURCES_FILE)
-        if found is None:
-            where = f"{self.files.location}/{SOURCES_FILE}"
-            raise Corrupt("sources.json is missing", where=where, hint="obygaze store verify")
-        return found.of_rows
+        data, where = (
+            read_or_none(self.files, SOURCES_FILE),
+            f"{self.files.location}/{SOURCES_FILE}",
+        )
+        if data is None or sha256_bytes(data) != seal.files[SOURCES_FILE].sha256:
+            what = "missing" if data is None else "not the file that the seal lists"
+            raise Corrupt(f"{SOURCES_FILE} is {what}", where=where, hint="obygaze store verify")
+        return Sources.from_bytes(data, where).of_rows
 
     def statuses(
         self, is_held: Callable[[int], bool], blocks: Iterable[int] | None = None
@@ -183,12 +197,12 @@ class Commits:
         """Return whether a committed block of an array is in this copy, which may be partial."""
         return self.partial is None or self.partial.holds(array, block)
 
-    def marks(self, block: int, *, fresh: bool = False) -> Mapping[str, FileMark]:
+    def marks(self, block: int) -> Mapping[str, FileMark]:
         """Return the files of a committed block (of the whole store, where it is sealed)."""
-        if self.seal is not None:
-            return self.seal.files
-        marker = self.marker(block, fresh=fresh)
-        return marker.files if marker else {}
+        if not self.is_committed(block):
+            return {}
+        marker = self.marker(block) if self._seal is None else None
+        return marker.files if marker else self._seal.files if self._seal else {}
 
     def text_files(self) -> Mapping[str, FileMark]:
         """Return the files of the texts that go with the store; none if it has no texts."""
@@ -216,24 +230,56 @@ class Commits:
                 listed.update(self.marks(block))
         return listed
 
-    def expected_length(self, key: str, found: int | None) -> int:
-        """Return the length with which a file of data.zarr was committed.
-
-        `found` is the length it has now, if that is another one: rows of the block may have been
-        replaced, and it has a newer marker than the one that was read.
-        """
-        name = f"data.zarr/{key}"
-        if name in self.plan.files:
-            return self.plan.files[name].n_bytes
-        if key.startswith("text/"):
+    def expected(self, name: str) -> Expected:
+        """Return what a file of data.zarr must be; raise an error if none is listed."""
+        words = name.split("/")
+        mark = self.plan.files.get(name)
+        if words[1] == "text":
             mark = self.text_files().get(name)
-            return mark.n_bytes if mark is not None else self._not_listed(name)
-        block = int(key.rsplit("/", 1)[1].split(".")[1])
-        mark = self.marks(block, fresh=found is not None).get(name)
+        elif mark is None:
+            block = int(words[2].split(".")[1])
+            mark = (self._seal.files if self._seal else self.marks(block)).get(name)
+            if mark is not None:
+                return Expected(mark, self._crc32c_of(words[1], block))
         if mark is None:
-            self._not_listed(name)
-        return mark.n_bytes
+            where = f"{self.files.location}/{name}"
+            raise Corrupt("no marker and no seal lists this file", where=where)
+        return Expected(mark)
 
-    def _not_listed(self, name: str) -> NoReturn:
-        where = f"{self.files.location}/{name}"
-        raise Corrupt("no marker and no seal lists this file", where=where)
+    def _crc32c_of(self, array: str, block: int) -> str:
+        if self._seal is None:
+            marker = self.marker(block)
+            return marker.crc32c.get(array, "") if marker else ""
+        if array not in self._crc32c:
+            self._crc32c[array] = self._seal.crc32c.get(array, "").split()
+        words = self._crc32c[array]
+        return words[block] if block < len(words) == self.plan.n_blocks else ""
+
+    def expected_now(self, name: str) -> list[Expected]:
+        """Return what a file of a block may be at this time; nothing if it cannot have changed.
+
+        While rows of a block are replaced, a file is that of the marker or that of the claim.
+        """
+        words = name.split("/")
+        if self.seal is not None or name in self.plan.files or words[1] == "text":
+            return []
+        block = int(words[2].split(".")[1])
+        with self._lock:
+            self._markers.pop(block, None)
+        found = [self.expected(name)]
+        claim = self._claim(block)
+        if claim is not None and name in claim.files:
+            found.append(Expected(claim.files[name], claim.crc32c.get(words[1], "")))
+        return found
+
+    def _claim(self, block: int) -> Marker | None:
+        """Return the marker of the claim that replaces the current marker of a block."""
+        current, stem = read_or_none(self.files, marker_key(block)), Path(marker_key(block)).stem
+        for folder in (f"{staging}/{stem}" for staging in _CLAIMED):
+            for name in self.files.names(folder) or ():
+                data = read_or_none(self.files, f"{folder}/{name}")
+                if name.startswith("marker.") and data is not None and current is not None:
+                    claim = self._marker_of(data, block, f"{folder}/{name}")
+                    if claim.replaces == checksum_of(current):
+                        return claim
+        return None

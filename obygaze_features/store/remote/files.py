@@ -10,15 +10,13 @@ from threading import Lock
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import confined
-from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.format.schema import Bytes, FileMark
 
 LINK_REFUSED = "a store must not contain symbolic links"
 CACHED_BYTES = 1_000_000
-Bytes = npt.NDArray[np.uint8]
 
 
 class Piece(NamedTuple):

@@ -16,8 +16,8 @@ from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.core.files import confined
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.records import STORE_FILE
+from obygaze_features.store.format.schema import Bytes
 from obygaze_features.store.remote.files import (
-    Bytes,
     Files,
     Piece,
     bounds,

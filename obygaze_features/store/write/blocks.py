@@ -16,6 +16,7 @@ from zarr.core.buffer import cpu
 from zarr.storage import MemoryStore
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.store.format.chunks import ChunkLayout
 from obygaze_features.store.format.records import Marker, Plan
 from obygaze_features.store.format.schema import OK, ArraySpec, FileMark, RowSource, RowStatus
 from obygaze_features.store.read.reader import Store
@@ -40,6 +41,10 @@ class BlockEncoder:
                 {"write_empty_chunks": True}
             )
             for spec in plan.arrays
+        }
+        self.layouts = {
+            name: ChunkLayout.of(plan, name, plan.zarr[f"{name}/zarr.json"], "store.json")
+            for name in self.arrays
         }
 
     def encode(
@@ -66,6 +71,11 @@ class BlockEncoder:
             files={
                 name: FileMark(view.nbytes, hashlib.sha256(view).hexdigest())
                 for name, view in data.items()
+            },
+            plan=self.plan.sha256,
+            crc32c={
+                name: layout.crc32c(np.asarray(data[self.plan.block_key(name, block)]))
+                for name, layout in self.layouts.items()
             },
             versions=dict(versions or {}),
             seconds={key: round(float(value), 3) for key, value in (seconds or {}).items()},

@@ -63,15 +63,11 @@ def read_marker(root: Path, block: int) -> tuple[Marker, str] | None:
 
 
 def marker_of(root: Path, plan: Plan, block: int) -> Marker | None:
-    """Return the marker of a block, which must be of the plan's recipe; None where it has none."""
+    """Return the marker of a block, which must be of this plan; None where it has none."""
     found = read_marker(root, block)
     if found is None:
         return None
-    plan.recipe.require(
-        found[0].recipe,
-        where=str(root / marker_key(block)),
-        what=f"block {block} was committed with another recipe",
-    )
+    plan.require_own(found[0], block, str(root / marker_key(block)))
     return found[0]
 
 

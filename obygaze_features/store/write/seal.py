@@ -154,6 +154,7 @@ def _seal(root: Path, plan: Plan) -> Seal | None:
         counts={state: counts[state] for state in sorted(counts)},
         noted=noted,
         files=files,
+        crc32c=_crc32c(plan, there),
         versions=_versions(there),
         seconds=_seconds(there),
     )
@@ -167,6 +168,13 @@ def _check_lengths(root: Path, files: dict[str, FileMark]) -> None:
                 where=str(root),
                 hint="obygaze store verify",
             )
+
+
+def _crc32c(plan: Plan, markers: Sequence[Marker]) -> dict[str, str]:
+    """Return the checksums of the blocks of each array; none if a marker does not have them."""
+    names = [spec.name for spec in plan.arrays]
+    found = {name: [marker.crc32c.get(name, "") for marker in markers] for name in names}
+    return {name: " ".join(found[name]) for name in names if all(found[name])}
 
 
 def _versions(markers: Sequence[Marker]) -> dict[str, list[str]]:

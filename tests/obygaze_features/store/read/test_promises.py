@@ -143,7 +143,7 @@ def test_keys_and_dtypes_of_a_later_release_do_not_stop_a_reader(sealed, tmp_pat
     path = a_copy(sealed[0], tmp_path)
     value = json.loads((path / "store.json").read_bytes())
     arrays = [*value["arrays"], {**value["arrays"][0], "name": "later", "unit": "new"}]
-    changed(path / "store.json", arrays=arrays, something="new")
+    restamped(path, arrays=arrays, something="new")
     np.testing.assert_array_equal(open_store(path).matrix("clip").values, sealed[1]["clip"])
     with pytest.raises(Corrupt, match="'later' is missing"):
         open_store(path).matrix("later")
@@ -151,7 +151,7 @@ def test_keys_and_dtypes_of_a_later_release_do_not_stop_a_reader(sealed, tmp_pat
 
 def test_a_layout_that_is_not_the_promised_one_is_refused(sealed, tmp_path: Path) -> None:
     path = a_copy(sealed[0], tmp_path)
-    changed(path / "store.json", block_rows=5)
+    restamped(path, block_rows=5)
     with pytest.raises(Corrupt, match="layout"):
         open_store(path).matrix("clip")
 
@@ -162,7 +162,7 @@ def test_more_than_the_memory_of_the_machine_is_refused(sealed, tmp_path, tail) 
     value = json.loads((path / "store.json").read_bytes())
     dims = [f"x{i}" for i in range(len(tail))]
     value["arrays"][0].update(tail_shape=tail, dims=dims)
-    changed(path / "store.json", arrays=value["arrays"])
+    restamped(path, arrays=value["arrays"])
     for missing in ("error", "nan", "drop"):
         with pytest.raises(FixInput, match="do not fit"):
             open_store(path).matrix("clip", missing=missing)
