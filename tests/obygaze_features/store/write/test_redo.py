@@ -1,0 +1,109 @@
+"""Rows that are ok stay readable while others of their block are extracted again."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.kills import kill_everywhere
+from support.stores import fill_store, plan_store, some_values
+
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.store import ArraySpec, RowStatus, StoreWriter, open_store
+from obygaze_features.store.read.verify import verify
+from obygaze_features.store.remote.files import FolderFiles, Piece
+
+FAILED = RowStatus.failed("decode", "E", "m")
+LAYOUTS = {
+    "chunks": {},
+    "zstd": {"compressor": "zstd"},
+    "shards of zstd": {
+        "compressor": "zstd",
+        "arrays": (ArraySpec("clip", (520, 1024)), ArraySpec("pooled", (6,))),
+        "n_clips": 4,
+    },
+}
+
+
+def store_with_a_failed_row(path: Path, layout: str) -> dict[str, np.ndarray]:
+    changes = {**LAYOUTS[layout]}
+    n_clips = changes.pop("n_clips", 8)
+    plan = plan_store(path, n_clips, 4, **changes)
+    values = some_values(n_clips, plan.arrays)
+    fill_store(path, values, {1: FAILED})
+    return values
+
+
+def redo(path: Path, values: dict[str, np.ndarray]) -> None:
+    part = {name: array[1:2] for name, array in values.items()}
+    StoreWriter(path).replace_rows(0, [1], part, [RowStatus()])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_good_rows_are_readable_after_a_kill_at_any_change(tmp_path: Path, layout: str) -> None:
+    path, pristine = tmp_path / "s", tmp_path / "pristine"
+    values = store_with_a_failed_row(pristine, layout)
+    shutil.copytree(pristine, path)
+    before, wrong, states = open_store(path), [], set()
+    before.matrix("clip", missing="drop")
+
+    def look() -> None:
+        for store in (before, open_store(path)):
+            try:
+                for name, array in values.items():
+                    found = store.matrix(name, missing="drop")
+                    np.testing.assert_array_equal(found.values, array[found.rows])
+                    assert {0, 2, 3} <= set(found.rows.tolist())
+                    one = store.matrix(name, clips=[store.clip_ids[2]])
+                    np.testing.assert_array_equal(one.values[0], array[2])
+            except ObygazeError as error:
+                wrong.append(str(error))
+        wrong.extend(map(str, verify(path, hashes=True).problems + verify(path).problems))
+        states.add(len(list(path.glob("staging/block-00000/[0-9]*"))))
+        for name in ("data.zarr", "commits", "staging"):
+            shutil.rmtree(path / name)
+            shutil.copytree(pristine / name, path / name)
+
+    kills = kill_everywhere(lambda: redo(path, values), look)
+    assert not wrong
+    # Kills came before, between and after the renames of the block's files.
+    assert states == set(range(len(values) + 1)) and kills > len(values)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_open_reader_stays_right_across_a_redo_and_a_seal(tmp_path: Path, layout: str) -> None:
+    values = store_with_a_failed_row(tmp_path / "s", layout)
+    readers = [open_store(tmp_path / "s") for _ in range(2)]
+    for reader in readers:
+        reader.matrix("clip", missing="drop")
+    redo(tmp_path / "s", values)
+    np.testing.assert_array_equal(
+        readers[0].matrix("clip", missing="drop").values[0], values["clip"][0]
+    )
+    StoreWriter(tmp_path / "s").seal()
+    for reader in readers:
+        for name, array in values.items():
+            found = reader.matrix(name, missing="drop")
+            np.testing.assert_array_equal(found.values, array[found.rows])
+
+
+def test_a_redo_between_two_requests_of_a_reader(tmp_path: Path) -> None:
+    """The index of a shard is of the old file, the chunk of the new one."""
+    values = store_with_a_failed_row(tmp_path / "s", "shards of zstd")
+
+    class Redone(FolderFiles):
+        done = False
+
+        def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
+            piece = super().read(name, start, stop)
+            if start < 0 and not self.done:
+                self.done = True
+                redo(tmp_path / "s", values)
+            return piece
+
+    files = Redone(tmp_path / "s")
+    found = open_store(files).matrix("clip", clips=["tt0000100-003"])
+    assert files.done
+    np.testing.assert_array_equal(found.values[0], values["clip"][2])
