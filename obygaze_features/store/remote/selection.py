@@ -108,17 +108,23 @@ def select_files(
 
     Blocks are whole files, so clips that share a block with a movie come with it.
     """
-    files = CountedFiles(open_files(location) if isinstance(location, str | Path) else location)
+    inner = open_files(location) if isinstance(location, str | Path) else location
+    files = CountedFiles(inner)
     store = open_store(files)
-    if store.sealed:
-        return _of_sealed(store, files, levels, movies)
-    if levels is not None or movies is not None:
-        raise FixInput(
-            "only a sealed store can be selected from by level or movie",
-            where=store.location,
-            hint="obygaze store subset",
-        )
-    return _of_unsealed(store, files)
+    if not store.sealed:
+        if levels is not None or movies is not None:
+            raise FixInput(
+                "only a sealed store can be selected from by level or movie",
+                where=store.location,
+                hint="obygaze store subset",
+            )
+        selection = _of_unsealed(store, files)
+        # A seal is written before the markers are removed: without one, none was missed.
+        if read_or_none(inner, SEAL_FILE) is None:
+            return selection
+        files = CountedFiles(inner)
+        store = open_store(files)
+    return _of_sealed(store, files, levels, movies)
 
 
 def _of_sealed(
