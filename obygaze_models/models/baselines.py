@@ -172,9 +172,10 @@ class Neighbour(Baseline):
 
 
 def oracle(strength: float = 1.0) -> LogisticRegression:
-    """Logistic regression for the true concepts (0/1 columns): the ceiling of a bottleneck.
+    """Logistic regression for the true concepts (0/1 columns), for comparison with a bottleneck.
 
-    Classes weigh the same, because F1 at a threshold of one half is what it is the ceiling of.
+    Classes weigh the same. A model can have a higher F1, whose threshold this regression does not
+    choose, and a higher score wherever the video shows more than the concepts.
     """
     return LogisticRegression(C=strength, class_weight="balanced", max_iter=1000)
 

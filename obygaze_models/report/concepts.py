@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.report.lookup import ReportRun, grouped, number_of
-from obygaze_models.report.tables import Number, ResultTable, Row, make_table, slug
+from obygaze_models.report.tables import Heading, Number, ResultTable, Row, make_table, slug
 from obygaze_models.report.texts import sentence
 
 MAX_TREE_DEPTH = 4
@@ -37,7 +38,8 @@ def concept_tables(run: ReportRun) -> Iterable[ResultTable]:
     for number, bank in enumerate(run.banks):
         if bank["concepts"]:
             feature, models = bank["feature"], ", ".join(bank["models"])
-            rows = [_concept_row(concept) for concept in bank["concepts"]]
+            rows: list[Row | Heading] = [_concept_row(concept) for concept in bank["concepts"]]
+            rows += _reference_rows(bank["concepts"])
             key = f"concepts-{slug(feature)}-{number}"
             yield make_table("concepts", key, rows, feature=feature, models=models)
     if gains := [head for head in run.heads if head["task_gain"]]:
@@ -64,6 +66,25 @@ def _concept_row(concept: Record) -> Row:
         Number(concept["stability"]["mean"]),
         Number(concept["stability"]["least"]),
     )
+
+
+def _reference_rows(concepts: Sequence[Record]) -> list[Row | Heading]:
+    """Return what noise and random directions reach, as means over the concepts."""
+    noise = [own for concept in concepts if (own := concept.get("noise"))]
+    random = [own for concept in concepts if (own := concept.get("random_directions"))]
+    rows: list[Row | Heading] = []
+    if noise:
+        ap, auc = (Number(fmean(own[metric] for own in noise)) for metric in ("ap", "auc"))
+        mean, least = (
+            Number(fmean(own["stability"][end] for own in noise)) for end in ("mean", "least")
+        )
+        row = ("vectors of random features", None, None, ap, auc, *[None] * 4, mean, least)
+        rows.append(row)
+    for name, end in (("random directions", "mean"), ("95th percentile of these", "high")):
+        if random:
+            ap, auc = (Number(fmean(r[metric][end] for r in random)) for metric in ("ap", "auc"))
+            rows.append((name, None, None, ap, auc, *[None] * 6))
+    return [Heading("references, means over the concepts", quiet=True), *rows] if rows else []
 
 
 def _gain_row(head: Record) -> Row:

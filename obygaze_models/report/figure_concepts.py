@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from obygaze_models.report.figure import (
     MODEL,
     WRONG,
     FigureSet,
+    draw_reference,
     hide_ticks,
 )
 from obygaze_models.report.lookup import ReportRun, grouped
@@ -52,6 +54,8 @@ def _draw_quality(bank: Record, key: str, figures: FigureSet) -> None:
         right.set_xlim(-0.05, 1.05)
         left.set_xlabel("AP, 95 % interval over films", color=MUTED)
         right.set_xlabel("cosine without a film", color=MUTED)
+        if noise := [own["stability"]["mean"] for c in concepts if (own := c.get("noise"))]:
+            draw_reference(right, fmean(noise))
         for axes in (left, right):
             draw_grid(axes)
             hide_ticks(axes, "left")

@@ -129,11 +129,11 @@ def metric_name(metric: str) -> str:
 
 
 def model_name(record: Record) -> str:
-    """Return the name of a model; baselines with exact values and ceilings are marked."""
+    """Return the name of a model; baselines with exact values and the oracle are marked."""
     name = str(record["model"])
     if record.get("expected"):
         return f"{name} (expected)"
-    return f"{name} (ceiling)" if record.get("ceiling") else name
+    return f"{name} (true concepts)" if record.get("ceiling") else name
 
 
 def model_and_store(record: Record) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
+
+from scipy.stats import t as student_t
 
 from obygaze_models.audits.result import read_findings
 from obygaze_models.models.registry import BASELINES
@@ -61,6 +64,7 @@ def sections_of(run: ReportRun, figures: Sequence[Figure] = ()) -> list[Section]
         "clips": task_sentences(run),
         "results": [sentence("intervals", confidence=run.confidence)],
         "paper": paper_sentences(run),
+        "comparisons": power_sentences(run),
         "concepts": concept_sentences(run),
     }
     tables: dict[str, Iterable[ResultTable]] = {
@@ -114,6 +118,30 @@ def comparison_tables(run: ReportRun) -> Iterable[ResultTable]:
     if further:
         table = make_table("further_comparisons", "comparisons-further", further)
         yield replace(table, folded=bool(best))
+
+
+def power_sentences(run: ReportRun) -> Iterable[str]:
+    """Yield which difference of two models the films of the run are enough to find."""
+    found = [
+        (run.confidence, record["n_movies"], metric_name(record["metric"]), smallest)
+        for record in run.of("comparison")
+        if not _has_baseline(record) and (smallest := _detectable(run, record)) is not None
+    ]
+    for (confidence, n_films, metric), own in grouped(found, lambda one: one[:3]).items():
+        typical = median(one[3] for one in own)
+        yield sentence(
+            "power", n_films=n_films, metric=metric, typical=f"{typical:.2f}", confidence=confidence
+        )
+
+
+def _detectable(run: ReportRun, record: Record) -> float | None:
+    """Return the difference that a test at the level of the interval finds in 80 % of samples."""
+    low, high = record.get("ci") or (None, None)
+    if low is None or high is None or record["n_movies"] < 3:
+        return None
+    t = student_t(record["n_movies"] - 1)
+    tail = t.ppf((1 + run.settings.get("confidence", 0.95)) / 2)
+    return float((tail + t.ppf(0.8)) * (high - low) / (2 * tail))
 
 
 def _is_against_best(run: ReportRun, record: Record) -> bool:

@@ -60,7 +60,7 @@ def test_the_table_shows_models_then_baselines_then_what_misleads(here: Path) ->
     lines = done.stdout.splitlines()
     header = next(line for line in lines if line.startswith("train"))
     assert all(word in header for word in ("leaked", "F1 weighted", "AUC"))
-    assert any("oracle (ceiling)" in line for line in lines)
+    assert any("oracle (true concepts)" in line for line in lines)
     assert sum("random (expected)" in line for line in lines) == 2
     assert "with 95 % intervals over films" in done.stdout
     assert str(here / "runs" / "mine") in lines[-1]

@@ -9,7 +9,7 @@ a model does is in the cells of the run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from obygaze_models.protocols.schema import Protocol
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 MOST_PARTS = 12
+N_DIRECTIONS = 200
 
 
 def concept_records(
@@ -202,6 +203,8 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
         seed=vectors.seed,
         n_folds=len(vectors.part_names),
     )
+    noise = _on_noise(vectors)
+    directions = _random_directions(vectors)
     for column, one in enumerate(found):
         cosine = vectors.part_cosines[:, column]
         metrics = {
@@ -224,7 +227,52 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
                 "least": cosine.min(),
                 "without": vectors.part_names[int(cosine.argmin())],
             },
+            "noise": noise.get(one.concept),
+            "random_directions": directions[column],
         }
+
+
+def _on_noise(vectors: FoundVectors) -> dict[str, Record]:
+    """Return quality and stability of vectors found in the same way on random features."""
+    noise = np.random.default_rng((vectors.seed, 1)).standard_normal(vectors.features.X.shape)
+    features = replace(vectors.features, X=noise.astype(np.float32))
+    found = find_vectors(features, vectors.table, vectors.settings, vectors.seed)
+    return {
+        name: {
+            **ranking_quality(found.margins[:, [column]], found.targets[:, column])[0],
+            "stability": {"mean": cosine.mean(), "least": cosine.min()},
+        }
+        for column, (name, cosine) in enumerate(zip(found.names, found.part_cosines.T, strict=True))
+    }
+
+
+def _random_directions(vectors: FoundVectors) -> list[Record]:
+    """Return for each concept the mean quality of random directions, and the 95th percentile."""
+    rng = np.random.default_rng((vectors.seed, 2))
+    X = vectors.features.X.astype(np.float64)
+    scores = X @ rng.standard_normal((X.shape[1], N_DIRECTIONS))
+    records = []
+    for target in vectors.targets.T:
+        found = ranking_quality(scores, target)
+        record: Record = {"n": N_DIRECTIONS}
+        for name in ("ap", "auc"):
+            values = [one[name] for one in found]
+            record[name] = {"mean": np.mean(values), "high": np.quantile(values, 0.95)}
+        records.append(record)
+    return records
+
+
+def ranking_quality(scores: Floats, target: Ints) -> list[dict[str, float]]:
+    """Return AP and AUC of each column of scores without ties; targets below 0 are not used."""
+    known = target >= 0
+    order = np.argsort(-scores[known], axis=0)
+    hits = (target[known] == 1)[order]
+    n, n_positive = len(hits), int(hits[:, 0].sum())
+    places = np.arange(1, n + 1)[:, None]
+    ap = (hits * hits.cumsum(axis=0) / places).sum(axis=0) / n_positive
+    ranks = (hits * (n + 1 - places)).sum(axis=0)
+    auc = (ranks - n_positive * (n_positive + 1) / 2) / (n_positive * (n - n_positive))
+    return [{"ap": float(a), "auc": float(b)} for a, b in zip(ap, auc, strict=True)]
 
 
 def _auc(vectors: FoundVectors, column: int, against: str) -> float | None:

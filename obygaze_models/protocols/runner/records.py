@@ -63,7 +63,9 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
        "ci": by films}, "auc_against_EN", "auc_against_without": clips of HN and S without it,
        "p": by shifting labels within films, widened for films that train each other's vectors,
        "p_holm", "tolerance", "stability": {"mean", "least": cosines to the vector found without a
-       part, "without": that part}}],
+       part, "without": that part}, "noise": the same from random features ("ap", "auc",
+       "stability") or null, "random_directions": {"n", "ap", "auc": {"mean", "high": 95th
+       percentile}}}],
      "left_out": {concept: reason}, "cosines": [[concept x concept]],
      "purity": [[AUC of a row's margin for a column's concept]], "co_occurrence": the same for the
      true concepts, "film_leak": {"balanced_accuracy", "chance", "n_films", "excess"} or null,

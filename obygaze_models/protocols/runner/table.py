@@ -62,7 +62,7 @@ def _once(baselines: Sequence[Record]) -> list[Record]:
 
 
 def _line(record: Record) -> Sequence[object]:
-    name = record["model"] + (" (ceiling)" if record.get("ceiling") else "")
+    name = record["model"] + (" (true concepts)" if record.get("ceiling") else "")
     name += " (expected)" if record.get("expected") else ""
     return (
         record["feature"] or "-",

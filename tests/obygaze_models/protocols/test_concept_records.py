@@ -8,13 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.svm import SVC
 from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.protocols.reading import load_protocol, shipped
-from obygaze_models.protocols.runner.concept_records import concept_records, find_vectors
+from obygaze_models.protocols.runner.concept_records import (
+    concept_records,
+    find_vectors,
+    ranking_quality,
+)
 from obygaze_models.protocols.runner.run import Inputs, gather
 
 CHANGES = (
@@ -169,3 +174,23 @@ def test_it_is_asked_for_by_the_protocol_and_in_the_results(tmp_path, inputs):
     assert [r["part"] for r in runs[0].of("anatomy")] == ["concepts", "head", "head"]
     first, second = ((run.folder / "results.json").read_bytes() for run in runs)
     assert first == second
+
+
+def test_vectors_of_noise_are_as_stable_and_know_nothing(records):
+    for one in records[0]["concepts"]:
+        noise, directions = one["noise"], one["random_directions"]
+        assert noise["auc"] == pytest.approx(0.5, abs=0.15)
+        assert one["auc"]["value"] > noise["auc"]
+        assert noise["stability"]["least"] <= noise["stability"]["mean"] <= 1
+        assert directions["auc"]["mean"] == pytest.approx(0.5, abs=0.1)
+        assert directions["auc"]["mean"] < directions["auc"]["high"] < one["auc"]["value"]
+
+
+def test_ranking_quality_is_that_of_scikit_learn():
+    rng = np.random.default_rng(3)
+    scores, target = rng.normal(size=(60, 4)), rng.integers(-1, 2, 60)
+    known = target >= 0
+    for column, found in zip(scores.T, ranking_quality(scores, target), strict=True):
+        y, score = target[known], column[known]
+        assert found["ap"] == pytest.approx(average_precision_score(y, score), abs=1e-12)
+        assert found["auc"] == pytest.approx(roc_auc_score(y, score), abs=1e-12)

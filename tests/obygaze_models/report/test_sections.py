@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.runs import baseline, cell, usual, write_run
+from support.runs import baseline, cell, concepts, usual, write_run
 
 from obygaze_models.protocols.runner.records import read_run
 from obygaze_models.report.lookup import ReportRun, merged_baselines
@@ -69,7 +69,7 @@ def test_models_stand_under_the_task_that_trained_them_and_baselines_below(table
         "ridge",
         "pcbm-dt",
         "random (expected), all_positive, prevalence · any task",
-        "oracle (ceiling) · any task",
+        "oracle (true concepts) · any task",
     ]
     assert rows[0][3] == Number(0.625, 0.25, 0.875)
     assert [row[5] for row in rows] == [0, 5, 0, 0]
@@ -238,3 +238,31 @@ def test_hashes_and_seeds_are_on_the_page(tables):
     for value in ("a" * 64, "b" * 64, "c" * 64, "d" * 64, "2.4.0", "0"):
         assert value in cells
     assert "clip: made-up backbone, level pooled, 8 wide" in cells
+
+
+def test_the_line_of_power_follows_from_the_width_of_the_intervals(tmp_path):
+    one = {
+        **{"kind": "comparison", "task": "EN_S", "train": "HN_S", "test": "EN_S", "metric": "ap"},
+        **{"first": {"model": "ridge", "feature": "clip"}, "n_movies": 12, "difference": 0.0},
+        **{"p_sign_flip": None, "p_corrected_t": None, "ci": [-0.110049, 0.110049]},
+    }
+    models = {**one, "second": {"model": "mlp", "feature": "clip"}}
+    blind = {**one, "second": {"model": "random", "feature": ""}, "ci": [-0.5, 0.5]}
+    made = sections(tmp_path / "run", [cell(), cell("mlp"), models, blind])
+    (text,) = next(section for section in made if section.key == "comparisons").sentences
+    # t with 11 degrees of freedom: 2.20099 at .975, 0.87553 at .8; the standard error is .05.
+    assert "With 12 films, a difference in AP of less than about 0.15 between two models" in text
+
+
+def test_noise_and_random_directions_are_the_last_rows_of_concepts(tmp_path):
+    record = concepts()
+    for one in record["concepts"]:
+        ends = {"mean": 0.5, "high": 0.625}
+        stability = {"mean": 0.875, "least": 0.75}
+        one["noise"] = {"ap": 0.25, "auc": 0.5, "stability": stability}
+        one["random_directions"] = {"n": 200, "ap": ends, "auc": ends}
+    table = of(tmp_path, [cell(), record])["concepts-clip-0"]
+    assert quiet_of(table) == ["references, means over the concepts"]
+    noise, mean, high = rows_of(table)[-3:]
+    assert [str(noise[i]) for i in (3, 4, -2, -1)] == ["0.25", "0.50", "0.88", "0.75"]
+    assert (str(mean[3]), str(high[3])) == ("0.50", "0.62")
