@@ -143,7 +143,7 @@ def draft_beside(path: Path) -> Iterator[Path]:
     check_name(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(path)
-    draft = path.with_name(f".{_stem(path)}~{own_tag()}.draft")
+    draft = path.with_name(f".{short_name(path)}~{own_tag()}.draft")
     try:
         yield draft
     finally:
@@ -153,12 +153,14 @@ def draft_beside(path: Path) -> Iterator[Path]:
 
 def remove_abandoned(path: Path) -> None:
     """Remove the drafts of `path` that killed processes left."""
-    start, form = f".{_stem(path)}~", re.compile(TAG + r"\.(?P<end>draft|old)")
+    start, form = f".{short_name(path)}~", re.compile(TAG + r"\.(?P<end>draft|old)")
     for left in sorted(path.parent.iterdir()):
         match = form.fullmatch(left.name.removeprefix(start))
         # A "~" in the host: a draft of another name that begins like this one.
         if match and "~" not in match["host"] and is_abandoned(left, match):
             with suppress(OSError):
+                if left.lstat().st_uid != os.getuid():
+                    continue  # in a shared folder anyone can make such a name
                 if match["end"] == "old" and not os.path.lexists(path):
                     left.rename(path)
                 else:
@@ -183,7 +185,8 @@ def is_abandoned(path: Path, tag: re.Match[str]) -> bool:
     return False
 
 
-def _stem(path: Path) -> str:
+def short_name(path: Path) -> str:
+    """Return the name of a path, or a hash of it where a longer hidden name would be too long."""
     name = os.fsencode(path.name)
     return path.name if len(name) <= _MAX_NAME_BYTES else hashlib.sha256(name).hexdigest()[:32]
 

@@ -3,25 +3,40 @@
 Files arrive in a hidden draft folder, several at once. Each gets its name only when its bytes are
 the ones that the seal or marker lists. An interrupted file is resumed; its name in the draft is
 made from its name and sha256, so that it is never mixed with a file of another store.
+
+Each process has its own draft, readable by its user only. To resume, a process renames the draft
+of an ended one to its own name, which only one can do: no locks, which network file systems may
+not have.
 """
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import hashlib
 import os
+import re
 import shutil
+import socket
+import stat
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.drafts import check_name
-from obygaze_features.core.errors import AlreadyThere, Corrupt, ObygazeError, Stopped
-from obygaze_features.core.files import confined, sha256_file, sync_dir, write_atomic
+from obygaze_features.core.drafts import (
+    TAG,
+    check_name,
+    draft_beside,
+    is_abandoned,
+    own_tag,
+    short_name,
+)
+from obygaze_features.core.errors import AlreadyThere, Corrupt, Stopped
+from obygaze_features.core.files import confined, locked, sha256_file, sync_dir, write_atomic
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.records import PARTIAL_FILE, STORE_FILE
 from obygaze_features.store.format.schema import FileMark
@@ -47,6 +62,9 @@ PIECE_BYTES = 4_000_000
 LOCAL_PIECE_BYTES = 16_000_000
 MIN_PIECE_BYTES = 64_000
 HASHING_THREADS = 4
+# The folders of a draft.
+STORE, PARTS = "store", "parts"
+_TAG = re.compile(TAG + r"\.pull")
 TRIES = 5
 PAUSE_S = 0.2
 
@@ -85,15 +103,7 @@ def unpack(
         target: the new folder.
         progress: counts the bytes of files.
     """
-    selection, draft = select_packed(packed), _draft_of(Path(target))
-    interrupted = draft.exists()
-    try:
-        return fetch(selection, target, progress)
-    except ObygazeError:
-        # What this call copied can be read again; what a pull fetched before stays.
-        if not interrupted:
-            shutil.rmtree(draft, ignore_errors=True)
-        raise
+    return _fetch(select_packed(packed), Path(target), progress, draft_beside)
 
 
 def select_packed(packed: Path | str) -> FileSelection:
@@ -114,19 +124,31 @@ def fetch(
     selection: FileSelection, target: Path | str, progress: Progress | None = None
 ) -> Transferred:
     """Fetch the selected files into a folder."""
-    started, target, source = time.monotonic(), Path(target), selection.source
+    return _fetch(selection, Path(target), progress, _kept_draft)
+
+
+def _fetch(
+    selection: FileSelection,
+    target: Path,
+    progress: Progress | None,
+    new_draft: Callable[[Path], AbstractContextManager[Path]],
+) -> Transferred:
+    started, given, target = time.monotonic(), target, check_name(target)
+    source = selection.source
     existing = _existing(target, selection)
-    with disk_errors(target), _draft(target) as draft:
+    with disk_errors(target), new_draft(target) as draft:
+        draft.mkdir(mode=0o700, exist_ok=True)
+        (draft / STORE).mkdir(exist_ok=True)
         download = _Download(selection, target, draft, progress or Quiet())
         download.run()
         if existing is None:
-            _write_documents(draft, selection)
-            _publish(draft, target)
-        else:
-            _extend(draft, target, selection, existing)
+            _write_documents(draft / STORE, selection)
+        if existing is not None or not _publish(draft / STORE, target):
+            _extend(draft / STORE, target, selection)
+        draft.rmdir()
     return Transferred(
         source=source.location,
-        target=str(target),
+        target=str(given),
         n_files=len(selection.marks) + len(selection.documents),
         n_files_kept=download.n_kept,
         n_bytes_rows=selection.n_bytes_rows,
@@ -164,7 +186,8 @@ class _Download:
         self, selection: FileSelection, target: Path, draft: Path, progress: Progress
     ) -> None:
         self.source, self.marks = selection.source, selection.marks
-        self.target, self.draft, self.progress = target, draft, progress
+        self.target, self.draft, self.progress = target, draft / STORE, progress
+        self.parts = draft / PARTS
         self.piece_bytes = PIECE_BYTES if self.source.is_remote else LOCAL_PIECE_BYTES
         self.n_kept = 0
         self.stopped = False
@@ -177,14 +200,14 @@ class _Download:
             there = list(pool.map(self._has, names))
         wanted = [name for name, has in zip(names, there, strict=True) if not has]
         check_disk(sum(self.marks[name].n_bytes for name in wanted), self.draft)
-        (self.draft / "parts").mkdir(exist_ok=True)
+        self.parts.mkdir(exist_ok=True)
         with stop_when_unreachable(), ThreadPoolExecutor(THREADS) as pool:
             try:
                 run_all(pool, self._fetch, wanted)
             except BaseException:
                 self.stopped = True
                 raise
-        shutil.rmtree(self.draft / "parts")
+        shutil.rmtree(self.parts)
 
     def _has(self, name: str) -> bool:
         mark = self.marks[name]
@@ -205,7 +228,7 @@ class _Download:
     def _fetch(self, name: str) -> None:
         mark = self.marks[name]
         key = hashlib.sha256(f"{name} {mark.sha256}".encode()).hexdigest()
-        part = self.draft / "parts" / key
+        part = self.parts / key
         for _ in range(2):  # the wrong bytes may be those that an earlier pull left
             self._append(name, mark, part)
             if _is_whole(part, mark):
@@ -281,35 +304,52 @@ def run_all(pool: ThreadPoolExecutor, work: Callable[[str], None], names: Sequen
 
 def _is_whole(path: Path, mark: FileMark) -> bool:
     try:
-        return path.stat().st_size == mark.n_bytes and sha256_file(path) == mark.sha256
+        found = path.lstat()  # a link is replaced, never followed
+        is_same_size = stat.S_ISREG(found.st_mode) and found.st_size == mark.n_bytes
+        return is_same_size and sha256_file(path) == mark.sha256
     except (FileNotFoundError, NotADirectoryError):
         return False
 
 
-def _draft_of(target: Path) -> Path:
-    check_name(target)
-    return target.with_name(f".{target.name}.pull")
-
-
 @contextmanager
-def _draft(target: Path) -> Iterator[Path]:
-    """The hidden folder of one transfer, locked; it is kept when the transfer is interrupted."""
-    draft = _draft_of(target)
-    draft.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY)
+def _kept_draft(target: Path) -> Iterator[Path]:
+    """Yield the hidden folder of one transfer; it is kept if the transfer is interrupted."""
+    start = f".{short_name(target)}~"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f"{start}{own_tag()}.pull")
+    for left in sorted(target.parent.iterdir()):
+        match = _TAG.fullmatch(left.name.removeprefix(start))
+        if match is None or not left.name.startswith(start) or not _is_own(left):
+            continue
+        if is_abandoned(left, match):
+            with suppress(FileNotFoundError):  # another process resumes it
+                left.rename(draft)
+                break
+        elif match["host"] == socket.gethostname():
+            raise AlreadyThere(
+                "another process is fetching this store",
+                where=str(target),
+                hint="wait until it has finished",
+            )
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not draft.exists() or not os.path.samestat(os.fstat(descriptor), draft.stat()):
-            raise BlockingIOError  # the other process has just renamed it
         yield draft
-    except BlockingIOError as error:
-        raise AlreadyThere(
-            "another process is fetching this store",
-            where=str(target),
-            hint="wait until it has finished",
-        ) from error
-    finally:
-        os.close(descriptor)
+    except BaseException:
+        with suppress(OSError):
+            free = draft.rename(target.with_name(f"{start}-.0.{uuid.uuid4().hex[:12]}.pull"))
+            os.utime(free, (0, 0))  # abandoned, for every process and machine
+        raise
+
+
+def _is_own(draft: Path) -> bool:
+    """Return whether a folder is a draft that nobody but this user can have written to."""
+    try:
+        found = draft.lstat()
+        is_private = found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == 0o700
+        if not (stat.S_ISDIR(found.st_mode) and is_private):
+            return False
+        return {path.name for path in draft.iterdir()} <= {STORE, PARTS}
+    except OSError:
+        return False
 
 
 def _write_documents(draft: Path, selection: FileSelection) -> None:
@@ -324,26 +364,37 @@ def _write_documents(draft: Path, selection: FileSelection) -> None:
         write_atomic(confined(draft, name), data)
 
 
-def _publish(draft: Path, target: Path) -> None:
+def _publish(draft: Path, target: Path) -> bool:
+    """Rename the whole folder; return False where another process was first."""
     for folder, _, _ in os.walk(draft):
         sync_dir(Path(folder))
-    if target.is_dir():  # an empty folder
-        target.rmdir()
-    draft.rename(target)
+    try:
+        draft.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+        return False
     sync_dir(target.parent)
+    return True
 
 
-def _extend(draft: Path, target: Path, selection: FileSelection, existing: ExistingCopy) -> None:
-    """Add files to a partial copy, then record them."""
-    for path in sorted(path for path in draft.rglob("*") if path.is_file()):
-        place = target / path.relative_to(draft)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        path.rename(place)
-        sync_dir(place.parent)
+def _extend(draft: Path, target: Path, selection: FileSelection) -> None:
+    """Add files to a copy, then record them if it is partial."""
+    (draft / PARTIAL_FILE).unlink(missing_ok=True)
+    with locked(target):
+        existing = _existing(target, selection)
+        if existing is None:
+            raise Stopped("this copy was removed meanwhile", where=str(target), hint=AGAIN)
+        for path in sorted(path for path in draft.rglob("*") if path.is_file()):
+            parent = path.parent.relative_to(draft)
+            place = (confined(target, str(parent)) if parent.parts else target) / path.name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            path.rename(place)
+            sync_dir(place.parent)
+        now = existing.extended(selection)
+        if now is None:
+            (target / PARTIAL_FILE).unlink(missing_ok=True)
+            sync_dir(target)
+        else:
+            write_atomic(target / PARTIAL_FILE, now.to_bytes())
     shutil.rmtree(draft)
-    now = existing.extended(selection)
-    if now is None:
-        (target / PARTIAL_FILE).unlink(missing_ok=True)
-        sync_dir(target)
-    else:
-        write_atomic(target / PARTIAL_FILE, now.to_bytes())

@@ -179,6 +179,16 @@ def test_only_drafts_of_this_name_and_of_ended_processes_are_removed(tmp_path: P
     assert names(tmp_path) == sorted([*keep, "x"])
 
 
+def test_a_draft_of_another_user_is_neither_published_nor_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = tmp_path / f".x~{os.uname().nodename}.999999999.{'0' * 12}.old"
+    planted.mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: planted.stat().st_uid + 1)
+    drafts.remove_abandoned(tmp_path / "x")
+    assert planted.exists() and not (tmp_path / "x").exists()
+
+
 def test_names_as_long_as_file_systems_allow(tmp_path: Path) -> None:
     for name in ("x" * 255, "é" * 127):
         write(tmp_path / name, "one")

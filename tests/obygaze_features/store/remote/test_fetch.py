@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
+import socket
 import threading
 from pathlib import Path
 
@@ -225,6 +229,101 @@ def test_two_pulls_of_one_store_do_not_meet(tmp_path: Path, sealed: Path) -> Non
     assert {type(error) for error in errors} <= {AlreadyThere}
     assert len(errors) < 3
     assert tree(tmp_path / "got") == tree(sealed)
+
+
+def test_two_machines_without_locks_pull_one_store(
+    tmp_path: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has its own draft; the first to finish publishes it, the other finds it."""
+
+    def no_lock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", no_lock)
+    publish, other = fetch_module._publish, []
+
+    def late(draft: Path, target: Path) -> bool:
+        if not other:  # another machine is as far as this one, and faster
+            other.append("other.example.org")
+            monkeypatch.setattr(socket, "gethostname", lambda: "".join(other) or "here")
+            pull(sealed, target, levels=levels)
+        return publish(draft, target)
+
+    monkeypatch.setattr(fetch_module, "_publish", late)
+    levels = None
+    assert not pull(sealed, tmp_path / "got").partial
+    assert tree(tmp_path / "got") == tree(sealed)
+    # Both make a partial copy: it holds what either has fetched.
+    other.clear()
+    levels = ["pooled"]
+    assert pull(sealed, tmp_path / "part", levels=["clip"]).partial
+    copy = open_store(tmp_path / "part")
+    assert copy.matrix("clip").present.all() and copy.matrix("pooled").present.all()
+    assert not copy.matrix("frames", missing="nan").present.any()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["from", "got", "part"]
+
+
+def test_a_pull_of_an_ended_process_is_resumed_once(tmp_path: Path, sealed: Path) -> None:
+    host = socket.gethostname()
+    ended = tmp_path / f".got~{host}.999999999.{'0' * 12}.pull"
+    running = tmp_path / f".other~{host}.{os.getpid()}.{'0' * 12}.pull"
+    far = tmp_path / f".got~elsewhere.example.org.17.{'0' * 12}.pull"
+    for draft in (ended, running, far):
+        (draft / "store").mkdir(parents=True)
+        draft.chmod(0o700)
+    (ended / "store/clips.csv").write_bytes((sealed / "clips.csv").read_bytes())
+    with web_server(sealed) as server:
+        done = pull(server.url, tmp_path / "got")
+        assert "/clips.csv" not in server.requests and done.n_files_kept == 1
+    assert tree(tmp_path / "got") == tree(sealed)
+    assert not ended.exists() and far.exists()
+    with pytest.raises(AlreadyThere, match="another process is fetching"):
+        pull(sealed, tmp_path / "other")
+
+
+def test_links_that_others_made_in_a_shared_folder_are_not_followed(
+    tmp_path: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim, host = tmp_path / "home", socket.gethostname()
+    (victim / "store/data.zarr").mkdir(parents=True)
+    name, before = "data.zarr/clip/c.0.0", b"a letter of the user"
+    (victim / "letter").write_bytes(before)
+    shared = tmp_path / "shared"
+    # Hidden folders that an attacker made before, and names that were used formerly.
+    for number, draft in enumerate((".got.pull", *[f".got~{host}.{10**9}.{'0' * 12}.pull"] * 2)):
+        folder = shared / (draft if number < 2 else draft.replace("00.pull", "01.pull"))
+        if number == 2:
+            folder.symlink_to(victim)
+            continue
+        place = folder / ("store" if number else ".") / name
+        place.parent.mkdir(parents=True)
+        (folder / "parts").mkdir()
+        place.symlink_to(victim / "letter")
+        folder.chmod(0o755)
+    pull(sealed, shared / "got")
+    assert tree(shared / "got") == tree(sealed)
+    assert not [path for path in (shared / "got").rglob("*") if path.is_symlink()]
+    assert (shared / "got").stat().st_mode & 0o777 == 0o777 & ~umask()
+    # A link in a copy that is extended or repaired.
+    (shared / "got" / name).unlink()
+    (victim / "copy").write_bytes((sealed / name).read_bytes())
+    (shared / "got" / name).symlink_to(victim / "copy")
+    pull(sealed, shared / "got")
+    assert not (shared / "got" / name).is_symlink() and (victim / "copy").exists()
+    for path in (shared / "got/data.zarr/clip").iterdir():
+        path.unlink()
+    (shared / "got/data.zarr/clip").rmdir()
+    (shared / "got/data.zarr/clip").symlink_to(victim)
+    with pytest.raises(FixInput, match="leaves its folder by a link"):
+        pull(sealed, shared / "got")
+    assert (victim / "letter").read_bytes() == before
+    assert sorted(path.name for path in victim.iterdir()) == ["copy", "letter", "store"]
+
+
+def umask() -> int:
+    """The umask of this process."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(status.partition("Umask:")[2].split()[0], 8)
 
 
 def test_a_seal_that_promises_too_much_is_refused(

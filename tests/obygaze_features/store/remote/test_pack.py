@@ -122,7 +122,7 @@ def test_a_failed_unpack_leaves_what_a_pull_has_fetched(tmp_path: Path, sealed: 
     content = tree(sealed)
     content["data.zarr/frames/c.1.0.0"] = bytes(len(content["data.zarr/frames/c.1.0.0"]))
     rezip(tmp_path / "z.zip", content)
-    fetched = tmp_path / ".again.pull" / "parts" / "of-another-pull"
+    fetched = tmp_path / f".again~-.0.{'0' * 12}.pull" / "parts" / "of-another-pull"
     fetched.parent.mkdir(parents=True)
     fetched.write_bytes(b"hours")
     with pytest.raises(Corrupt):
