@@ -117,7 +117,9 @@ class CaptionAudit(Audit):
         """Draw one panel per list: a bar for the rate of each group, a line for its interval."""
         found = {(rate.words, rate.group): rate for rate in self.rates}
         lists = list(dict.fromkeys(rate.words for rate in self.rates))
-        groups = sorted({rate.group for rate in self.rates})[:MAX_GROUPS][::-1]
+        every = sorted({rate.group for rate in self.rates})
+        groups = every[:MAX_GROUPS][::-1]
+        cut = f"; {MAX_GROUPS} of {len(every)} groups" if len(every) > MAX_GROUPS else ""
         highest = max(max(rate.occurrences_per_1000, rate.ci[1] or 0.0) for rate in self.rates)
         size = (7.2, 1.0 + 0.26 * len(groups))
         with canvas(*size, ncols=len(lists), sharey=True, squeeze=False) as (figure, all_axes):
@@ -129,7 +131,7 @@ class CaptionAudit(Audit):
                 axes.set_xlim(0, 1.05 * (highest or 1.0))
                 draw_grid(axes)
                 label_rows(axes, groups, upwards=True)
-            label = "words per thousand captions, 95 % over clusters"
+            label = f"words per thousand captions, 95 % over clusters{cut}"
             figure.supxlabel(label, fontsize=8, color=MUTED)
             return save(figure, stem)
 

@@ -123,7 +123,9 @@ class CoocAudit(Audit):
     def draw(self, stem: Path) -> tuple[Path, Path]:
         """Draw the share of each thing with its interval, and where predictions move it."""
         things = [thing for thing in self.things if thing.share is not None]
+        n_things = len(things)
         things = sorted(things, key=lambda thing: -sum(thing.counts.values()))[:MAX_ROWS]
+        cut = f" ({MAX_ROWS} of {n_things} things)" if n_things > MAX_ROWS else ""
         things.sort(key=lambda thing: thing.share or 0.0)
         moved = self.amplification.shares if self.amplification else {}
         with canvas(7.2, 1.3 + 0.24 * len(things)) as (figure, axes):
@@ -137,7 +139,7 @@ class CoocAudit(Audit):
             axes.set_xlim(-0.02, 1.02)
             first, second = self.genders
             axes.set_xlabel(f"{second}  ←  share of gendered texts  →  {first}", color=MUTED)
-            axes.set_title("Words of which gender are used with each thing")
+            axes.set_title(f"Words of which gender are used with each thing{cut}")
             if any(thing.ci for thing in self.things):
                 axes.plot([], [], color=RANGE, lw=4, label="95 % over clusters")
             if self.amplification is not None:

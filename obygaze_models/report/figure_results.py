@@ -103,34 +103,43 @@ def draw_factors(run: ReportRun, figures: FigureSet) -> None:
         if names := factor_names(analyses):
             key = f"factors-{slug(f'{model}-{feature}-{train}-{test}')}"
             size = 7.2, 1.0 + 0.26 * len(names)
-            with figures.draw("factors", key, size, model=model) as (_, axes):
+            limit = _limit(analyses)
+            films = [f["log_odds"] for r in analyses if is_one_film(r) for f in r["factors"]]
+            n_beyond = sum(abs(value) > limit for value in films)
+            beyond = f" Triangles at the edge: {n_beyond} of {len(films)} dots are outside."
+            cut = beyond if n_beyond else ""
+            with figures.draw("factors", key, size, model=model, beyond=cut) as (_, axes):
                 for record in analyses:
-                    _draw_analysis(axes, record, names)
+                    _draw_analysis(axes, record, names, limit)
                 draw_reference(axes, 0)
                 label_rows(axes, names)
-                axes.set_xlim(*_limits(analyses))
+                axes.set_xlim(-1.04 * limit, 1.04 * limit)
                 hide_ticks(axes, "left")
                 axes.set_xlabel("log odds of success", color=MUTED)
                 axes.set_title(f"{model} ({feature}), {pair_name(train, test)}")
 
 
-def _draw_analysis(axes: Any, record: Record, names: Sequence[str]) -> None:
+def _draw_analysis(axes: Any, record: Record, names: Sequence[str], limit: float) -> None:
+    """Draw the factors of one film or of all; beyond the limit is a triangle at the edge."""
     for factor in record["factors"]:
         place, low, high = names.index(factor["name"]), factor["low"], factor["high"]
+        value = factor["log_odds"]
+        marker = "o" if abs(value) <= limit else ">" if value > 0 else "<"
+        at = min(max(value, -limit), limit)
         if is_one_film(record):
-            axes.scatter(factor["log_odds"], place, s=14, color=BASELINE, alpha=0.7, lw=0, zorder=1)
+            style = {"s": 14, "color": BASELINE, "alpha": 0.7, "lw": 0, "zorder": 1}
+            axes.scatter(at, place, marker=marker, **style)
         elif low is not None and high is not None:
             axes.plot([low, high], [place, place], color=MODEL, lw=1.8, zorder=2)
-            axes.scatter(factor["log_odds"], place, s=28, color=MODEL, zorder=3)
+            axes.scatter(at, place, marker=marker, s=28, color=MODEL, zorder=3)
 
 
-def _limits(analyses: Sequence[Record]) -> tuple[float, float]:
-    """Return limits that show the intervals of all films; extreme single films are cut off."""
+def _limit(analyses: Sequence[Record]) -> float:
+    """Return the end of the axis: it shows the intervals of all films, not all single films."""
     shown = [record for record in analyses if not is_one_film(record)] or analyses
     ends = [f[end] for record in shown for f in record["factors"] for end in ("low", "high")]
     largest = max((abs(end) for end in ends if end is not None), default=2.0)
-    limit = min(max(1.15 * largest, 1.0), 12.0)
-    return -limit, limit
+    return float(min(max(1.15 * largest, 1.0), 12.0))
 
 
 def draw_confusion(run: ReportRun, figures: FigureSet) -> None:

@@ -10,7 +10,8 @@ from support.cli import call_obygaze
 
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.audits.cooccurrence import bias_amplification
+from obygaze_models.audits.captions import audit_captions
+from obygaze_models.audits.cooccurrence import audit_cooc, bias_amplification
 
 # Sabir and Padro's poster: counts of man and woman, and the two ratios it prints for them.
 POSTER = """\
@@ -229,3 +230,15 @@ def test_finding_is_written_into_the_run(tmp_path: Path) -> None:
     again = call_obygaze(*words)
     assert (again.code, "--force" in again.stderr) == (1, True)
     call_obygaze(*words, "--force").ok()
+
+
+def test_a_figure_says_how_many_things_or_groups_it_leaves_out(tmp_path: Path) -> None:
+    rows = [{"caption": "a man", "concepts": f"thing {i}", "group": f"g{i:02d}"} for i in range(61)]
+    for audit, note in (
+        (audit_cooc(rows), "each thing (40 of 61 things)"),
+        (audit_captions(rows, words="gender"), "60 of 61 groups"),
+    ):
+        svg = audit.draw(tmp_path / "figure")[0].read_text("utf-8")
+        assert note in svg
+    svg = audit_cooc(rows[:40]).draw(tmp_path / "figure")[0].read_text("utf-8")
+    assert "things)" not in svg

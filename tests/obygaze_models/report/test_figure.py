@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.runs import cell, predictions, usual, write_run
+from support.runs import analysis, cell, predictions, usual, write_run
 
 from obygaze_features.core.figures import canvas, svg_bytes
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
@@ -230,3 +230,19 @@ def test_a_narrow_figure_has_its_columns_under_each_other():
     # The right panel has its own labels now, in lines of at most 26 letters.
     assert narrow.count(">short<") == 2 * wide.count(">short<") == 2
     assert max(len(text) for text in re.findall(r">([^<>\n]+)</text>", narrow)) <= 26
+
+
+def test_dots_beyond_the_axis_are_drawn_at_its_edge_and_counted(tmp_path):
+    def of_film(film: str, log_odds: float):
+        record = analysis(film)
+        record["factors"][0]["log_odds"] = log_odds
+        return record
+
+    # The interval of all films ends at 2.5, so that the axis ends at 2.875.
+    records = [cell(), analysis(), of_film("tt1", 2.0), of_film("tt2", 40.0), of_film("tt3", -3.0)]
+    made = drawn(run_of(tmp_path / "run", records))["factors-ridge-clip-HN-S-EN-S"]
+    assert made.caption.endswith("Triangles at the edge: 2 of 3 dots are outside.")
+    svg = made.svg.read_text("utf-8")
+    assert len(re.findall(r'id="PathCollection_\d+"', svg)) == 4
+    inside = drawn(run_of(tmp_path / "in", [cell(), analysis(), of_film("tt1", 2.0)]))
+    assert "Triangles" not in inside["factors-ridge-clip-HN-S-EN-S"].caption
