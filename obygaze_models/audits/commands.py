@@ -187,7 +187,7 @@ def captions(session: Session, /, source: str, **options: Any) -> Audit:
 @click.argument("source")
 @option("--text", default="caption", help="The column of the texts.")
 @option("--things", default="concepts", help="That column, or word lists.")
-@option("--words", default="gender", help="Two lists of gendered words.")
+@option("--words", default="gender", help="Lists of gendered words.")
 @option("--cluster", help="Columns, such as movie_id. [default: each text]")
 @option("--compare", metavar="SOURCE", help="A model's texts: do they amplify the bias?")
 @option("--counts", is_flag=True, help="SOURCE has counts in the columns man and woman.")

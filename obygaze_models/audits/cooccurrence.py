@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.figures import INK, MUTED, canvas, label_rows, save
+from obygaze_features.core.figures import INK, MUTED, canvas, label_rows, save, spread_dots
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import read_table, whole_number
+from obygaze_models.audits.captions import COLORS
 from obygaze_models.audits.gender import cut_shares
 from obygaze_models.audits.result import (
     BLUE,
@@ -32,13 +33,12 @@ from obygaze_models.audits.texts import (
     LabelledText,
     TextSource,
     WordLists,
+    bare_words,
     by_label,
     column_names,
-    occurrences,
     read_texts,
     read_words,
     source_name,
-    tokens,
 )
 
 CUT = (
@@ -54,7 +54,7 @@ class CoOccurrence:
     """How often one thing is named with words of each gender; a text with both counts twice.
 
     `share` is that of the first gender, `ci` its 95 % interval, and `printed` has both shares cut
-    after two decimals.
+    after two decimals; None for more than two genders. `shares` and `intervals` are those of each.
     """
 
     thing: str
@@ -62,6 +62,8 @@ class CoOccurrence:
     share: float | None
     ci: list[float | None] | None
     printed: tuple[float, float] | None
+    shares: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, list[float | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,27 +93,37 @@ class CoocAudit(Audit):
 
     def finding(self) -> Finding:
         """Return one row per thing, and sentences about intervals and amplification."""
-        first, second = self.genders
-        headers = ["thing", first, second, f"share {first}", "low", "high"]
-        headers += [f"cut {first}", f"cut {second}"]
-        rows = [_row(thing) for thing in self.things]
+        headers = ["thing", *self.genders]
+        if self.is_pair:
+            headers += [f"share {self.genders[0]}", "low", "high"]
+            headers += [f"cut {gender}" for gender in self.genders]
+        else:
+            ends = ("share {}", "low {}", "high {}")
+            headers += [end.format(gender) for gender in self.genders for end in ends]
+        rows = [_row(thing, self.is_pair) for thing in self.things]
         if self.amplification:
             headers.append("amplified")
             rows = [(*row, self.amplification.by_thing.get(str(row[0]))) for row in rows]
         title = "Co-occurrence" + (f": {self.source}" if self.source else "")
         return Finding(title, tuple(headers), tuple(rows), sentences=tuple(self._sentences()))
 
+    @property
+    def is_pair(self) -> bool:
+        """Whether there are two lists of gendered words, and not more."""
+        return len(self.genders) == 2
+
     def _sentences(self) -> list[str]:
-        sentences, added = [CUT], self.amplification
+        sentences, added = [CUT] if self.is_pair else [], self.amplification
         if all(thing.share is None for thing in self.things):
             sentences.append(f"No text with a thing has a word of {' or '.join(self.genders)}.")
         if any(thing.ci for thing in self.things):
             sentences.append(
-                "Intervals (95 %) are bootstrapped over clusters; a text with both genders counts "
-                "twice."
+                "Intervals (95 %) are bootstrapped over clusters; a text with several genders "
+                "counts for each."
             )
         if added and added.mean is not None:
-            further = "further from one half than" if added.mean > 0 else "no further than"
+            equal = "one half" if self.is_pair else "equal shares"
+            further = f"further from {equal} than" if added.mean > 0 else "no further than"
             sentences.append(
                 f"Mean bias amplification over {len(added.by_thing)} things: {added.mean:+.3f}. "
                 f"The shares of {self.compared} are {further} those of {self.source}."
@@ -130,26 +142,41 @@ class CoocAudit(Audit):
         moved = self.amplification.shares if self.amplification else {}
         with canvas(7.2, 1.3 + 0.24 * len(things)) as (figure, axes):
             for row, thing in enumerate(things):
-                _draw_thing(axes, row, thing, moved.get(thing.thing))
+                if self.is_pair:
+                    _draw_thing(axes, row, thing, moved.get(thing.thing))
+                else:
+                    _draw_shares(axes, row, thing)
             if not things:
                 axes.text(0.5, 0, "no text has a gendered word", ha="center", color=MUTED)
             names = [textwrap.shorten(thing.thing, 48, placeholder=" …") for thing in things]
             label_rows(axes, names, upwards=True)
-            axes.axvline(0.5, color=MUTED, lw=0.8, zorder=0)
+            axes.axvline(1 / len(self.genders), color=MUTED, lw=0.8, zorder=0)
             axes.set_xlim(-0.02, 1.02)
-            first, second = self.genders
-            axes.set_xlabel(f"{second}  ←  share of gendered texts  →  {first}", color=MUTED)
+            first, *others = self.genders
+            sides = (f"{others[0]}  ←  ", f"  →  {first}") if self.is_pair else ("", "")
+            axes.set_xlabel("share of gendered texts".join(sides), color=MUTED)
+            for gender, color in zip(self.genders, COLORS, strict=False):
+                if not self.is_pair:
+                    axes.scatter([], [], s=34, color=color, label=gender)
             axes.set_title(f"Words of which gender are used with each thing{cut}")
             if any(thing.ci for thing in self.things):
                 axes.plot([], [], color=RANGE, lw=4, label="95 % over clusters")
-            if self.amplification is not None:
+            if self.amplification is not None and self.is_pair:
                 axes.plot([], [], color=INK, lw=0.9, label=f"arrow: to {self.compared}")
             if axes.get_legend_handles_labels()[0]:
                 figure.legend(loc="outside lower center", ncols=2, fontsize=8)
             return save(figure, stem)
 
 
-def _row(thing: CoOccurrence) -> tuple[object, ...]:
+def _row(thing: CoOccurrence, is_pair: bool) -> tuple[object, ...]:
+    if not is_pair:
+        none = (None, None)
+        shares = [
+            value
+            for gender in thing.counts
+            for value in (thing.shares.get(gender), *thing.intervals.get(gender, none))
+        ]
+        return thing.thing, *thing.counts.values(), *shares
     cut = [f"{value:.2f}" for value in thing.printed] if thing.printed else [None, None]
     return thing.thing, *thing.counts.values(), thing.share, *(thing.ci or (None, None)), *cut
 
@@ -165,6 +192,16 @@ def _draw_thing(axes: Any, row: int, thing: CoOccurrence, moved: float | None) -
     axes.scatter(share, row, s=34, color=color, zorder=3)
     n = sum(thing.counts.values())
     note_beside(axes, row, f"n = {n}", 4, fontsize=7, color=MUTED)
+
+
+def _draw_shares(axes: Any, row: int, thing: CoOccurrence) -> None:
+    moved = spread_dots(list(thing.shares.values()), 0.03)
+    for (gender, share), step, color in zip(thing.shares.items(), moved, COLORS, strict=False):
+        low, high = thing.intervals.get(gender, (None, None))
+        if low is not None and high is not None:
+            axes.plot([low, high], [row + 0.16 * step] * 2, color=color, lw=1, alpha=0.6)
+        axes.scatter(share, row + 0.16 * step, s=34, color=color, zorder=3)
+    note_beside(axes, row, f"n = {sum(thing.counts.values())}", 4, fontsize=7, color=MUTED)
 
 
 def audit_cooc(
@@ -184,7 +221,7 @@ def audit_cooc(
         source: A CSV table, a manifest, a folder of .txt files, or rows.
         text: The column of the texts.
         things: "concepts" (that column), or word lists: each list is a thing found in the text.
-        words: Two lists of gendered words.
+        words: Two or more lists of gendered words.
         cluster: The columns of the film or image; by default each text is its own cluster.
         compare: The texts of a model, to measure how much it amplifies the bias.
         counts: The source is a table of counts with the columns man and woman.
@@ -227,18 +264,25 @@ def audit_cooc(
 def count_pairs(
     texts: Sequence[LabelledText], genders: WordLists, *, seed: int = 0
 ) -> list[CoOccurrence]:
-    """Return the counts of each thing, with an interval over clusters for the first gender."""
-    if len(genders) != 2:
-        raise FixInput(f"co-occurrence needs two lists of gendered words, got {len(genders)}")
+    """Return the counts of each thing and the share of each gender, with intervals over clusters.
+
+    Words are found beside punctuation as well: in quotes, in brackets, before 's.
+    """
+    if len(genders) < 2:
+        raise FixInput(f"expected at least two lists of gendered words, got {len(genders)}")
     found = []
     for thing, inside in by_label(texts).items():
-        flags = np.array([occurrences(inside, words) for words in genders.values()]) > 0
+        found_words = [bare_words(text.text) for text in inside]
+        flags = np.array([[not own.isdisjoint(w) for own in found_words] for w in genders.values()])
         counts = dict(zip(genders, flags.sum(axis=1).tolist(), strict=True))
-        ci = None
+        intervals = {}
         if flags.any():
-            clusters = [text.cluster for text in inside]
-            ci = ratio_interval(flags[0], flags.sum(axis=0), clusters, seed=seed)
-        found.append(_co_occurrence(thing, counts, ci))
+            clusters, total = [text.cluster for text in inside], flags.sum(axis=0)
+            intervals = {
+                gender: ratio_interval(own, total, clusters, seed=seed)
+                for gender, own in zip(genders, flags, strict=True)
+            }
+        found.append(_co_occurrence(thing, counts, intervals))
     return found
 
 
@@ -258,8 +302,8 @@ def bias_amplification(
     for thing in sorted(data.keys() & predicted.keys()):
         if not sum(data[thing]) or not sum(predicted[thing]):
             continue
-        leading = predicted if data[thing][0] == data[thing][1] else data
-        majority = int(leading[thing][1] > leading[thing][0])
+        is_tie = sorted(data[thing])[-1] == sorted(data[thing])[-2]
+        majority = int(np.argmax((predicted if is_tie else data)[thing]))
         before = data[thing][majority] / sum(data[thing])
         by_thing[thing] = predicted[thing][majority] / sum(predicted[thing]) - before
         shares[thing] = predicted[thing][0] / sum(predicted[thing])
@@ -271,7 +315,7 @@ def _things(cell: str, lists: WordLists | None) -> frozenset[str]:
     """The concepts in a cell; with lists, the lists that have a word of the text."""
     if lists is None:
         return frozenset(name.strip() for name in cell.split("|") if name.strip())
-    words = set(tokens(cell))
+    words = bare_words(cell)
     return frozenset(name for name, listed in lists.items() if words & listed)
 
 
@@ -294,8 +338,11 @@ def _read_counts(path: Path) -> tuple[CoOccurrence, ...]:
 
 
 def _co_occurrence(
-    thing: str, counts: Mapping[str, int], ci: list[float | None] | None = None
+    thing: str, counts: Mapping[str, int], intervals: Mapping[str, list[float | None]] | None = None
 ) -> CoOccurrence:
-    first, total = next(iter(counts.values())), sum(counts.values())
-    cut = cut_shares(*counts.values()) if total else None
-    return CoOccurrence(thing, counts, first / total if total else None, ci, cut)
+    first, total, intervals = next(iter(counts)), sum(counts.values()), intervals or {}
+    shares = {gender: n / total for gender, n in counts.items()} if total else {}
+    cut = cut_shares(*counts.values()) if total and len(counts) == 2 else None
+    return CoOccurrence(
+        thing, counts, shares.get(first), intervals.get(first), cut, shares, intervals
+    )

@@ -175,6 +175,12 @@ def tokens(caption: str) -> list[str]:
     return caption.lower().replace(".", "").replace(",", "").split(" ")
 
 
+def bare_words(caption: str) -> set[str]:
+    """Return the tokens of a caption, and its words without quotes, brackets, marks and 's."""
+    words = re.findall(r"[^\W_]+(?:[-'’][^\W_]+)*", caption.lower())
+    return {*tokens(caption), *words, *(re.sub(r"['’]s$", "", word) for word in words)}
+
+
 def _token(value: object) -> str | None:
     is_token = isinstance(value, str) and value and tokens(value) == [value]
     return None if is_token else "must be one token: lower case, no blank, comma or full stop"

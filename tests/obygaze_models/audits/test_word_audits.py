@@ -242,3 +242,30 @@ def test_a_figure_says_how_many_things_or_groups_it_leaves_out(tmp_path: Path) -
         assert note in svg
     svg = audit_cooc(rows[:40]).draw(tmp_path / "figure")[0].read_text("utf-8")
     assert "things)" not in svg
+
+
+def test_gendered_words_are_found_beside_punctuation() -> None:
+    captions = ['the "man" rides', "a rider (he) jumps", "the woman's horse!", "she's up; her—bag"]
+    rows = [{"caption": text, "concepts": "horse"} for text in captions]
+    (horse,) = audit_cooc(rows).things
+    assert horse.counts == {"man": 2, "woman": 2}
+    # Not inside longer words.
+    (other,) = audit_cooc([{"caption": "a human, shepherd", "concepts": "x"}]).things
+    assert other.counts == {"man": 0, "woman": 0}
+
+
+def test_more_than_two_groups_of_words_have_a_share_each(tmp_path: Path) -> None:
+    lists = {"man": frozenset({"man"}), "woman": frozenset({"woman"}), "child": frozenset({"boy"})}
+    texts = ["a man", "a man", "a woman", "a boy and a man"]
+    rows = [{"caption": text, "concepts": "dog"} for text in texts]
+    audit = audit_cooc(rows, words=lists)
+    (dog,) = audit.things
+    assert dog.shares == {"man": 0.6, "woman": 0.2, "child": 0.2} and dog.printed is None
+    headers = audit.finding().headers
+    assert headers[:7] == ("thing", "man", "woman", "child", "share man", "low man", "high man")
+    assert "Shares under 'cut'" not in str(audit)
+    assert "share of gendered texts" in audit.draw(tmp_path / "f")[0].read_text("utf-8")
+    # The majority of the data is man with 3 of 5; the model's texts have it in 4 of 5.
+    predicted = [{"caption": t, "concepts": "dog"} for t in ["a man"] * 4 + ["a woman"]]
+    compared = audit_cooc(rows, words=lists, compare=predicted).amplification
+    assert compared is not None and compared.mean == pytest.approx(0.2)
