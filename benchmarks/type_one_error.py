@@ -257,7 +257,7 @@ def main(
                     seed=seed,
                 )
     if as_json:
-        console.json([asdict(one) for one in rates])
+        console.json({"rates": [asdict(one) for one in rates]})
     else:
         console.result(as_text(rates))
 

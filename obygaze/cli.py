@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -12,8 +13,8 @@ from pathlib import Path
 import click
 
 from obygaze_features.core.commands import LazyGroup, Session
-from obygaze_features.core.console import Console, wants_color
-from obygaze_features.core.errors import EXIT_INTERRUPTED, ObygazeError
+from obygaze_features.core.console import JSON_VERSION, Console, wants_color
+from obygaze_features.core.errors import EXIT_INTERRUPTED, NotFound, ObygazeError
 from obygaze_features.core.workspace import Workspace
 
 COMMANDS = {
@@ -131,6 +132,12 @@ def _choose_color(ctx: click.Context, param: click.Parameter, value: str) -> Non
 @click.pass_context
 def root(ctx: click.Context, workspace: Path, quiet: bool, verbose: bool) -> None:
     """Extract features of film clips into stores, and train models on them."""
+    if not workspace.is_dir():
+        raise NotFound(
+            "no such workspace: the folder of -C or OBYGAZE_WORKSPACE does not exist",
+            where=str(workspace),
+            hint=f"check the name, or mkdir {workspace}",
+        )
     console = Console(verbosity=verbose - quiet, color=ctx.color)
     ctx.obj = Session(workspace=Workspace(workspace), console=console)
 
@@ -142,7 +149,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error becomes at most three lines."""
-    printer = _ErrorPrinter(wants_color("auto"))
+    words = list(sys.argv[1:] if argv is None else argv)
+    options = words[: words.index("--")] if "--" in words else words
+    printer = _ErrorPrinter(wants_color("auto"), as_json="--json" in options)
     try:
         code = root.main(args=argv, prog_name="obygaze", standalone_mode=False, obj=printer)
         return code if type(code) is int else 0
@@ -152,19 +161,16 @@ def run(argv: Sequence[str] | None = None) -> int:
         click.echo(error.format_message(), err=True, color=printer.color)
         return error.exit_code
     except click.ClickException as error:
-        printer.error(error.format_message(), hint=_usage_hint(error))
-        return error.exit_code
+        return printer.error(error.format_message(), None, _usage_hint(error), error.exit_code)
     except ObygazeError as error:
         _reraise_if_debugging()
-        for line in error.details:
-            click.echo(line, err=True)
-        printer.error(error.what, error.where, error.hint)
-        return error.exit_code
+        return printer.error(error.what, error.where, error.hint, error.exit_code, error.details)
     except OSError as error:
         _reraise_if_debugging()
         where = os.fspath(error.filename) if isinstance(error.filename, str | Path) else None
-        printer.error(error.strerror or str(error), where, SYSTEM_HINTS.get(error.errno or 0))
-        return 1
+        return printer.error(
+            error.strerror or str(error), where, SYSTEM_HINTS.get(error.errno or 0)
+        )
     except Exception as error:  # noqa: BLE001 - a bug is reported in at most three lines too
         _reraise_if_debugging()
         return _bug(printer, error)
@@ -175,13 +181,32 @@ class _ErrorPrinter:
     """Prints errors; the root command sets the colour once the options are parsed."""
 
     color: bool | None
+    as_json: bool = False
 
-    def error(self, what: str, where: str | None = None, hint: str | None = None) -> None:
-        """Print an error in at most three lines; line breaks in a message become spaces."""
+    def error(
+        self,
+        what: str,
+        where: str | None = None,
+        hint: str | None = None,
+        code: int = 1,
+        details: Sequence[str] = (),
+    ) -> int:
+        """Print an error below its details in at most three lines, and return its exit code.
+
+        Line breaks in a message become spaces. With --json it is one line, a JSON document.
+        """
+        if self.as_json:
+            error = {"what": what, "where": where, "hint": hint, "details": list(details)}
+            document = {"json_version": JSON_VERSION, "error": error, "exit_code": code}
+            click.echo(json.dumps(document, ensure_ascii=False), err=True)
+            return code
+        for line in details:
+            click.echo(line, err=True)
         lines = [click.style("Error: ", fg="red", bold=True) + _one_line(what)]
         lines += [f"  in: {_one_line(where)}"] if where else []
         lines += [f"  Try: {_one_line(hint)}"] if hint else []
         click.echo("\n".join(lines), err=True, color=self.color)
+        return code
 
 
 def _one_line(text: str) -> str:
@@ -193,17 +218,15 @@ def _interrupted(printer: _ErrorPrinter, abort: click.exceptions.Abort) -> int:
     if isinstance(abort.__cause__, EOFError):
         _reraise_if_debugging()
         return _bug(printer, abort.__cause__)
-    printer.error("interrupted")
-    return EXIT_INTERRUPTED
+    return printer.error("interrupted", code=EXIT_INTERRUPTED)
 
 
 def _bug(printer: _ErrorPrinter, error: Exception) -> int:
     first_line = (str(error).splitlines() or [""])[0]
-    printer.error(
+    return printer.error(
         f"a bug in obygaze: {type(error).__name__}: {first_line}",
         hint="run the same command with OBYGAZE_DEBUG=1 to see the traceback",
     )
-    return 1
 
 
 def _usage_hint(error: click.ClickException) -> str | None:

@@ -43,7 +43,7 @@ def open_store(store: PathLike | Store, *, workspace: PathLike | None = None) ->
 
     if isinstance(store, Store):
         return store
-    return open_store(workspace_of(workspace).store(os.fspath(store)))
+    return open_store(workspace_of(workspace).existing_store(os.fspath(store)))
 
 
 def read_manifest(manifest: PathLike | Manifest, *, workspace: PathLike | None = None) -> Manifest:

@@ -103,19 +103,18 @@ STEPS = (
     "-o",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
-    default="demo",
-    show_default=True,
-    help="The folder to write; an earlier demo in it is replaced.",
+    help="The folder to write; an earlier demo in it is replaced. [default: demo]",
 )
 @json_option
 @pass_session
 @click.pass_context
-def demo(ctx: click.Context, session: Session, folder: Path, as_json: bool) -> None:
+def demo(ctx: click.Context, session: Session, folder: Path | None, as_json: bool) -> None:
     """Run all steps on made-up films, offline, in under a minute.
 
     If torch and transformers are installed, a tiny X-CLIP with random weights is used as well. With
     --json the output of the steps goes to stderr.
     """
+    folder = folder or session.workspace.root / "demo"
     _claim(folder)
     root = ctx.find_root().command
     commands = []

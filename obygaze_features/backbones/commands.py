@@ -90,7 +90,7 @@ def ls(session: Session, pattern: str, as_json: bool) -> None:
     if not found.cards and not found.problems:
         raise NotFound(f"no backbone matches {pattern!r}", hint="obygaze backbones ls")
     if as_json:
-        session.console.json([_summary(card) for card in found.cards])
+        session.console.json({"backbones": [_summary(card) for card in found.cards]})
         return
     headers = ["name", "class", "T", "size", "GFLOP", "licence", "download", "weights"]
     headers.append("levels of a clip")

@@ -55,6 +55,8 @@ def load_backbone(
     attention = attn_implementation or card.input.attention
     placement = Placement(device, dtype, attention, tf32, compiled)
     if not card.family.needs_weights:
+        if device != "cpu":
+            _check_device(device)
         return load_from(card, NO_WEIGHTS, placement)
     _check_placement(card, placement)
     return load_from(card, find_weights(card, weights, download=True), placement)
@@ -77,12 +79,16 @@ def _check_placement(card: Card, placement: Placement) -> None:
         raise FixUsage(f"unknown dtype {placement.dtype!r}", hint=hint)
     if placement.attention not in ("sdpa", "eager"):
         raise FixUsage(f"unknown attention {placement.attention!r}", hint="sdpa or eager")
-    torch = need("torch", "extract", f"running {card.name}")
+    _check_device(placement.device)
+
+
+def _check_device(device: str) -> None:
+    torch = need("torch", "extract", f"running a backbone on {device}")
     try:
-        kind = torch.device(placement.device).type
+        kind = torch.device(device).type
     except RuntimeError:
         hint = "cpu, cuda, or cuda:1"
-        raise FixUsage(f"unknown device {placement.device!r}", hint=hint) from None
+        raise FixUsage(f"unknown device {device!r}", hint=hint) from None
     if kind == "cuda" and not torch.cuda.is_available():
         raise FixUsage("this machine has no CUDA device", hint="--device cpu")
 

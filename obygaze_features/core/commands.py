@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 from obygaze_features.core.completion import Text
 from obygaze_features.core.console import Console
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,6 +38,10 @@ class ExampleCommand(click.Command):
         for param in self.params:
             if type(param.type) is click.types.StringParamType:
                 param.type = Text()
+        self.params += [
+            _verbosity_option("-q", "--quiet", -1),
+            _verbosity_option("-v", "--verbose", 1),
+        ]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a usage error without a hint points to the command's help."""
@@ -91,6 +96,15 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names; an error suggests a similar one."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"no command {name!r}{near(name, known)}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with their one line, without importing them."""
         rows = self._rows(ctx)
@@ -118,6 +132,20 @@ class LazyGroup(click.Group):
 
 # The group of each option that has one; click's own options carry no such attribute.
 _GROUP_OF: WeakKeyDictionary[click.Parameter, str] = WeakKeyDictionary()
+
+
+def _verbosity_option(short: str, long: str, change: int) -> click.Option:
+    """Return a global option as a hidden option of a command, so that it may stand after it."""
+
+    def choose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        session = ctx.find_object(Session)
+        if value and session is not None:
+            verbosity = session.console.verbosity + change
+            ctx.obj = replace(session, console=replace(session.console, verbosity=verbosity))
+
+    return click.Option(
+        [short, long], is_flag=True, hidden=True, expose_value=False, callback=choose
+    )
 
 
 def option_group(title: str, *options: Callable[[F], F]) -> Callable[[F], F]:

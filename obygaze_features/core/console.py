@@ -10,7 +10,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -20,6 +20,8 @@ import click
 
 from obygaze_features.core.files import json_values
 
+# It changes when a key of a document that --json prints is removed or changes its meaning.
+JSON_VERSION = 1
 SECONDS_BETWEEN_LINES = 30.0
 LEAST_WIDTH = 8  # of a column, where words are cut to fit the terminal
 
@@ -112,15 +114,18 @@ class Console:
         """Print a result to stdout."""
         click.echo(text, color=self.color)
 
-    def json(self, value: Any, *, one_line: bool = False) -> None:
+    def json(self, value: Mapping[str, Any], *, one_line: bool = False) -> None:
         """Print a result as JSON to stdout; NaN becomes null, arrays become lists.
+
+        The document begins with the version of the shapes of all commands.
 
         Args:
             value: The result.
             one_line: Print it on one line, as the last line of a stream of JSON lines.
         """
         indent = None if one_line else 2
-        text = json.dumps(json_values(value), indent=indent, ensure_ascii=False, allow_nan=False)
+        document = {"json_version": JSON_VERSION, **value}
+        text = json.dumps(json_values(document), indent=indent, ensure_ascii=False, allow_nan=False)
         click.echo(text, color=self.color)
 
     def show(self, document: Any, text: str, *, as_json: bool) -> None:

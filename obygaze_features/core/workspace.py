@@ -9,9 +9,16 @@ from pathlib import Path
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.schema_rules import near
 
 URL_SCHEMES = ("http://", "https://", "s3://", "hf://")
 KINDS = ("manifests", "stores", "runs", "models", "texts", "backbones")
+MAKERS = {
+    "manifests": "obygaze manifest import --help",
+    "stores": "obygaze extract run --help",
+    "runs": "obygaze run --help",
+    "models": "obygaze train --help",
+}
 # A scheme of one letter would be a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -100,9 +107,14 @@ class Workspace:
         path = self.manifest(name)
         if path.is_file():
             return path
-        known = self.names("manifests", "*.toml")
-        hint = f"one of {few(known)}" if known else "obygaze manifest import --help"
-        raise NotFound(f"no manifest called {name!r}", where=str(path), hint=hint)
+        raise self._missing("manifests", name, path)
+
+    def existing_store(self, name: str) -> str:
+        """Return where a store is, as `store`; if a name is missing, the error lists the others."""
+        place = self.store(name)
+        if is_url(name) or not self._is_bare(name) or os.path.lexists(place):
+            return place
+        raise self._missing("stores", name, Path(place))
 
     def existing(self, kind: str, name: str | os.PathLike[str]) -> Path:
         """Return the folder of a run or model; if it is missing, the error lists the others."""
@@ -113,14 +125,16 @@ class Workspace:
         # A folder of the current folder is found too, but never in place of the workspace's own.
         if Path(text).is_dir():
             return Path(text)
-        known = [found for found in self.names(kind, "*") if found != "README"]
+        raise self._missing(kind, text, path)
+
+    def _missing(self, kind: str, name: str, path: Path) -> NotFound:
+        """Return the error that there is no such name; it suggests a similar one or lists all."""
+        known = self.names(kind, "*.toml" if kind == "manifests" else "*")
+        known = [found for found in known if found != "README"]
         noun = kind.removesuffix("s")
-        hint = (
-            f"one of {few(known)}"
-            if known
-            else {"run": "obygaze run --help", "model": "obygaze train --help"}[noun]
-        )
-        raise NotFound(f"no {noun} called {text!r}", where=str(path), hint=hint)
+        hint = f"one of {few(known)}" if known else MAKERS[kind]
+        what = f"no {noun} called {name!r}{near(name, known)}"
+        return NotFound(what, where=str(path), hint=hint)
 
     @staticmethod
     def _is_bare(name: str) -> bool:

@@ -68,7 +68,7 @@ def status(session: Session, stores: tuple[str, ...], as_json: bool) -> None:
     """
     from obygaze_features.extraction.status import store_status
 
-    states = [store_status(session.workspace.store(name)) for name in stores]
+    states = [store_status(session.workspace.existing_store(name)) for name in stores]
     if as_json:
         session.console.json({"stores": [state.to_json() for state in states]})
     else:

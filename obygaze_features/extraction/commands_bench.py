@@ -146,5 +146,5 @@ def read(session: Session, store: str, level: str | None, rounds: int, as_json: 
     """
     from obygaze_features.extraction.bench import measure_reading
 
-    result = measure_reading(session.workspace.store(store), level, rounds=rounds)
+    result = measure_reading(session.workspace.existing_store(store), level, rounds=rounds)
     session.console.show(result.as_json(), result.as_text(), as_json=as_json)

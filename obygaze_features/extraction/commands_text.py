@@ -72,7 +72,7 @@ def text(
     table = embed_prompts(tower, chosen)
     places = []
     if store is not None:
-        places.append(str(add_texts(Path(session.workspace.store(store)), table)))
+        places.append(str(add_texts(Path(session.workspace.existing_store(store)), table)))
     if out is not None or store is None:
         name = f"{backbone.replace('@', '-')}.{chosen.name or Path(prompts).stem}.npz"
         path = out or session.workspace.folder("texts") / name

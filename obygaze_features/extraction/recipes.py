@@ -15,6 +15,7 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.geometry import Geometry, Level
 from obygaze_features.backbones.load import blank_padding, load_backbone
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
+from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import stack, to_numpy
 from obygaze_features.extraction.plan import PlannedClip, Target
@@ -76,18 +77,19 @@ def complete_target(target: Target, manifest: str, workspace: Workspace) -> Targ
 
 def level_bytes(card: Card, names: Sequence[str]) -> dict[str, int]:
     """Return the bytes of a row of each of these levels, by default of all but the largest."""
-    sizes = {name: level.n_bytes for name, level in card.levels.items()}
-    names = names or [name for name in sizes if name not in HEAVY]
-    return {name: sizes[name] for name in names if name in sizes}
+    return {name: level.n_bytes for name, level in _levels(card, card.levels, names).items()}
 
 
 def chosen_levels(backbone: Backbone, names: Sequence[str]) -> dict[str, Level]:
     """Return the feature levels of these names, or all but the heaviest."""
-    available = backbone.levels
+    return _levels(backbone.card, backbone.levels, names)
+
+
+def _levels(card: Card, available: Mapping[str, Level], names: Sequence[str]) -> dict[str, Level]:
     unknown = [name for name in names if name not in available]
     if unknown:
         raise FixUsage(
-            f"{backbone.card.label} has no level {', '.join(unknown)}",
+            f"{card.label} has no level {', '.join(unknown)}{near(unknown[0], available)}",
             hint=f"use --levels {','.join(available)}",
         )
     names = names or [name for name in available if name not in HEAVY]

@@ -181,7 +181,7 @@ def pack_(session: Session, name: str, output: str | None, force: bool, as_json:
     Every byte is checked on the way. The same store always gives the same bytes, and the zip can
     be read without unpacking it.
     """
-    selection = select_files(session.workspace.store(name))
+    selection = select_files(session.workspace.existing_store(name))
     path = Path(output or f"{Path(name.rstrip('/')).name.removesuffix('.zip')}.zip")
     with session.console.progress("pack", selection.n_bytes, "B") as progress:
         packed = write_pack(selection, path, force=force, progress=progress)
@@ -246,7 +246,7 @@ def pull_(
     the same store into the same folder.
     """
     target = session.workspace.new_store(output or _last_word(source))
-    place = source if is_url(source) else session.workspace.store(source)
+    place = source if is_url(source) else session.workspace.existing_store(source)
     selection = select_files(place, levels or None, movies or None)
     with session.console.progress("pull", selection.n_bytes_files, "B") as progress:
         _report_transferred(session, fetch(selection, target, progress), as_json)
@@ -279,7 +279,7 @@ def push_(
     Or a part of it. Files that are there already are not sent again. A bucket's keys come from the
     AWS_* variables, the hub's token from `hf auth login`; a new repository on the hub is private.
     """
-    selection = select_files(session.workspace.store(name), levels or None, movies or None)
+    selection = select_files(session.workspace.existing_store(name), levels or None, movies or None)
     with session.console.progress("push", selection.n_bytes, "B") as progress:
         _report_transferred(session, send(selection, target, progress), as_json)
 

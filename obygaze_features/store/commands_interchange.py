@@ -46,6 +46,7 @@ SHOWN = 20
     obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only -o mad
     obygaze store import hdf5 sub_activitynet.hdf5 --level c3d='v_{id}/c3d_features' -o c3d
     obygaze store import hdf5 all.h5 --id-key names --level clip=features -o all
+    obygaze store import csv features.csv --id-key shot -o mine
     obygaze store import npy features/ --level clip=xclip --level frames=xclip_frames -o imported
     """,
 )
@@ -61,8 +62,10 @@ SHOWN = 20
         metavar="NAME=KEY",
         help="Store the array, dataset path or folder KEY as the level NAME; repeatable.",
     ),
-    click.option("--id-key", help="npz, hdf5: the array of clip ids. [default: clip_id]"),
-    click.option("--movie-key", help="npz, hdf5: the array of movie ids. [default: movie_id]"),
+    click.option(
+        "--id-key", help="npz, hdf5, csv: the array or column of clip ids. [default: clip_id]"
+    ),
+    click.option("--movie-key", help="npz, hdf5, csv: the one of movie ids. [default: movie_id]"),
     click.option("--as", "level", help="pth: the level's name. [default: clip or tokens]"),
     click.option("--manifest", help="A row for each clip of this manifest."),
 )
@@ -126,7 +129,10 @@ def import_(
     The path in --level NAME=PATH gives the layout: '{id}' or '{id}/features' for a dataset a
     clip, 'features' with --id-key for one array of all.
 
-    npz: a file with ids, and arrays with a row for each.
+    npz: a file with ids, and arrays with a row for each. The only array with one vector a clip is
+    the level clip if its name says nothing, such as x or features.
+
+    csv: a table with ids and numbered columns (x_0, x_1, ...), as Excel or pandas writes it.
 
     npy: a folder. With clip_id.npy in it, each file is a level with a row for each id. Otherwise
     each file is a clip, in one folder, in one for each movie, or in one for each --level

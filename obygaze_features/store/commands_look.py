@@ -170,7 +170,7 @@ def verify_(
     committed, the exit code is 4 and each such file is named. With --videos, the exit code is 5
     and each clip is named whose times in the manifest or whose video file changed.
     """
-    location = session.workspace.store(name)
+    location = session.workspace.existing_store(name)
     total = _n_bytes(session, name) if hashes else 0
     with session.console.progress("verify", total, "B") as progress:
         report = verify(location, hashes=hashes, progress=progress if hashes else None)
@@ -288,4 +288,4 @@ def store_names(session: Session) -> list[str]:
 
 def open_named(session: Session, name: str) -> Store:
     """Return the store of a bare name, path or URL."""
-    return open_store(session.workspace.store(name))
+    return open_store(session.workspace.existing_store(name))

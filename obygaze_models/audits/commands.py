@@ -143,7 +143,7 @@ def eat(session: Session, /, store: str | None, manifest: str | None, tail: str,
     """
     from obygaze_models.audits.eat import audit_eat
 
-    place = None if store is None else session.workspace.store(store)
+    place = None if store is None else session.workspace.existing_store(store)
     kind: Any = tail.replace("-", "_")
     return audit_eat(place, _manifest(session, manifest), tail=kind, **o)
 

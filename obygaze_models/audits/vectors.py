@@ -70,7 +70,7 @@ def read_store_vectors(
 ) -> Groups:
     """Return the vectors of two selections of clips and of pairs of attributes of the texts."""
     place = Workspace.current()
-    store = store if isinstance(store, Store) else open_store(place.store(str(store)))
+    store = store if isinstance(store, Store) else open_store(place.existing_store(str(store)))
     if isinstance(manifest, str | Path):
         manifest = read_manifest(place.existing_manifest(str(manifest)))
     if manifest is not None:

@@ -164,7 +164,7 @@ def predict_(
     from obygaze_models.zoo.saving import load_model
 
     model = load_model(session.workspace.existing("models", name))
-    opened = open_store(session.workspace.store(store))
+    opened = open_store(session.workspace.existing_store(store))
     found = predict(model, opened, clips.split(",") if clips else None, in_sample=in_sample)
     _explain(session.console, found)
     if out is not None:

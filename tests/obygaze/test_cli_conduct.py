@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -204,6 +205,71 @@ def test_wrong_usage_is_exit_2_and_points_at_the_help(words, hint):
     assert lines[0].startswith("Error: ")
     assert lines[-1] == f"  Try: {hint}"
     assert len(lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["manifst", "ls"], "no command 'manifst' (did you mean 'manifest'?)"),
+        (["store", "inof", "x"], "no command 'inof' (did you mean 'info'?)"),
+        (["manifest", "import", "cvs"], "no command 'cvs' (did you mean 'csv'?)"),
+        (["store", "info", "flims"], "no store called 'flims' (did you mean 'films'?)"),
+        (["store", "verify", "flims"], "no store called 'flims' (did you mean 'films'?)"),
+        (["manifest", "show", "flims"], "no manifest called 'flims' (did you mean 'films'?)"),
+        (["report", "flims"], "no run called 'flims' (did you mean 'films'?)"),
+        (["models", "show", "flims"], "no model called 'flims' (did you mean 'films'?)"),
+    ],
+)
+def test_a_similar_name_is_suggested(words, told, tmp_path):
+    for kind in ("stores", "runs", "models"):
+        (tmp_path / kind / "films").mkdir(parents=True)
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "films.toml").touch()
+    assert call_obygaze(*words, cwd=tmp_path).stderr.splitlines()[0] == f"Error: {told}"
+
+
+@pytest.mark.parametrize(
+    "words", [["store", "ls"], ["manifest", "import", "csv", "t.csv"], ["demo"]]
+)
+def test_a_mistyped_workspace_is_an_error(words, tmp_path):
+    (tmp_path / "t.csv").write_text("clip_id,movie_id\na,m\n", encoding="utf-8")
+    for argv, env in ((["-C", "typo", *words], {}), (words, {"OBYGAZE_WORKSPACE": "typo"})):
+        result = call_obygaze(*argv, cwd=tmp_path, env=env)
+        assert (result.code, result.stdout) == (1, "")
+        assert "no such workspace" in result.stderr
+        assert "  in: typo" in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv"]
+
+
+def test_an_error_is_json_with_json(tmp_path):
+    (tmp_path / "t.csv").write_text("clip_id,movie_id,level\na,m,X\n", encoding="utf-8")
+    for argv, code, what in (
+        (["manifest", "import", "csv", "t.csv", "--json"], 1, "cannot be imported"),
+        (["manifest", "lss", "--json"], 2, "no command 'lss'"),
+        (["manifest", "ls", "--json", "--none"], 2, "--none"),
+    ):
+        result = call_obygaze(*argv, cwd=tmp_path)
+        document = json.loads(result.stderr)
+        assert (result.code, document["exit_code"], document["json_version"]) == (code, code, 1)
+        assert what in document["error"]["what"]
+        assert set(document["error"]) == {"what", "where", "hint", "details"}
+    result = call_obygaze("manifest", "import", "csv", "t.csv", "--json", cwd=tmp_path)
+    assert "unknown level 'X'" in json.loads(result.stderr)["error"]["details"][0]
+
+
+def test_quiet_and_verbose_may_stand_after_the_command(tmp_path):
+    assert "no manifests" in call_obygaze("manifest", "ls", cwd=tmp_path).stderr
+    for words in (
+        ["manifest", "ls", "-q"],
+        ["manifest", "ls", "--quiet"],
+        ["-q", "manifest", "ls"],
+    ):
+        assert call_obygaze(*words, cwd=tmp_path).ok().stderr == ""
+    (tmp_path / "t.csv").write_text("clip_id,movie_id\na,m\n", encoding="utf-8")
+    call_obygaze("manifest", "import", "csv", "t.csv", cwd=tmp_path).ok()
+    linked = ("manifest", "link", "t", ".")
+    assert "a: no video" not in call_obygaze(*linked, cwd=tmp_path).ok().stderr
+    assert "a: no video" in call_obygaze(*linked, "-v", cwd=tmp_path).ok().stderr
 
 
 # ---- streams, colour, the workspace ------------------------------------------------------------

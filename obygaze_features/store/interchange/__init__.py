@@ -17,6 +17,7 @@ FORMATS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "hdf5": (f"{_HERE}.hdf5:open_one", ("id_key", "movie_key")),
     "npz": (f"{_HERE}.numpy_files:open_npz", ("id_key", "movie_key")),
     "npy": (f"{_HERE}.numpy_files:open_npy", ()),
+    "csv": (f"{_HERE}.csv_files:open_csv", ("id_key", "movie_key")),
 }
 
 
@@ -32,11 +33,11 @@ def open_features(
     """Open features that another program wrote, for `import_store`; close them afterwards.
 
     Args:
-        format: pth, hdf5, npz or npy.
+        format: pth, hdf5, npz, npy or csv.
         paths: files or folders; several become one source.
         levels: for each level its array, dataset path or folder; by default what is found.
-        id_key: for hdf5 and npz, the array of clip ids.
-        movie_key: for hdf5 and npz, the array of movie ids.
+        id_key: for hdf5, npz and csv, the array of clip ids.
+        movie_key: for hdf5, npz and csv, the array of movie ids.
         level: for pth, the name of the one level.
     """
     if format not in FORMATS:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.notebook import short_repr
@@ -32,6 +33,10 @@ Opener: TypeAlias = "Callable[[], AbstractContextManager[Any]]"
 MAX_DIMENSIONS = 3
 # By these marks `export` lists the levels that it wrote, and an import finds them again.
 HDF5_LEVELS, NPY_LEVELS = "obygaze_levels", "levels.txt"
+# Names of arrays that say nothing about what they hold. Experiments look for the level `clip`.
+GENERIC = frozenset(
+    ("x", "features", "feature", "feats", "embeddings", "embedding", "vectors", "data", "arr_0")
+)
 ID_KEY, MOVIE_KEY = "clip_id", "movie_id"
 # What NumPy, h5py and torch raise over damaged bytes.
 DAMAGE = (
@@ -212,10 +217,17 @@ def column_source(
     if not levels:
         levels = {level_name(key): key for key, one in arrays.items() if is_level(one, len(ids))}
         left_out = sorted(arrays.keys() - set(levels.values()))
+        levels = _as_clip(levels, arrays)
         warnings = [f"{key} was left out: not an array with a row for each id" for key in left_out]
-    if not levels:
-        raise FixInput("no array has a row for each id", where=str(path), hint="--level NAME=KEY")
     n_clips = len(ids)
+    if not levels:
+        found = few([f"{key} is {one.dtype} {list(one.shape)}" for key, one in arrays.items()])
+        raise FixInput(
+            f"no array of floats has a row for each of the {n_clips} ids"
+            + (f": {found}" if found else "; the file has no other array"),
+            where=str(path),
+            hint="--level NAME=KEY stores whole numbers too, --id-key names other ids",
+        )
     if movies is not None and len(movies) != n_clips:
         raise FixInput(f"{len(movies)} movies for {n_clips} clips", where=str(path))
     for level, key in levels.items():
@@ -231,6 +243,14 @@ def column_source(
     }
     handles = [] if handle is None else [handle]
     return FeatureSource(origin(levels), ids, movies, rows, warnings, handles)
+
+
+def _as_clip(levels: Mapping[str, str], arrays: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the levels; the only one with one vector a clip is `clip` if its name says nothing."""
+    vectors = [name for name, key in levels.items() if len(arrays[key].shape) == 2]
+    if len(vectors) != 1 or vectors[0] not in GENERIC or "clip" in levels:
+        return levels
+    return {"clip" if name == vectors[0] else name: key for name, key in levels.items()}
 
 
 def checked_shape(shape: Shape, where: str) -> Shape:

@@ -298,7 +298,11 @@ def test_the_hash_is_of_what_the_card_says(own: Workspace) -> None:
 
 
 def test_ls_and_show(own: Workspace) -> None:
-    rows = call_obygaze("-C", own.root, "backbones", "ls", "xclip-*", "--json").ok().json()
+    rows = (
+        call_obygaze("-C", own.root, "backbones", "ls", "xclip-*", "--json")
+        .ok()
+        .json()["backbones"]
+    )
     assert [row["name"] for row in rows] == [name for name in NAMES if name.startswith("xclip-")]
     assert rows[0]["levels"]["clip"] == {
         "dims": ["feature_512"],

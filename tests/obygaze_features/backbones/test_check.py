@@ -134,7 +134,11 @@ def test_a_damaged_cache_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     raw[-5] ^= 4
     blob.write_bytes(raw)
     assert run()["sha256"] == "failed"
-    listed = call_obygaze("backbones", "ls", "clip-b16", "--json", env=environment).ok().json()
+    listed = (
+        call_obygaze("backbones", "ls", "clip-b16", "--json", env=environment)
+        .ok()
+        .json()["backbones"]
+    )
     assert listed[0]["weights"] == "cached"
 
 

@@ -123,5 +123,9 @@ def test_what_was_filled_is_told_as_json(tmp_path: Path, monkeypatch: pytest.Mon
     table, out = tmp_path / "t.csv", tmp_path / "o.csv"
     table.write_text("caption,visual,prob\na dog,dog,0.5\na cat,cat,0.5\n", encoding="utf-8")
     words = ("extract", "captions", table, "--lm", "a", "--sim", "b", "-o", out, "--json")
-    assert call_obygaze(*words).ok().json() == {"captions": 2, "written": str(out)}
+    assert call_obygaze(*words).ok().json() == {
+        "json_version": 1,
+        "captions": 2,
+        "written": str(out),
+    }
     assert len(out.read_text(encoding="utf-8").splitlines()) == 3

@@ -199,4 +199,4 @@ def test_the_command_writes_a_file_and_says_what_is_in_it(
         assert str(kept["space_id"]) == told["space_id"]
     assert call_obygaze(*words).ok().stdout.startswith("6 texts of 24 numbers: joy, grief")
     done = call_obygaze(*words, "--store", "none")
-    assert (done.code, "no store here" in done.stderr) == (1, True)
+    assert (done.code, "no store called 'none'" in done.stderr) == (1, True)

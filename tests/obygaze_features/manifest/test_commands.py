@@ -47,8 +47,8 @@ def test_check_goes_on_after_the_first_that_is_not_valid(broken: Path) -> None:
 
 
 def test_ls_says_where_it_looked(tmp_path: Path) -> None:
-    listed = call_obygaze("-C", tmp_path / "mistyped", "manifest", "ls").ok()
-    assert str(tmp_path / "mistyped" / "manifests") in listed.stderr
+    listed = call_obygaze("-C", tmp_path, "manifest", "ls").ok()
+    assert str(tmp_path / "manifests") in listed.stderr
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a\nb", "."])

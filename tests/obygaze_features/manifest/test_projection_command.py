@@ -62,6 +62,7 @@ def test_the_json_document_is_the_one_scripts_rely_on(tmp_path: Path) -> None:
     document = run(tmp_path, segments, clips("0-99 100-199"), "--sweep", "0.2,1/2,1").json()
     empty = {"clip_id": "m-002", "level": "EN", "concepts": [], "ratio": None}
     assert document == {
+        "json_version": 1,
         "threshold": "0.2",
         "projections": {
             "A": [

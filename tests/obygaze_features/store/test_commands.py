@@ -82,7 +82,7 @@ def test_a_path_is_as_good_as_a_name(workspace: Path) -> None:
 def test_what_is_not_there_is_one_clear_error(workspace: Path) -> None:
     found = call(workspace, "info", "nope")
     assert found.code == 1 and found.stdout == ""
-    assert found.stderr.splitlines()[0] == "Error: no store here"
+    assert found.stderr.splitlines()[0] == "Error: no store called 'nope'"
     assert len(found.stderr.splitlines()) <= 3
 
 

@@ -37,7 +37,10 @@ def test_probe_json_keeps_its_contract(film: Path) -> None:
         "damaged": False,
     }
     assert contract.items() <= found.items()
-    assert call_obygaze("video", "probe", film, "--json", "--quick").ok().json() == found
+    assert call_obygaze("video", "probe", film, "--json", "--quick").ok().json() == {
+        "json_version": 1,
+        **found,
+    }
 
 
 def test_probe_for_people(film: Path) -> None:

@@ -268,6 +268,7 @@ def test_the_command(workspace: Path, tmp_path: Path) -> None:
         *("--level", "pooled", "--compress"),
     ).ok()
     assert done.json() == {
+        "json_version": 1,
         "path": str(tmp_path / "f.h5"),
         "format": "hdf5",
         "n_clips": 23,

@@ -153,7 +153,11 @@ def test_the_same_again_is_no_change_and_other_features_are_refused(tmp_path: Pa
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"clip_id": IDS}, "no array has a row"),
+        (
+            {"clip_id": IDS},
+            "no array of floats has a row for each of the 3 ids; the file has no other array",
+        ),
+        ({"clip_id": IDS, "n": np.arange(6).reshape(3, 2)}, r"3 ids: n is int64 \[3, 2\]"),
         ({"clip_id": IDS, "X": X[:2]}, "does not begin with the number of ids, 3"),
         ({"clip_id": [IDS], "X": X}, "expected a list of ids"),
         ({"clip_id": np.zeros(3), "X": X}, "not ids"),
@@ -214,7 +218,7 @@ def test_several_files_become_one_store(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="more than once"):
         import_store(open_features("npz", [first, first], {"clip": "X"}), tmp_path / "t")
     third = saved(tmp_path / "c.npz", clip_id=["m-9"], Y=X[2:])
-    with pytest.raises(FixInput, match="different levels: x; y"):
+    with pytest.raises(FixInput, match="different levels: clip; y"):
         open_features("npz", [first, third], {})
 
 
@@ -230,3 +234,20 @@ def test_why_no_clip_can_be_used_is_said(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match=r"no clip has a usable clip; .*shape \(0,\)") as error:
         import_store(open_features("npz", [tmp_path / "f.npz"], {"clip": "x"}), tmp_path / "s")
     assert error.value.where == "f.npz"
+
+
+@pytest.mark.parametrize(
+    ("arrays", "levels"),
+    [
+        ({"x": X}, ["clip"]),
+        ({"features": X, "frames": np.zeros((3, 2, 4))}, ["clip", "frames"]),
+        ({"x": X, "embeddings": X}, ["embeddings", "x"]),
+        ({"x": X, "clip": X}, ["clip", "x"]),
+        ({"xclip": X}, ["xclip"]),
+    ],
+)
+def test_the_only_vector_of_a_clip_is_the_level_clip(
+    tmp_path: Path, arrays: dict[str, np.ndarray], levels: list[str]
+) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, **arrays)
+    assert sorted(open_features("npz", [file]).levels) == levels

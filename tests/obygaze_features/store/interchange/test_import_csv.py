@@ -1,0 +1,68 @@
+"""Features in a table become a store: what export wrote, what pandas writes, what Excel writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.store.interchange import open_features
+from obygaze_features.store.interchange.export import export_store
+from obygaze_features.store.interchange.importing import import_store
+from obygaze_features.store.read.reader import open_store
+
+EXCEL = "\ufeffShot;f1;f2\r\na;1;2,5\r\nb;-30;4,0\r\n;;\r\n"
+
+
+def stored(folder: Path, text: str, *options: str) -> tuple[list[str], np.ndarray]:
+    (folder / "f.csv").write_text(text, encoding="utf-8")
+    call_obygaze("store", "import", "csv", "f.csv", "-o", "s", *options, cwd=folder).ok()
+    matrix = open_store(folder / "stores" / "s").matrix("clip")
+    return matrix.clip_ids.tolist(), matrix.values
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("clip_id,movie_id,x_0,x_1\na,m,1,2.5\nb,m,-3e1,4\n", ()),
+        ("clip_id,movie_id,0,1,title\na,m,1,2.5,A\nb,m,-30,4,B\n", ()),
+        (EXCEL, ("--id-key", "Shot", "--level", "clip=f")),
+    ],
+)
+def test_a_table_becomes_the_level_clip(
+    tmp_path: Path, text: str, options: tuple[str, ...]
+) -> None:
+    clips, values = stored(tmp_path, text, *options)
+    assert clips == ["a", "b"]
+    np.testing.assert_array_equal(values, np.float32([[1, 2.5], [-30, 4]]))
+
+
+def test_what_export_wrote_comes_back(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
+    np.savez(tmp_path / "f.npz", clip_id=["m-1", "m-2", "m-3"], features=values)
+    first = import_store(open_features("npz", [tmp_path / "f.npz"]), tmp_path / "first")
+    assert list(first.levels) == ["clip"]
+    export_store(open_store(first.path), tmp_path / "f.csv", "csv")
+    import_store(open_features("csv", [tmp_path / "f.csv"]), tmp_path / "second")
+    again = open_store(tmp_path / "second").matrix("clip")
+    np.testing.assert_array_equal(again.values, values)
+
+
+@pytest.mark.parametrize(
+    ("text", "levels", "told"),
+    [
+        ("clip_id,x_0\na,one\n", {}, "not a table of features"),
+        ("clip_id,x_0\na,1\n", {"clip": "y"}, "no columns 'y'_0, ...; numbered: x"),
+        ("clip,x_0\na,1\n", {}, "not a table of features"),
+        ("clip_id,x\na,1\n", {}, "no numbered columns"),
+    ],
+)
+def test_tables_that_are_refused(
+    tmp_path: Path, text: str, levels: dict[str, str], told: str
+) -> None:
+    (tmp_path / "f.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(FixInput, match=told):
+        import_store(open_features("csv", [tmp_path / "f.csv"], levels), tmp_path / "s")
