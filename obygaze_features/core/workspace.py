@@ -131,6 +131,13 @@ class Workspace:
         """Return the error that there is no such name; it suggests a similar one or lists all."""
         known = self.names(kind, "*.toml" if kind == "manifests" else "*")
         known = [found for found in known if found != "README"]
+        if kind == "stores":
+            stores = self.folder(kind)
+            known = [
+                one
+                for one in known
+                if (stores / one / "store.json").exists() or (stores / f"{one}.zip").exists()
+            ]
         noun = kind.removesuffix("s")
         hint = f"one of {few(known)}" if known else MAKERS[kind]
         what = f"no {noun} called {name!r}{near(name, known)}"

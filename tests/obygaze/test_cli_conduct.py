@@ -223,6 +223,7 @@ def test_wrong_usage_is_exit_2_and_points_at_the_help(words, hint):
 def test_a_similar_name_is_suggested(words, told, tmp_path):
     for kind in ("stores", "runs", "models"):
         (tmp_path / kind / "films").mkdir(parents=True)
+    (tmp_path / "stores" / "films" / "store.json").touch()
     (tmp_path / "manifests").mkdir()
     (tmp_path / "manifests" / "films.toml").touch()
     assert call_obygaze(*words, cwd=tmp_path).stderr.splitlines()[0] == f"Error: {told}"

@@ -99,7 +99,7 @@ def test_force_writes_into_no_folder_of_the_workspace(
     ("words", "code", "said"),
     [
         (("paper-tabel2",), 1, "did you mean 'paper-table2'"),
-        (("honest", "--store", "x=absent"), 1, "no store here"),
+        (("honest", "--store", "x=absent"), 1, "no store called 'absent'"),
         (("honest", "--store", "=sig"), 2, "NAME=VALUE"),
         (("honest", "--store", "a=sig", "--store", "a=sig"), 2, "--store names 'a' twice"),
         (("honest",), 2, "models need features"),

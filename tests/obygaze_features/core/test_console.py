@@ -68,6 +68,7 @@ def test_json_on_stdout_has_null_for_what_json_cannot_say(capsys):
     )
     out = capsys.readouterr().out
     assert json.loads(out) == {
+        "json_version": 1,
         "nan": None,
         "inf": [None, [1.5, None]],
         "numpy": [1.0, None],

@@ -51,6 +51,7 @@ def test_ls_goes_on_past_a_store_that_is_broken(workspace: Path) -> None:
     assert [row["name"] for row in found.json()["stores"]] == ["whole"]
     assert found.json()["broken"] == ["growing"]
     assert "obygaze store verify growing" in found.stderr
+    (workspace / "nothing").mkdir()
     told = call(workspace / "nothing", "ls").ok().stderr
     assert told.startswith(f"no stores in {workspace / 'nothing' / 'stores'} yet")
 
