@@ -5,10 +5,11 @@ Intervals and tests are over clusters (images, films), because captions of one i
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from obygaze_features.core.errors import FixInput
@@ -63,13 +64,35 @@ class WordRate:
 
 @dataclass(frozen=True)
 class GroupContrast:
-    """Whether the first of two groups uses the words of a list more often than the second."""
+    """Whether the first of two groups uses the words of a list more often than the second.
+
+    In a `paired` design the captions of both groups describe the same clusters: `n_paired` clusters
+    have both, and `difference` is the mean difference of their occurrences per 1000 captions.
+    """
 
     words: str
     first: str
     second: str
     p: PValue
     p_holm: float
+    paired: bool = False
+    n_paired: int = 0
+    n_left_out: int = 0
+    difference: float | None = None
+
+    def __str__(self) -> str:
+        tested = (
+            f"{self.words}, {self.first} against {self.second}: two-sided "
+            f"{p_equals(self.p.two_sided)} ({self.p.method}), {p_text(self.p_holm)} after Holm; "
+        )
+        if not self.paired:
+            return f"{tested}whole clusters were exchanged."
+        left_out = f" ({self.n_left_out} with one group are left out)" if self.n_left_out else ""
+        return (
+            f"{tested}paired, {self.difference:+.1f} words per 1000 captions in the mean of "
+            f"{self.n_paired} clusters with both groups{left_out}, which were exchanged within "
+            "each cluster."
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,14 +121,11 @@ class CaptionAudit(Audit):
 
     def _sentences(self) -> list[str]:
         sentences = ["Intervals (95 %) are bootstrapped over clusters, not captions."]
-        sentences += [
-            f"{test.words}, {test.first} against {test.second}: two-sided "
-            f"{p_equals(test.p.two_sided)} ({test.p.method}), {p_text(test.p_holm)} after Holm; "
-            "whole clusters were exchanged."
-            for test in self.contrasts
-        ]
+        sentences += map(str, self.contrasts)
         if not self.contrasts and len({rate.group for rate in self.rates}) == 2:
-            sentences.append("The groups were not tested: some clusters have captions of both.")
+            sentences.append(
+                "The groups were not tested: one cluster has captions of both, and pairs need two."
+            )
         if self.min_count > 0:
             sentences.append(
                 f"{self.words_left_out} words of the lists occur fewer than {self.min_count} times "
@@ -157,7 +177,8 @@ def audit_captions(
 ) -> CaptionAudit:
     """Count how often captions use the words of a list, by group.
 
-    Two groups are also tested against each other, by exchanging whole clusters.
+    Two groups are also tested against each other: by exchanging whole clusters, or, if clusters
+    have captions of both groups, by exchanging the groups within each of these clusters.
 
     Args:
         source: A CSV table, a manifest or its name, a folder of .txt files with one caption per
@@ -217,18 +238,25 @@ def contrasts(
     permutations: int = 1_000_000,
     seed: int = 0,
 ) -> list[GroupContrast]:
-    """Return the test of each list between two groups; none if clusters have both groups.
+    """Return the test of each list between two groups; none for one group, or for more than two.
 
-    The value of a cluster is the number of its words above the number that the rate over all
-    captions predicts for its size. So a cluster with many captions does not count as one that uses
-    the words more often.
+    Clusters that have captions of both groups are pairs, if there are at least two: the value of
+    each group is its mean number of words in a caption. Without such clusters, the value of a
+    cluster is the number of its words above the number that the rate over all captions predicts for
+    its size. So a cluster with many captions does not count as one that uses the words more often.
     """
     of_cluster: dict[str, set[str]] = {}
     for caption in captions:
         of_cluster.setdefault(caption.cluster, set()).update(caption.labels)
     groups = sorted(set().union(*of_cluster.values()))
-    if len(groups) != 2 or any(len(found) > 1 for found in of_cluster.values()):
+    if len(groups) != 2:
         return []
+    paired = sorted(name for name, found in of_cluster.items() if len(found) > 1)
+    if len(paired) == 1:
+        return []
+    if paired:
+        n_left_out = len(of_cluster) - len(paired)
+        return _paired_contrasts(captions, lists, groups, paired, n_left_out, permutations, seed)
     names, sizes = sorted(of_cluster), Counter(caption.cluster for caption in captions)
     is_first = [of_cluster[name] == {groups[0]} for name in names]
     found: dict[str, PValue] = {}
@@ -243,6 +271,37 @@ def contrasts(
     return [
         GroupContrast(title, groups[0], groups[1], p, float(p_holm))
         for (title, p), p_holm in zip(found.items(), corrected, strict=True)
+    ]
+
+
+def _paired_contrasts(
+    captions: Sequence[LabelledText],
+    lists: WordLists,
+    groups: Sequence[str],
+    clusters: Sequence[str],
+    n_left_out: int,
+    permutations: int,
+    seed: int,
+) -> list[GroupContrast]:
+    """Return the test of each list by exchanging the two groups within each cluster."""
+    is_first = [True, False] * len(clusters)
+    block = [name for name in clusters for _ in groups]
+    found: list[tuple[str, PValue, float]] = []
+    for title, words in lists.items():
+        counts = defaultdict[tuple[str, str], list[int]](list)
+        for caption, n in zip(captions, occurrences(captions, words), strict=True):
+            for label in caption.labels:
+                counts[caption.cluster, label].append(n)
+        means = [fmean(counts[name, group]) for name in clusters for group in groups]
+        p = permutation_p(means, is_first, block, permutations=permutations, seed=seed)
+        found.append((title, p, 1000 * (fmean(means[::2]) - fmean(means[1::2]))))
+    corrected = holm([p.two_sided for _, p, _ in found])
+    return [
+        GroupContrast(
+            *(title, groups[0], groups[1], p, float(p_holm)),
+            *(True, len(clusters), n_left_out, difference),
+        )
+        for (title, p, difference), p_holm in zip(found, corrected, strict=True)
     ]
 
 

@@ -169,7 +169,8 @@ def captions(session: Session, /, source: str, **options: Any) -> Audit:
 
     SOURCE is a manifest, a CSV table, or a folder of .txt files with one caption per line, whose
     names hold further columns. Intervals are over clusters (images, films). Two groups are also
-    tested against each other for each list, by exchanging whole clusters.
+    tested against each other for each list, by exchanging whole clusters, or the groups within
+    each cluster where clusters have both (paired).
     """
     from obygaze_models.audits.captions import audit_captions
 

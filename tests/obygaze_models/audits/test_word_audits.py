@@ -269,3 +269,23 @@ def test_more_than_two_groups_of_words_have_a_share_each(tmp_path: Path) -> None
     predicted = [{"caption": t, "concepts": "dog"} for t in ["a man"] * 4 + ["a woman"]]
     compared = audit_cooc(rows, words=lists, compare=predicted).amplification
     assert compared is not None and compared.mean == pytest.approx(0.2)
+
+
+def test_two_groups_that_describe_the_same_images_are_compared_within_each_image() -> None:
+    lists = {"sad": frozenset({"sad"})}
+    # Sad words, still against moving: 1-0, 2-0, 1-0, 0-1, 1-0; the sixth image has one group.
+    texts = {"1": ("sad", "a"), "2": ("sad sad", "a"), "3": ("sad", "a"), "4": ("a", "sad")}
+    texts["5"] = ("sad", "a")
+    rows = [
+        {"caption": text, "image": image, "group": group}
+        for image, pair in texts.items()
+        for group, text in zip(("a-still", "moving"), pair, strict=True)
+    ]
+    rows.append({"caption": "sad", "image": "6", "group": "moving"})
+    audit = audit_captions(rows, cluster="image", words=lists)
+    (test,) = audit.contrasts
+    assert (test.paired, test.n_paired, test.n_left_out) == (True, 5, 1)
+    assert test.difference == pytest.approx(800)
+    # Of 32 sign patterns of 1, 2, 1, 1, 1, those with a sum of at least 4: all, and one 1 flipped.
+    assert (test.p.greater, test.p.two_sided) == (5 / 32, 10 / 32)
+    assert "paired, +800.0 words per 1000 captions in the mean of 5 clusters" in str(audit)
