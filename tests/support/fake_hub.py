@@ -30,6 +30,13 @@ class FakeHub:
     asked: list[str] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
     refuse: bool = False
+    parents: list[str] = field(default_factory=list)
+    history: dict[str, dict[str, bytes]] = field(default_factory=dict)
+
+    @property
+    def head(self) -> str:
+        """The id of the last commit."""
+        return f"{len(self.commits):040x}"
 
     def answer(self, method: str, path: str, body: bytes, headers: Any) -> tuple[int, Any, dict]:
         """Status, body (JSON or bytes) and headers of one answer."""
@@ -54,13 +61,17 @@ class FakeHub:
     def _routes(self) -> list[tuple[str, Any]]:
         return [
             (r"/api/validate-yaml", lambda *_: (200, {"errors": [], "warnings": []}, {})),
-            (r"/api/datasets/lab/films/tree/main(?:/.*)?", self._tree),
+            (r"/api/datasets/lab/films/revision/main", self._info),
+            (r"/api/datasets/lab/films/tree/(?:main|[0-9a-f]{40})(?:/.*)?", self._tree),
             (r"/api/datasets/lab/films/preupload/main", self._preupload),
             (r"/datasets/lab/films\.git/info/lfs/objects/batch", self._batch),
             (r"/blob/(\w+)", self._blob),
             (r"/api/datasets/lab/films/commit/main", self._commit),
-            (r"/datasets/lab/films/resolve/main/(.+)", self._resolve),
+            (r"/datasets/lab/films/resolve/([0-9a-f]{40})/(.+)", self._resolve),
         ]
+
+    def _info(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
+        return 200, {"id": "lab/films", "sha": self.head}, {}
 
     def _tree(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
         return 200, [self._entry(path, data) for path, data in self.files.items()], {}
@@ -106,6 +117,10 @@ class FakeHub:
             record = json.loads(line)
             value = record["value"]
             if record["key"] == "header":
+                self.parents.append(value.get("parentCommit", ""))
+                if self.parents[-1] != self.head:
+                    return 412, {"error": "the parent commit is not the last one"}, {}
+                self.history[self.head] = dict(self.files)
                 self.commits.append(value["summary"])
             elif record["key"] == "file":
                 self.files[value["path"]] = base64.b64decode(value["content"])
@@ -113,10 +128,10 @@ class FakeHub:
                 self.files[value["path"]] = self.blobs[value["oid"]]
             elif record["key"] == "deletedFile":
                 del self.files[value["path"]]
-        return 200, {"commitUrl": f"{self.url}/c/0", "commitOid": "0" * 40, "success": True}, {}
+        return 200, {"commitUrl": f"{self.url}/c/0", "commitOid": self.head, "success": True}, {}
 
-    def _resolve(self, body: bytes, path: str, headers: Any) -> tuple[int, Any, dict]:
-        data = self.files.get(path)
+    def _resolve(self, body: bytes, commit: str, path: str, headers: Any) -> tuple[int, Any, dict]:
+        data = self.history.get(commit, self.files).get(path)
         if data is None:
             return 404, {"error": path}, {"X-Error-Code": "EntryNotFound"}
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", headers.get("Range") or "")

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from obygaze_features.core.errors import Stopped
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote.files import Files, FolderFiles
 from obygaze_features.store.remote.hub import Repo
@@ -50,7 +51,12 @@ class FolderHub:
             self.sent.append(path)
             self.staged[path] = bytes(data)
 
-    def commit(self, repo: Repo, removed: Sequence[str], message: str) -> None:
+    def head(self, repo: Repo) -> str:
+        return f"{len(self.messages):040x}"
+
+    def commit(self, repo: Repo, removed: Sequence[str], message: str, parent: str) -> str:
+        if parent != self.head(repo):
+            raise Stopped("another commit came between")
         for path, data in self.staged.items():
             (self._at(repo) / path).parent.mkdir(parents=True, exist_ok=True)
             (self._at(repo) / path).write_bytes(data)
@@ -58,3 +64,4 @@ class FolderHub:
             (self._at(repo) / path).unlink()
         self.staged.clear()
         self.messages.append(message)
+        return self.head(repo)

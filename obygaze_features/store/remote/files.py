@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, Protocol
@@ -63,6 +63,13 @@ class Target(Protocol):
 
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""
+
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+        """Replace a small file by `change(its bytes)`, where None stands for no file.
+
+        If the place can detect that another process changes the file at the same time, neither
+        change is lost. Return the new bytes.
+        """
 
     def settle(self, message: str) -> None:
         """Make the files that were sent visible."""

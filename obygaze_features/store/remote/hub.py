@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError, Stopped
 from obygaze_features.core.extras import need
+from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.schema import FileMark
-from obygaze_features.store.remote.files import Files
+from obygaze_features.store.remote.files import Files, read_or_none
 from obygaze_features.store.remote.object_store import (
+    AGAIN,
     CHECK,
     ObjectFiles,
     Unreachable,
@@ -24,7 +26,9 @@ from obygaze_features.store.remote.object_store import (
 
 PURPOSE = "the Hugging Face hub"
 MAX_FILES, MAX_IN_FOLDER, MAX_BYTES = 100_000, 10_000, 20_000_000_000
-STAGED_FILES, STAGED_BYTES = 256, 64_000_000
+# The hub recommends commits of less than 100 files, and cuts requests off at 60 s.
+COMMIT_FILES, STAGED_BYTES = 90, 64_000_000
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _URL = re.compile(
     r"hf://(?:datasets/)?(?P<id>[\w.-]+/[\w.-]+)(?P<folder>(?:/[\w.-]+)*)(?:@(?P<revision>[\w./-]+))?"
 )
@@ -59,8 +63,24 @@ class HuggingFaceHub:
         self.api = self.package.HfApi()
         self._staged: list[Any] = []
 
+    def head(self, repo: Repo) -> str:
+        """Return the id of the last commit of a revision; "" where there is no such repository."""
+        if _COMMIT.fullmatch(repo.revision):
+            return repo.revision
+        errors = self.package.errors
+        with self._errors(repo):
+            try:
+                found = self.api.dataset_info(repo.id, revision=repo.revision, expand=["sha"])
+            except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
+                return ""
+        return str(found.sha or "")
+
     def files(self, repo: Repo) -> Files:
-        """Return the files of a store, for reading by byte ranges."""
+        """Return the files of a store at its last commit, for reading by byte ranges.
+
+        A commit that is made later changes none of them.
+        """
+        repo = replace(repo, revision=self.head(repo) or repo.revision)
         endpoint = self.api.endpoint.rstrip("/")
         base = f"{endpoint}/datasets/{repo.id}/resolve/{quote(repo.revision, safe='')}"
         token = self.package.get_token()
@@ -103,18 +123,23 @@ class HuggingFaceHub:
             )
         self._staged += operations
 
-    def commit(self, repo: Repo, removed: Sequence[str], message: str) -> None:
-        """Make what was staged visible, and remove files, in one commit."""
+    def commit(self, repo: Repo, removed: Sequence[str], message: str, parent: str) -> str:
+        """Make what was staged visible, and remove files, in one commit; return its id.
+
+        It is an error if the last commit is not `parent`.
+        """
         gone = [self.package.CommitOperationDelete(path_in_repo=path) for path in removed]
         with self._errors(repo):
-            self.api.create_commit(
+            made = self.api.create_commit(
                 repo.id,
                 [*self._staged, *gone],
                 commit_message=message,
                 repo_type="dataset",
                 revision=repo.revision,
+                parent_commit=parent or None,
             )
         self._staged.clear()
+        return str(made.oid)
 
     @contextmanager
     def _errors(self, repo: Repo) -> Iterator[None]:
@@ -138,6 +163,9 @@ class HuggingFaceHub:
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status in (401, 403):
             return FixInput("the hub denied access", where=where, hint="hf auth login")
+        if status in (409, 412):
+            what = "another process changed this repository while files were sent"
+            return Stopped(what, where=where, hint=AGAIN)
         if status is not None and 400 <= status < 500 and status not in (408, 429):
             return FixInput(f"the hub rejected the request: {line}", where=where)
         return Unreachable(f"the hub cannot be reached: {line}", where=where, hint=CHECK)
@@ -154,15 +182,21 @@ def open_hub(url: str) -> Files:
 
 
 class HubTarget:
-    """A data set on the hub, to push to. All files become visible in one commit at the end."""
+    """A data set on the hub, to push to.
+
+    Files are committed by about 100, the documents in the last commit. Each commit names the one
+    before it, so that two pushes at once cannot overwrite each other's lists.
+    """
 
     def __init__(self, url: str) -> None:
         self.location, self.repo = url, Repo.parse(url)
         self.hub = the_hub()
         self.files = self.hub.files(self.repo)
+        self._pinned = self.repo
         self._there: Mapping[str, FileMark] | None = None
         self._batch: dict[str, bytes] = {}
         self._removed: list[str] = []
+        self._head, self._n_staged = "", 0
         self._lock = Lock()
 
     def prepare(self, files: Mapping[str, FileMark]) -> None:
@@ -179,12 +213,15 @@ class HubTarget:
                 hint="obygaze store pack, then upload the one file",
             )
         self.hub.create(self.repo)
+        self._head = self.hub.head(self.repo)
+        self._pinned = replace(self.repo, revision=self._head or self.repo.revision)
+        self.files = self.hub.files(self._pinned)
 
     def has(self, name: str, mark: FileMark) -> bool:
         """Look in the listing of the repository, which is one request for all files."""
         with self._lock:
             if self._there is None:
-                self._there = self.hub.listing(self.repo)
+                self._there = self.hub.listing(self._pinned)
         return self._there.get(self.repo.path(name)) == mark
 
     def put(self, name: str, data: bytes, mark: FileMark) -> None:
@@ -192,7 +229,7 @@ class HubTarget:
         with self._lock:
             self._batch[self.repo.path(name)] = data
             n_bytes = sum(map(len, self._batch.values()))
-            if len(self._batch) >= STAGED_FILES or n_bytes >= STAGED_BYTES:
+            if len(self._batch) >= COMMIT_FILES or n_bytes >= STAGED_BYTES:
                 self._flush()
 
     def remove(self, name: str) -> None:
@@ -200,14 +237,30 @@ class HubTarget:
         if self.repo.path(name) in (self._there or {}):
             self._removed.append(self.repo.path(name))
 
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+        """Replace a file; the commit fails if another process has made one meanwhile."""
+        new = change(read_or_none(self.files, name))
+        if new is None:
+            self.remove(name)
+        else:
+            self.put(name, new, FileMark(len(new), sha256_bytes(new)))
+        return new
+
     def settle(self, message: str) -> None:
-        """Commit."""
+        """Commit the rest."""
         with self._lock:
             self._flush()
-            self.hub.commit(self.repo, self._removed, message)
-            self._removed.clear()
+            if self._n_staged or self._removed:
+                self._commit(message)
 
     def _flush(self) -> None:
         if self._batch:
             self.hub.stage(self.repo, self._batch)
+            self._n_staged += len(self._batch)
             self._batch = {}
+        if self._n_staged >= COMMIT_FILES:
+            self._commit(f"Upload {self._n_staged} files")
+
+    def _commit(self, message: str) -> None:
+        self._head = self.hub.commit(self.repo, self._removed, message, self._head)
+        self._removed, self._n_staged = [], 0

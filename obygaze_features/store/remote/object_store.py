@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped
 from obygaze_features.core.extras import need
+from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote.files import Files, Piece
@@ -23,6 +24,9 @@ ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 KEY_SERVER = "169.254.169.254"
 KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true if it is public"
 DENIED = ("PermissionDeniedError", "UnauthenticatedError")
+# What a conditional write raises if another process has written the object.
+CHANGED = ("AlreadyExistsError", "PreconditionError")
+TRIES = 50
 # No store has this file. The server's answer for it is its answer for a file that is absent.
 ABSENT = "obygaze-no-such-file.json"
 AGAIN = "the same command again; it resumes the transfer"
@@ -158,6 +162,7 @@ class S3Target:
         self.location = url.rstrip("/")
         self.store = object_store(self.location)
         self.files: Files = ObjectFiles(self.store, self.location)
+        self._is_unconditional = False
 
     def prepare(self, files: Mapping[str, FileMark]) -> None:
         """Accept all files."""
@@ -184,6 +189,43 @@ class S3Target:
     def remove(self, name: str) -> None:
         """Remove an object; a missing one is ignored."""
         self._do("delete", name)
+
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
+        """Replace an object on condition that it is the one that was read, else try again."""
+        for attempt in range(TRIES):
+            old, version = self._versioned(name)
+            new = change(old)
+            if new is None or new == old:
+                if new is None and old is not None:
+                    self.remove(name)
+                return new
+            # Services without conditional writes get a plain one.
+            mode = "overwrite" if attempt and self._is_unconditional else version or "create"
+            try:
+                self.obstore.put(
+                    self.store, name, new, mode=mode, attributes={"sha256": sha256_bytes(new)}
+                )
+                return new
+            except NotImplementedError:
+                self._is_unconditional = True
+            except network_error() as error:
+                if type(error).__name__ == "NotSupportedError":
+                    self._is_unconditional = True
+                elif type(error).__name__ not in CHANGED:
+                    raise explained(error, f"{self.location}/{name}") from error
+        raise Stopped(f"other processes keep changing {name}", where=self.location, hint=AGAIN)
+
+    def _versioned(self, name: str) -> tuple[bytes | None, dict[str, str]]:
+        """Return the bytes of an object, and the version to name in a conditional write."""
+        try:
+            answer = self.obstore.get(self.store, name)
+            meta = answer.meta
+            version = {key: meta[key] for key in ("e_tag", "version") if meta.get(key)}
+            return bytes(memoryview(answer.bytes())), version
+        except FileNotFoundError:
+            return None, {}
+        except network_error() as error:
+            raise explained(error, f"{self.location}/{name}") from error
 
     def settle(self, message: str) -> None:
         """Do nothing: objects are visible as soon as they are whole."""

@@ -19,12 +19,12 @@ from obygaze_features.core.drafts import new_file
 from obygaze_features.core.files import sha256_bytes, sha256_file
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.limits import check_disk, disk_errors
-from obygaze_features.store.format.records import PARTIAL_FILE, STORE_FILE, Plan
+from obygaze_features.store.format.records import PARTIAL_FILE, SEAL_FILE, STORE_FILE, Partial, Plan
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import open_target
 from obygaze_features.store.remote.fetch import fetch, run_all
-from obygaze_features.store.remote.files import Target
+from obygaze_features.store.remote.files import Target, read_or_none
 from obygaze_features.store.remote.object_store import stop_when_unreachable
 from obygaze_features.store.remote.selection import (
     THREADS,
@@ -88,7 +88,7 @@ class _Upload:
         """Send the files, then the documents, store.json as the last."""
         started, selection, target = time.monotonic(), self.selection, self.target
         target.prepare(selection.marks)
-        existing = existing_copy(target.files, selection, "another address")
+        existing_copy(target.files, selection, "another address")
         names = sorted(selection.marks)
         with ThreadPoolExecutor(THREADS) as pool:
             there = list(pool.map(self._has, names))
@@ -97,7 +97,7 @@ class _Upload:
             with ThreadPoolExecutor(SENDING_THREADS) as pool:
                 wanted = [name for name, has in zip(names, there, strict=True) if not has]
                 run_all(pool, lambda name: self._put(name, selection.read(name)), wanted)
-            partial = self._send_documents(existing)
+            partial = self._send_documents()
             target.settle(f"Features: {title}")
         return Transferred(
             source=selection.source.location,
@@ -129,19 +129,32 @@ class _Upload:
             self.n_bytes += len(data)
             self.progress.advance(len(data))
 
-    def _send_documents(self, existing: ExistingCopy | None) -> bool:
-        documents = dict(self.selection.documents)
-        store, partial = documents.pop(STORE_FILE), self.selection.partial
-        if existing is not None and existing.sealed:
-            partial = existing.extended(self.selection)
-        if partial is not None:
-            self._put(PARTIAL_FILE, partial.to_bytes())
+    def _send_documents(self) -> bool:
+        """Send the documents, store.json as the last; return whether the copy is partial."""
+        documents, partial = dict(self.selection.documents), None
+        store = documents.pop(STORE_FILE)
+        if self.selection.partial is not None:
+            partial = self.target.update(PARTIAL_FILE, self._listed)
+            self.n_bytes += len(partial or b"")
         for name, data in documents.items():
             self._put(name, data)
-        if partial is None and (existing is None or existing.partial is not None):
+        if self.selection.sealed and partial is None:
             self.target.remove(PARTIAL_FILE)
         self._put(STORE_FILE, store)
         return partial is not None
+
+    def _listed(self, old: bytes | None) -> bytes | None:
+        """Return the partial.json of the copy with this selection; None where it is whole."""
+        new, files = self.selection.partial, self.target.files
+        is_sealed = read_or_none(files, SEAL_FILE) is not None
+        if old is None and is_sealed:
+            old = read_or_none(files, PARTIAL_FILE)  # it is made before the seal
+        if new is None or (old is None and is_sealed):
+            return None
+        if old is not None:
+            there = Partial.from_bytes(old, f"{self.target.location}/{PARTIAL_FILE}")
+            new = ExistingCopy(is_sealed, there).extended(self.selection)
+        return None if new is None else new.to_bytes()
 
 
 @dataclass(frozen=True)

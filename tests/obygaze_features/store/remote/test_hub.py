@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from support.folder_hub import FolderHub
-from support.stores import copy_of_sealed
+from support.stores import a_recipe, copy_of_sealed, sealed_store
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch, Stopped
 from obygaze_features.store import open_store
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote import hub as hub_module
@@ -109,9 +110,57 @@ def test_a_part_on_the_hub_says_so_and_grows(tmp_path: Path, sealed: Path, hub: 
     assert tree(tmp_path / "hub" / "lab" / "films") == tree(sealed)
 
 
-def test_another_store_is_not_replaced(tmp_path: Path, sealed: Path, hub: FolderHub) -> None:
-    from support.stores import a_recipe, sealed_store
+def test_many_files_are_committed_by_about_100(
+    tmp_path: Path, hub: FolderHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed_store(tmp_path / "s", 240, 4)  # 60 blocks of four arrays
+    there, commit = [], hub.commit
 
+    def counted(*given: Any) -> str:
+        before = set(tree(tmp_path / "hub"))
+        made = commit(*given)
+        there.append(set(tree(tmp_path / "hub")) - before)
+        return made
+
+    monkeypatch.setattr(hub, "commit", counted)
+    push(open_store(tmp_path / "s"), "hf://lab/films")
+    assert tree(tmp_path / "hub" / "lab" / "films") == tree(tmp_path / "s")
+    # 4 x 60 blocks, 7 zarr.json, 2 id arrays of one chunk each, clips.csv, README, two documents.
+    n_files = len(tree(tmp_path / "s"))
+    assert [len(names) for names in there] == [90, 90, n_files - 180] and n_files >= 250
+    assert [{"store.json", "seal.json"} <= {Path(n).name for n in names} for names in there] == [
+        False,
+        False,
+        True,
+    ]
+    assert hub.sent[-1] == "store.json"
+
+
+def test_a_push_that_another_one_overtakes_starts_again(
+    tmp_path: Path, sealed: Path, hub: FolderHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = hub.head
+
+    def overtaken(repo: Repo) -> str:
+        monkeypatch.setattr(hub, "head", head)
+        seen = head(repo)
+        other = FolderHub(hub.root)
+        other.messages = hub.messages
+        monkeypatch.setattr(hub_module, "the_hub", lambda: other)
+        push(open_store(sealed), "hf://lab/films", levels=["pooled"])
+        monkeypatch.setattr(hub_module, "the_hub", lambda: hub)
+        return seen
+
+    target = HubTarget("hf://lab/films")
+    monkeypatch.setattr(hub, "head", overtaken)
+    with pytest.raises(Stopped):
+        push(open_store(sealed), target, levels=["clip"])
+    push(open_store(sealed), "hf://lab/films", levels=["clip"])
+    store = open_store("hf://lab/films")
+    assert store.matrix("clip").present.all() and store.matrix("pooled").present.all()
+
+
+def test_another_store_is_not_replaced(tmp_path: Path, sealed: Path, hub: FolderHub) -> None:
     push(open_store(sealed), "hf://lab/films")
     sealed_store(tmp_path / "other", recipe=a_recipe(compute={"dtype": "float16"}))
     with pytest.raises(Mismatch, match=r"compute\.dtype"):

@@ -59,7 +59,8 @@ def test_there_and_back(hub: FakeHub, home: Path) -> None:
         hub, home, "pull", "hf://lab/films", "-o", "part", "--level", "pooled", "--json"
     ).ok()
     assert hub.tokens == {"Bearer hf_ours"}
-    assert part.json()["n_requests"] == len(hub.asked)
+    # One more, for the id of the last commit.
+    assert part.json()["n_requests"] == len(hub.asked) - 1
     np.testing.assert_array_equal(
         open_store(home / "stores" / "part").matrix("pooled").values,
         open_store(home / "stores" / "toy").matrix("pooled").values,
@@ -79,6 +80,39 @@ def test_a_part_grows_into_the_whole(hub: FakeHub, home: Path) -> None:
     assert "x/partial.json" in hub.files
     run(hub, home, "push", "toy", "hf://lab/films/x").ok()
     assert hub.files == {f"x/{name}": data for name, data in tree(home / "stores/toy").items()}
+
+
+def test_reads_stay_at_one_commit_and_a_commit_names_the_one_before(
+    hub: FakeHub, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(hub, home, "push", "toy", "hf://lab/films").ok()
+    assert hub.parents == [f"{0:040x}"]
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    store = open_store("hf://lab/films")
+    # Somebody pushes another store to the same place.
+    hub.history[hub.head] = dict(hub.files)
+    hub.files = dict.fromkeys(hub.files, b"{}")
+    hub.commits.append("another store")
+    found = store.matrix("pooled").values
+    np.testing.assert_array_equal(found, open_store(home / "stores/toy").matrix("pooled").values)
+
+
+def test_a_push_that_another_one_overtakes_is_stopped(hub: FakeHub, home: Path) -> None:
+    info = hub._info
+
+    def late(*given: object) -> tuple[int, object, dict]:
+        answer = info(b"", {})
+        hub.commits.append("another push")
+        hub._info = info
+        return answer
+
+    hub._info = late
+    stopped = run(hub, home, "push", "toy", "hf://lab/films")
+    assert stopped.code == 75 and "another process changed this repository" in stopped.stderr
+    run(hub, home, "push", "toy", "hf://lab/films").ok()
+    assert hub.files == tree(home / "stores" / "toy")
 
 
 def test_what_the_hub_refuses_is_said(hub: FakeHub, home: Path) -> None:

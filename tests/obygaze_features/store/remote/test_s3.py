@@ -15,10 +15,11 @@ from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.remote import S3Target
 from obygaze_features.store.remote.fetch import pull
+from obygaze_features.store.remote.object_store import network_error
 from obygaze_features.store.remote.send import pack, push
 
 boto3 = pytest.importorskip("boto3")
-pytest.importorskip("obstore")
+obstore = pytest.importorskip("obstore")
 URL = "s3://films/features/toy"
 
 
@@ -125,6 +126,55 @@ def test_a_part_in_a_bucket_says_so(tmp_path: Path, sealed: Path, bucket: Any) -
         pull(URL, tmp_path / "more", levels=["pooled"])
     push(open_store(sealed), URL)
     assert content(bucket) == tree(sealed)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_two_pushes_at_once_lose_nothing(
+    sealed: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    """The second push ends between the moments when the first reads the list and writes it."""
+    if not first:
+        push(open_store(sealed), URL, levels=["time_s"])
+    read, reads = S3Target._versioned, []
+
+    def slow(self: S3Target, name: str) -> tuple[bytes | None, dict[str, str]]:
+        found = read(self, name)
+        reads.append(name)
+        if len(reads) == 1:
+            push(open_store(sealed), URL, levels=["pooled"])
+        return found
+
+    monkeypatch.setattr(S3Target, "_versioned", slow)
+    assert push(open_store(sealed), URL, levels=["clip"]).partial
+    assert reads == ["partial.json"] * 3
+    store = open_store(URL)
+    for level in ("clip", "pooled") if first else ("clip", "pooled", "time_s"):
+        assert store.matrix(level).present.all()
+    assert not store.matrix("frames", missing="drop").present.any()
+    verify(store, hashes=True).require_whole()
+
+
+def test_a_service_without_conditional_writes_gets_plain_ones(
+    sealed: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, puts = S3Target(URL), []
+
+    class NotSupportedError(network_error()):  # type: ignore[misc]
+        pass
+
+    class Plain:
+        def put(self, store: Any, name: str, data: bytes, mode: Any = None, **more: Any) -> None:
+            puts.append(mode)
+            if mode not in (None, "overwrite"):
+                raise NotSupportedError("no conditions here")
+            obstore.put(store, name, data, **more)
+
+        get = staticmethod(obstore.get)
+
+    target.obstore = Plain()
+    push(open_store(sealed), target, levels=["clip"])
+    assert puts.count("create") == 1 and puts.count("overwrite") == 1
+    assert open_store(URL).matrix("clip").present.all()
 
 
 def test_a_store_that_grows_is_pushed_as_far_as_it_is(tmp_path: Path, bucket: Any) -> None:
