@@ -210,12 +210,13 @@ def cooc(session: Session, /, source: str, compare: str | None, **options: Any) 
     "gender-score",
     """
     obygaze audit gender-score captions.csv
-    obygaze audit gender-score captions.csv --json
+    obygaze audit gender-score captions.csv --by visual --json
     obygaze audit gender-score captions.csv --compute filled.csv \\
         --lm gpt2 --sim sentence-transformers/all-mpnet-base-v2
     """,
 )
 @click.argument("table", type=FILE)
+@option("--by", metavar="COLUMN", help="Means of both genders for each object of this column.")
 @option_group(
     "Models",
     option("--compute", type=FILE, metavar="FILE", help="First add lm and sim, into FILE."),
@@ -223,7 +224,13 @@ def cooc(session: Session, /, source: str, compare: str | None, **options: Any) 
     option("--sim", metavar="MODEL", help="Sentence encoder, likewise."),
 )
 def gender_score(
-    session: Session, /, table: Path, compute: Path | None, lm: str | None, sim: str | None
+    session: Session,
+    /,
+    table: Path,
+    by: str | None,
+    compute: Path | None,
+    lm: str | None,
+    sim: str | None,
 ) -> Audit:
     """Score how strongly captions lean to a gender.
 
@@ -240,7 +247,7 @@ def gender_score(
         _compute(table, compute, lm, sim)
     elif lm or sim:
         raise FixUsage("--lm and --sim are for --compute FILE")
-    return audit_gender_score(compute or table)
+    return audit_gender_score(compute or table, by=by)
 
 
 def _compute(table: Path, filled: Path, lm: str, sim: str) -> None:

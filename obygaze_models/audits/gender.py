@@ -27,6 +27,7 @@ NOISE = 1e-4
 MASK = "[MASK]"
 SCORE_COLUMNS = ("lm", "sim", "prob")
 ESTIMATE_COLUMNS = ("caption", "lm_man", "sim_man", "lm_woman", "sim_woman", "prob")
+OBJECT_HEADERS = ("object", "captions", "mean score man", "mean score woman", "% to man")
 MAX_BARS = 30
 
 
@@ -62,6 +63,7 @@ class GenderAudit(Audit):
 
     rows: tuple[GenderScore | GenderEstimate, ...]
     source: str = ""
+    objects: tuple[str, ...] = ()
 
     @property
     def estimates(self) -> tuple[GenderEstimate, ...]:
@@ -75,6 +77,8 @@ class GenderAudit(Audit):
         genders = [row.gender for row in self.estimates]
         counts = {name: genders.count(name) for name in ("man", "woman")} if genders else None
         return {
+            **({"by_object": self.by_object()} if self.objects else {}),
+            **_mean_scores(self.estimates),
             "rows": [
                 {"ratio_to_man": None, "ratio_to_woman": None, **asdict(r)} for r in self.rows
             ],
@@ -86,8 +90,15 @@ class GenderAudit(Audit):
             "n": len(self.rows),
         }
 
+    def by_object(self) -> dict[str, dict[str, Any]]:
+        """Return the means of both wordings over all captions of each object, in their order."""
+        rows: dict[str, list[GenderEstimate]] = {}
+        for name, row in zip(self.objects, self.estimates, strict=True):
+            rows.setdefault(name, []).append(row)
+        return {name: {"n": len(own), **_mean_scores(own)} for name, own in sorted(rows.items())}
+
     def finding(self) -> Finding:
-        """Return one row per caption, and sentences with the means."""
+        """Return one row per caption, or per object if they are known; sentences with the means."""
         summary = self.to_json()
         sentences = [f"Mean score of {count(len(self.rows), 'caption')}: {summary['mean']:.3f}."]
         if noted := sum(bool(row.note) for row in self.rows):
@@ -97,6 +108,9 @@ class GenderAudit(Audit):
             rows = tuple((i, row.score, row.note or None) for i, row in enumerate(self.rows, 1))
             return Finding(title, ("row", "score", "note"), rows, sentences=tuple(sentences))
         sentences += self._ratio_sentences(summary)
+        if self.objects:
+            objects = [(name, *values.values()) for name, values in self.by_object().items()]
+            return Finding(title, OBJECT_HEADERS, tuple(objects), sentences=tuple(sentences))
         headers = ("caption", "score", "% to man", "% to woman", "note")
         cells = (
             (row.caption, row.score, row.ratio_to_man, row.ratio_to_woman, row.note or None)
@@ -112,18 +126,38 @@ class GenderAudit(Audit):
         ]
         if (mean := summary["mean_ratio_to_man"]) is not None:
             sentences.append(f"On average the share of 'man' in the two scores is {mean:.1f} %.")
+        if summary["ratio_of_means_to_man"] is not None:
+            sentences.append(
+                f"Mean score of 'man' {summary['mean_man']:.3f}, of 'woman' "
+                f"{summary['mean_woman']:.3f}, over all captions whatever wording wins: "
+                f"{summary['ratio_of_means_to_man']:.1f} % to man."
+            )
         if ties := sum(row.score_man == row.score_woman for row in self.estimates):
             sentences.append(f"Ties, counted for 'man': {ties}.")
         return sentences
 
     def draw(self, stem: Path) -> tuple[Path, Path]:
         """Draw one bar per caption if there are few, else a histogram."""
-        rows = ((row.ratio_to_man, row.caption) for row in self.estimates)
+        rows = [(row.ratio_to_man, row.caption) for row in self.estimates]
+        if self.objects:
+            rows = [(own["ratio_of_means_to_man"], name) for name, own in self.by_object().items()]
         shares = [(share, caption) for share, caption in rows if share is not None]
         if shares and len(shares) <= MAX_BARS:
             return _draw_bars(sorted(shares, key=lambda share: share[0]), stem)
         values = [share for share, _ in shares] or [row.score for row in self.rows]
         return _draw_histogram(np.array(values), stem, ratios=bool(shares))
+
+
+def _mean_scores(rows: Sequence[GenderEstimate]) -> dict[str, float | None]:
+    """Return the mean score of each wording over all rows, and the share of man in their sum."""
+    if not rows:
+        return {}
+    man, woman = (
+        math.fsum(scores) / len(rows)
+        for scores in ([r.score_man for r in rows], [r.score_woman for r in rows])
+    )
+    share = 100 * man / (man + woman) if man + woman else None
+    return {"mean_man": man, "mean_woman": woman, "ratio_of_means_to_man": share}
 
 
 def _draw_bars(shares: Sequence[tuple[float, str]], stem: Path) -> tuple[Path, Path]:
@@ -169,12 +203,13 @@ def _label_shares(axes: Any) -> None:
     axes.set_xlabel("woman  ←  share of the two scores  →  man", color=MUTED)
 
 
-def audit_gender_score(table: str | Path) -> GenderAudit:
+def audit_gender_score(table: str | Path, *, by: str | None = None) -> GenderAudit:
     """Score how strongly each caption of a table leans to a gender.
 
     Args:
         table: A CSV file with the columns lm, sim, prob, or with caption, lm_man, sim_man,
             lm_woman, sim_woman, prob for captions in both wordings.
+        by: The column of the object that a caption is about: means of both wordings for each.
 
     Example:
         audit = audit_gender_score("captions.csv")
@@ -187,6 +222,9 @@ def audit_gender_score(table: str | Path) -> GenderAudit:
     if read.columns and missing:
         expected = " or ".join(", ".join(form) for form in forms)
         violations.add(1, None, f"missing column {', '.join(missing)}; expected {expected}")
+    if by is not None and ("lm_man" not in read.columns or by not in read.columns):
+        needed = f"columns {by} and lm_man, sim_man, lm_woman, sim_woman"
+        violations.add(1, None, f"means by object need the {needed}")
     violations.raise_if_any(
         "this is not a table of captions", hint="--compute FILE adds priors and similarities"
     )
@@ -194,7 +232,8 @@ def audit_gender_score(table: str | Path) -> GenderAudit:
     violations.raise_if_any("some rows cannot be scored")
     if not rows:
         raise FixInput("the table has no captions (no row after the header)", where=str(path))
-    return GenderAudit(tuple(row for row in rows if row is not None), path.name)
+    objects = tuple(row[by] for row in read.rows) if by is not None else ()
+    return GenderAudit(tuple(row for row in rows if row is not None), path.name, objects)
 
 
 def gender_score(lm: float, sim: float, prob: float) -> GenderScore:

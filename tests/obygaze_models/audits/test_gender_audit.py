@@ -124,3 +124,29 @@ def test_published_rows_by_the_command(tmp_path: Path) -> None:
     assert [row["score"] for row in document["rows"]] == pytest.approx(
         [case["score"] for case in cases], abs=1e-12
     )
+
+
+def test_means_of_both_wordings_are_over_all_captions_and_by_object(tmp_path: Path) -> None:
+    # With prob = 1 the score is lm: man .5 .25 | .125, woman .25 .375 | .375.
+    table = write(
+        tmp_path / "t.csv",
+        "caption,visual,lm_man,sim_man,lm_woman,sim_woman,prob\n"
+        "a [MASK],dog,0.5,0,0.25,0,1\na [MASK],dog,0.25,0,0.375,0,1\n"
+        "a [MASK],cat,0.125,0,0.375,0,1\n",
+    )
+    words = ("audit", "gender-score", table, "--by", "visual")
+    document = call_obygaze(*words, "--json").ok().json()
+    assert document["by_object"] == {
+        "cat": {"n": 1, "mean_man": 0.125, "mean_woman": 0.375, "ratio_of_means_to_man": 25.0},
+        "dog": {
+            **{"n": 2, "mean_man": 0.375, "mean_woman": 0.3125},
+            "ratio_of_means_to_man": pytest.approx(100 * 0.375 / 0.6875),
+        },
+    }
+    assert document["mean_man"] == pytest.approx(0.875 / 3)
+    assert document["mean_woman"] == pytest.approx(1.0 / 3)
+    shown = call_obygaze(*words, "--figure", tmp_path / "f").ok().stdout
+    assert "Mean score of 'man' 0.292, of 'woman' 0.333" in shown and "\ncat" in shown
+    assert ">dog<" in (tmp_path / "f.svg").read_text("utf-8")
+    lost = call_obygaze("audit", "gender-score", table, "--by", "thing")
+    assert lost.code == 1 and "means by object need the columns thing" in lost.stderr
