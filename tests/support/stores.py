@@ -142,7 +142,11 @@ def a_million_planned() -> Plan:
         created="2026-01-01T00:00:00Z",
         created_by="a test",
         zarr={},
-        files={f"data.zarr/clip_id/c.{i}": FileMark(1_000_000, "ab" * 32) for i in range(16)},
+        files={
+            f"data.zarr/{name}/c.{i}": FileMark(1_000_000, "ab" * 32)
+            for name in ("clip_id", "movie_id")
+            for i in range(16)
+        },
     )
 
 

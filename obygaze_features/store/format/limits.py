@@ -10,10 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from obygaze_features.core.console import human
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import Corrupt, FixInput
 
 # A completely full disk harms other users of it.
 SPARE_BYTES = 64_000_000
+# A seal of a million clips has 20 MB; store.json and zarr.json do not grow with their number.
+DOCUMENT_BYTES = 256_000_000
+SMALL_DOCUMENT_BYTES = 16_000_000
+_SMALL = ("store.json", "zarr.json")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -31,6 +35,17 @@ def check_memory(n_bytes: int, what: str, where: str, hint: str | None = None) -
             f"{what}: {human(n_bytes)} do not fit into this machine's {human(total)}",
             where=where,
             hint=hint,
+        )
+
+
+def check_document(name: str, n_bytes: int, where: str) -> None:
+    """Raise an error for a JSON file that is longer than any of a store; ask before reading it."""
+    most = SMALL_DOCUMENT_BYTES if name.endswith(_SMALL) else DOCUMENT_BYTES
+    if name.endswith(".json") and n_bytes > most:
+        raise Corrupt(
+            f"{name} has {human(n_bytes)}, expected at most {human(most)}",
+            where=where,
+            hint="fetch this store again from a source that you trust",
         )
 
 

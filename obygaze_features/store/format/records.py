@@ -28,6 +28,11 @@ from obygaze_features.store.format.schema import (
 
 # An upper bound; a larger number means a corrupt file.
 MAX_CLIPS = 100_000_000
+# The same for JSON that would take far more memory than its bytes: in a store's own files a value
+# takes more bytes than this.
+MIN_VALUE_BYTES, MANY_VALUES = 16, 1_000_000
+# The length of an id in its chunk, and one character.
+MIN_ID_BYTES = 5
 STORE_FILE = "store.json"
 SEAL_FILE = "seal.json"
 README_FILE = "README.md"
@@ -59,6 +64,9 @@ def checksum_of(data: bytes) -> str:
 
 
 def _checked_json(data: bytes, where: str) -> dict[str, Any]:
+    n_values = sum(map(data.count, (b",", b"[", b"{"))) if len(data) > MANY_VALUES else 0
+    if n_values > max(MANY_VALUES, len(data) // MIN_VALUE_BYTES):
+        raise Corrupt("more values than a file of a store can have", where=where, hint=_FETCH_AGAIN)
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -249,7 +257,20 @@ class Plan(Record):
         """Read store.json, and keep its sha256: markers and the seal are bound to it."""
         plan = super().from_bytes(data, where)
         object.__setattr__(plan, "sha256", sha256_bytes(data))
+        for name in ID_ARRAYS:
+            n_bytes = sum(mark.n_bytes for mark in plan.id_files(name).values())
+            if n_bytes < plan.n_clips * MIN_ID_BYTES:
+                raise Corrupt(
+                    f"the files of {name} have {n_bytes} bytes, too few for {plan.n_clips} ids",
+                    where=where,
+                    hint=_FETCH_AGAIN,
+                )
         return plan
+
+    def id_files(self, name: str) -> dict[str, FileMark]:
+        """Return the files of the ids of clips or movies."""
+        prefix = f"data.zarr/{name}/c."
+        return {file: mark for file, mark in self.files.items() if file.startswith(prefix)}
 
     def require_own(self, marker: Marker, block: int, where: str) -> None:
         """Raise an error unless a marker is of a block of this store."""

@@ -50,6 +50,8 @@ THREAD_FROM_BYTES = 1_000_000
 # there already: ten at once took three times as long.
 LARGE_AT_ONCE = 2
 RETRIES = 2
+# From here on the number of rows is compared with the ids before memory is used for it.
+MANY_ROWS = 1_000_000
 
 
 class Arrays:
@@ -65,7 +67,10 @@ class Arrays:
     def ids(self, name: str) -> npt.NDArray[np.str_]:
         """Return the clip or movie id of each row."""
         # By way of a list: StringDType cannot be cast to a width NumPy has yet to find.
-        return np.array(self._strings(name), dtype=np.str_)
+        strings = self._strings(name)
+        n_bytes = 4 * len(strings) * max(map(len, strings))
+        check_memory(n_bytes, f"the ids in {name}", self.files.location)
+        return np.array(strings, dtype=np.str_)
 
     def _strings(self, name: str) -> list[str]:
         return [str(word) for word in self._whole(name).tolist()]
@@ -75,6 +80,17 @@ class Arrays:
             return np.asarray(self._array(name)[:])
         except DAMAGE as error:
             raise self._damaged(f"data.zarr/{name}", error) from error
+
+    def check_rows(self) -> None:
+        """Raise an error if a store that lists very many rows does not have their ids."""
+        for name, mark in (
+            self.plan.id_files("clip_id").items() if self.plan.n_clips > MANY_ROWS else ()
+        ):
+            piece = self.files.read(name, 0, 1)
+            if piece is None or piece.total != mark.n_bytes:
+                raise Corrupt(
+                    f"{name} does not have {mark.n_bytes} bytes", where=self.files.location
+                )
 
     def text(self) -> TextTable | None:
         """Return the texts that go with the store, if there are any."""

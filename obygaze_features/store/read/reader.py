@@ -216,6 +216,7 @@ class Store:
 
     def status(self) -> Status:
         """Return the status of every row; in a store that is not sealed this reads all markers."""
+        self.arrays.check_rows()
         holds = self.commits.holds
         noted = self.commits.statuses(lambda block: any(holds(name, block) for name in self.levels))
         not_ok = {row: status for row, status in noted.items() if not status.is_ok}
@@ -234,6 +235,7 @@ class Store:
 
         With several conditions, the rows that meet all of them.
         """
+        self.arrays.check_rows()
         if clips is None and movies is None and mask is None:
             return Selection(np.arange(self.n_clips), self)
         chosen = self._chosen(movies, mask)

@@ -162,7 +162,11 @@ def n_bytes_listed(store: Store) -> int:
 
 def _opened(files: Files, report: VerifyReport) -> Store | None:
     """Return the store; None where store.json or the seal is damaged, and all else is unknown."""
-    data, seal = read_or_none(files, STORE_FILE), None
+    data = seal = None
+    with report.collecting(STORE_FILE):
+        data = read_or_none(files, STORE_FILE)
+    if report.problems:
+        return None
     with report.collecting(SEAL_FILE):
         seal = read_record(files, Seal, SEAL_FILE)
     if seal is not None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import confined
+from obygaze_features.store.format.limits import check_document
 from obygaze_features.store.format.schema import Bytes, FileMark
 
 LINK_REFUSED = "a store must not contain symbolic links"
@@ -98,6 +99,7 @@ class FolderFiles:
                 raise FixInput(LINK_REFUSED, where=path) from error
             raise
         try:
+            check_document(name, os.fstat(descriptor).st_size, self.location)
             return read_open_file(descriptor, start, stop)
         finally:
             os.close(descriptor)

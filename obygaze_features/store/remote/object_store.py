@@ -13,6 +13,7 @@ import numpy as np
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.store.format.limits import check_document
 from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote.files import Files, Piece
@@ -114,6 +115,7 @@ class ObjectFiles:
             options["range"] = {"offset": start}
         try:
             answer = self.obstore.get(self.store, name, options=options)
+            check_document(name, int(answer.meta["size"]), self.location)
             data = np.frombuffer(memoryview(answer.bytes()), np.uint8)
         except FileNotFoundError:
             return None

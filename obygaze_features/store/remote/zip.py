@@ -14,7 +14,7 @@ import numpy as np
 
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.core.files import confined
-from obygaze_features.store.format.limits import check_memory
+from obygaze_features.store.format.limits import DOCUMENT_BYTES, check_document, check_memory
 from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.format.schema import Bytes
 from obygaze_features.store.remote.files import (
@@ -33,8 +33,8 @@ HEADER = struct.Struct("<4s22xHH")
 # `pack` writes no extra fields except for files of 4 GB; other programs write a few bytes.
 EXTRA_BYTES = 64
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-# Before store.json and the seal are read nothing bounds them: a million clips need 20 MB.
-DOCUMENT_BYTES = 256_000_000
+# `pack` does not compress, and compressed JSON can become a thousand times longer.
+DEFLATED_BYTES = 64_000_000
 
 
 def open_zip(path: Path) -> ZipFiles:
@@ -86,6 +86,7 @@ class ZipFiles:
         entry = self.entries.get(name)
         if entry is None:
             return None
+        check_document(name, entry.file_size, self.location)
         first, after = bounds(start, stop, entry.file_size)
         if name not in self._starts:
             data = self._first_part(entry, 0 if first else after)
@@ -219,7 +220,9 @@ class UntrustedZip(ZipFiles):
         if entry is None:
             return None
         first, after = bounds(start, stop, entry.file_size)
-        if after - first > max(DOCUMENT_BYTES, self.expected.get(name, 0)):
+        is_stored = entry.compress_type == zipfile.ZIP_STORED
+        most = DOCUMENT_BYTES if is_stored else DEFLATED_BYTES
+        if after - first > max(most, self.expected.get(name, 0)):
             raise FixInput(
                 f"{name} has {after - first:,} bytes, more than the store lists",
                 where=self.location,

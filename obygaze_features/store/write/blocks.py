@@ -33,6 +33,11 @@ class BlockEncoder:
             key: cpu.Buffer.from_bytes(json.dumps(value).encode())
             for key, value in plan.zarr.items()
         }
+        documents = {spec.name: plan.zarr[f"{spec.name}/zarr.json"] for spec in plan.arrays}
+        self.layouts = {
+            name: ChunkLayout.of(plan, name, document, "store.json")
+            for name, document in documents.items()
+        }
         store = MemoryStore(self.memory)
         self.lock = threading.Lock()
         # Without this zarr would leave out the files of blocks in which every row failed.
@@ -41,10 +46,6 @@ class BlockEncoder:
                 {"write_empty_chunks": True}
             )
             for spec in plan.arrays
-        }
-        self.layouts = {
-            name: ChunkLayout.of(plan, name, plan.zarr[f"{name}/zarr.json"], "store.json")
-            for name in self.arrays
         }
 
     def encode(

@@ -81,7 +81,9 @@ def test_this_version_still_writes_the_same(tmp_path: Path) -> None:
     write_all(tmp_path)
     original = ARCHIVE / VERSIONS[-1]
     names = {str(f.relative_to(original)) for f in original.rglob("*") if f.is_file()}
-    assert names == {str(f.relative_to(tmp_path)) for f in tmp_path.rglob("*") if f.is_file()}
+    written = {str(f.relative_to(tmp_path)) for f in tmp_path.rglob("*") if f.is_file()}
+    # The decisions of later versions, which only writers use.
+    assert names == {name for name in written if not name.endswith(".taken")}
     for name in sorted(names):
         old, new = (original / name).read_bytes(), (tmp_path / name).read_bytes()
         if name.endswith(("store.json", "seal.json")) or "/commits/" in name:
