@@ -34,7 +34,7 @@ def write_workspace(root: Path, seed: int = 0) -> None:
     without = set(rng.permutation([clip.clip_id for clip in clips])[:N_WITHOUT_FEATURES].tolist())
     manifest = Manifest(NAME, Header(NAME, concepts(), view="as_published"), tuple(clips))
     for name, levels in FOLDS.items():
-        manifest = manifest.with_column(FOLD_PREFIX + name, _folds(clips, levels, rng))
+        manifest = manifest.with_column(FOLD_PREFIX + name, folds_of(clips, levels, rng))
     for name, levels in FILM_FOLDS.items():
         kept = [c for c in clips if c.level in levels.split() and c.clip_id not in without]
         folds = {clip.clip_id: str(FILMS.index(clip.movie_id)) for clip in kept}
@@ -57,7 +57,8 @@ def _clips(rng: np.random.Generator) -> list[Clip]:
     return clips
 
 
-def _folds(clips: list[Clip], levels: str, rng: np.random.Generator) -> dict[str, str]:
+def folds_of(clips: list[Clip], levels: str, rng: np.random.Generator) -> dict[str, str]:
+    """Return one of ten folds for each clip of some annotation levels, of equal sizes by level."""
     folds: dict[str, str] = {}
     for level in levels.split():
         own = rng.permutation([clip.clip_id for clip in clips if clip.level == level])

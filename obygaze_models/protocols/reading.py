@@ -164,6 +164,9 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     _check_known(document, "grid.test", protocol.grid.test, protocol.tasks, "task")
     _check_known(document, "grid.models", protocol.grid.models, protocol.models, "model")
     _check_known(document, "report.argmax", protocol.report.argmax, protocol.tasks, "task")
+    _check_known(document, "report.contrast", protocol.report.contrast, protocol.tasks, "task")
+    if len(protocol.report.contrast) == 1:
+        document.add("report.contrast", "needs two training tasks, or none")
     if not protocol.model_names and not protocol.grid.baselines:
         document.add("grid", "needs a model or a baseline")
     if not protocol.pairs:

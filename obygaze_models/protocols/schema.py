@@ -120,7 +120,11 @@ class FitSettings:
 
 @dataclass(frozen=True)
 class ReportSettings:
-    """The metrics, intervals and analyses of the predictions."""
+    """The metrics, intervals and analyses of the predictions.
+
+    `contrast` names two training tasks, such as HN_S and EN_S: each model of both is compared on
+    each test task, with `contrast_seeds` re-trainings of models that start at random.
+    """
 
     title: str = ""
     primary: Annotated[str, choice(METRICS)] = "f1_weighted"
@@ -130,6 +134,8 @@ class ReportSettings:
     error_analysis: bool = False
     concepts: bool = False
     argmax: Annotated[tuple[str, ...], list_of(name)] = ()
+    contrast: Annotated[tuple[str, ...], list_of(name, most=2)] = ()
+    contrast_seeds: Annotated[int, whole(1, 1000)] = 5
     notes: tuple[str, ...] = ()
 
 
@@ -196,6 +202,21 @@ class Protocol:
             for train in self.train_tasks
             if self.grid.pairs == "all" or train == test
         ]
+
+    @property
+    def contrast(self) -> tuple[str, ...]:
+        """Return the two training tasks to compare; none where only one of them trains."""
+        names = self.report.contrast
+        trained = {train for train, _ in self.pairs}
+        return names if len(names) == 2 and trained.issuperset(names) else ()
+
+    def n_seeds(self, train: str) -> int:
+        """Return the number of re-trainings, for a training task, of models that start at random.
+
+        Those after the first `fit.seeds` are for the contrast only.
+        """
+        extra = self.report.contrast_seeds if train in self.contrast else 1
+        return max(self.fit.seeds, extra)
 
     @property
     def model_names(self) -> list[str]:

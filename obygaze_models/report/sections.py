@@ -68,6 +68,7 @@ def sections_of(run: ReportRun, figures: Sequence[Figure] = ()) -> list[Section]
         "concepts": concept_sentences(run),
     }
     tables: dict[str, Iterable[ResultTable]] = {
+        "contrast": contrast_tables(run),
         "results": (*result_tables(run), *argmax_tables(run)),
         "paper": paper_tables(run),
         "films": (*film_tables(run), *clip_tables(run)),
@@ -92,6 +93,28 @@ def task_sentences(run: ReportRun) -> Iterable[str]:
     if run.task_titles:
         titles = (f"{name}: {title}" for name, title in run.task_titles.items())
         yield sentence("tasks", titles="; ".join(titles))
+
+
+def contrast_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield the differences between the two training tasks that the protocol contrasts."""
+    rows: Rows = [
+        (
+            record["test"],
+            run.label(record),
+            metric_name(record["metric"]),
+            *(Number(record[side]["value"]) for side in ("first", "second")),
+            _difference(record),
+            Number(record["p"], digits=3, is_p=True),
+            *(record[key] for key in ("n_seeds", "n_movies", "n_test", "leaked")),
+        )
+        for record in run.of("contrast")
+    ]
+    if rows:
+        record = run.of("contrast")[0]
+        names = {side: record[side]["train"] for side in ("first", "second")}
+        made = make_table("contrast", "contrast", rows, confidence=run.confidence, **names)
+        headers = tuple(header.format(**names) for header in made.headers)
+        yield replace(made, headers=headers)
 
 
 def comparison_tables(run: ReportRun) -> Iterable[ResultTable]:

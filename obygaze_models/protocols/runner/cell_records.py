@@ -142,11 +142,11 @@ def _comparison(first: Cell, second: Cell, protocol: Protocol, groups: Groups) -
         "second": {"model": second.model, "feature": second.feature},
         "difference": first.value[metric] - second.value[metric],
         "ci": [interval.low, interval.high],
-        **_p_values(first, second, metric, groups),
+        **p_values(first, second, metric, groups),
     }
 
 
-def _p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:
+def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:
     """Return a p by films where one set of clips is tested, else over test sets of whole films.
 
     Flipping the signs of films assumes that they are independent, but each film also trains the
@@ -169,6 +169,8 @@ def _p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:
     elif len(by_set) > 1 and _share_no_film(first, groups):
         train = float(np.mean([t.n_train + t.n_validation for t in first.tested]))
         test = float(np.mean([len(t.rows) for t in first.tested]))
+        if first.train != second.train:  # of other clips each, but of the same share of films
+            train, test = first.n_test_sets - 1.0, 1.0
         found["p_corrected_t"] = nadeau_bengio(by_set, n_train=train, n_test=test).p
     return found
 

@@ -10,7 +10,7 @@ computes the same value again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Any, TypeVar
 
@@ -111,6 +111,21 @@ class Cell:
     def seeds(self) -> list[int]:
         """The seeds, in order."""
         return sorted({t.seed for t in self.tested})
+
+    def first_seeds(self, n: int) -> Cell:
+        """Return the cell of the first n seeds alone."""
+        kept = self.seeds[:n]
+        return replace(self, tested=[t for t in self.tested if t.seed in kept])
+
+    def without(self, rows: NDArray[np.intp]) -> Cell:
+        """Return the cell without some test clips, and without the folds that test no other."""
+        tested = []
+        for t in self.tested:
+            kept = ~np.isin(t.rows, rows)
+            if kept.any():
+                own = t.predictions.take(kept)
+                tested.append(replace(t, rows=t.rows[kept], predictions=own))
+        return replace(self, tested=tested)
 
     def statistics(
         self,

@@ -99,12 +99,13 @@ def check_cells(protocol: Protocol, schedule: Schedule, table: ClipTable) -> dic
 
 def count_fits(protocol: Protocol, schedule: Schedule) -> int:
     """Return the number of fits of models for the cells of a store."""
-    n_folds = sum(len(schedule.pairs[pair]) for pair in protocol.pairs)
     models = [protocol.models[name] for name in protocol.model_names]
-    repeats = [
-        len(candidates(m.settings)) * protocol.fit.seeds if m.kind == "mlp" else 1 for m in models
-    ]
-    return n_folds * sum(repeats)
+    perceptrons = sum(len(candidates(m.settings)) for m in models if m.kind == "mlp")
+    others = sum(m.kind != "mlp" for m in models)
+    return sum(
+        len(schedule.pairs[pair]) * (others + perceptrons * protocol.n_seeds(pair[0]))
+        for pair in protocol.pairs
+    )
 
 
 def run_models(context: FitContext, progress: Progress) -> list[Cell]:
@@ -255,7 +256,7 @@ def _run_perceptrons(
             # the luck of that start would look like a property of the features.
             own_starts = starts.setdefault(pair, {})
             start = own_starts.setdefault(split.train.tobytes(), len(own_starts))
-            for repeat in range(context.protocol.fit.seeds):
+            for repeat in range(context.protocol.n_seeds(pair[0])):
                 seed = context.protocol.fit.seed + repeat
                 own = replace(data, seed=seed * SEEDS_APART + start)
                 rows = (split.train.tobytes(), split.validation.tobytes())

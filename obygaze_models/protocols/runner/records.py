@@ -44,6 +44,11 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
      test clips (runs that share one are averaged first), null if there is one or if they share
      films, "n_test_sets", "repeated": clips were tested by several runs; both p are null for
      metrics of decisions}
+  "contrast"   one model trained on both tasks of `report.contrast`: first minus second
+    {"kind", "model", "feature", "test", "metric", "first": {"train", "value"}, "second": {...},
+     "difference", "ci": by films and re-trainings, "p": sign flips of films or corrected t, as in
+     "comparison", "n_seeds", "seed_sd": of both, "n_movies", "n_test", "n_positive", "leaked": test
+     clips that trained or chose one of both; if any, a second record is without them}
   "coverage"   one for each store
     {"kind", "feature", "n_clips", "n_present", "n_missing", "n_missing_in_tasks",
      "n_unused": with a vector, but without a video in the manifest, which the released code drops,
@@ -174,6 +179,7 @@ class Run:
             "run": str(self.folder),
             "cells": [_shown(record) for record in self.cells],
             "baselines": [_shown(record) for record in self.baselines],
+            "contrasts": self.of("contrast"),
             "comparisons": self.of("comparison"),
             "coverage": self.of("coverage"),
             "argmax": self.of("argmax"),

@@ -27,6 +27,7 @@ from obygaze_models.protocols.clips import ClipTable, clip_table
 from obygaze_models.protocols.runner.cell_records import cell_record, comparisons
 from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.runner.concept_records import concept_records
+from obygaze_models.protocols.runner.contrasts import contrast_records
 from obygaze_models.protocols.runner.execute import (
     FitContext,
     check_cells,
@@ -127,7 +128,9 @@ def run_protocol(
     with one_thread():
         cells, baselines, splits = _train_all(inputs, n_jobs, watch or _no_progress, clock)
         with clock.part("judge"):
-            records = _records(inputs, cells, baselines)
+            contrasts = contrast_records(cells, inputs.protocol, inputs.table)
+            cells = [cell.first_seeds(inputs.protocol.fit.seeds) for cell in cells]
+            records = [*_records(inputs, cells, baselines), *contrasts]
     with clock.part("write"):
         predictions = predictions_csv([*cells, *baselines], inputs.table)
     about = _about(inputs, folder.name, splits, len(cells), clock.seconds)

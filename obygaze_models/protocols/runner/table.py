@@ -22,6 +22,7 @@ def result_text(run: Run) -> str:
     stores = ", ".join(run.about["stores"])
     title = str(run.protocol["report"]["title"] or run.protocol["name"])
     parts = [f"{title} ({stores})" if stores else title]
+    parts += [_contrast(record) for record in run.of("contrast")]
     shown = [*run.cells, *_once(run.baselines)]
     metrics = dict.fromkeys(one["metric"] for cell in shown for one in _printed(cell))
     headers = [*HEADERS, *(f"paper, {METRIC_NAMES.get(m, m)}" for m in metrics)]
@@ -106,6 +107,20 @@ def _legend(run: Run) -> str:
     if all(record["n_movies"] < 2 for record in (*run.cells, *run.baselines)):
         return f"Values {how}; of one film there is no interval over films."
     return f"Values {how}, with {level:g} % intervals over films."
+
+
+def _contrast(record: Record) -> str:
+    first, second = record["first"], record["second"]
+    low, high = (f"{end:+.2f}" if end is not None else "-" for end in record["ci"])
+    p = f", p {record['p']:.3f}" if record["p"] is not None else ""
+    leaked = f", {record['leaked']} of them leaked" if record["leaked"] else ""
+    return (
+        f"trained on {first['train']} / {second['train']}, tested on {record['test']}: "
+        f"{record['model']} ({record['feature']}) has {record['metric']} "
+        f"{_short(first['value'])} / {_short(second['value'])}, "
+        f"difference {record['difference']:+.2f} ({low} to {high}){p}; seeds {record['n_seeds']}, "
+        f"{record['n_test']} clips{leaked}"
+    )
 
 
 def _argmax(record: Record) -> str:

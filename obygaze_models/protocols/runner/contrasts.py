@@ -1,0 +1,110 @@
+"""Records of contrasts: a model trained on one task and on another, on the same test clips.
+
+The difference has an interval over films and re-trainings. Test clips that trained or chose one of
+the two models favour it: they are counted, and the contrast is computed again without them if
+enough films are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_models.evaluation.bootstrap import resample
+from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.runner.cell_records import p_values
+from obygaze_models.protocols.runner.cells import Cell
+from obygaze_models.protocols.runner.records import Record
+from obygaze_models.protocols.schema import Protocol
+
+Groups = NDArray[np.str_]
+# Its p-value has a known level, whatever the primary metric is.
+TESTED_METRIC = "ap"
+MIN_FILMS = 6  # with clips of both classes; no test over fewer films has a p below .05
+
+
+def contrast_records(cells: Sequence[Cell], protocol: Protocol, table: ClipTable) -> list[Record]:
+    """Return the contrasts of the two training tasks of `report.contrast`.
+
+    Args:
+        cells: The cells with all of their seeds.
+        protocol: The protocol.
+        table: The clips.
+    """
+    groups = np.array(table.column(protocol.splits.group), dtype=np.str_)
+    found = {(c.train, c.test, c.model, c.feature): c for c in cells}
+    records = []
+    for (train, test, model, feature), first in found.items():
+        if not protocol.contrast or train != protocol.contrast[0]:
+            continue
+        second = found.get((protocol.contrast[1], test, model, feature))
+        if second is None or not np.array_equal(first.universe, second.universe):
+            continue
+        for one, other, leaked in _parts(first, second, groups, table):
+            metrics = dict.fromkeys((protocol.report.primary, TESTED_METRIC))
+            records += [_record(one, other, m, leaked, protocol, groups) for m in metrics]
+    return records
+
+
+def _parts(
+    first: Cell, second: Cell, groups: Groups, table: ClipTable
+) -> Iterator[tuple[Cell, Cell, int]]:
+    """Yield both cells with the number of leaked test clips, and if any leaked, without those."""
+    clips = {clip for cell in (first, second) for t in cell.tested for clip in t.leak.clips}
+    rows = np.array([row for row in first.universe if table.ids[row] in clips], dtype=np.intp)
+    yield first, second, len(rows)
+    kept, other = first.without(rows), second.without(rows)
+    if len(rows) and kept.tested:
+        films, y = groups[kept.universe], kept.y
+        if len(np.intersect1d(films[y], films[~y])) >= MIN_FILMS:
+            yield kept, other, 0
+
+
+def _record(
+    first: Cell, second: Cell, metric: str, leaked: int, protocol: Protocol, groups: Groups
+) -> Record:
+    report, films = protocol.report, groups[first.universe]
+    ours, theirs = (cell.statistics(films, only=[metric]) for cell in (first, second))
+    inflation = max(first.inflation, second.inflation)
+    by_seed = [_of_seeds(cell, metric) for cell in (first, second)]
+    of_seeds = sum(float(v.var(ddof=1)) / len(v) for v in by_seed if len(v) > 1)
+    for _ in range(2):  # the second time with the variance over seeds added
+        drawn = resample(
+            lambda weights: {metric: ours(weights)[metric] - theirs(weights)[metric]},
+            np.unique(films),
+            n_replicates=report.replicates,
+            level=report.confidence,
+            seed=(protocol.fit.seed, 2),
+            inflation=inflation,
+        )
+        interval, error = drawn[metric]
+        inflation *= 1 + of_seeds / error**2 if error > 0 else 1.0
+    one, other = (float(values.mean()) for values in by_seed)
+    tests = p_values(first, second, metric, groups)
+    by_fold = np.nan if tests["repeated"] else tests["p_corrected_t"]
+    p = by_fold if np.isnan(tests["p_sign_flip"]) else tests["p_sign_flip"]
+    return {
+        "kind": "contrast",
+        **{key: getattr(first, key) for key in ("model", "feature", "test")},
+        "metric": metric,
+        "first": {"train": first.train, "value": one},
+        "second": {"train": second.train, "value": other},
+        "difference": one - other,
+        "ci": [interval.low, interval.high],
+        "p": p,
+        "n_seeds": max(len(values) for values in by_seed),
+        "seed_sd": [float(v.std(ddof=1)) if len(v) > 1 else np.nan for v in by_seed],
+        "n_movies": tests["n_movies"],
+        "n_test": len(first.universe),
+        "n_positive": int(first.y.sum()),
+        "leaked": leaked,
+    }
+
+
+def _of_seeds(cell: Cell, metric: str) -> NDArray[np.float64]:
+    """Return the metric on all test clips for each seed."""
+    units, once = np.zeros(len(cell.universe)), np.ones((1, 1))
+    found = [cell.statistics(units, [s], only=[metric])(once)[metric][0] for s in cell.seeds]
+    return np.array(found, dtype=np.float64)
