@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.base import Card as Card
     from obygaze_features.backbones.base import Family as Family
     from obygaze_features.backbones.base import Placement as Placement
+    from obygaze_features.backbones.base import Preset as Preset
     from obygaze_features.backbones.cards import card_names as card_names
     from obygaze_features.backbones.cards import find_card as find_card
     from obygaze_features.backbones.cards import find_cards as find_cards
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.hub import find_weights as find_weights
     from obygaze_features.backbones.load import forward_in_batches as forward_in_batches
     from obygaze_features.backbones.load import load_backbone as load_backbone
+    from obygaze_features.backbones.own import module_card as module_card
     from obygaze_features.backbones.text import embed_prompts as embed_prompts
     from obygaze_features.backbones.text import load_text_tower as load_text_tower
     from obygaze_features.backbones.text import read_prompts as read_prompts

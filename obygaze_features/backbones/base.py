@@ -84,6 +84,7 @@ class Family:
         outputs: The tensors that a level can be, each with its dimensions: words of
             `Geometry.dimensions`, as in {"tokens": "step token width", "cls": "width"}.
         needs_weights: Whether there are weights at all.
+        needs_torch: Whether it computes with torch, so that a GPU can be used.
         takes_mask: Whether a mask can mark the padding of short clips.
         attention: What tokens attend to: "joint" (all of a frame or clip), "divided" (time, then
             space) or "messages" (all of a frame, and one message of every other frame).
@@ -96,6 +97,7 @@ class Family:
     _: KW_ONLY
     outputs: Mapping[str, str]
     needs_weights: bool = True
+    needs_torch: bool = True
     takes_mask: bool = False
     attention: str = "joint"
     live: float = 15.0
@@ -166,6 +168,7 @@ class Card:
     Weights must have its `depth` (layers, hidden, heads) and its `weights_sha256` (of the files, or
     of the tensors), if it gives them. `download_mb` is the size of the weights on the hub, which
     asks for an account if they are `gated`. None of these changes a number, so no hash has them.
+    `code` has the sha256 of the files and the versions of the packages of a user's own backbone.
     """
 
     name: str
@@ -181,6 +184,7 @@ class Card:
     gflop: float = 0.0
     download_mb: int = 0
     gated: bool = False
+    code: Mapping[str, Any] = field(default_factory=dict)
     preset: str = DEFAULT_PRESET
     origin: str = ""
     depth: Mapping[str, int] = field(default_factory=dict)
@@ -320,6 +324,8 @@ def card_recipe(
         "geometry": geometry.declared(),
         "levels": {name: level.source for name, level in levels.items()},
     }
+    if card.code:
+        backbone["code"] = dict(card.code)
     return {"backbone": backbone, "levels": sorted(levels)}
 
 

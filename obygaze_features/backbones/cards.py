@@ -107,14 +107,22 @@ class FoundCards:
 
 
 def find_card(name: str, workspace: Workspace | None = None) -> Card:
-    """Return the card called `name`, `name@preset` or by the path of its file.
+    """Return the card called `name`, `name@preset`, by the path of its file, or of your own code.
 
     Args:
-        name: A name that `obygaze backbones ls` lists, or a path that ends in .toml.
+        name: A name that `obygaze backbones ls` lists, a path that ends in .toml, or a function
+            that returns a card, as FILE.py:FUNCTION or MODULE:FUNCTION. The last runs that code,
+            so never pass a name from a file of somebody else.
         workspace: The workspace whose own cards are found too.
     """
+    if ":" in name:
+        from obygaze_features.backbones.own import card_of_code
+
+        return card_of_code(name)
     plain, _, preset = name.partition("@")
     paths = _paths(workspace)
+    if plain not in paths and (installed := _installed().get(plain)):
+        return installed.with_preset(preset or DEFAULT_PRESET)
     path = Path(plain) if plain.endswith(".toml") else paths.get(plain)
     if path is None:
         near = difflib.get_close_matches(plain, paths, n=3, cutoff=0.5)
@@ -138,6 +146,7 @@ def find_cards(pattern: str = "*", workspace: Workspace | None = None) -> FoundC
             cards.append(_read(paths[name], paths))
         except ObygazeError as error:
             problems.append(error)
+    cards += [card for name, card in _installed().items() if fnmatch.fnmatch(name, pattern)]
     return FoundCards(tuple(cards), tuple(problems))
 
 
@@ -166,16 +175,28 @@ def _files(workspace: Workspace | None) -> Iterator[Path]:
         yield from sorted(workspace.folder("backbones").glob("*.toml"))
     for point in entry_points(group=ENTRY_POINTS):
         place = _place(point)
-        yield from sorted(place.glob("*.toml")) if place.is_dir() else [place]
+        if isinstance(place, Path):
+            yield from sorted(place.glob("*.toml")) if place.is_dir() else [place]
 
 
-def _place(point: EntryPoint) -> Path:
-    """Return the file or folder of an entry point: the value it loads, or the result of a call."""
+def _installed() -> dict[str, Card]:
+    """Return the cards that functions of installed packages return, by name."""
+    places = [_place(point) for point in entry_points(group=ENTRY_POINTS)]
+    return {card.name: card for card in places if isinstance(card, Card)}
+
+
+def _place(point: EntryPoint) -> Path | Card:
+    """Return the file, folder or card of an entry point: its value, or the result of a call."""
     loaded = point.load()
     place = loaded() if callable(loaded) else loaded
+    if isinstance(place, Card) and callable(loaded):
+        from obygaze_features.backbones.own import card_of_function
+
+        return card_of_function(loaded)
     if not isinstance(place, str | Path):
         raise FixInput(
-            f"the entry point {point.name!r} must name a file or a folder of cards",
+            f"the entry point {point.name!r} must name a file or a folder of cards, or a function"
+            " that returns a card",
             where=f"{ENTRY_POINTS}: {point.value}",
         )
     return Path(place)

@@ -110,7 +110,8 @@ def check_backbone(
         report.add(name, FAILED, "; ".join([error.what, *map(str.strip, error.details)]))
         return report
     facts = f"{backbone.geometry.input_size}, {backbone.flops / 1e9:.0f} GFLOP a clip"
-    report.add("complete", OK, f"every tensor is from the files; {facts}")
+    source = "every tensor is from the files" if files.files else "loaded without files"
+    report.add("complete", OK, f"{source}; {facts}")
     if isinstance(backbone, TorchBackbone):
         _check_identity(backbone, files, report)
     _check_outputs(backbone, TOLERANCE[dtype], report)

@@ -274,6 +274,7 @@ _OTHERS = (
             "descriptors-max": "out",
         },
         needs_weights=False,
+        needs_torch=False,
         pixel_range=(0.0, 1.0),
     ),
 )

@@ -53,6 +53,9 @@ def recipe_note(recipe: Mapping[str, Any], workspace: Workspace) -> str:
     """Return the same sentence for a store's recipe, if its card has not changed since."""
     backbone = recipe.get("backbone") or {}
     preset = backbone.get("preset") or DEFAULT_PRESET
+    # A name with a colon would run code, which must never come from a store.
+    if backbone.get("code") or ":" in str(backbone.get("name")):
+        return ""
     try:
         card = find_card(f"{backbone.get('name')}@{preset}", workspace)
     except ObygazeError:

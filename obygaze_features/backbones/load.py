@@ -36,7 +36,7 @@ def load_backbone(
     Weights that are not known to be the card's checkpoint are recorded as such in the recipe.
 
     Args:
-        card: A card, or its name.
+        card: A card, its name, or a function of yours that returns one (FILE.py:FUNCTION).
         weights: A file or folder of weights. The default is the card's own checkpoint, which is
             downloaded if it is not in the hub's cache.
         device: cpu, cuda or cuda:N.
@@ -54,17 +54,18 @@ def load_backbone(
         card = find_card(card, workspace)
     attention = attn_implementation or card.input.attention
     placement = Placement(device, dtype, attention, tf32, compiled)
+    if card.family.needs_torch:
+        _check_placement(card, placement)
     if not card.family.needs_weights:
         if device != "cpu":
             _check_device(device)
         return load_from(card, NO_WEIGHTS, placement)
-    _check_placement(card, placement)
     return load_from(card, find_weights(card, weights, download=True), placement)
 
 
 def load_from(card: Card, files: WeightFiles, placement: Placement) -> Backbone:
     """Return the model of a card from its files."""
-    if card.family.needs_weights:
+    if card.family.needs_torch:
         torch = need("torch", "extract", "running a backbone")
         if torch.device(placement.device).type == "cuda":
             # Convolutions use TF32 by default, whose numbers depend on the device.

@@ -43,7 +43,7 @@ feature_options = option_group(
         *("-b", "backbones"),
         multiple=True,
         metavar="NAME",
-        help="A backbone; can be repeated.",
+        help="A backbone, or your own code (FILE.py:FUNCTION); can be repeated.",
         shell_complete=completing(card_names),
     ),
     click.option("--levels", metavar="A,B", help="Feature levels. [default: all but tokens]"),

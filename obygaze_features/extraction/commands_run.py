@@ -166,7 +166,7 @@ def _name_idle_gpus(session: Session, plan: ExtractPlan) -> None:
     """Print the GPUs that a run on the CPU could use, unless no backbone has weights."""
     workspace = Workspace(Path(plan.workspace))
     cards = [find_card(target.backbone, workspace) for target in plan.targets]
-    idle = idle_gpus() if any(card.family.needs_weights for card in cards) else []
+    idle = idle_gpus() if any(card.family.needs_torch for card in cards) else []
     if idle:
         session.console.note(f"{', '.join(idle)} is idle: --device {idle[0]} is faster than cpu")
 

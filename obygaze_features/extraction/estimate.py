@@ -280,7 +280,8 @@ def _timed(
 
 def _model(target: Target, card: Card) -> _Model:
     if not card.family.needs_weights:
-        return _Model(target, card, "none needed", 0)
+        n_bytes = TYPICAL_WEIGHT_BYTES if card.family.needs_torch else 0
+        return _Model(target, card, "none needed", n_bytes)
     try:
         if target.weights is None and not is_cached(card):
             return _Model(target, card, "not cached")

@@ -64,9 +64,14 @@ def complete_target(target: Target, manifest: str, workspace: Workspace) -> Targ
         manifest: The name of the manifest, from which the default store is named.
         workspace: The workspace of the stores.
     """
-    sizes = level_bytes(find_card(target.backbone, workspace), target.levels)
+    card = find_card(target.backbone, workspace)
+    sizes = level_bytes(card, target.levels)
     is_large = max(sizes.values(), default=0) > LARGE_ROW_BYTES
-    store = target.store or f"{manifest}.{target.backbone.replace('@', '-')}"
+    source, _, function = target.backbone.rpartition(":")
+    name = card.name if source else target.backbone.replace("@", "-")
+    store = target.store or f"{manifest}.{name}"
+    if source.endswith(".py"):
+        target = replace(target, backbone=f"{Path(source).resolve()}:{function}")
     return replace(
         target,
         store=str(Path(workspace.store(store)).resolve()),
@@ -169,6 +174,8 @@ def redecoder(
 
 def _target(recipe: Mapping[str, Any], weights: str | None) -> Target:
     backbone, compute = recipe["backbone"], recipe["compute"]
+    if ":" in backbone["name"]:
+        raise FixInput(f"code named by a store is never run: {backbone['name']!r}")
     keyframes = recipe["sampling"].get("rule") == SAMPLING_RULES["keyframes"]
     return Target(
         store="",

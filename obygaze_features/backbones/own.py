@@ -1,0 +1,227 @@
+"""Backbones of the user's own code: any torch module, from a file, a module or a package."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Family, Placement, Preset
+from obygaze_features.backbones.geometry import Geometry, Level
+from obygaze_features.backbones.pixels import as_tensor
+from obygaze_features.backbones.torch_backbone import TorchBackbone
+from obygaze_features.backbones.weights import WeightFiles, WeightHashes, tensors_sha256
+from obygaze_features.core.errors import FixInput, NotFound, ObygazeError, first_line
+from obygaze_features.core.files import sha256_file
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_DEFAULT = Preset()
+Load = Callable[[], Any]
+Run = Callable[[Any, "Tensor"], Mapping[str, "Tensor"]]
+
+
+def module_card(
+    name: str,
+    load: Load,
+    run: Run,
+    *,
+    levels: Mapping[str, Sequence[int]],
+    frames: int,
+    size: int,
+    licence: str,
+    title: str = "",
+    citation: str = "",
+    preset: Preset = _DEFAULT,
+) -> Card:
+    """Return the card of any torch module: what a function for `-b FILE.py:FUNCTION` returns.
+
+    Args:
+        name: The name in stores and in the names of stores.
+        load: Returns the module with its weights, or a pair of the module and a function that
+            returns the pixels [T, 3, size, size] of frames [T, height, width, 3] uint8.
+        run: Returns the levels of the module for pixels [B, T, 3, size, size], each [B, ...].
+        levels: The shape of each level of one clip, such as {"clip": [512], "frames": [16, 512]}.
+        frames: Frames of a clip.
+        size: Height and width of the pixels.
+        licence: The licence of the weights.
+        title: A few words for lists. The default is the name.
+        citation: The publication to cite.
+        preset: How frames become pixels, unless `load` returns a function for it.
+    """
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
+        raise FixInput(f"the name of a backbone is letters, digits, '-', '_', '.', got {name!r}")
+    shapes = {level: tuple(map(int, shape)) for level, shape in levels.items()}
+    if not shapes or not all(shapes.values()) or min(map(min, shapes.values())) < 1:
+        raise FixInput(f"levels must give a shape for each level, got {dict(levels)}", where=name)
+    family = ModuleFamily("own", "torch.nn.Module", outputs={}, shapes=shapes, make=load, run=run)
+    geometry = Geometry(frames, size)
+    sources = {level: level for level in shapes}
+    presets = {DEFAULT_PRESET: preset}
+    return Card(name, family, title or name, licence, geometry, sources, presets, citation=citation)
+
+
+@dataclass(frozen=True, repr=False)
+class ModuleFamily(Family):
+    """The family of one torch module, which brings its own weights.
+
+    Args:
+        shapes: The shape of each level of a clip.
+        make: Returns the module, or the module and its own preprocessing.
+        run: Returns the levels of the module for pixels.
+    """
+
+    _: KW_ONLY
+    shapes: Mapping[str, tuple[int, ...]]
+    make: Load
+    run: Run
+    needs_weights: bool = False
+
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> TorchBackbone:
+        """Return the backbone of the module."""
+        made = _call(self.make, f"{card.name}: load() failed")
+        module, preprocess = made if isinstance(made, tuple) else (made, None)
+        tensors = {key: value for key, value in module.state_dict().items() if value is not None}
+        hashes = WeightHashes({}, tensors_sha256(tensors))
+
+        def outputs(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
+            found: dict[str, Tensor] = _call(
+                lambda: dict(self.run(module, pixels)), f"{card.name}: run() failed"
+            )
+            if absent := sorted(self.shapes.keys() - found.keys()):
+                raise FixInput(f"{card.name}: run() returned no level {', '.join(absent)}")
+            return found
+
+        return ModuleBackbone(
+            card,
+            card.geometry,
+            module,
+            outputs,
+            files=files,
+            hashes=hashes,
+            placement=placement,
+            preprocess=preprocess,
+        )
+
+    def levels(self, sources: Mapping[str, str], geometry: Geometry) -> dict[str, Level]:
+        """Return the levels with their shapes; the first dimension may be the frames."""
+        return {
+            name: Level(name, name, _dimensions(self.shapes[name], geometry), self.shapes[name])
+            for name in sources
+        }
+
+    def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
+        """Return a rough memory of one clip; a batch that does not fit is halved."""
+        return int(self.live * g.frames * 3 * g.size**2 * 4)
+
+
+class ModuleBackbone(TorchBackbone):
+    """A torch module, with the card's preprocessing or its own."""
+
+    def __init__(self, *args: Any, preprocess: Callable[[Any], Any] | None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._own = preprocess
+
+    def preprocess(self, frames: Any) -> Tensor:
+        """Return frames [t, H, W, 3] uint8 as pixels [t, 3, S, S] float32 on the device."""
+        if self._own is None:
+            return super().preprocess(frames)
+        own = self._own
+        pixels = _call(lambda: own(frames), f"{self.card.name}: the preprocessing failed")
+        tensor: Tensor = as_tensor(pixels) if hasattr(pixels, "__array_interface__") else pixels
+        return tensor.reshape(-1, *tensor.shape[-3:]).float().to(self.placement.device)
+
+    def recipe(self) -> dict[str, Any]:
+        """Return what changes the numbers."""
+        found = super().recipe()
+        return found if self._own is None else {**found, "preprocessing": {"by": "own code"}}
+
+
+def card_of_code(name: str) -> Card:
+    """Return the card that the function `FILE.py:FUNCTION` or `MODULE:FUNCTION` returns."""
+    source, _, function = name.rpartition(":")
+    module = _call(lambda: _module(source), f"{source} cannot be imported")
+    made = getattr(module, function, None)
+    if not callable(made):
+        raise NotFound(f"no function {function!r}", where=source)
+    return card_of_function(made)
+
+
+def card_of_function(function: Callable[[], Any]) -> Card:
+    """Return the card that a function returns, with the hashes of the code for recipes."""
+    where = f"{function.__module__}:{getattr(function, '__name__', function)}"
+    card = _call(function, f"{where} failed")
+    if not isinstance(card, Card):
+        raise FixInput(
+            f"{where} must return a card, got {type(card).__name__}", hint="return module_card(...)"
+        )
+    file = Path(inspect.getsourcefile(inspect.unwrap(function)) or "")
+    return replace(card, origin=str(file), code=_code(file))
+
+
+def _module(source: str) -> Any:
+    path = Path(source)
+    if not source.endswith(".py"):
+        if str(Path.cwd()) not in sys.path:
+            sys.path.append(str(Path.cwd()))
+        return importlib.import_module(source)
+    if not path.is_file():
+        raise NotFound("no such file", where=source)
+    if str(path.resolve().parent) not in sys.path:
+        sys.path.append(str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location(f"own_{path.stem}", path.resolve())
+    module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    spec.loader.exec_module(module)  # type: ignore[union-attr]
+    return module
+
+
+def _call(function: Callable[[], Any], what: str) -> Any:
+    """Return the result of the user's code; any error but too little memory names `what`."""
+    try:
+        return function()
+    except (ObygazeError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, RuntimeError) and ("memory" in str(error) or "ALLOC" in str(error)):
+            raise
+        raise FixInput(f"{what}: {type(error).__name__}: {first_line(error)}") from error
+
+
+def _code(file: Path) -> dict[str, Any]:
+    """Return the sha256 of a file and of those beside it that it imports, and package versions."""
+    distributions, todo = metadata.packages_distributions(), [file]
+    files: dict[str, str] = {}
+    packages = {"torch": metadata.version("torch")}
+    while todo:
+        path = todo.pop()
+        files[path.name] = sha256_file(path)
+        for root in _imports(path):
+            beside = path.with_name(f"{root}.py")
+            if beside.is_file() and beside.name not in files:
+                todo.append(beside)
+            elif not root.startswith("obygaze"):
+                packages |= {d: metadata.version(d) for d in distributions.get(root, ())}
+    return {"files": files, "packages": packages}
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield (node.module or "").partition(".")[0]
+
+
+def _dimensions(shape: Sequence[int], geometry: Geometry) -> tuple[str, ...]:
+    """Return the names of dimensions: frame or step, token, feature; one length has one name."""
+    first = "frame" if shape[0] == geometry.frames else f"step_{shape[0]}"
+    middle = [f"token_{length}" for length in shape[1:-1]]
+    return (*([first, *middle] if len(shape) > 1 else []), f"feature_{shape[-1]}")

@@ -1,0 +1,176 @@
+"""Backbones of the user's own code: `-b FILE.py:FUNCTION`, modules and installed packages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, version
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import ROOT, environment, run_obygaze
+from support.extraction import film_folder, keep_manifest
+
+torch = pytest.importorskip("torch", reason="backbones need the extract extra")
+pytest.importorskip("transformers", reason="backbones need the extract extra")
+
+from obygaze_features.backbones import Card, cards, find_card, find_cards, load_backbone  # noqa: E402
+from obygaze_features.backbones.hub_processor import recipe_note  # noqa: E402
+from obygaze_features.core.errors import FixInput, NotFound, ObygazeError  # noqa: E402
+from obygaze_features.core.files import sha256_file  # noqa: E402
+from obygaze_features.core.workspace import Workspace  # noqa: E402
+from obygaze_features.extraction.recipes import _target  # noqa: E402
+from obygaze_features.store import open_store  # noqa: E402
+from obygaze_features.video.decode import View, decode_clip  # noqa: E402
+
+NET = """\
+import torch
+import widths
+from obygaze_features.backbones import module_card
+
+
+def load():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, widths.WIDTH))
+
+
+def run(module, pixels):
+    frames = module(pixels.flatten(0, 1)).unflatten(0, pixels.shape[:2])
+    return {"clip": frames.mean(1), "pooled": frames.amax(1), "frames": frames}
+
+
+def net():
+    levels = {"clip": [5], "pooled": [5], "frames": [4, 5]}
+    return module_card("net", load, run, levels=levels, frames=4, size=8, licence="MIT")
+"""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    keep_manifest(film_folder(tmp_path / "films", 3), tmp_path)
+    (tmp_path / "mine.py").write_text(NET, "utf-8")
+    (tmp_path / "widths.py").write_text("WIDTH = 5\n", "utf-8")
+    return tmp_path
+
+
+def test_a_module_is_checked_and_extracted_with_its_code_in_the_recipe(world: Path) -> None:
+    code = f"{world / 'mine.py'}:net"
+    checks = run_obygaze("backbones", "check", code, "--json").ok().json()["checks"]
+    states = {check["name"]: check["state"] for check in checks}
+    names = ("shapes", "finite", "clip isolation", "batch invariance", "wrong number of frames")
+    assert {states[name] for name in names} == {"ok"}
+    command = ("-C", world, "extract", "run", "films", "-b", code, "--json")
+    assert run_obygaze(*command).ok().json()["ok"] == 3
+    store = open_store(world / "stores" / "films.net")
+    recorded = store.recipe.to_dict()["backbone"]["code"]
+    assert recorded["files"] == {
+        name: sha256_file(world / name) for name in ("mine.py", "widths.py")
+    }
+    assert recorded["packages"] == {"torch": version("torch")}
+    backbone = load_backbone(code)
+    clip = decode_clip(next((world / "films").rglob("*001.mp4")), View(4, "even"))
+    pixels = backbone.preprocess(clip.frames)
+    torch.manual_seed(0)
+    weights = torch.nn.Linear(3 * 8 * 8, 5)
+    expected = weights(pixels.flatten(1)).detach().numpy()
+    found = store.matrix("clip", clips=["tt0-001"]).values[0]
+    np.testing.assert_allclose(found, expected.mean(0), rtol=0, atol=1e-6)
+
+
+def test_features_of_changed_code_are_refused(world: Path) -> None:
+    command = ("-C", world, "extract", "run", "films", "-b", f"{world / 'mine.py'}:net")
+    run_obygaze(*command, "--no-seal").ok()
+    (world / "widths.py").write_text("WIDTH = 5  # as before\n", "utf-8")
+    done = run_obygaze(*command)
+    assert done.code == 5 and "backbone.code.files.widths.py" in done.stderr
+
+
+def test_the_example_of_the_guide_gives_the_numbers_of_its_model(world: Path) -> None:
+    """A model of transformers with its own processor, in at most 25 lines; here a tiny one."""
+    from transformers import BitImageProcessor, Dinov2WithRegistersConfig
+    from transformers import Dinov2WithRegistersModel as Model
+
+    guide = (ROOT / "docs" / "guide.md").read_text("utf-8")
+    example = guide.partition("<!-- file: own.py -->")[2].partition("```python\n")[2]
+    example = example.partition("```")[0]
+    assert len(example.splitlines()) <= 25
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = Dinov2WithRegistersConfig(image_size=28, patch_size=14, **sizes)
+    model, folder = Model(config).eval(), str(world / "weights")
+    model.save_pretrained(folder)
+    edges = {"size": {"shortest_edge": 32}, "crop_size": {"height": 28, "width": 28}}
+    processor = BitImageProcessor(**edges)
+    processor.save_pretrained(folder)
+    example = example.replace("facebook/dinov2-with-registers-base", folder)
+    (world / "own.py").write_text(example.replace("768", "32").replace("224", "28"), "utf-8")
+    code = f"{world / 'own.py'}:registers"
+    run_obygaze("-C", world, "extract", "run", "films", "-b", code).ok()
+    store = open_store(world / "stores" / "films.dinov2-registers")
+    packages = store.recipe.to_dict()["backbone"]["code"]["packages"]
+    assert packages == {name: version(name) for name in ("torch", "transformers")}
+    decoded = decode_clip(next((world / "films").rglob("*002.mp4")), View(16, "even"))
+    pixels = processor(list(decoded.frames), return_tensors="pt")["pixel_values"]
+    expected = model(pixels).last_hidden_state[:, 0].mean(0).detach().numpy()
+    found = store.matrix("clip", clips=["tt0-002"]).values[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_module_of_the_working_folder(world: Path) -> None:
+    script = "from obygaze_features.backbones import find_card; print(find_card('mine:net').levels)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=world, env=environment(), capture_output=True, text=True
+    )
+    assert "'clip'" in done.stdout, done.stderr
+
+
+def test_functions_of_installed_packages_are_listed(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = find_card(f"{world / 'mine.py'}:net")
+
+    def loaded() -> Card:
+        return made
+
+    monkeypatch.setattr(EntryPoint, "load", lambda self: loaded)
+    point = EntryPoint("net", "package:net", cards.ENTRY_POINTS)
+    monkeypatch.setattr(cards, "entry_points", lambda group: (point,))
+    assert find_card("net").levels["frames"].shape == (4, 5)
+    assert find_card("net").code["files"][Path(__file__).name] == sha256_file(Path(__file__))
+    assert [card.name for card in find_cards("ne*").cards] == ["net"]
+
+
+def test_code_named_by_a_store_is_never_run(tmp_path: Path) -> None:
+    trap = tmp_path / "trap.py"
+    trap.write_text(f"open({str(tmp_path / 'sprung')!r}, 'w')\n", "utf-8")
+    backbone = {"name": f"{trap}:net", "preset": "default", "card_sha256": "0"}
+    recipe = {"backbone": backbone, "compute": {}, "sampling": {}}
+    assert recipe_note(recipe, Workspace(tmp_path)) == ""
+    with pytest.raises(FixInput, match="never run"):
+        _target(recipe, None)
+    assert not (tmp_path / "sprung").exists()
+    with pytest.raises(NotFound):
+        find_card(f"{trap}:net")
+    assert (tmp_path / "sprung").exists(), "the same name from the user runs it"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def net(:\n", "cannot be imported: SyntaxError"),
+        ("x = 1\n", "no function 'net'"),
+        ("def net():\n    return 3\n", "must return a card, got int"),
+        ("def net():\n    return 1 / 0\n", "failed: ZeroDivisionError"),
+        (NET.replace('"net"', '"a:b"'), "the name of a backbone is letters"),
+        (NET.replace('"clip": [5]', '"clip": []'), "a shape for each level"),
+        (NET.replace('"clip": frames.mean(1), ', ""), "returned no level clip"),
+        (NET.replace('"clip": [5]', '"clip": [6]'), r"expected shape \[1, 6\]"),
+        (NET.replace("torch.manual_seed(0)", "raise OSError('gone')"), "load.. failed: OSError"),
+        (NET.replace("module(pixels", "module(pixels[0]"), "run.. failed: "),
+    ],
+)
+def test_errors_in_the_code_name_what_is_wrong(world: Path, text: str, message: str) -> None:
+    (world / "mine.py").write_text(text, "utf-8")
+    with pytest.raises(ObygazeError, match=message):
+        backbone = load_backbone(f"{world / 'mine.py'}:net")
+        backbone.forward(np.zeros((1, 4, 3, 8, 8), np.float32))
