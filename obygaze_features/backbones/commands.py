@@ -99,7 +99,7 @@ def ls(session: Session, pattern: str, as_json: bool) -> None:
 
 def _weights_state(card: Card) -> str:
     if not card.family.needs_weights:
-        return "none needed"
+        return "own code" if card.code else "none needed"
     if not card.checkpoint:
         return "local file"
     try:
@@ -166,10 +166,12 @@ def show(session: Session, name: str, as_json: bool) -> None:
         return
     console = session.console
     console.result(f"{card.label}: {card.title}")
+    checkpoint = "own code" if card.code else "a local file"
+    checkpoint = f"{card.checkpoint}@{card.revision}" if card.checkpoint else checkpoint
     facts = {
         "family": card.family.name,
         "class": card.family.class_name,
-        "checkpoint": f"{card.checkpoint}@{card.revision}" if card.checkpoint else "a local file",
+        "checkpoint": checkpoint,
         "weights": _weights_state(card),
         "download": _download(card),
         "licence": card.licence,

@@ -115,7 +115,8 @@ def slurm(
         return
     asks = any(line.lstrip("-").startswith("mem") for line in settings["directives"])
     if mem_gb is None:
-        mem_gb = 0 if asks else memory_gb(made, settings["cpus"])
+        gpu = "gpu" in (settings["gres"] or "")
+        mem_gb = 0 if asks else memory_gb(made, settings["cpus"], gpu=gpu)
     array = replace(array, mem_gb=mem_gb or None, **settings)
     script = out or plan.with_suffix(".sbatch")
     array.log_folder.mkdir(parents=True, exist_ok=True)

@@ -29,6 +29,8 @@ UNMEASURED_MINUTES = 60
 STARTING_MINUTES = 5
 SLACK = 1.5
 STEP_MINUTES = 5
+# An allowance for the libraries of CUDA in main memory; not measured.
+CUDA_BYTES = 4 * 2**30
 # Seconds before the limit at which a worker is stopped: enough for one clip and one commit.
 WARNING_S = 60
 MAX_RESTARTS = 200
@@ -183,10 +185,10 @@ def minutes_for(plan: ExtractPlan, units: Sequence[int], workers: int) -> int:
     return STEP_MINUTES * ceil(minutes / STEP_MINUTES)
 
 
-def memory_gb(plan: ExtractPlan, cpus: int) -> int:
+def memory_gb(plan: ExtractPlan, cpus: int, *, gpu: bool = False) -> int:
     """Return the memory of a task in GB: half as much again as the estimate for its decoders."""
     peak = estimate(plan, workers=cpus, n_probed=1, timed=False).peak_bytes
-    return ceil(SLACK * peak / 2**30)
+    return ceil((SLACK * peak + gpu * CUDA_BYTES) / 2**30)
 
 
 def submit(script: Path) -> str:

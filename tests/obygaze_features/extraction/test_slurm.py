@@ -104,6 +104,7 @@ def test_a_task_asks_for_memory(plan: ExtractPlan, tmp_path: Path) -> None:
         return [line for line in lines if "--mem" in line]
 
     assert asked() == [f"#SBATCH --mem={expected}G"]
+    assert asked("--gres", "gpu:1") == [f"#SBATCH --mem={expected + 4}G"]
     assert asked("--mem", "7") == ["#SBATCH --mem=7G"]
     assert asked("--mem", "0") == []
     assert asked("--sbatch", "--mem-per-cpu=2G") == ["#SBATCH --mem-per-cpu=2G"]
