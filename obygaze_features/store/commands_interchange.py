@@ -212,7 +212,7 @@ def _note_reasons(session: Session, reasons: Mapping[str, str]) -> None:
     cls=ExampleCommand,
     examples="""
     obygaze store export hdf5 obygaze12-xclip xclip.h5 --compress
-    obygaze store export csv obygaze12-xclip pooled.csv --level pooled
+    obygaze store export csv obygaze12-xclip pooled.csv --level pooled --with-labels obygaze12
     obygaze store export pth obygaze12-xclip FEATURES --level tokens
     """,
 )
@@ -223,6 +223,7 @@ def _note_reasons(session: Session, reasons: Mapping[str, str]) -> None:
     "--level", "levels", multiple=True, help="Only this level; repeatable. [default: all]"
 )
 @click.option("--compress", is_flag=True, help="Compress (hdf5 and npz).")
+@click.option("--with-labels", metavar="MANIFEST", help="Write its levels and concepts too.")
 @force_option
 @json_option
 @pass_session
@@ -233,15 +234,20 @@ def export(
     output: Path,
     levels: tuple[str, ...],
     compress: bool,
+    with_labels: str | None,
     force: bool,
     as_json: bool,
 ) -> None:
     """Write the features of a store in another format.
 
     Clips that failed or are missing are left out and listed. csv and pth hold one level: by
-    default the last with one vector a clip, and the one with most tokens.
+    default the last with one vector a clip, and the one with most tokens. Licence, citation, recipe
+    and fingerprint go with them; beside a csv file they are in FILE.json.
     """
     store = open_named(session, name)
+    labels = None
+    if with_labels is not None:
+        labels = read_manifest(session.workspace.existing_manifest(with_labels))
     n_levels = len(levels) or (1 if format in ("csv", "pth") else len(store.levels))
     with session.console.progress("export", n_levels * store.n_clips) as progress:
         done = export_store(
@@ -251,6 +257,7 @@ def export(
             levels=levels or None,
             compress=compress,
             force=force,
+            labels=labels,
             progress=progress,
         )
     _note_reasons(session, done.left_out)

@@ -20,13 +20,15 @@ from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import OwnFolder, made_by_obygaze, new_file, new_folder
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.extras import need
-from obygaze_features.core.files import pretty_json, sha256_bytes
+from obygaze_features.core.files import csv_bytes, pretty_json, sha256_bytes, write_new
+from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.schema import ArraySpec
-from obygaze_features.store.interchange.source import HDF5_LEVELS, NPY_LEVELS
+from obygaze_features.store.interchange.source import HDF5_LEVELS, NPY_LEVELS, PROVENANCE
 from obygaze_features.store.read.reader import Store
 
 DATE = (1980, 1, 1, 0, 0, 0)
+LABELS = ("level", "concepts")
 EXPORT_FILE = ".obygaze-export.json"
 
 
@@ -48,6 +50,12 @@ class _Job:
     rows: Any
     progress: Progress
     compress: bool
+    labels: Mapping[str, tuple[str, str]] | None = None
+
+    def label(self, clip: str) -> dict[str, str]:
+        """Return the level and the concepts of a clip, where labels are exported."""
+        values = () if self.labels is None else self.labels.get(clip, ("", ""))
+        return dict(zip(LABELS, values, strict=False))
 
     def blocks(self, spec: ArraySpec) -> Iterator[Any]:
         """Yield the rows of a level, block by block in the store's order."""
@@ -70,9 +78,14 @@ def export_store(
     levels: Sequence[str] | None = None,
     compress: bool = False,
     force: bool = False,
+    labels: Manifest | None = None,
     progress: Progress | None = None,
 ) -> Exported:
     """Write the clips that are ok; the result appears when it is complete.
+
+    Licence, citation, recipe and fingerprint are written as JSON: to the attribute
+    `obygaze_provenance` of an HDF5 file, an array of that name (npz), `.obygaze-export.json` in the
+    folder (npy, pth), or `FILE.json` beside a csv file.
 
     Args:
         store: the store to export.
@@ -81,6 +94,8 @@ def export_store(
         levels: what to export, by default all; csv and pth hold one level.
         compress: whether to compress (hdf5 and npz).
         force: whether to replace an earlier export.
+        labels: the manifest whose levels and concepts are written too: as columns (csv), arrays
+            (npz), attributes (hdf5), or `labels.csv` in the folder (npy, pth).
         progress: counts clips, once for each level.
     """
     path = Path(path)
@@ -96,24 +111,59 @@ def export_store(
         raise FixInput("no clip has features; nothing to export", where=store.location)
     if FORMATS[format].ids_are_names:
         _check_names(store.clip_ids.tolist() + store.movie_ids.tolist(), store.location)
-    job = _Job(store, specs, present, progress or Quiet(), compress)
+    words = None
+    if labels is not None:
+        words = {clip.clip_id: (clip.level, "|".join(clip.concepts)) for clip in labels}
+    job = _Job(store, specs, present, progress or Quiet(), compress, words)
     names = [spec.name for spec in specs]
     new = new_folder(path, EXPORT, force=force) if FORMATS[format].in_folder else None
     with disk_errors(path), new or new_file(path, force=force) as draft:
         check_disk(int(present.sum()) * sum(spec.row_bytes for spec in specs), draft.parent)
         FORMATS[format].write(job, draft)
         if new is not None:
-            _mark(draft, format, names)
+            _write_labels(job, draft)
+            _mark(draft, format, names, store)
+        elif format == "csv":
+            beside = path.with_name(f"{path.name}.json")
+            write_new(beside, pretty_json(provenance(store)), force=force)
     return Exported(path, format, int(present.sum()), names, left_out)
 
 
-def _mark(folder: Path, format: str, levels: Sequence[str]) -> None:
+def provenance(store: Store) -> dict[str, Any]:
+    """Return what an export keeps of how its features were made, and under which terms."""
+    plan = store.plan
+    return {
+        "created_by": plan.created_by,
+        "backbone": plan.recipe.title,
+        "fingerprint": plan.recipe.fingerprint,
+        "licence": plan.licence,
+        "citation": plan.citation,
+        "manifest": {"name": plan.manifest_name, "sha256": plan.manifest_sha256},
+        "recipe": plan.recipe.to_dict(),
+    }
+
+
+def _write_labels(job: _Job, folder: Path) -> None:
+    """Write labels.csv, where labels are exported."""
+    if job.labels is not None:
+        ids = job.store.clip_ids[job.rows].tolist()
+        movies = job.store.movie_ids[job.rows].tolist()
+        rows = (
+            (clip, movie, *job.label(clip).values())
+            for clip, movie in zip(ids, movies, strict=True)
+        )
+        data = csv_bytes(("clip_id", "movie_id", *LABELS), rows)
+        (folder / "labels.csv").write_bytes(data)
+
+
+def _mark(folder: Path, format: str, levels: Sequence[str], store: Store) -> None:
     """Write the file by which a later export recognises a folder that it may replace."""
     document = {
         "created_by": f"obygaze {__version__}",
         "format": format,
         "levels": levels,
         "names_sha256": _names_sha256(folder),
+        "provenance": provenance(store),
     }
     (folder / EXPORT_FILE).write_bytes(pretty_json(document))
 
@@ -164,6 +214,13 @@ def _npz(job: _Job, path: Path) -> None:
     with zipfile.ZipFile(path, "w", method) as out:
         for name, ids in (("clip_id", job.store.clip_ids), ("movie_id", job.store.movie_ids)):
             array = np.array(ids[job.rows].tolist(), dtype=np.str_)
+            _member(out, name, method, array.shape, array.dtype, [array])
+        labels = [job.label(clip) for clip in job.store.clip_ids[job.rows].tolist()]
+        arrays: dict[str, Any] = {PROVENANCE: json.dumps(provenance(job.store))}
+        if job.labels is not None:
+            arrays |= {name: [one[name] for one in labels] for name in LABELS}
+        for name, values in arrays.items():
+            array = np.array(values, dtype=np.str_)
             _member(out, name, method, array.shape, array.dtype, [array])
         for spec in job.specs:
             shape = (int(job.rows.sum()), *spec.tail_shape)
@@ -216,6 +273,7 @@ def _hdf5(job: _Job, path: Path) -> None:
 def _fill_hdf5(job: _Job, out: Any) -> None:
     options = {"compression": "gzip", "shuffle": True} if job.compress else {}
     out.attrs[HDF5_LEVELS] = [spec.name for spec in job.specs]
+    out.attrs[PROVENANCE] = json.dumps(provenance(job.store))
     for spec in job.specs:
         for clip, movie, values in job.clips(spec):
             if len(job.specs) == 1:
@@ -223,18 +281,23 @@ def _fill_hdf5(job: _Job, out: Any) -> None:
             else:
                 node = out.require_group(clip)
                 node.create_dataset(spec.name, data=values, **options)
-            node.attrs["movie_id"] = movie
+            node.attrs.update(movie_id=movie, **job.label(clip))
 
 
 def _csv(job: _Job, path: Path) -> None:
     """clip_id, movie_id and a column a dimension; with the digits that restore the exact number."""
     (spec,) = job.specs
-    header = ["clip_id", "movie_id", *(f"{spec.name}_{i}" for i in range(spec.tail_shape[0]))]
+    labels = () if job.labels is None else LABELS
+    numbers = (f"{spec.name}_{i}" for i in range(spec.tail_shape[0]))
+    header = ["clip_id", "movie_id", *labels, *numbers]
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(header)
         # str() of a NumPy scalar is the shortest text that reads back to the same number.
-        rows = (chain((clip, movie), map(str, values)) for clip, movie, values in job.clips(spec))
+        rows = (
+            chain((clip, movie, *job.label(clip).values()), map(str, values))
+            for clip, movie, values in job.clips(spec)
+        )
         writer.writerows(rows)
 
 

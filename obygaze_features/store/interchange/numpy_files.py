@@ -20,6 +20,7 @@ from obygaze_features.store.interchange.source import (
     ID_KEY,
     MOVIE_KEY,
     NPY_LEVELS,
+    PROVENANCE,
     Array,
     FeatureSource,
     by_clip,
@@ -51,6 +52,7 @@ def open_npz(
             origin=partial(file_origin, "npz", path),
             id_key=id_key,
             movie_key=movie_key,
+            keep_names=members.is_export,
         ),
     )
 
@@ -76,7 +78,8 @@ class _Members:
 
     def __init__(self, path: Path, packed: Any) -> None:
         self.path, self.packed = path, packed
-        self.names: list[str] = list(getattr(packed, "files", ()))
+        self.is_export = PROVENANCE in getattr(packed, "files", ())
+        self.names = [name for name in getattr(packed, "files", ()) if name != PROVENANCE]
 
     def read(self, key: str) -> Array:
         if key not in self.names:

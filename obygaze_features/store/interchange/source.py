@@ -33,6 +33,7 @@ Opener: TypeAlias = "Callable[[], AbstractContextManager[Any]]"
 MAX_DIMENSIONS = 3
 # By these marks `export` lists the levels that it wrote, and an import finds them again.
 HDF5_LEVELS, NPY_LEVELS = "obygaze_levels", "levels.txt"
+PROVENANCE = "obygaze_provenance"
 # Names of arrays that say nothing about what they hold. Experiments look for the level `clip`.
 GENERIC = frozenset(
     ("x", "features", "feature", "feats", "embeddings", "embedding", "vectors", "data", "arr_0")
@@ -194,6 +195,7 @@ def column_source(
     origin: Callable[[Mapping[str, str]], Mapping[str, Any]],
     id_key: str = ID_KEY,
     movie_key: str | None = None,
+    keep_names: bool = False,
     handle: Any = None,
 ) -> FeatureSource:
     """Return the source of arrays that have a row for each id.
@@ -206,6 +208,7 @@ def column_source(
         origin: returns what is recorded of the source, from the levels.
         id_key: the array of clip ids.
         movie_key: the array of movie ids, by default movie_id where it exists.
+        keep_names: keep the name of the only array with one vector a clip, whatever it is.
         handle: the open file that the arrays are read from, if any.
     """
     if movie_key is None and MOVIE_KEY in names:
@@ -217,7 +220,7 @@ def column_source(
     if not levels:
         levels = {level_name(key): key for key, one in arrays.items() if is_level(one, len(ids))}
         left_out = sorted(arrays.keys() - set(levels.values()))
-        levels = _as_clip(levels, arrays)
+        levels = levels if keep_names else _as_clip(levels, arrays)
         warnings = [f"{key} was left out: not an array with a row for each id" for key in left_out]
     n_clips = len(ids)
     if not levels:

@@ -205,7 +205,7 @@ def summary(store: Store) -> dict[str, Any]:
         "manifest": {"name": plan.manifest_name, "sha256": plan.manifest_sha256},
         "n_clips": plan.n_clips,
         "counts": dict(status.counts),
-        "levels": list(store.levels),
+        "levels": [name for name in store.levels if n_held is None or n_held.get(name)],
         "arrays": [spec.to_dict() for spec in plan.arrays],
         "block_rows": plan.block_rows,
         "blocks": plan.n_blocks,
@@ -233,7 +233,7 @@ def describe(store: Store, note: str = "") -> str:
     size = f"{human(facts['n_bytes'])} in {facts['n_files']} files"
     parts = [
         "\n".join(filter(None, (explain(plan, facts["counts"]), note))),
-        table(("array", "one clip", "type", "all clips"), _array_rows(plan)),
+        _held_arrays(plan, facts["partial"]),
         "\n".join(
             [
                 f"state        {facts['state']}, {size}",
@@ -246,6 +246,17 @@ def describe(store: Store, note: str = "") -> str:
         _not_ok_lines(_not_ok(store)),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _held_arrays(plan: Plan, held: Mapping[str, int] | None) -> str:
+    """Return the table of arrays; of a partial copy, of those it holds, and how much of each."""
+    headers = ("array", "one clip", "type", "all clips")
+    if held is None:
+        return table(headers, _array_rows(plan))
+    rows = [(*row, f"{held.get(row[0], 0)} of {plan.n_blocks}") for row in _array_rows(plan)]
+    absent = [row[0] for row in rows if not held.get(row[0])]
+    text = table((*headers, "blocks here"), [row for row in rows if row[0] not in absent])
+    return text + (f"\nnot in this copy: {', '.join(absent)}" if absent else "")
 
 
 def _state(store: Store, committed: int) -> str:

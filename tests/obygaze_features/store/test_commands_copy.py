@@ -55,6 +55,13 @@ def test_pull_says_what_it_needed_and_transferred(home: Path) -> None:
     assert told["n_bytes_rows"] == 5 * 6 * 4
     assert told["n_bytes_needed"] == told["n_bytes_transferred"]
     assert call_obygaze("-C", home, "store", "verify", "part", "--hash").ok()
+    shown = call_obygaze("-C", home, "store", "info", "part").ok().stdout
+    rows = [line.split() for line in shown.splitlines()]
+    absent = [name for name in open_store(home / "stores" / "toy").levels if name != "pooled"]
+    assert [row[0] for row in rows if row and row[0] in ("pooled", *absent)] == ["pooled"]
+    assert f"not in this copy: {', '.join(absent)}" in shown
+    listed = call_obygaze("-C", home, "store", "ls", "--json").ok().json()["stores"]
+    assert {one["name"]: one["levels"] for one in listed}["part"] == ["pooled"]
 
 
 def test_the_name_of_a_pulled_store_is_the_last_word_of_its_address(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from support.kills import kill_everywhere
 from support.stores import copy_of_sealed, fill_store, plan_store, sealed_store, some_values
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import ArraySpec, RowStatus, Store, open_store
 from obygaze_features.store.interchange import open_features
 from obygaze_features.store.interchange.export import export_store
@@ -225,7 +227,8 @@ def test_force_replaces_an_export_and_no_other_folder(
         assert sorted(out.rglob("*")) == first
         assert not (out / "pooled").exists()
     export_store(store, out, format, levels=levels, force=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "out", "s"]
+    names = {path.name for path in tmp_path.iterdir()} - {"out.json" if format == "csv" else ""}
+    assert names == {"data", "out", "s"}
 
 
 @pytest.mark.parametrize("format", ["npz", "npy"])
@@ -279,3 +282,55 @@ def test_the_command(workspace: Path, tmp_path: Path) -> None:
     assert open_store(workspace / "stores" / "two").levels == ("pooled",)
     refused = call_obygaze("-C", workspace, "store", "export", "npz", "toy", tmp_path / "f.h5")
     assert refused.code == 1
+
+
+def kept(format: str, path: Path) -> dict[str, Any]:
+    """Return the provenance in an export, read without obygaze."""
+    if format == "hdf5":
+        with h5py.File(path) as file:
+            return json.loads(file.attrs["obygaze_provenance"])
+    if format == "npz":
+        return json.loads(str(np.load(path)["obygaze_provenance"]))
+    if format == "csv":
+        return json.loads(path.with_name(f"{path.name}.json").read_bytes())
+    return json.loads((path / ".obygaze-export.json").read_bytes())["provenance"]
+
+
+@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv", "pth"])
+def test_licence_recipe_and_fingerprint_are_kept(tmp_path: Path, sealed: Path, format: str) -> None:
+    store = open_store(sealed)
+    export_store(store, tmp_path / "out", format)
+    found = kept(format, tmp_path / "out")
+    assert found["fingerprint"] == store.fingerprint
+    assert found["recipe"] == store.recipe.to_dict()
+    assert (found["licence"], found["citation"]) == (store.plan.licence, store.plan.citation)
+    export_store(store, tmp_path / "out", format, force=True)
+
+
+@pytest.mark.parametrize("format", ["hdf5", "npz", "npy", "csv", "pth"])
+def test_labels_are_written_on_request(tmp_path: Path, sealed: Path, format: str) -> None:
+    store = open_store(sealed)
+    ids = store.clip_ids.tolist()
+    clips = [Clip(clip, "m", level="S", concepts=("Body", "Look")) for clip in ids[:-1]]
+    labels = Manifest("m", Header("m", {"Body": "visual", "Look": "visual"}), tuple(clips))
+    out = tmp_path / "out"
+    export_store(store, out, format, levels=["clip"], labels=labels)
+    if format == "hdf5":
+        with h5py.File(out) as file:
+            found = {
+                clip: (file[clip].attrs["level"], file[clip].attrs["concepts"]) for clip in ids
+            }
+    elif format == "npz":
+        arrays = np.load(out)
+        words = zip(arrays["level"].tolist(), arrays["concepts"].tolist(), strict=True)
+        found = dict(zip(arrays["clip_id"].tolist(), words, strict=True))
+    else:
+        table = out if format == "csv" else out / "labels.csv"
+        with table.open(encoding="utf-8", newline="") as stream:
+            found = {
+                row["clip_id"]: (row["level"], row["concepts"]) for row in csv.DictReader(stream)
+            }
+    assert found == {**dict.fromkeys(ids[:-1], ("S", "Body|Look")), ids[-1]: ("", "")}
+    if format in BACK:
+        import_store(BACK[format](out), tmp_path / "again")
+        same(store, open_store(tmp_path / "again"), ("clip",))

@@ -90,7 +90,7 @@ def test_one_big_array_and_ids(tmp_path: Path) -> None:
     store = made(tmp_path / "f.h5", tmp_path / "s", {"clip": "X"}, id_key="names")
     np.testing.assert_array_equal(store.matrix("clip", clips=["m-2", "é-10", "m-1"]).values, A)
     found = made(tmp_path / "f.h5", tmp_path / "t", None)
-    assert set(found.levels) == {"x", "tokens"}
+    assert set(found.levels) == {"clip", "tokens"}
 
 
 def test_ids_as_bytes_and_numbers(tmp_path: Path) -> None:
