@@ -115,6 +115,8 @@ def _texts(session: Session, source: str) -> Path:
     option("--vectors", type=FILE, help="An npz file with X, Y, A, B (x_block, y_block)."),
     option("--x", metavar="CLIPS", help="First group: an expression, or a CSV of clip_id."),
     option("--y", metavar="CLIPS", help="Second group, likewise."),
+    option("--groups", nargs=2, multiple=True, metavar="X Y", help="Further groups; repeatable."),
+    option("--store", "stores", multiple=True, metavar="STORE", help="Further stores; repeatable."),
     option("--attributes", nargs=2, multiple=True, metavar="A B", help="A pair; repeatable."),
     option("--text", type=FILE, help="Texts in an npz file. [default: the store's own]"),
     option("--level", default="clip", help="The store's feature level."),
@@ -145,6 +147,7 @@ def eat(session: Session, /, store: str | None, manifest: str | None, tail: str,
 
     place = None if store is None else session.workspace.existing_store(store)
     kind: Any = tail.replace("-", "_")
+    o["stores"] = [session.workspace.store(name) for name in o["stores"]]
     return audit_eat(place, _manifest(session, manifest), tail=kind, **o)
 
 

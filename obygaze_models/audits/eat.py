@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_models.audits.eat_figure import draw_eat
-from obygaze_models.audits.eat_tests import ALPHA, TAILS, EatTest, Tail, run_tests
+from obygaze_models.audits.eat_tests import ALPHA, TAILS, EatTest, Tail, run_tests, with_holm
 from obygaze_models.audits.result import Audit, Finding, p_text
 
 if TYPE_CHECKING:
@@ -39,8 +39,12 @@ class EatAudit(Audit):
     def finding(self) -> Finding:
         """Return one row per test, and sentences with the results."""
         title = f"Embedding association: {self.source}" if self.source else "Association"
+        headers: tuple[str, ...] = HEADERS
         rows = tuple(test.to_row() for test in self.tests)
-        return Finding(title, HEADERS, rows, sentences=(*self._results(), *self._methods()))
+        if any(test.store for test in self.tests):
+            headers = ("store", *HEADERS)
+            rows = tuple((t.store, *row) for t, row in zip(self.tests, rows, strict=True))
+        return Finding(title, headers, rows, sentences=(*self._results(), *self._methods()))
 
     def draw(self, stem: Path) -> tuple[Path, Path]:
         """Draw the associations: film by film for one test, test by test for several."""
@@ -74,6 +78,8 @@ def audit_eat(
     vectors: str | Path | Mapping[str, ArrayLike] | None = None,
     x: str | Path | Sequence[str] | None = None,
     y: str | Path | Sequence[str] | None = None,
+    stores: Sequence[Store | str | Path] = (),
+    groups: Sequence[tuple[str | Path | Sequence[str], str | Path | Sequence[str]]] = (),
     attributes: Sequence[tuple[str, str]] = (),
     text: str | Path | None = None,
     level: str = "clip",
@@ -96,6 +102,8 @@ def audit_eat(
         vectors: Arrays X, Y, A, B (and x_block, y_block), or their npz file, instead of a store.
         x: The first group: an expression such as "level == S", a CSV file of clip_id, or ids.
         y: The second group, likewise.
+        stores: Further stores, in which the same groups are tested.
+        groups: Further pairs of groups, each like `x` and `y`.
         attributes: Pairs of attributes of the texts; by default the only two.
         text: An npz file of text vectors; by default the texts of the store.
         level: The feature level of the store.
@@ -118,22 +126,36 @@ def audit_eat(
         given = "neither" if store is None else "both"
         raise FixUsage(f"expected a store or a file of vectors (--vectors), got {given}")
     if vectors is not None:
-        selections = {"x": x, "y": y, "attributes": attributes, "text": text, "view": view}
+        selections: dict[str, object] = {
+            "x": x,
+            "y": y,
+            "attributes": attributes,
+            "text": text,
+            "view": view,
+        }
+        selections |= {"store": stores, "groups": groups}
         for name in (name for name, value in selections.items() if value):
             raise FixUsage(f"--{name} is for a store; a file of vectors has its own groups")
-        groups = read_vectors(vectors, single=single)
+        read = read_vectors(vectors, single=single)
         source = str(vectors) if isinstance(vectors, str | Path) else "arrays"
-    elif store is None or x is None or (y is None) != single:
+        return EatAudit(run_tests(*read, tail=tail, permutations=permutations, seed=seed), source)
+    if store is None or x is None or (y is None) != single:
         raise FixUsage("a store needs --x and --y, or --single and only --x")
-    else:
-        groups = read_store_vectors(
-            *(store, manifest, x, y, attributes),
-            text=text,
-            level=level,
-            view=view,
-            drop_missing=drop_missing,
-            assume_space=assume_space,
-        )
-        source = Path(store if isinstance(store, str | Path) else store.location).name
-    tests = run_tests(*groups, tail=tail, permutations=permutations, seed=seed)
-    return EatAudit(tests, source)
+    if single and groups:
+        raise FixUsage("--groups is for two groups; --single tests the items of --x alone")
+    tests: list[EatTest] = []
+    names = [Path(s if isinstance(s, str | Path) else s.location).name for s in (store, *stores)]
+    for name, one in zip(names, (store, *stores), strict=True):
+        for first, second in [(x, y), *groups]:
+            read = read_store_vectors(
+                *(one, manifest, first, second, attributes),
+                text=text,
+                level=level,
+                view=view,
+                drop_missing=drop_missing,
+                assume_space=assume_space,
+            )
+            found = run_tests(*read, tail=tail, permutations=permutations, seed=seed)
+            tests += [replace(test, store=name if stores else "") for test in found]
+    # Corrected together: stores, groups and attributes are one family of tests.
+    return EatAudit(with_holm(tests), ", ".join(names))

@@ -29,8 +29,11 @@ def draw_eat(all_tests: Sequence[EatTest], stem: Path) -> tuple[Path, Path]:
     # Of very many tests the ones with the smallest p, in their order.
     smallest = sorted(all_tests, key=lambda test: test.p)[:MAX_TESTS]
     tests = [test for test in all_tests if test in smallest]
+    several = len({(test.store, test.x, test.y) for test in tests if test.y}) > 1
     first, one_pair = tests[0], len({(test.a, test.b) for test in tests}) == 1
-    strips = _films(first) if len(tests) == 1 else [_whole(test, one_pair) for test in tests]
+    strips = (
+        _films(first) if len(tests) == 1 else [_whole(test, one_pair, several) for test in tests]
+    )
     strips.reverse()
     width = 7.2 if max(len(strip.label) for strip in strips) <= 24 else 8.4
     with canvas(width, 1.55 + 0.36 * len(strips)) as (figure, axes):
@@ -40,7 +43,7 @@ def draw_eat(all_tests: Sequence[EatTest], stem: Path) -> tuple[Path, Path]:
         label_rows(axes, [strip.label for strip in strips], upwards=True)
         sides = f"{first.b}  ←  association  →  {first.a}" if one_pair else "B  ←  →  A"
         axes.set_xlabel(sides if first.y else "cosine to each prompt", color=MUTED)
-        title = _title(tests, len(all_tests), one_pair)
+        title = "Associations" if several else _title(tests, len(all_tests), one_pair)
         figure.suptitle(title, x=0.01, ha="left", fontsize=10, weight="bold")
         if len(tests) == 1:
             across = f" shuffled within films, {p_equals(first.p_across)} across them"
@@ -48,10 +51,14 @@ def draw_eat(all_tests: Sequence[EatTest], stem: Path) -> tuple[Path, Path]:
             n_films, n_shown = _n_shared(first), len(strips) - 1
             note += f"; the {n_shown} largest of {n_films} films" if n_films > n_shown else ""
             axes.set_title(_with_effect(first, f"{first.kind} {note}"), fontsize=8, weight="normal")
-        names = (first.x, first.y) if first.y else (f"prompts of {a}" for a in (first.a, first.b))
+        names = (
+            (first.x, first.y) if first.y else (f"prompts of {first.a}", f"prompts of {first.b}")
+        )
+        names = ("X", "Y") if several else names
         counts = (first.outcome.n_x, first.outcome.n_y)
         for name, n, color in zip(names, counts, (RED, BLUE), strict=True):
-            axes.scatter([], [], s=22, color=color, label=f"{name} ({n})")
+            label = name if several else f"{name} ({n})"
+            axes.scatter([], [], s=22, color=color, label=label)
         figure.legend(loc="outside lower center", ncols=2)
         return save(figure, stem)
 
@@ -78,9 +85,11 @@ def _n_shared(test: EatTest) -> int:
     return 0 if test.outcome.blocks is None else test.outcome.blocks.n_shared
 
 
-def _whole(test: EatTest, one_pair: bool) -> _Strip:
+def _whole(test: EatTest, one_pair: bool, several: bool) -> _Strip:
     pair = f"{test.a} / {test.b}"
     alone = test.x if one_pair else f"{test.x}: {pair}"
+    if several:
+        alone = pair = f"{test.store} {test.x} / {test.y}: {pair}".strip()
     note = _with_effect(test, f"{p_equals(test.p)}, Holm {p_text(test.p_holm)}")
     return _Strip(pair if test.y else alone, test.s_x, test.s_y, note)
 

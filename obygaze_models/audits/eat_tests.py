@@ -57,6 +57,7 @@ class EatTest:
     blocks: NDArray[Any] | None
     tail: Tail
     p_holm: float = 1.0
+    store: str = ""
 
     @property
     def p(self) -> float:
@@ -83,6 +84,7 @@ class EatTest:
         document = asdict(self.outcome)
         blocks = document.pop("blocks")
         document |= {name: getattr(self, name) for name in ("x", "y", "a", "b", "tail")}
+        document |= {"store": self.store} if self.store else {}
         document["verdict"] = "blocked" if self.outcome.p_blocked else "unblocked"
         return document | {"p_holm": self.p_holm, "blocks": blocks, "why": explain(self)}
 
@@ -103,6 +105,7 @@ class EatTest:
         groups = f"{self.x} against {self.y}" if self.y else self.x
         size = "no effect size, the values are constant" if d is None else f"d = {d:+.2f}"
         p = f"{self.kind} {p_equals(self.p)} ({self.method})"
+        groups = f"{self.store}: {groups}" if self.store else groups
         return f"{groups}, {self.a} against {self.b}: {size}, {p}. {explain(self)}".rstrip()
 
 
@@ -127,6 +130,11 @@ def run_tests(
             tests.append(EatTest(*names, outcome, s_x, s_y, blocks, tail))
     if not tests:
         raise FixInput("expected at least one pair of attributes, got none")
+    return with_holm(tests)
+
+
+def with_holm(tests: Sequence[EatTest]) -> tuple[EatTest, ...]:
+    """Return the tests with p-values that are corrected over all of them."""
     corrected = holm([test.p for test in tests])
     return tuple(replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +190,30 @@ def test_texts_go_into_an_open_store_of_their_space_only(tmp_path: Path) -> None
     with pytest.raises(AlreadyThere, match="sealed") as caught:
         add_texts(tmp_path / "t", texts())
     assert "--text" in (caught.value.hint or "")
+
+
+def test_several_stores_and_groups_are_corrected_together(place: Path) -> None:
+    shutil.copytree(place / "stores" / "toy", place / "stores" / "copy")
+    words = ("toy", "--store", "copy", "--groups", "level == EN", "level == S")
+    document = eat(place, *words).ok().json()
+    tests = document["tests"]
+    assert [(test["store"], test["x"]) for test in tests] == [
+        *(("toy", "level == S"), ("toy", "level == EN")),
+        *(("copy", "level == S"), ("copy", "level == EN")),
+    ]
+    alone = eat(place, "toy").ok().json()
+    assert "store" not in alone
+    # Each of the four tests has the p-value of the one alone, and Holm multiplies it by four.
+    p = alone["p_blocked"]["two_sided"]
+    for test in tests:
+        assert test["p_blocked"]["two_sided"] == p
+        assert test["p_holm"] == pytest.approx(4 * p)
+    figure = place / "f"
+    eat(place, *words, "--figure", str(figure)).ok()
+    svg = figure.with_suffix(".svg").read_text("utf-8")
+    assert "copy level == EN / level == S: up / down" in svg
+    done = call_obygaze(
+        *("-C", place, "audit", "eat", "toy", "toy", "--single", "--x", "level == S"),
+        *("--groups", "level == EN", "level == S"),
+    )
+    assert (done.code, "--groups is for two groups" in done.stderr) == (2, True)
