@@ -54,6 +54,13 @@ BENCHMARKS = {
         "The same for one film with other groups of frames and with another codec.",
         is_default=False,
     ),
+    "containers": Benchmark(
+        "benchmarks.decoding.containers:measure",
+        "The cost of a clip that is a part of a long film, compared with the same clip as a"
+        " separate file. The film is one part, repeated. Its index is made once for all clips and"
+        " runs; films without reliable times are decoded for it. The clips without an index are at"
+        " the beginning, in the middle and at the end, and their mean is shown.",
+    ),
     "extract": Benchmark(
         "benchmarks.extraction.pipeline:measure",
         "The time of a run compared with its slower stage alone, and the time that two backbones"

@@ -11,7 +11,8 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -22,6 +23,7 @@ from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 QUICK_BYTES = 65_536
+LOCK_WAIT_S = 0.1
 
 
 def canonical_json(value: Any) -> bytes:
@@ -204,18 +206,30 @@ def write_all_new(files: Mapping[Path, bytes], *, force: bool = False) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold the lock of a folder; other processes that call this wait until it is released.
 
-    On network file systems without such locks, processes do not wait for each other.
+    `on_wait` is called again and again during the wait. On network file systems without such
+    locks, processes do not wait for each other.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(OSError):
+            while on_wait is not None and not _lock_now(descriptor):
+                on_wait()
+                time.sleep(LOCK_WAIT_S)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock_now(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def free_for(path: Path, data: bytes) -> bool:

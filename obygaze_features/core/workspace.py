@@ -12,7 +12,7 @@ from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.schema_rules import near
 
 URL_SCHEMES = ("http://", "https://", "s3://", "hf://")
-KINDS = ("manifests", "stores", "runs", "models", "texts", "backbones")
+KINDS = ("manifests", "stores", "runs", "models", "texts", "backbones", "indexes")
 MAKERS = {
     "manifests": "obygaze manifest import --help",
     "stores": "obygaze extract run --help",

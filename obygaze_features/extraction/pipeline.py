@@ -8,9 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import BatchTooLarge, BlockMaker
-from obygaze_features.extraction.plan import ExtractPlan
+from obygaze_features.extraction.plan import ExtractPlan, PlannedClip
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.extraction.sources import source_of
 from obygaze_features.store.format.schema import RowSource, RowStatus
@@ -91,12 +93,7 @@ def decode_rows(
 ) -> Iterator[DecodedRow]:
     """Decode rows in order, up to `ahead` rows in advance; a row that fails has the reason."""
     planned = [(row, plan.rows[row], views) for row, views in jobs]
-    with_video = (
-        DecodeJob(clip.video, views, clip.start_s, clip.end_s)
-        for _, clip, views in planned
-        if clip.video
-    )
-    results = pool.map(with_video, ahead=ahead)
+    results = pool.map(_decode_jobs(plan, planned, pool), ahead=ahead)
     for row, clip, views in planned:
         if not clip.video:
             yield DecodedRow(row, dict.fromkeys(views, NO_VIDEO))
@@ -111,6 +108,25 @@ def decode_rows(
         limit = plan.max_substituted
         clips = {view: _checked(decoded, limit) for view, decoded in result.clips.items()}
         yield DecodedRow(row, clips, result.seconds, source_of(clip))
+
+
+def _decode_jobs(
+    plan: ExtractPlan,
+    planned: Sequence[tuple[int, PlannedClip, tuple[View, ...]]],
+    pool: DecodePool,
+) -> Iterator[DecodeJob]:
+    """Yield the job of each clip with a video; start the index of the next film beside them."""
+    shared = plan.shared_films
+    films = list(dict.fromkeys(c.video for _, c, _ in planned if c.video in shared))
+    folder = str(Workspace(Path(plan.workspace)).folder("indexes"))
+    for _, clip, views in planned:
+        if clip.video in films:
+            del films[: films.index(clip.video) + 1]
+            if films:
+                pool.submit(DecodeJob(films[0], (), indexes=folder))
+        if clip.video:
+            indexes = folder if clip.video in shared else None
+            yield DecodeJob(clip.video, views, clip.start_s, clip.end_s, indexes=indexes)
 
 
 def _checked(clip: DecodedClip, max_substituted: float) -> DecodedClip | RowStatus:

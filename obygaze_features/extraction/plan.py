@@ -6,8 +6,10 @@ A plan is a JSON file that all workers of an extraction share.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from math import inf, lcm
 from pathlib import Path
 
@@ -72,6 +74,12 @@ class ExtractPlan:
         """The hash of the clip ids and movie ids."""
         return clips_sha256((row.clip_id, row.movie_id) for row in self.rows)
 
+    @cached_property
+    def shared_films(self) -> frozenset[str]:
+        """The videos that hold several clips, whose index is kept in the workspace."""
+        parts = Counter(c.video for c in self.rows if (c.start_s, c.end_s) != (None, None))
+        return frozenset(video for video, n_clips in parts.items() if video and n_clips > 1)
+
     @property
     def n_units(self) -> int:
         """The number of units of work."""
@@ -107,7 +115,8 @@ class ExtractPlan:
         # asdict() copies every value, which doubles the time for a million rows.
         rows = [dict(vars(row)) for row in self.rows]
         targets = [asdict(target) for target in self.targets]
-        return pretty_json({"schema": SCHEMA, **vars(self), "rows": rows, "targets": targets})
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        return pretty_json({"schema": SCHEMA, **own, "rows": rows, "targets": targets})
 
 
 def make_plan(

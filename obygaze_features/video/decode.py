@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,24 @@ import numpy as np
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.video.container import BadVideo
+from obygaze_features.video.film import (
+    forbid_seeking,
+    forget_film,
+    no_progress,
+    open_film,
+)
 from obygaze_features.video.index import Bools, Floats, FrameIndex, Ints
 from obygaze_features.video.packet_decoder import PacketDecoder, corrected, is_affected
 from obygaze_features.video.picture import Filter, PictureConverter, Pixels, ResizeMode
-from obygaze_features.video.probe import VideoInfo, describe
+from obygaze_features.video.probe import CHECKED, VideoInfo, describe
 from obygaze_features.video.sampling import SampledRanks, Sampling, sample, span_of
-from obygaze_features.video.source import open_source
+from obygaze_features.video.source import (
+    DecodedOrder,
+    FilmChanged,
+    Progress,
+    VideoSource,
+    open_source,
+)
 
 MAX_SUBSTITUTED = 1 / 8
 # A larger clip is refused before its memory is allocated.
@@ -100,6 +112,7 @@ def decode_clip(
     start_s: float | None = None,
     end_s: float | None = None,
     max_substituted: float = MAX_SUBSTITUTED,
+    indexes: Path | str | None = None,
 ) -> DecodedClip:
     """Decode the pictures of one view of a video, or of a part of it.
 
@@ -109,8 +122,10 @@ def decode_clip(
         start_s: where the part begins, in seconds.
         end_s: where the part ends; a picture shown at this time is not in it.
         max_substituted: the largest share of pictures that may be damaged or missing.
+        indexes: as for `decode_views`.
     """
-    (clip,) = decode_views(path, [view], start_s=start_s, end_s=end_s).values()
+    clips = decode_views(path, [view], start_s=start_s, end_s=end_s, indexes=indexes)
+    (clip,) = clips.values()
     return clip.check(max_substituted)
 
 
@@ -121,6 +136,8 @@ def decode_views(
     start_s: float | None = None,
     end_s: float | None = None,
     allocate: Allocate | None = None,
+    indexes: Path | str | None = None,
+    progress: Progress = no_progress,
 ) -> dict[View, DecodedClip]:
     """Decode several views of a video, or of a part of it, in one pass over its pictures.
 
@@ -132,14 +149,33 @@ def decode_views(
         start_s: where the part begins, in seconds.
         end_s: where the part ends; a picture shown at this time is not in it.
         allocate: returns arrays of zeros of the shapes it is given, one for each view.
+        indexes: a folder that keeps the index of the film, for files with many clips. Without it,
+            every call reads the film.
+        progress: called again and again while that index is made.
     """
     wanted = tuple(dict.fromkeys(views))
     if not wanted:
         raise FixUsage("views must contain at least one view")
-    with open_source(Path(path)) as source:
-        decoder = PacketDecoder(source)
-        info = describe(decoder)
-        return _ClipDecoder(decoder, info, wanted, (start_s, end_s), allocate or _zeros).clips()
+    path, part_s = Path(path), (start_s, end_s)
+    # Seeking shows other packets in some files. If reading does so too, the index is wrong.
+    for forget in (forbid_seeking, forget_film) if indexes is not None else ():
+        try:
+            with open_film(path, Path(indexes or ""), progress) as source:
+                return _decoded(source, wanted, part_s, allocate or _zeros)
+        except FilmChanged:
+            forget(path)
+    with open_source(path) as source:
+        return _decoded(source, wanted, part_s, allocate or _zeros)
+
+
+def _decoded(
+    source: VideoSource,
+    views: Sequence[View],
+    part_s: tuple[float | None, float | None],
+    allocate: Allocate,
+) -> dict[View, DecodedClip]:
+    decoder = PacketDecoder(source)
+    return _ClipDecoder(decoder, describe(decoder), views, part_s, allocate).clips()
 
 
 def _zeros(shapes: Sequence[tuple[int, ...]]) -> Sequence[Pixels]:
@@ -202,6 +238,9 @@ class _ClipDecoder:
 
     def _by_counting(self, index: FrameIndex) -> dict[View, DecodedClip]:
         """Decode everything in order, and a second time if another number of pictures comes out."""
+        once = self.decoder.source.decode_once
+        if once is not None and (clips := self._by_decoded_order(index, once())) is not None:
+            return clips
         canvas, decoder, out = self._canvas(index), self.decoder, list[int]()
         last = max(canvas.rows)
         ends_early = canvas.span[1] < index.frames
@@ -226,6 +265,43 @@ class _ClipDecoder:
         )
         again.substitute()
         return self._finish(again)
+
+    def _by_decoded_order(
+        self, index: FrameIndex, decoded: DecodedOrder
+    ) -> dict[View, DecodedClip] | None:
+        """Decode from key frames, with the order that one decoding of the whole film has shown.
+
+        The result is that of counting. None, if the pictures of the clip cannot be told by their
+        packets, do not come out, or are affected by damage.
+        """
+        out, damage = decoded.positions.tolist(), set(decoded.damage)
+        canvas = self._canvas(index)
+        last, ends_early = max(canvas.rows), canvas.span[1] < index.frames
+        # Counting stops after the clip, so that it sees no damage that comes later.
+        stop = max(out[: last + 1], default=0) + CHECKED
+        if len(set(out)) < len(out):
+            return None
+        if (len(out) > last if ends_early else len(out) == index.frames) and not any(
+            at <= stop for at, _ in damage
+        ):
+            order = np.array([*out, *index.order[len(out) :]], dtype=np.int64)
+            canvas.index = index.with_order(order)
+        else:
+            canvas = self._canvas(corrected(index, out, damage | self.decoder.damage))
+        key = np.zeros_like(index.key)
+        key[decoded.positions] = decoded.key
+        canvas.index = replace(canvas.index, key=index.key & key)
+        wanted = canvas.index.order[canvas.missing()].tolist()
+        if any(is_affected(canvas.index, damage, position) for position in wanted):
+            return None
+        for run in canvas.index.runs(wanted):
+            fine = self.decoder.run(run, canvas.offer_exactly, record=False)
+            if not fine:
+                return None
+        if canvas.missing():
+            return None
+        self.decoder.damage |= {(at, spreads) for at, spreads in damage if at <= stop}
+        return self._finish(canvas)
 
     def _canvas(self, index: FrameIndex) -> _Canvas:
         span = span_of(index.times_s, *self.part_s, index.last_s)
@@ -294,6 +370,10 @@ class _Canvas:
     def offer_at(self, position: int, frame: Any) -> None:
         """Offer the picture of a packet; keep it if it may have to replace another."""
         self.offer(int(self.index.ranks[position]), frame, nearest=True)
+
+    def offer_exactly(self, position: int, frame: Any) -> None:
+        """Offer the picture of a packet, which replaces no other."""
+        self.offer(int(self.index.ranks[position]), frame)
 
     def offer(self, rank: int, frame: Any, *, nearest: bool = False) -> None:
         """Take a picture if it is wanted; with `nearest`, keep it if it may replace another."""

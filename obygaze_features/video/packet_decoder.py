@@ -126,7 +126,11 @@ class PacketDecoder:
 
     def exact_index(self) -> FrameIndex:
         """Return the exact index, which decoding everything gives: which packets show a picture."""
-        return corrected(self.source.index, self.positions(), self.damage)
+        if self.source.decode_once is None:
+            return corrected(self.source.index, self.positions(), self.damage)
+        decoded = self.source.decode_once()
+        self.damage |= decoded.damage
+        return corrected(self.source.index, decoded.positions.tolist(), self.damage)
 
 
 def corrected(index: FrameIndex, out: Sequence[int], damage: Damage) -> FrameIndex:

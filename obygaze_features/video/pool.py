@@ -37,13 +37,18 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, si
 
 @dataclass(frozen=True)
 class DecodeJob:
-    """One clip to decode, in all the views wanted of it; `tag` may hold anything of the caller."""
+    """One clip to decode, in all the views wanted of it; `tag` may hold anything of the caller.
+
+    `indexes` is the folder that keeps the index of the film, for files with many clips. A job
+    without views only makes that index.
+    """
 
     path: Path | str
     views: tuple[View, ...]
     start_s: float | None = None
     end_s: float | None = None
     tag: Any = None
+    indexes: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
 
     Args:
         workers: how many processes decode.
-        timeout_s: how long each may take for a clip, in seconds.
+        timeout_s: how long each may take for a clip, in seconds. It starts again whenever the
+            index of a film makes progress.
     """
 
     def __init__(self, workers: int, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -198,7 +204,7 @@ class _Worker:
 
     def __init__(self) -> None:
         self.channel, theirs = socket.socketpair()
-        self.replies = self.channel.makefile("rb")
+        self.received = bytearray()
         command = [sys.executable, "-P", "-m", "obygaze_features.video.worker"]
         with theirs:
             self.process = subprocess.Popen(
@@ -215,9 +221,8 @@ class _Worker:
         """Wait until a new worker has imported its packages."""
         if self.ready:
             return
-        self.channel.settimeout(START_S)
         try:
-            self._receive()
+            self._receive(START_S)
         except (_WorkerExited, TimeoutError) as error:
             late = isinstance(error, TimeoutError)
             how = self.end(wait_s=0 if late else 10)
@@ -236,15 +241,29 @@ class _Worker:
         memory = _shared_memory()
         try:
             _send(self.channel, request, memory)
-            self._await_reply(timeout_s)
-            reply = self._receive()
+            while not (reply := self._receive(timeout_s)):
+                continue  # progress
             if "error" in reply:
                 return None, BadVideo(**reply["error"])
             return unpacked(reply["clips"], memory), None
         finally:
             os.close(memory)
 
-    def _await_reply(self, timeout_s: float) -> None:
+    def _receive(self, timeout_s: float) -> dict[str, Any]:
+        """Return the next line from the worker, which is empty for progress."""
+        while b"\n" not in self.received:
+            self._await_bytes(timeout_s)
+            received = b""
+            with suppress(ConnectionError):
+                received = self.channel.recv(65536)
+            if not received:
+                raise _WorkerExited
+            self.received += received
+        line, _, self.received = self.received.partition(b"\n")
+        reply: dict[str, Any] = json.loads(line)
+        return reply
+
+    def _await_bytes(self, timeout_s: float) -> None:
         reply = select.poll()
         reply.register(self.channel, select.POLLIN)
         left = timeout_s
@@ -253,15 +272,6 @@ class _Worker:
                 return
             left -= TICK_S
         raise TimeoutError
-
-    def _receive(self) -> dict[str, Any]:
-        line = b""
-        with suppress(ConnectionError):
-            line = self.replies.readline()
-        if not line.endswith(b"\n"):
-            raise _WorkerExited
-        reply: dict[str, Any] = json.loads(line)
-        return reply
 
     @property
     def was_killed(self) -> bool:
@@ -274,7 +284,6 @@ class _Worker:
             self.process.wait(wait_s)
         self.process.kill()
         code = self.process.wait()
-        self.replies.close()
         self.channel.close()
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 

@@ -107,8 +107,9 @@ def describe(decoder: PacketDecoder) -> VideoInfo:
     """Describe an open source; remove leading pictures that cannot be decoded from its index."""
     source = decoder.source
     geometry = _first_geometry(decoder)
-    source.index = _without_undecodable_head(decoder)
-    source.index = _without_times_of_decoding(decoder)
+    if not source.described:
+        source.index = _without_undecodable_head(decoder)
+        source.index = _without_times_of_decoding(decoder)
     if not source.index.frames:
         raise _no_frames(source.path)
     return VideoInfo(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,14 @@ from obygaze_features.video.container import (
     logged_errors,
     open_video,
 )
-from obygaze_features.video.index import NO_PTS, FrameIndex, clock_of, presentation_order
+from obygaze_features.video.index import (
+    NO_PTS,
+    Bools,
+    FrameIndex,
+    Ints,
+    clock_of,
+    presentation_order,
+)
 from obygaze_features.video.losses import lost_before, skipped_in_avi
 
 # Packets of files up to this size stay in memory after the one pass over them.
@@ -28,6 +36,13 @@ DEFAULT_RATE = 25.0
 # The number of large films whose index a process keeps.
 CACHED_FILMS = 4
 
+# Called again and again during a long task.
+Progress = Callable[[], None]
+
+# Containers in which seeking to a byte does not work; they have a table of pictures.
+_WITHOUT_BYTES = ("mov", "matroska", "webm", "avi")
+# How many packets before the wanted one are read where a container cannot begin in between.
+BEFORE = (4, 32)
 # Codecs with packets that show no picture.
 _WITH_HIDDEN_PACKETS = frozenset({"vp8", "vp9"})
 # Codecs whose decoders do not report most damage.
@@ -39,6 +54,23 @@ _PACKET = np.dtype(
 )
 
 
+class FilmChanged(Exception):
+    """The packets of a film are not those of its index."""
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedOrder:
+    """The pictures that come out if a whole film is decoded: their positions, in that order.
+
+    `key` tells which are key frames according to the decoder, `damage` where decoding failed, each
+    with whether the error spreads to later pictures.
+    """
+
+    positions: Ints
+    key: Bools
+    damage: frozenset[tuple[int, bool]]
+
+
 @dataclass
 class VideoSource:
     """An open video: its stream, its index, and its packets.
@@ -47,7 +79,10 @@ class VideoSource:
     names its packet, whatever the times in the file were.
 
     `broken` is true if the packets are damaged or the file is cut short, `declared_s` the duration
-    in the file's header (0 if it has none).
+    in the file's header (0 if it has none). `offset` is where each packet begins in the file. An
+    index that is `described` needs no correction by `describe`. A film whose index is kept has
+    `decode_once`, which returns `decoded` and decodes the film for it if it is still unknown. If it
+    is not `seekable`, it is read from its beginning.
     """
 
     path: Path
@@ -56,7 +91,12 @@ class VideoSource:
     index: FrameIndex
     broken: bool
     declared_s: float
+    offset: Ints
     kept: list[Any] | None = field(default=None, repr=False)
+    described: bool = False
+    decoded: DecodedOrder | None = None
+    decode_once: Callable[[], DecodedOrder] | None = None
+    seekable: bool = True
 
     @property
     def codec(self) -> str:
@@ -69,6 +109,8 @@ class VideoSource:
             yield from enumerate(self.kept[start : stop + 1], start)
             return
         for position, packet in self._read_again(start):
+            if packet.size != self.index.size[position]:
+                raise FilmChanged
             if position > stop:
                 return
             if position >= start:
@@ -89,64 +131,87 @@ class VideoSource:
         self.broken |= bool(lost)
 
     def _read_again(self, start: int) -> Iterator[tuple[int, Any]]:
-        """Yield the packets of a file too large to keep, from near `start` if seeking is safe."""
-        if self.index.timed:
-            with open_video(self.path) as (container, stream):
-                packets = _packets_from(container, stream, int(self.index.pts[start]))
-                first = next(packets, None)
-                position = self._position_of(first, start)
+        """Yield the packets of a file that is not kept, from near `start` if seeking is safe."""
+        for packets in self._seeks(start) if self.seekable else ():
+            # The first packets after seeking may be parts of pictures.
+            for packet in islice(packets, 2 * BEFORE[-1]):
+                position = self._position_of(packet)
+                if position is not None and position > start:
+                    break
                 if position is not None:
-                    yield position, first
+                    yield position, packet
                     yield from enumerate(packets, position + 1)
                     return
         with open_video(self.path) as (container, stream):
             yield from enumerate(demux(container, stream))
 
-    def _position_of(self, packet: Any, start: int) -> int | None:
-        """Return the position of the first packet after seeking; None if it is not certain."""
-        if packet is None or packet.pts is None:
-            return None
-        same = (self.index.pts == packet.pts) & (self.index.size == packet.size)
-        found = np.flatnonzero(same)
-        return int(found[0]) if len(found) == 1 and found[0] <= start else None
+    def _seeks(self, start: int) -> Iterator[Iterator[Any]]:
+        """Yield the packets after seeking to where a packet is in the file, and to its time."""
+        formats, pts = self.container.format.name.split(","), int(self.index.pts[start])
+        for at in (start, *(max(0, start - n) for n in BEFORE)):
+            offset = int(self.offset[at])
+            if offset >= 0 and not any(name in _WITHOUT_BYTES for name in formats):
+                yield _packets_from(self.container, self.stream, offset, in_bytes=True)
+        if pts != NO_PTS:
+            yield _packets_from(self.container, self.stream, pts)
+
+    def _position_of(self, packet: Any) -> int | None:
+        """Return the position of a packet after seeking; None if it is not certain."""
+        # After seeking to a byte, the times of some containers begin again.
+        if packet.pos is not None and packet.pos >= 0:
+            same = self.offset == packet.pos
+        else:
+            same = self.index.pts == (NO_PTS if packet.pts is None else packet.pts)
+        found = np.flatnonzero(same & (self.index.size == packet.size))
+        return int(found[0]) if len(found) == 1 else None
 
 
 _CACHE: dict[tuple[str, int, int], VideoSource] = {}
 
 
 @contextmanager
-def open_source(path: Path) -> Iterator[VideoSource]:
+def open_source(path: Path, progress: Progress | None = None) -> Iterator[VideoSource]:
     """Open a video and read the packets of its stream once, without decoding.
 
     A process keeps the index of a few large files, so that many clips of one film need one pass.
+    `progress` is called for each packet of that pass.
     """
     with open_video(path) as (container, stream):
         facts = path.stat()
         if facts.st_size <= KEEP_BYTES:
-            yield _read_source(path, container, stream, kept=[])
+            yield _read_source(path, container, stream, progress, kept=[])
             return
         identity = str(path.absolute()), facts.st_size, facts.st_mtime_ns
         if identity not in _CACHE:
-            source = _read_source(path, container, stream, kept=None)
+            source = _read_source(path, container, stream, progress, kept=None)
             _CACHE[identity] = replace(source, container=None, stream=None)
             while len(_CACHE) > CACHED_FILMS:
                 del _CACHE[next(iter(_CACHE))]
         yield replace(_CACHE[identity], container=container, stream=stream)
 
 
-def _packets_from(container: Any, stream: Any, pts: int) -> Iterator[Any]:
-    """Yield the packets from the key frame before a time; none if seeking fails."""
+def _packets_from(
+    container: Any, stream: Any, offset: int, *, in_bytes: bool = False
+) -> Iterator[Any]:
+    """Yield the packets from the key frame before a time, or from a byte; none if seeking fails."""
     try:
-        container.seek(pts, stream=stream, backward=True)
+        container.seek(offset, stream=stream, backward=True, unsupported_byte_offset=in_bytes)
     except av().FFmpegError:
         return
     yield from demux(container, stream)
 
 
-def _read_source(path: Path, container: Any, stream: Any, *, kept: list[Any] | None) -> VideoSource:
+def _read_source(
+    path: Path,
+    container: Any,
+    stream: Any,
+    progress: Progress | None,
+    *,
+    kept: list[Any] | None,
+) -> VideoSource:
     """Read all packets into an index, and into `kept` if it is a list."""
     declared_s = _declared_s(container, stream)
-    table, damaged, broken = _read_packets(container, stream, kept)
+    table, damaged, broken = _read_packets(container, stream, kept, progress)
     if not len(table):
         raise BadVideo("no picture in the file", path=path, stage="open", reason="no-frames")
     if container.format.name == "avi":
@@ -157,13 +222,14 @@ def _read_source(path: Path, container: Any, stream: Any, *, kept: list[Any] | N
         damaged[-1] = True
     index = _index_of(table, damaged, container, stream)
     broken = broken or bool(index.broken.any())
-    source = VideoSource(path, container, stream, index, broken, declared_s, kept)
+    offset = table["offset"].copy()
+    source = VideoSource(path, container, stream, index, broken, declared_s, offset, kept)
     source.mark_losses()
     return source
 
 
 def _read_packets(
-    container: Any, stream: Any, kept: list[Any] | None
+    container: Any, stream: Any, kept: list[Any] | None, progress: Progress | None
 ) -> tuple[NDArray[np.void], list[bool], bool]:
     """Read every packet of a stream.
 
@@ -177,6 +243,8 @@ def _read_packets(
     with logged_errors(container) as count_errors:
         try:
             for packet in demux(container, stream):
+                if progress is not None:
+                    progress()
                 rows.append(_row(packet, codec in _WITH_HIDDEN_PACKETS and _is_hidden(packet)))
                 damaged.append(packet.is_corrupt)
                 if kept is not None:

@@ -15,6 +15,7 @@ import queue
 import socket
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -26,7 +27,11 @@ import numpy as np
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.video.container import BadVideo, av
 from obygaze_features.video.decode import DecodedClip, View, decode_views
+from obygaze_features.video.film import make_index
 from obygaze_features.video.picture import Pixels
+from obygaze_features.video.source import Progress
+
+PROGRESS_S = 1.0
 
 _Requests = queue.SimpleQueue[tuple[dict[str, Any], int]]
 
@@ -40,7 +45,7 @@ def main(handle: int) -> None:
     channel.sendall(b"{}\n")
     while True:
         request, memory = requests.get()
-        reply = _decode(request, memory)
+        reply = _decode(request, memory, _Progress(channel))
         os.close(memory)
         channel.sendall(json.dumps(reply).encode("ascii") + b"\n")
 
@@ -58,15 +63,33 @@ def _receive(channel: socket.socket, requests: _Requests) -> None:
         os._exit(0)
 
 
-def _decode(request: Mapping[str, Any], memory: int) -> dict[str, Any]:
-    path = request["path"]
+class _Progress:
+    """Sends an empty line of JSON to the pool when it is called, at most one a second."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel, self.sent_at = channel, time.monotonic()
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now - self.sent_at >= PROGRESS_S:
+            self.sent_at = now
+            self.channel.sendall(b"{}\n")
+
+
+def _decode(request: Mapping[str, Any], memory: int, progress: Progress) -> dict[str, Any]:
+    path, indexes = request["path"], request["indexes"]
     try:
+        if not request["views"]:
+            make_index(Path(path), Path(indexes), progress)
+            return {"clips": []}
         clips = decode_views(
             path,
             [View(**view) for view in request["views"]],
             start_s=request["start_s"],
             end_s=request["end_s"],
             allocate=partial(shared_frames, memory),
+            indexes=indexes,
+            progress=progress,
         )
         return {"clips": [_packed(view, clip) for view, clip in clips.items()]}
     except Exception as error:  # noqa: BLE001 - no file may end the worker
@@ -79,6 +102,8 @@ def _decode(request: Mapping[str, Any], memory: int) -> dict[str, Any]:
 
 def shared_frames(memory: int, shapes: Sequence[tuple[int, ...]]) -> list[Pixels]:
     """Return arrays of these shapes that lie one after another in shared memory."""
+    if not shapes:
+        return []
     ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
     os.ftruncate(memory, ends[-1])
     parts = np.split(np.frombuffer(mmap.mmap(memory, ends[-1]), np.uint8), ends[:-1])

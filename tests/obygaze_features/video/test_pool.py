@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,13 @@ from support.videos import read_numbers, write_video
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.video.decode import View, decode_clip
-from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult
+from obygaze_features.video.pool import (
+    DecodeJob,
+    DecodePool,
+    DecodeResult,
+    _Worker,
+    _WorkerExited,
+)
 
 VIEWS = (View(8), View(4, size=48))
 
@@ -402,3 +410,31 @@ def test_jobs_from_several_threads(films: list[Path]) -> None:
 def test_nonsense_is_refused(workers: int, timeout_s: float) -> None:
     with pytest.raises(FixUsage):
         DecodePool(workers, timeout_s=timeout_s)
+
+
+def test_progress_is_not_the_reply() -> None:
+    ours, theirs = socket.socketpair()
+    worker = object.__new__(_Worker)
+    worker.channel, worker.received = ours, bytearray()
+    with ours, theirs:
+        # Both lines of progress and half of the reply arrive at once.
+        theirs.sendall(b'{}\n{}\n{"clips"')
+        assert worker._receive(60) == {} == worker._receive(60)
+        theirs.sendall(b": []}\n")
+        assert worker._receive(60) == {"clips": []}
+        theirs.close()
+        with pytest.raises(_WorkerExited):
+            worker._receive(60)
+
+
+def test_a_job_without_views_makes_the_index_of_its_film(films: list[Path], tmp_path: Path) -> None:
+    job = DecodeJob(films[0], (), indexes=str(tmp_path / "indexes"))
+    part = DecodeJob(films[0], VIEWS, 0.2, 0.9, indexes=str(tmp_path / "indexes"))
+    with DecodePool(1) as pool:
+        assert pool.submit(job).result().clips == {}
+        assert len(list((tmp_path / "indexes").glob("*/index.npz"))) == 1
+        kept, plain = (
+            pool.submit(one).result().clips for one in (part, replace(part, indexes=None))
+        )
+    assert kept and plain
+    assert all(np.array_equal(kept[view].frames, plain[view].frames) for view in VIEWS)

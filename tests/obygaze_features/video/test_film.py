@@ -1,0 +1,152 @@
+"""Clips of a film with a kept index are those without it; the film is read and decoded once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.video_kinds import KINDS, Made
+from support.videos import read_numbers
+
+from obygaze_features.video import film, source
+from obygaze_features.video.decode import DecodedClip, View, decode_views
+from obygaze_features.video.packet_decoder import PacketDecoder
+from obygaze_features.video.probe import probe
+
+PARTS = [(0.7, 2.2), (1.999, 2.6), (0.0, 0.05), (3.0, None), (None, 1.0), (None, None)]
+VIEWS = (View(8), View(5, "keyframes"), View(4, "fps", size=48))
+
+
+@pytest.fixture(autouse=True)
+def no_films_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(film, "_FILMS", {})
+
+
+def same(
+    one: DecodedClip,
+    other: DecodedClip,
+    facts: tuple[str, ...] = ("total", "damaged", "missing"),
+) -> bool:
+    arrays = ("frames", "index", "time_s", "asked_s", "substituted", "mask")
+    return all(
+        np.array_equal(getattr(one, name), getattr(other, name), equal_nan=name.endswith("_s"))
+        for name in arrays
+    ) and all(getattr(one, name) == getattr(other, name) for name in facts)
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_clips_are_the_same_with_a_kept_index(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Small files are not kept in memory either.
+    made = KINDS[name](tmp_path)
+    indexes = tmp_path / "indexes"
+    times = probe(made.path).index.times_s
+    for start, end in PARTS:
+        if start is not None and start > times[-1]:
+            continue
+        plain = decode_views(made.path, VIEWS, start_s=start, end_s=end)
+        # Made, read from its file, and from memory.
+        for _ in range(2):
+            kept = decode_views(made.path, VIEWS, start_s=start, end_s=end, indexes=indexes)
+            assert all(same(kept[view], plain[view]) for view in VIEWS)
+            real = kept[VIEWS[0]]
+            assert read_numbers(real.frames) == [made.numbers[i] for i in real.index]
+        film._FILMS.clear()
+    assert len(list(indexes.glob("*/index.npz"))) == 1
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[Any]:
+    calls: list[Any] = []
+    real = getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *a, **k: calls.append(a) or real(*a, **k))
+    return calls
+
+
+@pytest.mark.parametrize("name", ["avi_mpeg4_b", "ts_h264", "mp4_fragmented", "raw_h264"])
+def test_a_film_is_read_and_decoded_once(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = KINDS[name](tmp_path)
+    read = count_calls(monkeypatch, source, "_read_packets")
+    decoded = count_calls(monkeypatch, film._Film, "decode")
+    film.make_index(made.path, tmp_path / "indexes")
+    passes = 1 if made.timed else 2
+    assert (len(read), len(decoded)) == (passes, passes - 1)
+    runs = count_calls(monkeypatch, PacketDecoder, "_run")
+    for start in (0.5, 1.5, 3.5):
+        film._FILMS.clear()
+        clip = decode_views(
+            made.path, [View(4)], start_s=start, end_s=start + 0.4, indexes=tmp_path / "indexes"
+        )[View(4)]
+        assert read_numbers(clip.frames) == [made.numbers[i] for i in clip.index]
+    assert (len(read), len(decoded)) == (passes, passes - 1)
+    # A group has at most 40 pictures, and the first group is decoded for the shape.
+    assert max(run.stop - run.start for _, run, *_ in runs) <= 64
+
+
+def index_file(folder: Path) -> Path:
+    (path,) = folder.glob("*/index.npz")
+    return path
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x05\x06" + bytes(18), b"not an index"])
+def test_a_damaged_index_is_made_again(tmp_path: Path, content: bytes) -> None:
+    made = KINDS["ts_h264"](tmp_path)
+    film.make_index(made.path, tmp_path / "indexes")
+    good = index_file(tmp_path / "indexes").read_bytes()
+    index_file(tmp_path / "indexes").write_bytes(content)
+    film._FILMS.clear()
+    film.make_index(made.path, tmp_path / "indexes")
+    assert len(index_file(tmp_path / "indexes").read_bytes()) == len(good)
+
+
+@pytest.mark.parametrize("name", ["avi_mpeg4_b", "ts_h264", "mkv_h264_short_groups"])
+def test_the_index_of_another_film_is_not_used(name: str, tmp_path: Path) -> None:
+    made = KINDS[name](tmp_path)
+    (tmp_path / "other").mkdir()
+    other = KINDS["mkv_variable_rate"](tmp_path / "other")
+    film.make_index(made.path, tmp_path / "indexes")
+    film.make_index(other.path, tmp_path / "others")
+    wrong = index_file(tmp_path / "others").read_bytes()
+    index_file(tmp_path / "indexes").write_bytes(wrong)
+    film._FILMS.clear()
+    plain = decode_views(made.path, VIEWS, start_s=1.0, end_s=2.0)
+    kept = decode_views(made.path, VIEWS, start_s=1.0, end_s=2.0, indexes=tmp_path / "indexes")
+    assert all(same(kept[view], plain[view]) for view in VIEWS)
+    assert not list((tmp_path / "indexes").glob("*/index.npz"))
+
+
+def test_without_a_folder_that_can_be_written_the_index_stays_in_memory(tmp_path: Path) -> None:
+    made = KINDS["avi_mpeg4_b"](tmp_path)
+    (tmp_path / "file").write_text("")
+    plain = decode_views(made.path, VIEWS, start_s=1.0, end_s=2.0)
+    kept = decode_views(made.path, VIEWS, start_s=1.0, end_s=2.0, indexes=tmp_path / "file" / "x")
+    assert all(same(kept[view], plain[view]) for view in VIEWS)
+
+
+def test_progress_is_reported_for_each_packet_and_picture(tmp_path: Path) -> None:
+    made: Made = KINDS["avi_mpeg4_b"](tmp_path)
+    reports: list[int] = []
+    film.make_index(made.path, tmp_path / "indexes", lambda: reports.append(1))
+    # 100 packets for the index, and again 100 packets and 100 pictures for the order.
+    assert len(reports) == 300
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["avi_mpeg4_b", "raw_h264", "wmv_wmv2", "mpg_mpeg2_b"])
+def test_clips_of_a_damaged_film_are_the_same(name: str, seed: int, tmp_path: Path) -> None:
+    made = KINDS[name](tmp_path)
+    random = np.random.default_rng(seed)
+    data = bytearray(made.path.read_bytes())
+    for at in random.integers(6000, len(data) - 200, 3).tolist():
+        data[at : at + 20] = random.bytes(20)
+    made.path.write_bytes(data)
+    for start in (0.7, 2.0, 3.0):
+        part: dict[str, Any] = {"start_s": start, "end_s": start + 0.7}
+        plain = decode_views(made.path, VIEWS, **part)
+        kept = decode_views(made.path, VIEWS, **part, indexes=tmp_path / "indexes")
+        facts = ("total", "missing")
+        assert all(same(kept[view], plain[view], facts) for view in VIEWS)
