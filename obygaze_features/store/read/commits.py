@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -274,12 +274,19 @@ class Commits:
 
     def _claim(self, block: int) -> Marker | None:
         """Return the marker of the claim that replaces the current marker of a block."""
-        current, stem = read_or_none(self.files, marker_key(block)), Path(marker_key(block)).stem
-        for folder in (f"{staging}/{stem}" for staging in _CLAIMED):
-            for name in self.files.names(folder) or ():
-                data = read_or_none(self.files, f"{folder}/{name}")
-                if name.startswith("marker.") and data is not None and current is not None:
-                    claim = self._marker_of(data, block, f"{folder}/{name}")
-                    if claim.replaces == checksum_of(current):
-                        return claim
+        current, marker = read_or_none(self.files, marker_key(block)), self.marker(block)
+        if current is None or marker is None:
+            return None
+        for name in self._claims(Path(marker_key(block)).stem, marker.revision + 1):
+            data = read_or_none(self.files, name)
+            claim = None if data is None else self._marker_of(data, block, name)
+            if claim is not None and claim.replaces == checksum_of(current):
+                return claim
         return None
+
+    def _claims(self, stem: str, revision: int) -> Iterator[str]:
+        yield f"commits/{stem}.{revision}.taken"
+        # A power cut may have removed it, and a web server cannot list.
+        for folder in (f"{staging}/{stem}" for staging in _CLAIMED):
+            names = self.files.names(folder) or ()
+            yield from (f"{folder}/{name}" for name in names if name.startswith("marker."))

@@ -38,6 +38,10 @@ from obygaze_features.store.remote.object_store import Unreachable
 READ_BYTES = 16_000_000
 SAME_COSINE = 0.999
 SHOWN_CHANGED = 20
+# What is there besides the listed files, and only in a copy, or until the store is sealed.
+_WORK = re.compile(
+    r"partial\.json|commits|staging(\.sealing)?|commits/(block-\d+(\.json|\.\d+\.taken)|text\.json)"
+)
 _BLOCK_FILE = re.compile(r"c\.(\d{1,9})(\.0)*")
 
 # Given clip ids, extracts them again: for each clip that could be, its levels.
@@ -248,10 +252,10 @@ def _check_folders(
     known = {*marks, STORE_FILE, SEAL_FILE, README_FILE}
     arrays = [f"data.zarr/{name}" for name in (*ID_ARRAYS, *(spec.name for spec in plan.arrays))]
     folders = {name.rsplit("/", 1)[0] for name in known if "/" in name} | {*arrays, "data.zarr"}
-    for folder in sorted(folders):
+    for folder in ("", "commits", *sorted(folders)):
         for name in files.names(folder) or ():
-            path = f"{folder}/{name}"
-            if path in known or path in folders:
+            path = f"{folder}/{name}" if folder else name
+            if path in known or path in folders or _WORK.fullmatch(path):
                 continue
             if folder in arrays and not report.sealed and _is_orphan(files, name):
                 report.add(path, "no seal and no marker lists it: one is lost")

@@ -141,6 +141,7 @@ def _fetch(
         (draft / STORE).mkdir(exist_ok=True)
         download = _Download(selection, target, draft, progress or Quiet())
         download.run()
+        _remove_strays(draft / STORE, selection)
         if existing is None:
             _write_documents(draft / STORE, selection)
         if existing is not None or not _publish(draft / STORE, target):
@@ -352,11 +353,16 @@ def _is_own(draft: Path) -> bool:
         return False
 
 
+def _remove_strays(draft: Path, selection: FileSelection) -> None:
+    """Remove what a killed transfer left: temporary files, and files of another store."""
+    for path in draft.rglob("*"):
+        if not path.is_dir() and path.relative_to(draft).as_posix() not in selection.marks:
+            path.unlink()
+
+
 def _write_documents(draft: Path, selection: FileSelection) -> None:
     if selection.partial is not None:
         write_atomic(draft / PARTIAL_FILE, selection.partial.to_bytes())
-    else:
-        (draft / PARTIAL_FILE).unlink(missing_ok=True)
     if not selection.sealed:  # so that the extraction can be resumed
         (draft / "staging").mkdir(exist_ok=True)
         (draft / "commits").mkdir(exist_ok=True)
@@ -391,6 +397,8 @@ def _extend(draft: Path, target: Path, selection: FileSelection) -> None:
             place.parent.mkdir(parents=True, exist_ok=True)
             path.rename(place)
             sync_dir(place.parent)
+        for left in target.glob(f".{PARTIAL_FILE}.*.tmp"):  # of a killed transfer
+            left.unlink(missing_ok=True)
         now = existing.extended(selection)
         if now is None:
             (target / PARTIAL_FILE).unlink(missing_ok=True)

@@ -43,6 +43,20 @@ def test_a_whole_store_is_whole(tmp_path: Path) -> None:
     assert progress.done == n_bytes == n_bytes_listed(open_store(tmp_path / "s"))
 
 
+def test_files_that_are_not_of_the_store_are_named(tmp_path: Path) -> None:
+    plan_store(tmp_path / "s")
+    writer = fill_store(tmp_path / "s", some_values(23))
+    for name in ("evil.py", ".seal.json.0123.tmp", "commits/evil.py"):
+        (tmp_path / "s" / name).write_text("x")
+    (tmp_path / "s/more").mkdir()
+    expected = [".seal.json.0123.tmp", "evil.py", "more", "commits/evil.py"]
+    warnings = verify(tmp_path / "s").warnings
+    assert warnings == [f"{name} is not part of the store" for name in expected]
+    writer.seal()
+    warnings = verify(tmp_path / "s").warnings
+    assert warnings == [f"{name} is not part of the store" for name in ("evil.py", "more")]
+
+
 class Unplugged(FolderFiles):
     """A place that answers until a file of some name is asked for."""
 

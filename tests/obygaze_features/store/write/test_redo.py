@@ -27,6 +27,13 @@ LAYOUTS = {
 }
 
 
+class Unlisted(FolderFiles):
+    """A folder that cannot be listed, as on a web server."""
+
+    def names(self, folder: str) -> list[str] | None:
+        del folder
+
+
 def store_with_a_failed_row(path: Path, layout: str) -> dict[str, np.ndarray]:
     changes = {**LAYOUTS[layout]}
     n_clips = changes.pop("n_clips", 8)
@@ -50,7 +57,7 @@ def test_good_rows_are_readable_after_a_kill_at_any_change(tmp_path: Path, layou
     before.matrix("clip", missing="drop")
 
     def look() -> None:
-        for store in (before, open_store(path)):
+        for store in (before, open_store(path), open_store(Unlisted(path))):
             try:
                 for name, array in values.items():
                     found = store.matrix(name, missing="drop")
