@@ -374,5 +374,5 @@ def test_the_page_for_nodes_without_a_network_has_every_checkpoint() -> None:
 def test_ls_shows_the_size_of_the_download() -> None:
     shown = run_obygaze("backbones", "ls", "dinov*").ok().stdout
     assert "0.3 GB, gated" in shown and shown.count("0.3 GB") == 2
-    (card,) = run_obygaze("backbones", "ls", "dinov3-b16", "--json").ok().json()
+    (card,) = run_obygaze("backbones", "ls", "dinov3-b16", "--json").ok().json()["backbones"]
     assert (card["download_mb"], card["gated"]) == (343, True)
