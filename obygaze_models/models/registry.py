@@ -105,12 +105,14 @@ _WEIGHT = choice(("balanced", "none"))
 _SCALED = Setting(boolean, True)
 METHODS = ("svm", "liblinear", "logistic", "ridge", "mean-difference", "lda")
 
-# The settings of the concept vectors of every bottleneck.
+# The settings of the concept vectors of every bottleneck. With published folds, a tolerance "folds"
+# is chosen over them, and `elect` takes the best of the vectors that were found without each fold.
 BANK = {
     "method": Setting(choice(METHODS), "svm"),
     "tolerance": Setting(
-        any_of(choice(("paper", "inner")), _POSITIVE, mapping_of(_POSITIVE)), "inner"
+        any_of(choice(("paper", "inner", "folds")), _POSITIVE, mapping_of(_POSITIVE)), "inner"
     ),
+    "elect": Setting(boolean, False),
     "balance": Setting(choice(("weights", "subsample", "none")), "weights"),
     "unit_norm": Setting(boolean, True),
     "against": Setting(choice(("EN", "absent", "HN+S")), "absent"),
@@ -132,6 +134,7 @@ _MLP = {
 _TREE = {
     "max_depth": Setting(any_of(whole(1), _OR_PAPER), 4),
     "min_samples_leaf": Setting(any_of(whole(1), _OR_PAPER), 6),
+    "random_state": Setting(whole(0), 0),
 }
 _LOGISTIC = {
     "C": Setting(any_of(_POSITIVE, _OR_PAPER), 0.1),
@@ -247,10 +250,16 @@ def build_bank(
         tolerance: Tolerances that were found before, instead of that of the settings.
         seed: The seed of a balanced draw.
     """
+    C = settings["tolerance"] if tolerance is None else tolerance
+    if C == "folds":
+        raise FixInput(
+            "tolerance = 'folds' needs the folds of a published file",
+            hint="in a protocol with published splits, or tolerance = 'inner'",
+        )
     return estimator_class("ConceptBank")(
         None if concepts is None else list(concepts),
         method=settings["method"],
-        C=settings["tolerance"] if tolerance is None else tolerance,
+        C=C,
         balance=None if settings["balance"] == "none" else settings["balance"],
         unit_norm=settings["unit_norm"],
         random_state=seed,

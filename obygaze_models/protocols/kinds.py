@@ -23,10 +23,16 @@ KINDS = {name: kind for name, kind in registry.KINDS.items() if kind.level == "c
 LISTS = ("hidden",)  # settings whose value is a list, so that a list is not a choice
 
 # Concept vectors as published; heads then take margins as they are.
-_PUBLISHED = {"tolerance": "paper", "cross_fit": 0, "scaled": False}
+_PUBLISHED = {"tolerance": "paper", "cross_fit": 0, "scaled": False, "random_state": 42}
 _BANKS: dict[str, Settings] = {
-    "authors": {**_PUBLISHED, "balance": "weights", "unit_norm": False},
-    "text": {**_PUBLISHED, "balance": "subsample", "unit_norm": True},
+    "authors": {
+        **_PUBLISHED,
+        **{"balance": "weights", "unit_norm": False, "elect": True},
+    },
+    "text": {
+        **{**_PUBLISHED, "tolerance": "folds"},
+        **{"balance": "subsample", "unit_norm": True, "against": "EN"},
+    },
     "none": {},
 }
 _PERCEPTRONS: dict[str, Settings] = {"authors": {"keep": "last", "double_softmax": True}}

@@ -18,19 +18,29 @@ from obygaze_models.protocols.splits import Split, n_folds_of
 
 
 def paper_splits(
-    quirk: str, folds: IntArray, labels: ArrayLike, has_video: ArrayLike
+    quirk: str,
+    folds: IntArray,
+    labels: ArrayLike,
+    has_video: ArrayLike,
+    *,
+    balanced: bool = True,
+    validates: bool = True,
 ) -> list[Split]:
-    """Return the splits of one file: the last fold tests, the others validate in turn.
+    """Return the splits of one file: the last fold tests.
 
-    Of a larger class only so many folds train as balance the smallest class, another set of them
-    for each validation fold.
+    In the released code each of the first eight folds validates in turn; in the text the last fold
+    but one always validates. If `balanced`, of a larger class only so many folds train as balance
+    the smallest class, another set of them for each of eight runs. Else all train, as for concept
+    vectors: in the code with nine validation folds in turn, in the text once.
 
     Args:
-        quirk: "authors" for the released code, where the second last fold does not validate, or
-            "text".
+        quirk: "authors" for the released code, or "text".
         folds: The fold of each clip.
         labels: The class of each clip; negative for clips outside the task.
         has_video: Whether each clip has a video.
+        balanced: Whether the folds of a larger class take turns.
+        validates: Whether a fold of the released code validates. If not, there is one split, as for
+            the heads of bottlenecks.
     """
     y, video = np.asarray(labels, dtype=np.intp), np.asarray(has_video, dtype=np.bool_)
     if not y.shape == folds.shape == video.shape:
@@ -41,34 +51,42 @@ def paper_splits(
     if n_folds_of(folds) < 4:
         raise FixInput(f"published splits need at least four folds, got {n_folds_of(folds)}")
     usable, last = video & (folds != OUTSIDE) & (y >= 0), n_folds_of(folds) - 1
-    splits = []
-    for run in range(last - 1 if quirk == "authors" else last):
-        pool = usable & (folds != last) & (folds != run)
-        if quirk == "authors":
+    splits, code = [], quirk == "authors"
+    n_runs = last - 1 if balanced else last if code else 1
+    for run in range(n_runs if validates else 1):
+        chosen_on = (run if validates else OUTSIDE) if code else last - 1
+        pool = usable & (folds != last) & (folds != chosen_on)
+        if code:
             left_out, least, share = 1 + run % last, 0, 0.1
             listed = [fold for fold in range(1, last + 1) if fold != left_out]
         else:
             least, share = 1, 1.0
-            listed = [fold for fold in range(last) if fold != run]
+            listed = list(range(last - 1))
         sizes = {label: int((y[pool] == label).sum() * share) for label in np.unique(y[pool])}
-        if quirk == "authors" and (not sizes or min(sizes.values()) == 0):
+        if code and balanced and validates and (not sizes or min(sizes.values()) == 0):
             raise FixInput(
                 f"run {run} has fewer than ten training rows of a class, which the released code "
                 "needs",
                 hint='quirk = "text" or "none"',
             )
-        train = np.zeros(y.size, dtype=np.bool_)
-        for label, size in sizes.items():
+        whole = not (balanced and validates)
+        train = pool if whole else np.zeros(y.size, dtype=np.bool_)
+        for label, size in () if whole else sizes.items():
             n = max(least, round(min(sizes.values()) * len(listed) / size))
             chosen = [listed[(run * n + i) % len(listed)] for i in range(n)]
-            train |= pool & (y == label) & np.isin(folds, chosen)
+            train = train | pool & (y == label) & np.isin(folds, chosen)
         splits.append(
             Split(
                 f"run {run}",
                 np.flatnonzero(train),
-                np.flatnonzero(usable & (folds == run)),
+                np.flatnonzero(usable & (folds == chosen_on)),
                 np.flatnonzero(usable & (folds == last)),
-                {"kind": "published", "quirk": quirk, "test_fold": last, "validation_fold": run},
+                {
+                    "kind": "published",
+                    "quirk": quirk,
+                    "test_fold": last,
+                    "validation_fold": chosen_on,
+                },
             )
         )
     return splits

@@ -194,6 +194,11 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
             document.add("balancing", f"must be {needed!r} for published splits with this quirk")
     elif protocol.balancing == "rotated":
         document.add("balancing", "'rotated' is for published splits only")
+    for name, model in protocol.models.items():
+        by_folds = {"elect": True, "tolerance": "folds"}
+        for key, value in by_folds.items():
+            if model.settings.get(key) == value and not splits.follow_paper:
+                document.add(f"models.{name}.{key}", "needs published splits and a quirk")
     if splits.kind == "fixed" and not (splits.column and splits.test):
         document.add("splits", "fixed splits need column and test")
     if splits.kind in ("kfold", "group_kfold") and splits.folds < 2:

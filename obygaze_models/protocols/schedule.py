@@ -103,11 +103,17 @@ def _published(
     protocol: Protocol, table: ClipTable, labels: Labels, usable: BoolArray, train: str, test: str
 ) -> list[Split]:
     folds, tested = (table.fold(protocol.tasks[name].folds) for name in (train, test))
-    inside = usable & (labels[test] >= 0)
+    inside, validates = usable & (labels[test] >= 0), protocol.splits.validation != "none"
     if protocol.splits.follow_paper:
-        splits = paper_splits(protocol.splits.quirk, folds, labels[train], usable)
+        balanced = protocol.balancing == "rotated"
+        splits = paper_splits(
+            *(protocol.splits.quirk, folds, labels[train], usable),
+            balanced=balanced,
+            validates=validates,
+        )
     else:
-        splits = _rotated(folds, labels[train], usable & (labels[train] >= 0), ())
+        trains = usable & (labels[train] >= 0)
+        splits = _rotated(folds, labels[train], trains, (), validates=validates)
     return [
         replace(
             split,

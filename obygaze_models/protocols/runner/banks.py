@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.files import canonical_json
+from obygaze_features.manifest.folds import OUTSIDE
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, build_bank
 from obygaze_models.protocols.clips import ClipTable
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 MIN_ROWS = 3
+NO_FOLDS = np.zeros(0, dtype=np.intp)
+TOLERANCES = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0)  # for "folds"; the released ones among them
+# The order of the released code, which decides between equal splits of a tree.
+RELEASED = (
+    *("Body", "Type of shot", "Clothing", "Posture", "Look", "Activities"),
+    *("Expression of emotion", "Appearance"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +49,25 @@ class Margins:
 class Banks:
     """The concept vectors of one store; those on the same clips are found once for all heads."""
 
-    def __init__(self, features: Features, table: ClipTable, grouped: bool, seed: int) -> None:
+    def __init__(
+        self,
+        features: Features,
+        table: ClipTable,
+        grouped: bool,
+        seed: int,
+        files: Mapping[str, NDArray[np.intp]] | None = None,
+    ) -> None:
+        """Set what vectors are found on.
+
+        Args:
+            features: The vectors of a store.
+            table: The clips.
+            grouped: Whether splits are by film.
+            seed: The seed of what is drawn.
+            files: For splits of the paper, the fold of each clip in the file of each task.
+        """
         self.features, self.table, self.grouped, self.seed = features, table, grouped, seed
+        self.files = files or {}
         self.found: dict[bytes, tuple[ConceptBank, Floats]] = {}
 
     @cached_property
@@ -66,7 +91,9 @@ class Banks:
         """Return the clips that vectors are found on: all with an annotation level, not held out.
 
         Held out are the test and validation clips of the fold. Where splits are by film, all
-        clips of their films are held out; where splits keep a gap, the scenes near them.
+        clips of their films are held out; where splits keep a gap, the scenes near them. For splits
+        of the paper, the clips are those of the published file outside its test and validation
+        folds, of all levels.
         """
         table, split = self.table, data.split
         held_out = split.test
@@ -74,6 +101,9 @@ class Banks:
             held_out = np.union1d(held_out, split.validation)
         allowed = self.features.present & (np.array(table.levels) != "")
         allowed[held_out] = False
+        if data.task in self.files:
+            held = [split.provenance[name] for name in ("test_fold", "validation_fold")]
+            allowed &= ~np.isin(self.files[data.task], [OUTSIDE, *held])
         if self.grouped:
             allowed &= ~np.isin(data.groups, np.unique(data.groups[held_out]))
         rows = np.flatnonzero(allowed)
@@ -86,23 +116,44 @@ class Banks:
         self, settings: Mapping[str, Any], rows: NDArray[np.intp], data: FoldData
     ) -> tuple[ConceptBank, Floats]:
         own = {name: settings[name] for name in BANK}
-        key = canonical_json(own) + rows.tobytes()
+        folds = self.files.get(data.task, NO_FOLDS)
+        key = canonical_json(own) + rows.tobytes() + b"|" + folds.tobytes()
         if key not in self.found:
-            self.found[key] = self._find(own, rows, data.groups)
+            self.found[key] = self._find(own, rows, data.groups, folds)
         return self.found[key]
 
     def _find(
-        self, own: Mapping[str, Any], rows: NDArray[np.intp], groups: NDArray[np.str_]
+        self,
+        own: Mapping[str, Any],
+        rows: NDArray[np.intp],
+        groups: NDArray[np.str_],
+        folds: NDArray[np.intp],
     ) -> tuple[ConceptBank, Floats]:
         """Return the bank of some clips, and margins for all rows: cross-fitted for those clips."""
         targets = targets_of(self.features, self.table, own["against"])
         row_of, by_row = self.features.row_of, groups[self.features.present]
         inside = row_of[rows]
         known = findable(targets[inside])
+        if len(folds):
+            order = {name: place for place, name in enumerate(RELEASED)}
+            known.sort(key=lambda column: order.get(self.table.concept_names[column], len(order)))
         names = [self.table.concept_names[column] for column in known]
         films = by_row if self.grouped else None
-        bank = build_bank(own, names, seed=self.seed)
-        bank.fit_rows(self.gram, targets[:, known], inside, films)
+        chosen = None
+        if own["tolerance"] == "folds":
+            tried = [
+                self._by_fold(own, names, C, targets[:, known], inside, folds[rows])[1].mean(axis=0)
+                for C in TOLERANCES
+            ]
+            best = np.argmax(tried, axis=0)
+            chosen = {name: TOLERANCES[i] for name, i in zip(names, best.tolist(), strict=True)}
+        if own["elect"]:
+            bank = self._elected(
+                *self._by_fold(own, names, chosen, targets[:, known], inside, folds[rows])
+            )
+        else:
+            bank = build_bank(own, names, tolerance=chosen, seed=self.seed)
+            bank.fit_rows(self.gram, targets[:, known], inside, films)
         margins = self.gram.X @ bank.coef_.T + bank.intercept_
         tolerances = dict(zip(names, bank.C_.tolist(), strict=True))
         for fold in self._cross_folds(inside, by_row, own["cross_fit"]):
@@ -113,6 +164,37 @@ class Banks:
                 part.fit_rows(self.gram, targets[:, known], rest, films)
                 margins[fold] = self.gram.X[fold] @ part.coef_.T + part.intercept_
         return bank, margins
+
+    def _by_fold(
+        self,
+        own: Mapping[str, Any],
+        names: list[str],
+        tolerance: float | Mapping[str, float] | None,
+        targets: NDArray[np.int64],
+        rows: NDArray[np.intp],
+        folds: NDArray[np.intp],
+    ) -> tuple[list[ConceptBank], Floats]:
+        """Return the bank found without each fold, and the F1 of each of its vectors there."""
+        banks, scores = [], []
+        for fold in np.unique(folds):
+            bank = build_bank(own, names, tolerance=tolerance, seed=self.seed)
+            bank.fit_rows(self.gram, targets, rows[folds != fold])
+            held_out = rows[folds == fold]
+            true = targets[held_out] == 1
+            called = self.gram.X[held_out] @ bank.coef_.T + bank.intercept_ > 0
+            called &= targets[held_out] >= 0
+            n = np.maximum(true.sum(axis=0) + called.sum(axis=0), 1)
+            scores.append(2 * (true & called).sum(axis=0) / n)
+            banks.append(bank)
+        return banks, np.array(scores)
+
+    def _elected(self, banks: list[ConceptBank], scores: Floats) -> ConceptBank:
+        """Return the vectors with the best score, each from its bank; of equal ones the first."""
+        elected = banks[0]
+        for column, best in enumerate(np.argmax(scores, axis=0)):
+            for name in ("coef_", "intercept_", "C_", "length_"):
+                getattr(elected, name)[column] = getattr(banks[best], name)[column]
+        return elected
 
     def _cross_folds(
         self, rows: NDArray[np.intp], groups: NDArray[np.str_], n_folds: int

@@ -136,6 +136,8 @@ def _banks(protocol: Protocol) -> list[tuple[dict[str, Any], list[str]]]:
         settings = protocol.models[name].settings
         if "tolerance" in settings:
             own = {key: candidates(settings)[0][key] for key in BANK}
+            # Here films are left out, not folds of a published file.
+            own["tolerance"] = "inner" if own["tolerance"] == "folds" else own["tolerance"]
             found.setdefault(canonical_json(own), (own, []))[1].append(name)
     return list(found.values())
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.console import Progress
 from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.folds import OUTSIDE
 from obygaze_models.evaluation.leakage import Leak, check_leaks
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import FixTraining
@@ -78,8 +79,16 @@ class FitContext:
         """Return the store's features with its concept vectors, of which none is found yet."""
         if self.features is None:
             raise FixInput("a model needs a store", hint="--store NAME=STORE")
-        grouped, seed = self.protocol.splits.are_grouped, self.protocol.fit.seed
-        return Banks(self.features, self.table, grouped, seed)
+        splits, seed, video = self.protocol.splits, self.protocol.fit.seed, self.table.has_video
+        files = {}
+        if splits.follow_paper:
+            tasks = {train: self.protocol.tasks[train] for train, _ in self.protocol.pairs}
+            usable = video if video.any() else np.ones(len(self.table), dtype=np.bool_)
+            files = {
+                name: np.where(usable, self.table.fold(task.folds), OUTSIDE)
+                for name, task in tasks.items()
+            }
+        return Banks(self.features, self.table, splits.are_grouped, seed, files)
 
     def fold_data(self, train: str, split: Split, **options: Any) -> FoldData:
         """Return what a model is fitted on in a fold."""

@@ -182,6 +182,9 @@ def _fit_bottleneck(
     from sklearn.base import clone
 
     margins = banks.margins(settings, data)
+    if settings["tolerance"] == "folds":
+        found = zip(margins.bank.concepts, margins.bank.C_.tolist(), strict=True)
+        settings = {**settings, "tolerance": dict(found)}
     model = registry.build(kind, settings, concepts=margins.bank.concepts, seed=banks.seed)
     model.bank_, model.n_features_in_ = margins.bank, margins.bank.n_features_in_
     # An ordinal head learns the levels, whatever the task.

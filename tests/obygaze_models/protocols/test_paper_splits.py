@@ -88,16 +88,16 @@ class TestAuthors:
 
 
 class TestText:
-    def test_nine_runs_of_eight_folds(self) -> None:
+    def test_eight_runs_that_validate_on_the_last_fold_but_one(self) -> None:
         table = split_file("02_HN_S.csv")
         splits = paper_splits("text", table.folds, table.y, table.has_video)
-        assert len(splits) == 9
-        for run, split in enumerate(splits):
-            trained = set(table.folds[split.train].tolist())
-            assert trained <= set(range(9)) - {run}
+        assert len(splits) == 8
+        for split in splits:
+            assert set(table.folds[split.train].tolist()) <= set(range(8))
+            assert set(table.folds[split.validation].tolist()) == {8}
             assert set(table.folds[split.test].tolist()) == {9}
             positives = split.train[table.y[split.train]]
-            assert set(table.folds[positives].tolist()) == set(range(9)) - {run}
+            assert set(table.folds[positives].tolist()) == set(range(8))
 
     @pytest.mark.parametrize("name", ["02_EN_S.csv", "02_ENHN_S.csv", "02_HN_S.csv"])
     def test_classes_balance(self, name: str) -> None:
@@ -106,9 +106,9 @@ class TestText:
             assert table.y[split.train].mean() == pytest.approx(0.5, abs=0.07)
 
     def test_the_negatives_rotate(self) -> None:
-        """Over the nine runs every fold of negatives trains, and about equally often."""
+        """Over the eight runs every fold of negatives trains, and about equally often."""
         table = split_file("02_ENHN_S.csv")
-        used = np.zeros(9)
+        used = np.zeros(8)
         for split in paper_splits("text", table.folds, table.y, table.has_video):
             used[np.unique(table.folds[split.train[~table.y[split.train]]])] += 1
         assert used.min() >= 1
@@ -119,6 +119,24 @@ class TestText:
             "text", np.repeat(np.arange(5), 4), np.tile([0, 0, 0, 1], 5), np.ones(20)
         )
         assert all(np.sum(s.train % 4 == 3) == 3 for s in splits)
+
+
+@pytest.mark.parametrize(
+    ("quirk", "options", "runs"),
+    [
+        ("authors", {"balanced": False}, [(set(range(9)) - {i}, {i}) for i in range(9)]),
+        ("authors", {"validates": False}, [(set(range(9)), set())]),
+        ("text", {"balanced": False}, [(set(range(8)), {8})]),
+        ("text", {"validates": False}, [(set(range(8)), {8})]),
+    ],
+)
+def test_vectors_and_heads_train_on_whole_folds(quirk: str, options: dict, runs: list) -> None:
+    table = split_file("02_EN_HN_S.csv")
+    found = paper_splits(quirk, table.folds, table.y, table.has_video, **options)
+    folds = [[set(table.folds[r].tolist()) for r in (s.train, s.validation)] for s in found]
+    assert [tuple(pair) for pair in folds] == runs
+    used = np.isin(table.folds, list(runs[0][0])) & table.has_video
+    assert found[0].train.tolist() == np.flatnonzero(used).tolist()
 
 
 class TestMoviePairs:

@@ -1,0 +1,161 @@
+"""The bottlenecks of the paper, as released and by its text, against plain scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+from support.data import real_data
+from support.experiments import cell_of, quick, run_on, store_of
+from support.published import VISUAL, split_file
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.adapters.obygaze12 import read
+from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.runner.banks import TOLERANCES
+from obygaze_models.protocols.runner.records import Run
+
+WIDTH = 20
+LINEAR: dict[str, Any] = {"kernel": "linear", "class_weight": "balanced"}
+ORDER = ("Body", "Type of plan", "Clothes", "Posture", "Look", "Activities", "Exp of  emotion")
+ORDER = (*ORDER, "Appearance")
+TREE = {"EN_S": (8, 6), "HN_S": (10, 10)}
+LEVELS = {"EN_S": ("EN", "S"), "HN_S": ("HN", "S"), "ENHN_S": ("EN", "HN", "S")}
+
+
+class Published:
+    """The file with all levels, restricted to clips with a video, and planted features."""
+
+    def __init__(self) -> None:
+        table = split_file("02_EN_HN_S.csv")
+        rows = np.flatnonzero(table.has_video)
+        self.ids = [table.ids[row] for row in rows]
+        self.folds, self.concepts = table.folds[rows], table.concepts[rows] == 1
+        rated = self.concepts.any(axis=1)
+        self.levels = np.where(table.y[rows], "S", np.where(rated, "HN", "EN"))
+        rng = np.random.default_rng(3)
+        X = rng.normal(size=(len(rows), WIDTH))
+        X[:, :8] += self.concepts * rng.uniform(0.3, 1.2, 8)
+        X[:, 8] += self.levels == "S"
+        self.X = X.astype(np.float32)
+
+    def has(self, concept: str) -> NDArray[np.bool_]:
+        return self.concepts[:, VISUAL.index(concept)] & (self.levels != "EN")
+
+    def of(self, task: str) -> NDArray[np.bool_]:
+        return np.isin(self.levels, LEVELS[task])
+
+
+@pytest.fixture(scope="module")
+def data() -> Published:
+    return Published()
+
+
+@pytest.fixture(scope="module")
+def runs(data: Published, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    folder, released = tmp_path_factory.mktemp("pcbm"), real_data("obygaze12")
+    manifest = read(released / "ObyGaze12_thresh_02.csv", splits=released).manifest
+    place = {clip: row for row, clip in enumerate(data.ids)}
+    X = np.stack([data.X[place.get(c.clip_id, 0)] for c in manifest])
+    without = [c.clip_id for c in manifest if c.clip_id not in place]
+    store = store_of(folder / "store", manifest, X, without=without)
+    changes = ("report.concepts=false", 'grid.baselines=["all_positive"]')
+    # Weights in place of the text's subsample, which another generator would draw otherwise.
+    text = ("splits.quirk=text", "models.pcbm-lr.balance=weights", "models.pcbm-dt.balance=weights")
+    return {
+        quirk: run_on(folder, quick("paper-pcbm", *changes, *own), manifest, {"x": store})
+        for quirk, own in {"authors": (), "text": text}.items()
+    }
+
+
+def released_margins(data: Published) -> NDArray[np.float64]:
+    """Nine machines a concept, the one with the best F1 on its fold, its decision function."""
+    columns = []
+    for concept in ORDER:
+        C = 0.05 if concept in ("Body", "Look", "Activities") else 0.01
+        y, best = data.has(concept), (-1.0, None)
+        for fold in range(9):
+            train = (data.folds != 9) & (data.folds != fold)
+            svm: Any = SVC(C=C, **LINEAR)
+            svm.fit(data.X[train], y[train])
+            chosen = data.folds == fold
+            score = f1_score(y[chosen], svm.predict(data.X[chosen]), zero_division=0)
+            if score > best[0]:
+                best = (score, svm)
+        columns.append(best[1].decision_function(data.X))
+    return np.stack(columns, axis=1)
+
+
+def text_margins(data: Published) -> NDArray[np.float64]:
+    """Against EN only; the tolerance with the best mean F1 over the eight folds; distances."""
+    columns, inner = [], data.folds < 8
+    for concept in ORDER:
+        y = data.has(concept)
+        used = inner & (y | (data.levels == "EN"))
+        means = []
+        for C in TOLERANCES:
+            scores = []
+            for fold in range(8):
+                train, chosen = used & (data.folds != fold), used & (data.folds == fold)
+                svm = SVC(C=C, **LINEAR).fit(data.X[train], y[train])
+                said = svm.predict(data.X[chosen])
+                scores.append(f1_score(y[chosen], said, zero_division=0))
+            means.append(np.mean(scores))
+        svm = SVC(C=TOLERANCES[int(np.argmax(means))], **LINEAR).fit(data.X[used], y[used])
+        columns.append(svm.decision_function(data.X) / np.linalg.norm(svm.coef_))
+    return np.stack(columns, axis=1)
+
+
+def head_of(model: str, task: str) -> Any:
+    if model == "pcbm-lr":
+        return LogisticRegression(C=0.1, solver="liblinear", random_state=42)
+    depth, leaf = TREE[task]
+    return DecisionTreeClassifier(max_depth=depth, min_samples_leaf=leaf, random_state=42)
+
+
+@pytest.mark.parametrize("quirk", ["authors", "text"])
+def test_every_decision_is_that_of_scikit_learn(
+    data: Published, runs: dict[str, Run], quirk: str
+) -> None:
+    margins = (released_margins if quirk == "authors" else text_margins)(data)
+    n_train = 9 if quirk == "authors" else 8
+    for model in ("pcbm-dt", "pcbm-lr"):
+        for train in ("EN_S", "HN_S"):
+            rows = data.of(train) & (data.folds < n_train)
+            head = head_of(model, train).fit(margins[rows], data.levels[rows] == "S")
+            for test in ("EN_S", "ENHN_S"):
+                tested = data.of(test) & (data.folds == 9)
+                said = head.predict(margins[tested])
+                theirs = dict(zip(np.array(data.ids)[tested].tolist(), said.tolist(), strict=True))
+                key = {"model": model, "train": train, "test": test}
+                ours = {
+                    row["clip_id"]: row["decision"]
+                    for row in runs[quirk].predictions
+                    if all(row[name] == value for name, value in key.items())
+                }
+                differ = [clip for clip in theirs if theirs[clip] != ours[clip]]
+                assert ours.keys() == theirs.keys()
+                assert not differ, (model, train, test, len(differ))
+                cell = cell_of(runs[quirk].cells, **key)
+                truth = data.levels[tested] == "S"
+                assert cell["f1_binary"]["value"] == pytest.approx(f1_score(truth, said))
+
+
+@pytest.mark.parametrize("quirk", ["authors", "text"])
+def test_one_fit_a_cell_and_no_leak(runs: dict[str, Run], quirk: str) -> None:
+    for cell in runs[quirk].cells:
+        assert (cell["n_runs"], cell["leaked"], cell["repeated"]) == (1, 0, False)
+        assert cell["folds"][0]["n_validation"] == 0 or quirk == "text"
+
+
+@pytest.mark.parametrize("change", ["elect=true", "tolerance=folds"])
+def test_only_a_published_file_has_folds_to_elect_over(change: str) -> None:
+    with pytest.raises(FixInput) as caught:
+        load_protocol("honest", [f"models.pcbm-lr.{change}"])
+    assert "needs published splits and a quirk" in caught.value.details[0]
