@@ -183,7 +183,8 @@ def _fit_bottleneck(
 
     margins = banks.margins(settings, data)
     if settings["tolerance"] == "folds":
-        found = zip(margins.bank.concepts, margins.bank.C_.tolist(), strict=True)
+        bank = margins.bank
+        found = zip(bank.concepts_.tolist(), bank.C_.tolist(), strict=True)
         settings = {**settings, "tolerance": dict(found)}
     model = registry.build(kind, settings, concepts=margins.bank.concepts, seed=banks.seed)
     model.bank_, model.n_features_in_ = margins.bank, margins.bank.n_features_in_
