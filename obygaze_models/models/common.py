@@ -32,7 +32,10 @@ def _pools() -> ThreadpoolController:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Use one thread for linear algebra, for the same bits on every machine."""
+    """Use one thread for linear algebra, so that the bits do not depend on the number of cores.
+
+    They do depend on the kernel that the BLAS library has for the processor.
+    """
     with _pools().limit(limits=1, user_api="blas"):
         yield
 

@@ -178,7 +178,8 @@ def task_gain(head: Any, margins: Any, has: Any, y: Any, folds: Any) -> TaskGain
 
     Args:
         head: An unfitted head.
-        margins: The margins, cross-fitted with the same folds.
+        margins: The margins: a table for each fold in order, for which no vector was found on clips
+            of the fold, or one table for all.
         has: Whether each clip has each concept.
         y: The class of each clip, of two.
         folds: The fold of each clip.
@@ -254,9 +255,9 @@ def film_leak(margins: Any, films: Any, *, n_folds: int = 5, seed: int = 0) -> F
 
 
 def _out_of_fold(head: Any, X: Floats, y: Any, folds: Any) -> Floats:
-    scores = np.empty(len(X))
-    for fold in np.unique(folds):
+    scores, numbers = np.empty(len(y)), np.unique(folds)
+    for fold, own in zip(numbers, X if X.ndim == 3 else [X] * len(numbers), strict=True):
         inside = folds == fold
-        model = clone(head).fit(X[~inside], y[~inside])
-        scores[inside] = model.predict_proba(X[inside])[:, 1]
+        model = clone(head).fit(own[~inside], y[~inside])
+        scores[inside] = model.predict_proba(own[inside])[:, 1]
     return scores

@@ -9,8 +9,8 @@ a model does is in the cells of the run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,13 @@ from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.runner.banks import MIN_ROWS, targets_of
 from obygaze_models.protocols.runner.features import Features
-from obygaze_models.protocols.runner.head_records import head_record
+from obygaze_models.protocols.runner.head_records import MOST_FOLDS, head_record
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Protocol
+
+if TYPE_CHECKING:
+    from obygaze_models.models.linear_solvers import Gram
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -73,6 +76,8 @@ class FoundVectors:
     part_names: tuple[str, ...]
     part_cosines: Floats
     seed: int
+    gram: Gram
+    cached: dict[frozenset[int], tuple[Floats, Floats] | None] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -88,6 +93,42 @@ class FoundVectors:
     def films(self) -> NDArray[np.str_]:
         """The film of each row."""
         return self.table.movies[self.clips]
+
+    @property
+    def head_folds(self) -> Ints:
+        """The fold of each row in which heads are evaluated: a few parts together.
+
+        Each part alone would have too few clips to rank.
+        """
+        return self.parts % MOST_FOLDS
+
+    def margins_without(self, fold: int) -> Floats | None:
+        """Return margins by vectors that no clip of a head fold was used for.
+
+        Those of the fold itself are by vectors of all other folds; those of another fold, on which
+        a head is fitted, by vectors of the rest. None if a concept has too few examples there.
+        """
+        margins = np.empty(self.targets.shape)
+        for other in np.unique(self.head_folds).tolist():
+            key = frozenset({fold, other})
+            if key not in self.cached:
+                self.cached[key] = self._coefficients(key)
+            found = self.cached[key]
+            if found is None:
+                return None
+            inside = self.head_folds == other
+            margins[inside] = self.features.X[inside] @ found[0].T + found[1]
+        return margins
+
+    def _coefficients(self, held_out: frozenset[int]) -> tuple[Floats, Floats] | None:
+        """Return vectors and intercepts found without some head folds."""
+        rest = np.flatnonzero(~np.isin(self.head_folds, list(held_out)))
+        if any(len(np.unique(own[own >= 0])) < 2 for own in self.targets[rest].T):
+            return None
+        tolerances = dict(zip(self.names, self.bank.C_.tolist(), strict=True))
+        bank = build_bank(self.settings, self.names, tolerance=tolerances, seed=self.seed)
+        bank.fit_rows(self.gram, self.targets, rest, self.films)
+        return bank.coef_, bank.intercept_
 
     @property
     def has(self) -> NDArray[np.bool_]:
@@ -125,7 +166,9 @@ def find_vectors(
         likeness[part] = _cosine_rows(one.coef_, bank.coef_)
     return FoundVectors(
         *(features, table, settings, known, left_out, bank),
-        *(targets, margins, parts, part_names, likeness, seed),
+        *(targets, margins, parts, part_names, likeness),
+        seed=seed,
+        gram=gram,
     )
 
 

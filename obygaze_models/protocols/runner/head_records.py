@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -50,21 +50,23 @@ def head_record(
 ) -> Record | None:
     """Return the record of a head on all clips of a task, or None if it cannot be fitted.
 
-    Task gain and interventions are evaluated on films that a head was not fitted on. Where a
-    setting offers a choice, the first value is taken.
+    Task gain and interventions are evaluated on films that neither the head nor any vector of its
+    margins was fitted on. Where a setting offers a choice, the first value is taken.
     """
     if model.kind in WITHOUT_TASK:
         return None
     settings = for_task(model.kind, candidates(model.settings)[0], task)
     new_head = partial(build_head, model.kind, settings)
     y = labels[found.clips].astype(np.int64)
-    # Parts that were left out together are joined to few folds, so that each has clips to rank.
-    whole = HeadData(found.margins, found.has, y, found.films, found.parts % MOST_FOLDS)
+    whole = HeadData(found.margins, found.has, y, found.films, found.head_folds)
     data = whole.select(y >= 0)
     try:
         head = _fitted(new_head, data)
     except FixTraining:
         return None
+    margins = [found.margins_without(fold) for fold in np.unique(data.folds).tolist()]
+    by_fold = [replace(data, margins=own[y >= 0]) for own in margins if own is not None]
+    by_fold = by_fold if len(by_fold) == len(margins) else []
     return {
         "task": task,
         "head": model.kind,
@@ -74,8 +76,8 @@ def head_record(
         "concepts": found.names,
         "tree": _tree(head),
         "weights": _weights(head, data.margins),
-        "task_gain": _task_gain(new_head(), data),
-        "interventions": _interventions(new_head, data, found.names, found.seed),
+        "task_gain": _task_gain(new_head(), by_fold),
+        "interventions": _interventions(new_head, by_fold, found.names, found.seed),
     }
 
 
@@ -106,20 +108,25 @@ def _weights(head: Any, margins: Floats) -> Record | None:
     }
 
 
-def _task_gain(head: Any, data: HeadData) -> Record | None:
+def _task_gain(head: Any, by_fold: Sequence[HeadData]) -> Record | None:
     from obygaze_models.models.concept_report import task_gain
 
+    if not by_fold:
+        return None
+    data, margins = by_fold[0], np.stack([own.margins for own in by_fold])
     try:
-        found = task_gain(head, data.margins, data.has, data.y, data.folds)
+        found = task_gain(head, margins, data.has, data.y, data.folds)
     except FixTraining:
         return None
     names = ("from_margins", "from_truth", "gain", "prevalence")
     return {name: getattr(found, name) for name in names}
 
 
-def _interventions(new_head: NewHead, data: HeadData, names: list[str], seed: int) -> list[Record]:
+def _interventions(
+    new_head: NewHead, by_fold: Sequence[HeadData], names: list[str], seed: int
+) -> list[Record]:
     """Return one curve for each order: the mean over folds of whole films, by their clips."""
-    found = list(_by_fold(new_head, data, seed))
+    found = list(_by_fold(new_head, by_fold, seed))
     sizes = [n for n, _ in found]
     by_order = zip(*(curves for _, curves in found), strict=True)
     return [
@@ -135,12 +142,13 @@ def _interventions(new_head: NewHead, data: HeadData, names: list[str], seed: in
 
 
 def _by_fold(
-    new_head: NewHead, data: HeadData, seed: int
+    new_head: NewHead, by_fold: Sequence[HeadData], seed: int
 ) -> Iterator[tuple[float, tuple[Any, Any, Any]]]:
     """Yield the number of clips of a fold and its curves, by heads of the other folds."""
     from obygaze_models.models.interventions import TrueValues, intervene
 
-    for fold in np.unique(data.folds):
+    folds = np.unique(by_fold[0].folds) if by_fold else ()
+    for fold, data in zip(folds, by_fold, strict=True):
         inside, outside = (data.select(rows) for rows in (data.folds == fold, data.folds != fold))
         if any(len(np.unique(part.y)) < 2 for part in (inside, outside)):
             continue

@@ -13,8 +13,8 @@ run.json       the inputs of the run, and the only times; written last, so it ma
      "seconds": {"read", "fit", "judge", "write", "total"}, "created": UTC time,
      "created_by": "obygaze VERSION"}
 
-results.json   a list of records, each with a "kind"; the same inputs give the same bytes.
-               A number that has no value (AP without a positive) is null.
+results.json   a list of records, each with a "kind"; the same inputs give the same bytes on
+               one kernel of BLAS. A number that has no value (AP without a positive) is null.
   "cell"       one model of one store, trained for one task and tested on one
     {"kind": "cell", "task": TEST, "train": TASK, "test": TASK, "model": NAME, "feature": STORE,
      "n_test": clips, "n_positive", "n_movies", "prevalence", "n_runs": fits,

@@ -76,6 +76,28 @@ def test_margins_of_a_film_come_from_a_machine_that_saw_the_other_films(inputs):
     np.testing.assert_allclose(opened.margins[inside, column], by_hand, rtol=1e-5, atol=1e-6)
 
 
+def test_heads_are_evaluated_on_margins_whose_vectors_saw_no_mark_of_those_films(inputs):
+    settings = inputs.protocol.models["pcbm-lr"].settings
+    opened = find_vectors(inputs.features[0], inputs.table, settings, 0)
+    number = {film: i % 4 for i, film in enumerate(sorted(set(opened.films.tolist())))}
+    assert opened.head_folds.tolist() == [number[film] for film in opened.films]
+    evaluated = opened.head_folds == 1
+    rng = np.random.default_rng(0)
+    marks = opened.targets.copy()
+    marks[evaluated] = rng.permutation(marks[evaluated])
+    other = replace(opened, targets=marks, cached={})
+    np.testing.assert_array_equal(opened.margins_without(1), other.margins_without(1))
+    assert not np.array_equal(opened.margins_without(0), other.margins_without(0))
+    # By hand: fold 2, on which a head is fitted to be evaluated on fold 1, saw neither.
+    X, column = inputs.features[0].X.astype(np.float64), VISUAL.index("Look")
+    own = opened.targets[:, column]
+    rows, inside = (own >= 0) & ~np.isin(opened.head_folds, [1, 2]), opened.head_folds == 2
+    machine = SVC(kernel="linear", C=0.05, class_weight="balanced").fit(X[rows], own[rows] == 1)
+    by_hand = machine.decision_function(X[inside]) / np.linalg.norm(machine.coef_)
+    found = opened.margins_without(1)[inside, column]
+    np.testing.assert_allclose(found, by_hand, rtol=1e-5, atol=1e-6)
+
+
 def test_planted_concepts_are_found_apart_from_each_other_and_stable(records):
     bank = records[0]
     for one in bank["concepts"]:
