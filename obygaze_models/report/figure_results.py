@@ -217,6 +217,8 @@ def _draw_bins(axes: Any, cell: Record) -> None:
     axes.plot([0, 1], [0, 1], color=MUTED, lw=0.7, ls=(0, (3, 3)))
     axes.plot(scores, shares, color=PALE, lw=1.2, zorder=1)
     axes.scatter(scores, shares, s=sizes, color=MODEL, alpha=0.85, lw=0, zorder=2)
+    again = [b for b in (cell.get("recalibrated") or {}).get("calibration", ()) if b["n"]]
+    axes.plot([b["score"] for b in again], [b["share"] for b in again], color=WRONG, lw=1, zorder=1)
     axes.set(xlim=(-0.06, 1.06), ylim=(-0.06, 1.06))
     axes.set_xticks([0, 0.5, 1], ["0", ".5", "1"], fontsize=6.5)
     axes.set_yticks([0, 0.5, 1], ["0", ".5", "1"], fontsize=6.5)

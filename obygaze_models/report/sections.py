@@ -75,7 +75,7 @@ def sections_of(run: ReportRun, figures: Sequence[Figure] = ()) -> list[Section]
         "comparisons": comparison_tables(run),
         "concepts": concept_tables(run),
         "analysis": analysis_tables(run),
-        "decisions": further_metrics(run),
+        "decisions": (*further_metrics(run), *recalibration_tables(run)),
         "audits": finding_tables(run),
         "coverage": coverage_tables(run),
         "provenance": provenance_tables(run),
@@ -259,6 +259,23 @@ def further_metrics(run: ReportRun) -> Iterable[ResultTable]:
         headers = [metric_name(metric) for metric in metrics]
         rows = rows_by_pair(run, lambda cell: [Number(number_of(cell, m).value) for m in metrics])
         yield make_table("further", "other", rows, headers)
+
+
+def recalibration_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield Brier score and calibration error of each cell, before and after recalibration."""
+    rows: Rows = []
+    for pair, cells in grouped(run.cells, pair_of).items():
+        own = [(cell, again) for cell in cells if (again := cell.get("recalibrated"))]
+        rows += [Heading(pair_name(*pair))] if own else []
+        for cell, again in own:
+            values = [
+                Number(value, digits=3)
+                for metric in ("brier", "ece")
+                for value in (number_of(cell, metric).value, again[metric])
+            ]
+            rows.append((run.label(cell), *values))
+    if rows:
+        yield make_table("recalibration", "recalibration", rows)
 
 
 def coverage_tables(run: ReportRun) -> Iterable[ResultTable]:

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.compare import nadeau_bengio, sign_flip
+from obygaze_models.evaluation.metrics import evaluate
+from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.evaluation.recalibration import recalibrate
 from obygaze_models.protocols.runner.cells import TUNED, Cell, TestedFold
 from obygaze_models.protocols.runner.features import is_backbone
 from obygaze_models.protocols.runner.records import Record
@@ -55,6 +58,7 @@ def cell_record(
         "by_movie": _by_movie(cell, groups),
         "confusion": _confusion(cell),
         "calibration": _calibration(cell),
+        "recalibrated": _recalibrated(cell, groups) if kind == "cell" else None,
         "folds": [_fold(t, cell) for t in cell.tested],
         "skipped": [dict(item) for item in cell.skipped],
         "paper": [_paper_value(one) for one in protocol.paper if _is_about(one, cell, backbone)],
@@ -237,7 +241,23 @@ def _confusion(cell: Cell) -> Record | None:
 def _calibration(cell: Cell) -> list[Record] | None:
     if cell.share is not None or not all(t.are_probabilities for t in cell.tested):
         return None
-    y, score = cell.predictions.y, cell.predictions.score
+    return _bins(cell.predictions.y, cell.predictions.score)
+
+
+def _recalibrated(cell: Cell, groups: Groups) -> Record | None:
+    """Return the calibration after Platt's method on the other films; needs at least three."""
+    movies = np.concatenate([groups[t.rows] for t in cell.tested])
+    if _calibration(cell) is None or len(np.unique(movies)) < 3:
+        return None
+    y = cell.predictions.y
+    score = recalibrate(cell.predictions.score, y, movies)
+    return {
+        **evaluate(Predictions.of(y, score), ("brier", "ece", "ece_width")),
+        "calibration": _bins(y, score),
+    }
+
+
+def _bins(y: NDArray[np.bool_], score: NDArray[np.float64]) -> list[Record]:
     bins = np.clip(np.ceil(score * BINS).astype(int) - 1, 0, BINS - 1)
     inside = [bins == number for number in range(BINS)]
     return [

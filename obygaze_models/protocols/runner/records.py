@@ -31,6 +31,7 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
      "by_movie": {MOVIE: {"n", "n_positive", METRIC: value}},
      "confusion": {"tp", "fp", "fn", "tn"} pooled over folds and averaged over seeds and runs,
      "calibration": [{"low", "high", "n", "score", "share"}] ten bins, or null,
+     "recalibrated": {"brier", "ece", "ece_width", "calibration"} by Platt's method on other films,
      "folds": [{"fold", "seed", "n_train", "n_validation", "n_test", "n_positive", "leaked",
                 METRIC: value, "threshold": tuned or null, "chosen": settings}],
      "skipped": [{"fold", "reason"}] folds that could not be trained or tested,

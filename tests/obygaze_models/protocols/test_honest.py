@@ -146,3 +146,30 @@ def test_a_choice_is_made_without_the_test_and_remembered(tmp_path: Path) -> Non
     cell = cell_of(run.cells, model="ridge", train="EN_S", test="EN_S")
     assert {fold["chosen"]["C"] for fold in cell["folds"]} <= {1e-9, 0.05}
     assert cell["auc"]["value"] > 0.7
+
+
+def test_probabilities_are_recalibrated_by_the_other_films(on_signal: Run) -> None:
+    from scipy.special import expit
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import brier_score_loss
+
+    cell = cell_of(on_signal.cells, model="mlp", train="EN_S", test="ENHN_S")
+    rows = [
+        r
+        for r in on_signal.predictions
+        if (r["model"], r["train"], r["test"]) == ("mlp", "EN_S", "ENHN_S")
+    ]
+    y, score = np.array([r["y"] for r in rows]), np.array([r["score"] for r in rows])
+    films_of = np.array([r["movie_id"] for r in rows])
+    odds = np.log(score / (1 - score))
+    again = np.empty(len(rows))
+    for film in np.unique(films_of):
+        out = films_of == film
+        other = LogisticRegression(C=np.inf, tol=1e-10, max_iter=2000)
+        other.fit(odds[~out, None], y[~out])
+        again[out] = expit(other.intercept_[0] + other.coef_[0, 0] * odds[out])
+    found = cell["recalibrated"]
+    assert found["brier"] == pytest.approx(brier_score_loss(y, again), abs=1e-5)
+    assert sum(one["n"] for one in found["calibration"]) == len(rows)
+    ridge = cell_of(on_signal.cells, model="ridge", train="EN_S", test="ENHN_S")
+    assert ridge["recalibrated"] is None and ridge["calibration"] is None

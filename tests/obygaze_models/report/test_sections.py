@@ -13,6 +13,8 @@ from obygaze_models.report.sections import Section, sections_of
 from obygaze_models.report.tables import FoldSpread, Heading, Number, ResultTable, Row
 from obygaze_models.report.texts import report_text
 
+NOT_THERE = ("contrast", "audits", "decisions")
+
 
 def sections(folder: Path, records) -> list[Section]:
     return sections_of(ReportRun.of_run(read_run(write_run(folder, records))))
@@ -49,8 +51,8 @@ def warned(table: ResultTable) -> list[str]:
 
 def test_sections_come_in_the_order_of_the_headings(tmp_path):
     made = sections(tmp_path, usual())
-    # No audit was made, and there is no metric beside the four that tables show.
-    expected = [key for key in report_text().headings if key not in ("audits", "decisions")]
+    # No audit and no contrast was made, and there is no metric beside the four that tables show.
+    expected = [key for key in report_text().headings if key not in NOT_THERE]
     assert [section.key for section in made] == expected
     assert made[0].sentences == ["One cell leaks."]
     assert made[1].sentences == ["The tasks are EN_S: easy negatives against sure."]
@@ -266,3 +268,12 @@ def test_noise_and_random_directions_are_the_last_rows_of_concepts(tmp_path):
     noise, mean, high = rows_of(table)[-3:]
     assert [str(noise[i]) for i in (3, 4, -2, -1)] == ["0.25", "0.50", "0.88", "0.75"]
     assert (str(mean[3]), str(high[3])) == ("0.50", "0.62")
+
+
+def test_calibration_is_shown_as_trained_and_recalibrated(tmp_path):
+    again = {"brier": 0.125, "ece": 0.0625, "ece_width": 0.0, "calibration": []}
+    values = {"brier": {"value": 0.25}, "ece": {"value": 0.5}}
+    table = of(tmp_path, [cell(recalibrated=again, **values), cell("mlp")])["recalibration"]
+    assert [[str(value) for value in row] for row in rows_of(table)] == [
+        ["ridge", "0.250", "0.125", "0.500", "0.062"]
+    ]
