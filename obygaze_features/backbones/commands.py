@@ -221,6 +221,8 @@ def check(
     from obygaze_features.backbones.check import check_backbone
 
     card = find_card(name, session.workspace)
+    if weights is not None:  # NAME=PATH, as extract run takes it
+        weights = Path(str(weights).removeprefix(f"{name}="))
     report = check_backbone(card, weights, **placement)
     if as_json:
         session.console.json(report.as_dict())

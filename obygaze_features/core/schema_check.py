@@ -258,7 +258,8 @@ def read_toml(
         line = data[: error.start].count(b"\n") + 1
         raise FixInput("not UTF-8", where=f"{where}:{line}", hint="save it as UTF-8") from error
     except tomllib.TOMLDecodeError as error:
-        raise FixInput(f"not valid TOML: {error}", where=where) from error
+        hint = 'correct this line; text is in quotes: name = "value"'
+        raise FixInput(f"not valid TOML: {error}", where=where, hint=hint) from error
     except RecursionError as error:
         raise FixInput("not valid TOML: nested too deeply", where=where) from error
     return Document(tree, where, lines=line_numbers(toml), overrides=overrides)

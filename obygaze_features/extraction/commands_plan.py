@@ -48,7 +48,7 @@ feature_options = option_group(
     ),
     click.option("--levels", metavar="A,B", help="Feature levels. [default: all but tokens]"),
     click.option(
-        "--weights", multiple=True, metavar="NAME=PATH", help="File or folder of weights."
+        "--weights", multiple=True, metavar="[NAME=]PATH", help="File or folder of weights."
     ),
     click.option(
         *("--store", "stores"),
@@ -104,7 +104,7 @@ def chosen_plan(session: Session, source: str, options: Mapping[str, Any]) -> Ex
 
     manifest = read_manifest(session.workspace.existing_manifest(source))
     stores = named_values(options["stores"], "--store")
-    weights = named_values(options["weights"], "--weights")
+    weights = named_values(_named_weights(options), "--weights")
     for option, given in (("--weights", weights), ("--store", stores)):
         if unknown := given.keys() - set(options["backbones"]):
             raise FixUsage(f"{option} names {', '.join(sorted(unknown))}, but -b does not")
@@ -122,6 +122,15 @@ def chosen_plan(session: Session, source: str, options: Mapping[str, Any]) -> Ex
         timeout_s=options["timeout"],
         max_substituted=options["max_substituted"],
     )
+
+
+def _named_weights(options: Mapping[str, Any]) -> list[str]:
+    """Return NAME=PATH for each --weights; of a single backbone, PATH alone is enough."""
+    names, words = options["backbones"], list(options["weights"])
+    if len(names) == len(words) == 1 and not words[0].startswith(f"{names[0]}="):
+        is_path = "=" not in words[0] or Path(words[0]).exists()
+        return [f"{names[0]}={words[0]}"] if is_path else words
+    return words
 
 
 def _plan_of_file(path: Path, options: Mapping[str, Any]) -> ExtractPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -24,13 +25,26 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
         labels = np.where(table.fold(task.folds) == OUTSIDE, LEFT_OUT, labels).astype(np.int8)
     found = {int(label) for label in np.unique(labels)} - {LEFT_OUT}
     if found != {0, 1}:
-        missing = "0 or 1" if not found else str(1 - min(found))
+        missing = sorted({0, 1} - found)
+        classes = " and no clip of ".join(f"class {n}{_meaning(task, n)}" for n in missing)
+        folds = f" in the split {task.folds}" if task.folds else ""
+        counts = ", ".join(
+            f"{n} {level or 'without'}" for level, n in Counter(table.levels).items()
+        )
         raise FixInput(
-            f"the task {name} has no clip of class {missing}",
+            f"the task {name} has no clip of {classes}{folds}",
             where=table.name,
-            hint="obygaze manifest stats, and the view in [data]",
+            hint=f"the levels are {counts}; another task, or another view in [data]",
         )
     return labels
+
+
+def _meaning(task: Task, value: int) -> str:
+    """Return what a class of a task stands for, in parentheses."""
+    words = [word for word, n in (task.classes or task.values or {}).items() if n == value]
+    expression = task.positive if value else task.negative or f"not ({task.positive})"
+    meaning = " or ".join(words) if words else expression if task.positive else ""
+    return f" ({meaning})" if meaning else ""
 
 
 def _labels(name: str, task: Task, table: ClipTable) -> LabelArray:

@@ -142,15 +142,17 @@ def _scene_and_shots(row: TableRow) -> tuple[str, str, str]:
 
 def _find_splits(folder: Path) -> dict[PublishedSplit, Path]:
     """Return the released splits in a folder in a fixed order; at least one must exist."""
-    if not folder.exists():
-        raise NotFound("no such folder", where=str(folder))
-    if not folder.is_dir():
-        raise FixInput("--splits must be the folder of the split files", where=str(folder))
     splits = published("obygaze12").splits
+    hint = f"--splits FOLDER with {splits[0].file}, as published with the data set"
+    if not folder.exists():
+        raise NotFound("no such folder of split files", where=str(folder), hint=hint)
+    if not folder.is_dir():
+        raise FixInput("--splits must be a folder, got a file", where=str(folder), hint=hint)
     found = {split: path for split in splits if (path := folder / split.file).is_file()}
     if not found:
         names = ", ".join(split.file for split in splits)
-        raise NotFound(f"the folder has none of the split files {names}", where=str(folder))
+        what = f"the folder has none of the split files {names}"
+        raise NotFound(what, where=str(folder), hint=hint)
     return found
 
 

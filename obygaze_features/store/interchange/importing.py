@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.console import Progress, Quiet, count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.store.format.limits import check_disk, check_memory
@@ -90,7 +90,10 @@ def import_store(
     if len(index_of) < len(ids):
         repeated = [clip for clip, n in Counter(ids).items() if n > 1]
         raise FixInput(
-            f"{len(repeated)} clip ids are in the files more than once", details=repeated[:20]
+            f"{count(len(repeated), 'clip id')} more than once in the files: {few(repeated, 3)}",
+            where=name_of(source),
+            hint="keep one row for each id, or name another array of ids with --id-key",
+            details=repeated[:20],
         )
     if not ids:
         raise FixInput("no clips in these files", where=name_of(source))
@@ -174,8 +177,8 @@ class _Job:
                     why = why or f"; the first: {error}"
         if not found:
             raise FixInput(f"no clip has a usable {level}{why}", where=name_of(self.source))
-        shape, count = found.most_common(1)[0]
-        if 2 * count <= found.total():
+        shape, n_usual = found.most_common(1)[0]
+        if 2 * n_usual <= found.total():
             shapes = [f"{n} clips of {one.sizes} {one.dtype}" for one, n in found.most_common(20)]
             raise FixInput(
                 f"{level} has {len(found)} shapes, and a store needs one for all clips",

@@ -14,6 +14,7 @@ import numpy as np
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import require_file
+from obygaze_features.core.schema_rules import near
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.interchange.source import (
     DAMAGE,
@@ -84,7 +85,11 @@ class _Members:
     def read(self, key: str) -> Array:
         if key not in self.names:
             there = ", ".join(self.names) or "nothing"
-            raise FixInput(f"no array {key!r}; the file has {there}", where=str(self.path))
+            raise FixInput(
+                f"no array {key!r}{near(key, self.names)}; the file has {there}",
+                where=str(self.path),
+                hint="--level NAME=KEY for features, --id-key KEY for ids, KEY being one of these",
+            )
         self._check_size(key)
         try:
             return np.asarray(self.packed[key])

@@ -69,7 +69,11 @@ class ZipFiles:
             ranges: Any = _Ranges(self, tail)
             return zipfile.ZipFile(ranges)
         except ZIP_DAMAGE as error:
-            raise Corrupt(f"not a complete zip file: {error}", where=self.location) from error
+            raise Corrupt(
+                f"not a complete zip file: {error}",
+                where=self.location,
+                hint="copy or download it again; obygaze store pack makes it from a folder",
+            ) from error
 
     def _check(self, entry: zipfile.ZipInfo) -> None:
         if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 0x1:

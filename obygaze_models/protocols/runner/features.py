@@ -62,10 +62,15 @@ def join(
     level = choose_level(store, (feature.level,) if feature.level else data.level)
     matrix = store.matrix(level, clips=table.ids, missing="drop")
     if not len(matrix.values):
+        n_listed = sum(clip in store for clip in table.ids)
         raise NotFound(
-            f"none of the {len(table)} clips is in this store",
+            f"the store has {n_listed} of the {len(table)} clips, and features of none"
+            if n_listed
+            else f"none of the {len(table)} clips of the manifest is in this store",
             where=store.location,
-            hint="a store of the same data set; its clip ids must be those of the manifest",
+            hint="obygaze store info says why; extract run tries again"
+            if n_listed
+            else f"a store of the same data set; its first clip id is {next(iter(store), '')!r}",
         )
     if matrix.values.ndim != 2:
         raise FixInput(

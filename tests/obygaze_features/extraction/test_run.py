@@ -361,13 +361,28 @@ def test_parts_of_one_film_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("plan", "films", "-b", "clip-b16", "--levels", "clp"), "(did you mean 'clip'?)"),
+        (("run", "films", "-b", "descriptors", "--device", "cuda"), "no CUDA device"),
+        (("run", "films", "-b", "clip-b16", "--weights", "none"), "no weights for clip-b16"),
+    ],
+)
+def test_a_command_says_what_cannot_be_run(world: Path, words: tuple[str, ...], told: str) -> None:
+    done = run_obygaze("-C", world, "extract", *words, env={"CUDA_VISIBLE_DEVICES": ""})
+    assert done.code != 0
+    assert told in done.stderr
+    assert not list((world / "stores").glob("*"))
+
+
+@pytest.mark.parametrize(
     ("words", "code", "message"),
     [
         (("-b", "nothing"), 1, "no backbone called"),
         ((), 2, "no backbone given"),
         (("-b", "descriptors", "--levels", "clip,none"), 2, "no level none"),
         (("-b", "descriptors", "--store", "other=x"), 2, "other"),
-        (("-b", "descriptors", "--weights", "x"), 2, "NAME=VALUE"),
+        (("-b", "descriptors", "-b", "clip-b16", "--weights", "x"), 2, "NAME=VALUE"),
         (("-b", "descriptors", "--worker", "3"), 2, "0/8"),
         (("-b", "descriptors", "--timeout", "0"), 2, "--timeout must be above 0"),
         (("-b", "descriptors", "--timeout", "nan"), 2, "--timeout must be above 0"),

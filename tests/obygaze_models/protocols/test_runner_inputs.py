@@ -22,7 +22,7 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import Recipe
+from obygaze_features.store import ArraySpec, Recipe, create_store, open_store
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.protocols.runner.features import NOT_FINITE, join
 from obygaze_models.protocols.runner.folder import write_run
@@ -93,7 +93,28 @@ class TestMissing:
     def test_another_data_set(self, manifest: Manifest, tmp_path: Path) -> None:
         clips = [replace(c, clip_id=f"x{c.clip_id}") for c in manifest]
         store = store_of(tmp_path / "s", manifest.with_clips(clips), planted(manifest))
-        with pytest.raises(NotFound, match="none of the 120 clips is in this store"):
+        with pytest.raises(
+            NotFound, match="none of the 120 clips of the manifest is in this store"
+        ):
+            run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
+
+    def test_a_store_without_features(self, manifest: Manifest, tmp_path: Path) -> None:
+        ids, movies = manifest.clip_ids, [clip.movie_id for clip in manifest]
+        create_store(
+            tmp_path / "s",
+            recipe=a_recipe(),
+            manifest_name="m",
+            manifest_sha256="0" * 64,
+            clip_ids=ids,
+            movie_ids=movies,
+            arrays=[ArraySpec("clip", (4,))],
+            licence="",
+            citation="",
+        )
+        store = open_store(tmp_path / "s")
+        with pytest.raises(
+            NotFound, match="the store has 120 of the 120 clips, and features of none"
+        ):
             run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
 
     def test_a_level_that_is_not_there_or_is_no_vector(

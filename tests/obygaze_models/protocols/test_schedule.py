@@ -186,8 +186,14 @@ class TestPublished:
 class TestTasks:
     def test_a_task_without_one_class_is_refused(self) -> None:
         protocol = quick("honest", "tasks.X.positive=level == S and not concept")
-        with pytest.raises(FixInput, match="the task X has no clip of class 1"):
+        with pytest.raises(FixInput) as caught:
             plan(protocol, films())
+        expression = "level == S and not concept"
+        assert caught.value.what == f"the task X has no clip of class 1 ({expression})"
+        levels = [clip.level for clip in films()]
+        assert f"{levels.count('S')} S" in (caught.value.hint or "")
+        with pytest.raises(FixInput, match=r"the task HN_S has no clip of class 0 \(HN\)"):
+            plan(quick("honest"), films().with_clips(c for c in films() if c.level != "HN"))
 
     def test_a_column_with_a_value_the_task_does_not_map(self) -> None:
         manifest = films().with_column("violence", {c.clip_id: "2" for c in films()})

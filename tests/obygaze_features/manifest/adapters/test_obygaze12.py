@@ -208,8 +208,9 @@ def test_the_folder_of_splits_must_hold_one(tmp_path: Path) -> None:
     path = write(tmp_path, *ROWS)
     with pytest.raises(NotFound, match="the folder has none of the split files"):
         read(path, splits=tmp_path)
-    with pytest.raises(NotFound, match="no such folder"):
+    with pytest.raises(NotFound, match="no such folder of split files") as caught:
         read(path, splits=tmp_path / "none")
+    assert "02_EN_S.csv" in (caught.value.hint or "")
     with pytest.raises(FixInput):
         read(path, splits=path)
 

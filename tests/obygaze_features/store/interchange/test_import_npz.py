@@ -162,8 +162,9 @@ def test_the_same_again_is_no_change_and_other_features_are_refused(tmp_path: Pa
         ({"clip_id": [IDS], "X": X}, "expected a list of ids"),
         ({"clip_id": np.zeros(3), "X": X}, "not ids"),
         ({"ids": IDS, "X": X}, "no array 'clip_id'; the file has ids, X"),
+        ({"clip_ids": IDS, "X": X}, r"\(did you mean 'clip_ids'\?\); the file has clip_ids, X"),
         ({"clip_id": np.array(IDS, dtype=object), "X": X}, "unpickled"),
-        ({"clip_id": ["a", "a", "b"], "X": X}, "more than once"),
+        ({"clip_id": ["a", "a", "b"], "X": X}, "1 clip id more than once in the files: a"),
         ({"clip_id": ["a", "b", " "], "X": X}, "cannot be an id"),
     ],
 )

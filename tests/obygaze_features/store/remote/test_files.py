@@ -109,8 +109,9 @@ def test_zips_that_cannot_be_read_in_place_are_refused(folder, tmp_path: Path) -
     with pytest.raises(FixInput, match="compressed"):
         open_files(zipped(folder[0], tmp_path / "c.zip", zipfile.ZIP_DEFLATED))
     (tmp_path / "n.zip").write_bytes(b"nothing of the kind")
-    with pytest.raises(Corrupt, match="not a complete zip"):
+    with pytest.raises(Corrupt, match="not a complete zip") as caught:
         open_files(tmp_path / "n.zip")
+    assert "obygaze store pack" in (caught.value.hint or "")
     path = zipped(folder[0], tmp_path / "s.zip")
     (tmp_path / "cut.zip").write_bytes(path.read_bytes()[:-100])
     with pytest.raises(Corrupt, match="not a complete zip"):
