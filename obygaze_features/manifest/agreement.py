@@ -32,6 +32,9 @@ from obygaze_features.manifest.segments import ClipSpan
 
 Ints = NDArray[np.int64]
 Values = dict[str, float | None]
+Mean = Callable[
+    [Iterable["AnnotatorPair"], Callable[["AnnotatorPair"], float | None]], float | None
+]
 
 NULLS = ("uniform", "own", "pooled")
 # The paper's distances in tenths, rows and columns in the order of LEVELS.
@@ -170,9 +173,17 @@ def mean_over_films(
     return sum(means) / len(means) if means else None
 
 
-def mean_gamma(pairs: Sequence[AnnotatorPair]) -> Values:
-    """Return the mean over films of gamma, under each null."""
-    return _by_null(lambda null: mean_over_films(pairs, lambda pair: pair.gamma(null)))
+def mean_over_pairs(
+    pairs: Iterable[AnnotatorPair], measure: Callable[[AnnotatorPair], float | None]
+) -> float | None:
+    """Return the mean over all pairs, as in the paper; None values are left out."""
+    values = [value for pair in pairs if (value := measure(pair)) is not None]
+    return sum(values) / len(values) if values else None
+
+
+def mean_gamma(pairs: Sequence[AnnotatorPair], mean: Mean = mean_over_films) -> Values:
+    """Return the mean of gamma under each null, over films or over pairs of annotators."""
+    return _by_null(lambda null: mean(pairs, lambda pair: pair.gamma(null)))
 
 
 def p_value(
@@ -199,6 +210,8 @@ def agreement(
 ) -> dict[str, Any]:
     """Return all measures of agreement of these pairs, as one JSON document.
 
+    `gamma` and `alpha` are means over films (of the means over a film's pairs), which the p-values
+    belong to; `gamma_over_pairs` and `alpha_over_pairs` are means over all pairs, as in the paper.
     A pair has no gamma where chance alone always agrees: it is null in `pairs`, is left out of
     means and p-values, and is listed in `degenerate`.
     """
@@ -214,7 +227,9 @@ def agreement(
 
     document = {
         **both("gamma", mean_gamma),
+        **both("gamma_over_pairs", lambda some: mean_gamma(some, mean_over_pairs)),
         **both("alpha", lambda some: mean_over_films(some, lambda pair: pair.alpha)),
+        **both("alpha_over_pairs", lambda some: mean_over_pairs(some, lambda pair: pair.alpha)),
         **both("p_value", lambda some: _by_null(lambda null: p_value(some, null, chance))),
         "permutations": chance.permutations,
         "seed": chance.seed,

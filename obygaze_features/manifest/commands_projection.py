@@ -300,13 +300,15 @@ def _levels_text(made: Projection) -> str:
 
 
 def _agreement_text(document: Mapping[str, Any]) -> str:
-    """Return the means over films for each null, then each film and pair."""
+    """Return the means over films and over pairs for each null, then each film and pair."""
     nulls = list(document["gamma"])
     columns = {
-        "gamma": document["gamma"],
+        "gamma over films": document["gamma"],
         "without NS": document["gamma_without_ns"],
         "p": _decimals(document["p_value"]),
         "p without NS": _decimals(document["p_value_without_ns"]),
+        f"over {len(document['pairs'])} pairs": document["gamma_over_pairs"],
+        "pairs without NS": document["gamma_over_pairs_without_ns"],
     }
     if sampled := document.get("sampled"):
         columns[f"{sampled['n_random']} samples"] = sampled["gamma"]

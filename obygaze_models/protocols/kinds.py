@@ -18,6 +18,7 @@ from obygaze_models.models.registry import PAPER_LOGISTIC, PAPER_TREE, Settings
 # Names for `obygaze train`, beside the kinds themselves; concept vectors alone are not a model.
 ALIASES = {"linear": "logistic"}
 CAV = "cav"
+AGAINST_EN = " against EN"
 QUIRKS = ("authors", "text", "none")
 KINDS = {name: kind for name, kind in registry.KINDS.items() if kind.level == "clip"}
 LISTS = ("hidden",)  # settings whose value is a list, so that a list is not a choice
@@ -89,7 +90,8 @@ def for_task(kind: str, settings: Mapping[str, Any], task: str) -> Settings:
     if kind == "svm":
         from obygaze_models.models.concepts import tolerance_of  # late: it loads scikit-learn
 
-        own_words["C"] = tolerance_of(task)  # the task is then a concept's name
+        # The task is then named after a concept, and perhaps after what it is told from.
+        own_words["C"] = tolerance_of(task.removesuffix(AGAINST_EN))
     elif kind == "pcbm-lr":
         own_words["C"] = strength
     for name, value in own_words.items():

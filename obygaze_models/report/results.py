@@ -171,7 +171,12 @@ def paper_tables(run: ReportRun) -> Iterable[ResultTable]:
 def _paper_by_film(cell: Record, printed: Sequence[Mapping[str, Any]]) -> ResultTable:
     """Return a row per film, as in Table 4 of the paper."""
     rows: list[tuple[str, str, FoldSpread, FoldSpread]] = [
-        (one.get("source") or one["movie"], one["movie"], _ours(cell, one), FoldSpread(one["mean"]))
+        (
+            one.get("source") or one["movie"],
+            one["movie"],
+            _ours(cell, one),
+            FoldSpread(one["mean"], one.get("sd")),
+        )
         for one in printed
     ]
     known = [(row[2].mean, row[3].mean) for row in rows if row[2].mean is not None]
@@ -191,6 +196,9 @@ def _paper_by_film(cell: Record, printed: Sequence[Mapping[str, Any]]) -> Result
 
 def _ours(cell: Record, printed: Mapping[str, Any]) -> FoldSpread:
     if film := printed.get("movie"):
-        return FoldSpread(film_value(cell, film, printed["metric"]))
+        value = film_value(cell, film, printed["metric"])
+        return FoldSpread(
+            value, (cell["by_movie"].get(film, {}).get("sd") or {}).get(printed["metric"])
+        )
     found = cell.get(printed["metric"]) or {}
     return FoldSpread(found.get("mean"), found.get("sd"))

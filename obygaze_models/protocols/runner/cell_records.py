@@ -120,9 +120,18 @@ def _by_movie(cell: Cell, groups: Groups) -> Record:
             "n": int((movies == movie).sum()),
             "n_positive": int(cell.y[movies == movie].sum()),
             **{name: float(found[i]) for name, found in values.items()},
+            **_film_spread(cell, groups, movie, list(values)),
         }
         for i, movie in enumerate(names)
     }
+
+
+def _film_spread(cell: Cell, groups: Groups, movie: str, names: Sequence[str]) -> Record:
+    """Return the deviation between the runs that test one film alone, if there are several."""
+    runs = [cell.values_of(t) for t in cell.tested if np.all(groups[t.rows] == movie)]
+    if len(runs) < 2:
+        return {}
+    return {"sd": {name: float(np.std([run[name] for run in runs], ddof=1)) for name in names}}
 
 
 def _comparison(first: Cell, second: Cell, protocol: Protocol, groups: Groups) -> Record:

@@ -11,7 +11,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_rules import near
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.clips import clip_table
-from obygaze_models.protocols.kinds import ALIASES, CAV, defaults, trainable
+from obygaze_models.protocols.kinds import AGAINST_EN, ALIASES, CAV, defaults, trainable
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.banks import MIN_ROWS
 from obygaze_models.protocols.schema import Grid, Model, Protocol
@@ -78,7 +78,11 @@ def for_clips(protocol: Protocol, manifest: Manifest) -> Protocol:
 def _concepts_protocol(honest: Protocol) -> Protocol:
     """Each visual concept as a task of a linear machine, on the honest splits."""
     concepts = load_protocol("paper-fig3").tasks
-    tasks = {name: replace(task, folds="") for name, task in concepts.items()}
+    tasks = {
+        name: replace(task, folds="")
+        for name, task in concepts.items()
+        if not name.endswith(AGAINST_EN)
+    }
     settings = {**defaults("svm", "none"), "C": "paper"}
     return Protocol(
         name="train-cav",

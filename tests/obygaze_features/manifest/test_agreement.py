@@ -228,6 +228,10 @@ def test_the_mean_is_over_films_and_a_film_counts_once() -> None:
     low = 1 - (2 / 3) / 0.425
     expected = (1 + (low + 1 + low) / 3) / 2
     assert mean_gamma(pairs)["uniform"] == close(expected)
+    # As in the paper, every pair of annotators counts once: two that agree, two that do not.
+    document = agreement(pairs, ChanceSettings(permutations=0))
+    assert document["gamma"]["uniform"] == close(expected)
+    assert document["gamma_over_pairs"]["uniform"] == close((2 + 2 * low) / 4)
 
 
 @pytest.mark.parametrize("null", NULLS)
@@ -378,14 +382,15 @@ def test_the_command_gives_the_document_scripts_rely_on(tmp_path: Path) -> None:
 def test_the_tables_for_people(tmp_path: Path) -> None:
     result = run(tmp_path, *film("one", "EN HN NS S", "EN NS NS EN"), "--permutations", "0")
     lines = [line.split() for line in result.stdout.splitlines()]
-    assert lines[1] == ["uniform", "0.176", "-0.125", "-", "-"]
+    assert lines[1] == ["uniform", "0.176", "-0.125", "-", "-", "0.176", "-0.125"]
     assert lines[-1][:5] == ["one", "A", "/", "B", "4"]
 
 
 def test_a_small_p_value_does_not_look_like_zero(tmp_path: Path) -> None:
     levels = "EN HN NS S " * 10
     result = run(tmp_path, *film("one", levels, levels))
-    assert result.stdout.splitlines()[1].split() == ["uniform", *["1.000"] * 2, *["0.0001"] * 2]
+    cells = ["uniform", *["1.000"] * 2, *["0.0001"] * 2, *["1.000"] * 2]
+    assert result.stdout.splitlines()[1].split() == cells
 
 
 def test_one_annotator_alone_is_told(tmp_path: Path) -> None:

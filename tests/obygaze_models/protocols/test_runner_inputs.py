@@ -332,6 +332,31 @@ class TestPaper:
         }
         assert run.about["stores"]["told"]["backbone"] == "xclip-b16-k600-zs (imported)"
 
+    def test_table_4_has_the_deviation_between_the_runs_of_a_film(self, tmp_path: Path) -> None:
+        manifest = with_folds(films(4, 60, seed=2))
+        store = store_of(tmp_path / "s", manifest, planted(manifest, strength=0.3))
+        short = ("models.mlp.max_epochs=2", "models.mlp.min_epochs=1", "grid.baselines=[]")
+        protocol = quick("paper-table4", *short, "splits.never=[]", replicates=2)
+        (cell,) = run_on(tmp_path, protocol, manifest, {"x": store}).cells
+        runs = [f["f1_weighted"] for f in cell["folds"] if f["fold"].startswith("test 2,")]
+        assert len(runs) == 3
+        expected = float(np.std(runs, ddof=1))
+        assert cell["by_movie"]["tt0000003"]["sd"]["f1_weighted"] == pytest.approx(expected)
+
+    def test_figure_3_has_two_bars_a_concept_over_nine_machines(self, tmp_path: Path) -> None:
+        manifest = with_folds(films(5, 60, seed=2))
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        protocol = quick("paper-fig3", "grid.baselines=[]", "report.compare=false", replicates=2)
+        run = run_on(tmp_path, protocol, manifest, {"x": store})
+        assert {cell["n_runs"] for cell in run.cells} == {9}
+        assert len(run.cells) == 16
+        inside = [c for c in manifest if c.extra["fold:02_EN_HN_S"] == "9"]
+        carry = [c.level in ("HN", "S") and "Look" in c.concepts for c in inside]
+        easy = sum(c.level == "EN" for c in inside)
+        sizes = {c["test"]: (c["n_test"], c["n_positive"]) for c in run.cells}
+        assert sizes["Look against EN"] == (sum(carry) + easy, sum(carry))
+        assert sizes["Look"] == (len(inside), sum(carry))
+
     def test_success_in_figure_6_is_regressed_on_table_2(self, tmp_path: Path) -> None:
         manifest = with_folds(films(6, 80, seed=2))
         store = store_of(tmp_path / "s", manifest, planted(manifest, strength=0.3))
