@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 
@@ -31,7 +31,9 @@ MAX_CLIPS = 100_000_000
 # The same for JSON that would take far more memory than its bytes: in a store's own files a value
 # takes more bytes than this.
 MIN_VALUE_BYTES, MANY_VALUES = 16, 1_000_000
-# The length of an id in its chunk, and one character.
+# From here on the number of rows is compared with the bytes of the ids before it is believed: each
+# has its length, and at least one character.
+MANY_ROWS = 1_000_000
 MIN_ID_BYTES = 5
 STORE_FILE = "store.json"
 SEAL_FILE = "seal.json"
@@ -249,15 +251,15 @@ class Plan(Record):
     recipe: Recipe
     files: Mapping[str, FileMark]
     zarr: Mapping[str, Any]
-    # Of the whole file, as in a seal's `files`; empty for a plan that was not read from a file.
-    sha256 = ""
+    # The bytes of the file; empty for a plan that was not read from one.
+    _data = b""
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Self:
-        """Read store.json, and keep its sha256: markers and the seal are bound to it."""
+        """Read store.json, and keep its bytes: markers and the seal are bound to their sha256."""
         plan = super().from_bytes(data, where)
-        object.__setattr__(plan, "sha256", sha256_bytes(data))
-        for name in ID_ARRAYS:
+        object.__setattr__(plan, "_data", data)
+        for name in ID_ARRAYS if plan.n_clips > MANY_ROWS else ():
             n_bytes = sum(mark.n_bytes for mark in plan.id_files(name).values())
             if n_bytes < plan.n_clips * MIN_ID_BYTES:
                 raise Corrupt(
@@ -266,6 +268,11 @@ class Plan(Record):
                     hint=_FETCH_AGAIN,
                 )
         return plan
+
+    @cached_property
+    def sha256(self) -> str:
+        """The sha256 of the whole file, as in a seal's `files`; empty if there is no file."""
+        return sha256_bytes(self._data) if self._data else ""
 
     def id_files(self, name: str) -> dict[str, FileMark]:
         """Return the files of the ids of clips or movies."""

@@ -32,7 +32,7 @@ from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.chunks import ChunkLayout, crc32c_of
 from obygaze_features.store.format.limits import check_memory
-from obygaze_features.store.format.records import Plan
+from obygaze_features.store.format.records import MANY_ROWS, Plan
 from obygaze_features.store.format.schema import ID_ARRAYS, ArraySpec
 from obygaze_features.store.format.text import TEXT_FOLDER, WORDS, TextTable
 from obygaze_features.store.read.commits import Commits, Expected
@@ -50,8 +50,6 @@ THREAD_FROM_BYTES = 1_000_000
 # there already: ten at once took three times as long.
 LARGE_AT_ONCE = 2
 RETRIES = 2
-# From here on the number of rows is compared with the ids before memory is used for it.
-MANY_ROWS = 1_000_000
 
 
 class Arrays:
@@ -212,18 +210,9 @@ class Arrays:
         try:
             self._zarr.layouts[name] = self._layout(name, key)
             with _SETTING, zarr.config.set({"codec_pipeline.batch_size": self._batch(name)}):
-                array = zarr.open_array(self._zarr, path=name, mode="r", zarr_format=3)
+                return zarr.open_array(self._zarr, path=name, mode="r", zarr_format=3)
         except (FileNotFoundError, *DAMAGE) as error:
             raise self._damaged(key, error) from error
-        spec = self._specs.get(name)
-        if spec is not None:
-            found = (array.shape, str(array.dtype), (array.shards or array.chunks)[0])
-            if found != ((self.plan.n_clips, *spec.tail_shape), spec.dtype, self.plan.block_rows):
-                raise Corrupt(
-                    f"the array {name!r} does not have the layout of store.json",
-                    where=self.files.location,
-                )
-        return array
 
     def _layout(self, name: str, key: str) -> ChunkLayout:
         document = self.plan.zarr.get(f"{name}/zarr.json")
