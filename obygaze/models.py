@@ -160,7 +160,7 @@ def run(
     inputs = gather(chosen, clips, path, _stores(stores, workspace))
     folder = workspace_of(workspace).target("runs", os.fspath(output or inputs.default_name))
     read_s = time.perf_counter() - started
-    watch = progress_bars(progress, "fits")
+    watch = progress_bars(progress, "steps")
     return run_protocol(inputs, folder, force=force, n_jobs=n_jobs, watch=watch, read_s=read_s)
 
 
@@ -227,7 +227,7 @@ def train(
     target = place.folder("models") / folder.name
     check_place(target, target.name)
     done = run_protocol(
-        inputs, folder, force=force, n_jobs=n_jobs, watch=progress_bars(progress, "fits")
+        inputs, folder, force=force, n_jobs=n_jobs, watch=progress_bars(progress, "steps")
     )
     kept = keep(fit_final(inputs, done), target, force=force)
     return Trained(done, load_model(kept))

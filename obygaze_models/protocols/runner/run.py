@@ -126,11 +126,14 @@ def run_protocol(
     clock = _Clock(read=read_s)
     # Small products gain nothing from threads, and lose much where cores are shared.
     with one_thread():
-        cells, baselines, splits = _train_all(inputs, n_jobs, watch or _no_progress, clock)
+        watch = watch or _no_progress
+        cells, baselines, splits = _train_all(inputs, n_jobs, watch, clock)
         with clock.part("judge"):
             contrasts = contrast_records(cells, inputs.protocol, inputs.table)
             cells = [cell.first_seeds(inputs.protocol.fit.seeds) for cell in cells]
-            records = [*_records(inputs, cells, baselines), *contrasts]
+            # The last step compares cells and reports on concepts.
+            with watch("evaluation", len(cells) + len(baselines) + 1) as progress:
+                records = [*_records(inputs, cells, baselines, progress), *contrasts]
     with clock.part("write"):
         predictions = predictions_csv([*cells, *baselines], inputs.table)
     about = _about(inputs, folder.name, splits, len(cells), clock.seconds)
@@ -195,19 +198,24 @@ def _train_all(
     return cells, baselines, hashes
 
 
-def _records(inputs: Inputs, cells: Sequence[Cell], baselines: Sequence[Cell]) -> list[Record]:
+def _records(
+    inputs: Inputs, cells: Sequence[Cell], baselines: Sequence[Cell], progress: Progress
+) -> list[Record]:
     protocol = inputs.protocol
     groups = np.array(inputs.table.column(protocol.splits.group), dtype=np.str_)
     backbones = {f.name: str(f.facts["backbone"]) for f in inputs.features}
-    ours = [
-        cell_record(cell, protocol, groups, backbone=backbones.get(cell.feature, ""))
-        for cell in cells
-    ]
-    theirs = [cell_record(cell, protocol, groups, "baseline") for cell in baselines]
+
+    def record(cell: Cell, kind: str) -> Record:
+        made = cell_record(cell, protocol, groups, kind, backbones.get(cell.feature, ""))
+        progress.advance()
+        return made
+
+    ours = [record(cell, "cell") for cell in cells]
+    theirs = [record(cell, "baseline") for cell in baselines]
     everything = [*cells, *baselines] if protocol.report.compare else []
     primary, grouped = protocol.report.primary, protocol.splits.are_grouped
     remarked = remarks(json_values(ours), json_values(theirs), primary, grouped=grouped)
-    return [
+    records = [
         *ours,
         *theirs,
         *comparisons(everything, protocol, groups),
@@ -217,6 +225,8 @@ def _records(inputs: Inputs, cells: Sequence[Cell], baselines: Sequence[Cell]) -
         *(coverage(f, inputs.labels, inputs.table, inputs.usable(f)) for f in inputs.features),
         *remarked,
     ]
+    progress.advance()
+    return records
 
 
 def _about(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from support.experiments import VISUAL, cell_of, films, planted, quick, run_on, 
 from support.kills import kill_everywhere
 from support.stores import a_recipe
 
+from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import (
     AlreadyThere,
     Corrupt,
@@ -303,6 +305,24 @@ class TestOnDisk:
         assert {b["feature"] for b in alike.baselines} == {""}
         assert {b["feature"] for b in apart.baselines} == {"a", "b"}
         assert alike.about["splits_sha256"]["a"] == alike.about["splits_sha256"]["c"]
+
+
+def test_evaluation_shows_its_progress(manifest: Manifest, tmp_path: Path) -> None:
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
+    inputs = gather(quick("honest", *RIDGE), manifest, "", {"x": store})
+    shown: dict[str, list[int]] = {}
+
+    class Counter(Quiet):
+        def __init__(self, label: str, total: int) -> None:
+            self.counts = shown.setdefault(label, [total, 0])
+
+        def advance(self, amount: int = 1) -> None:
+            self.counts[1] += amount
+
+    watch = lambda label, total: nullcontext(Counter(label, total))  # noqa: E731
+    run = run_protocol(inputs, tmp_path / "run", n_jobs=1, watch=watch)
+    n_steps = len(run.cells) + len(run.baselines) + 1
+    assert shown["evaluation"] == [n_steps, n_steps]
 
 
 class TestPaper:
