@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -13,8 +12,8 @@ from pathlib import Path
 import click
 
 from obygaze_features.core.commands import LazyGroup, Session
-from obygaze_features.core.console import JSON_VERSION, Console, wants_color
-from obygaze_features.core.errors import EXIT_INTERRUPTED, NotFound, ObygazeError
+from obygaze_features.core.console import JSON_VERSION, Console, json_text, printable, wants_color
+from obygaze_features.core.errors import EXIT_INTERRUPTED, NotFound, ObygazeError, without_secrets
 from obygaze_features.core.workspace import Workspace
 
 COMMANDS = {
@@ -198,14 +197,14 @@ class _ErrorPrinter:
         if self.as_json:
             error = {"what": what, "where": where, "hint": hint, "details": list(details)}
             document = {"json_version": JSON_VERSION, "error": error, "exit_code": code}
-            click.echo(json.dumps(document, ensure_ascii=False), err=True)
+            click.echo(json_text(document), err=True)
             return code
         for line in details:
-            click.echo(line, err=True)
+            click.echo(printable(line), err=True)
         lines = [click.style("Error: ", fg="red", bold=True) + _one_line(what)]
         lines += [f"  in: {_one_line(where)}"] if where else []
         lines += [f"  Try: {_one_line(hint)}"] if hint else []
-        click.echo("\n".join(lines), err=True, color=self.color)
+        click.echo(printable("\n".join(lines)), err=True, color=self.color)
         return code
 
 
@@ -222,7 +221,7 @@ def _interrupted(printer: _ErrorPrinter, abort: click.exceptions.Abort) -> int:
 
 
 def _bug(printer: _ErrorPrinter, error: Exception) -> int:
-    first_line = (str(error).splitlines() or [""])[0]
+    first_line = without_secrets((str(error).splitlines() or [""])[0])
     return printer.error(
         f"a bug in obygaze: {type(error).__name__}: {first_line}",
         hint="run the same command with OBYGAZE_DEBUG=1 to see the traceback",

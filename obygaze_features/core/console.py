@@ -26,6 +26,30 @@ SECONDS_BETWEEN_LINES = 30.0
 LEAST_WIDTH = 8  # of a column, where words are cut to fit the terminal
 
 
+# Colours are kept. Other control characters could rewrite what the terminal shows.
+_COLOR = re.compile(r"(\x1b\[[0-9;]{0,5}m)")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Return text with control characters written as escapes, except colours, tabs and lines."""
+    if _CONTROL.search(text) is None:
+        return text
+    parts = _COLOR.split(text)
+    parts[::2] = (_CONTROL.sub(lambda found: _escaped(found[0]), part) for part in parts[::2])
+    return "".join(parts)
+
+
+def _escaped(character: str) -> str:
+    return f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """Return JSON for a terminal: control characters in strings are escapes."""
+    text = json.dumps(json_values(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 class Progress(Protocol):
     """Shows the progress of long work: the units that are done, and a short remark."""
 
@@ -70,7 +94,7 @@ class _Lines:
         text = f"{self.label}: {amount}, {spent:.0f} s"
         if self.done:
             text += f", {spent / self.done * (self.total - self.done):.0f} s to go"
-        click.echo(f"{text} {self.text}".rstrip(), err=True)
+        click.echo(printable(f"{text} {self.text}".rstrip()), err=True)
 
 
 class _Bar:
@@ -88,7 +112,7 @@ class _Bar:
         self.bar.update(amount)
 
     def remark(self, text: str) -> None:
-        self.bar.set_postfix_str(text)
+        self.bar.set_postfix_str(printable(text))
 
 
 def human(amount: float, unit: str = "B") -> str:
@@ -112,7 +136,7 @@ class Console:
 
     def result(self, text: str) -> None:
         """Print a result to stdout."""
-        click.echo(text, color=self.color)
+        click.echo(printable(text), color=self.color)
 
     def json(self, value: Mapping[str, Any], *, one_line: bool = False) -> None:
         """Print a result as JSON to stdout; NaN becomes null, arrays become lists.
@@ -125,8 +149,7 @@ class Console:
         """
         indent = None if one_line else 2
         document = {"json_version": JSON_VERSION, **value}
-        text = json.dumps(json_values(document), indent=indent, ensure_ascii=False, allow_nan=False)
-        click.echo(text, color=self.color)
+        click.echo(json_text(document, indent), color=self.color)
 
     def show(self, document: Any, text: str, *, as_json: bool) -> None:
         """Print a result to stdout, as JSON or as text."""
@@ -138,16 +161,17 @@ class Console:
     def note(self, text: str) -> None:
         """Print a note to stderr, unless -q was given."""
         if self.verbosity >= 0:
-            click.echo(text, err=True, color=self.color)
+            click.echo(printable(text), err=True, color=self.color)
 
     def detail(self, text: str) -> None:
         """Print a note to stderr if -v was given."""
         if self.verbosity > 0:
-            click.echo(text, err=True, color=self.color)
+            click.echo(printable(text), err=True, color=self.color)
 
     def warn(self, text: str) -> None:
         """Print a warning to stderr, also with -q."""
-        click.echo(click.style("Warning: ", fg="yellow") + text, err=True, color=self.color)
+        text = click.style("Warning: ", fg="yellow") + printable(text)
+        click.echo(text, err=True, color=self.color)
 
     @contextmanager
     def progress(self, label: str, total: int, unit: str = "clips") -> Iterator[Progress]:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+# The user and password before the host of a URL, and the query, in which signatures are.
+_USER = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s'\"]*@")
+_QUERY = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*://[^\s?'\"]*)\?[^\s'\"]*")
+
+
+def without_secrets(text: str) -> str:
+    """Return text in which URLs have no user, password or query: these may be secret."""
+    if "://" not in text:
+        return text
+    return _QUERY.sub(r"\1?***", _USER.sub(r"\1***@", text))
 
 
 class ObygazeError(Exception):
@@ -25,11 +37,12 @@ class ObygazeError(Exception):
         hint: str | None = None,
         details: Sequence[str] = (),
     ) -> None:
+        what = without_secrets(what)
         super().__init__(what)
         self.what = what
-        self.where = where
-        self.hint = hint
-        self.details = tuple(details)
+        self.where = where and without_secrets(where)
+        self.hint = hint and without_secrets(hint)
+        self.details = tuple(map(without_secrets, details))
 
     def __str__(self) -> str:
         """Return the error in at most three lines."""

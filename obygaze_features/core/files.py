@@ -56,6 +56,22 @@ def json_values(value: Any) -> Any:
     return value
 
 
+def not_a_formula(cell: Any) -> Any:
+    """Return a cell of CSV that a spreadsheet program shows; text that it would run gets a `'`."""
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return cell if len(cell) == 1 else f"'{cell}"
+    return cell
+
+
+def csv_for_people(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> bytes:
+    """Return a table as CSV that may be opened in a spreadsheet: no text in it is a formula."""
+    return csv_bytes(map(not_a_formula, columns), (map(not_a_formula, row) for row in rows))
+
+
 def csv_bytes(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> bytes:
     """Return a table as CSV in UTF-8, each line ended by a line feed; None is an empty cell."""
     text = io.StringIO(newline="")

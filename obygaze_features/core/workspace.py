@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.errors import FixUsage, NotFound, without_secrets
 from obygaze_features.core.schema_rules import near
 
 URL_SCHEMES = ("http://", "https://", "s3://", "hf://")
@@ -26,6 +26,12 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 def is_url(name: str) -> bool:
     """Return whether a name is a URL rather than a path."""
     return _SCHEME.match(name) is not None
+
+
+def last_part(location: str) -> str:
+    """Return the last part of a path or URL, without user, query and revision."""
+    url = without_secrets(location).replace("://***@", "://").removesuffix("?***")
+    return url.partition("@")[0].rstrip("/").rpartition("/")[2]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from obygaze_features.core.commands import (
 )
 from obygaze_features.core.console import count, human
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.workspace import is_url
+from obygaze_features.core.workspace import is_url, last_part
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import clips_sha256, sort_key
 from obygaze_features.store.commands_look import open_named
@@ -285,7 +285,7 @@ def push_(
 
 
 def _last_word(source: str) -> str:
-    word = source.partition("@")[0].rstrip("/").rpartition("/")[2].removesuffix(".zip")
+    word = last_part(source).removesuffix(".zip")
     if not word or word in (".", ".."):
         raise FixUsage(f"no name for the new store in {source!r}", hint="give one with -o NAME")
     return word

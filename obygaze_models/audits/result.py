@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from obygaze_features.core.console import table as aligned
 from obygaze_features.core.errors import AlreadyThere, Corrupt, NotFound
 from obygaze_features.core.figures import figure_stem
-from obygaze_features.core.files import csv_bytes, pretty_json, write_new
+from obygaze_features.core.files import csv_for_people, pretty_json, write_new
 from obygaze_features.core.schema_check import read_json, table_of
 from obygaze_features.core.schema_rules import list_of
 from obygaze_models.evaluation.bootstrap import resample
@@ -54,7 +54,7 @@ class Finding:
 
     def to_csv(self) -> bytes:
         """Return the table as CSV at full precision; a missing value is an empty cell."""
-        return csv_bytes(self.headers, self.rows)
+        return csv_for_people(self.headers, self.rows)
 
     def svg(self, run: Path) -> Path | None:
         """Return the figure in the folder of a run; None if it is missing or a link."""

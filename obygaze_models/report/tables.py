@@ -6,9 +6,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
-from obygaze_features.core.files import csv_bytes
+from obygaze_features.core.files import csv_for_people
 from obygaze_models.report.texts import report_text
 
 Row = tuple[Any, ...]
@@ -115,7 +116,7 @@ class ResultTable:
         kept = [i for i in range(len(names) + 1) if i in used or i % 3 == 1]
         columns = ["group", *names]
         rows = ([row[i] for i in kept] for row in table)
-        return csv_bytes([columns[i] for i in kept], rows).decode("utf-8")
+        return csv_for_people([columns[i] for i in kept], rows).decode("utf-8")
 
     def blocks(self) -> list[tuple[Heading | None, list[Row]]]:
         """Return the rows below each heading; rows before the first one have None."""
@@ -142,7 +143,7 @@ class ResultTable:
 
 NUMERIC = (int, float, Number, FoldSpread)
 # Markdown would read these as markup or as a link.
-_MARKUP = re.compile(r"([\\`*_\[\]<>|#])")
+_MARKUP = re.compile(r"([\\`*_\[\]|#])")
 
 
 def make_table(
@@ -165,7 +166,8 @@ def make_table(
 
 def markdown_text(text: object) -> str:
     """Return text escaped for Markdown."""
-    return _MARKUP.sub(r"\\\1", " ".join(str(text).split()))
+    # Not all programs accept a backslash before "<".
+    return _MARKUP.sub(r"\\\1", escape(" ".join(str(text).split()), quote=False))
 
 
 def latex_text(text: object) -> str:

@@ -20,6 +20,7 @@ from obygaze_features.core.commands import (
 from obygaze_features.core.console import Console, human, table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import write_new
+from obygaze_features.core.workspace import last_part
 
 if TYPE_CHECKING:
     from obygaze_models.zoo.predicting import Predicted
@@ -235,7 +236,7 @@ def pull(session: Session, location: str, name: str | None, force: bool, as_json
     """
     from obygaze_models.zoo.saving import pull_model
 
-    folder = session.workspace.target("models", name or location.rstrip("/").rsplit("/", 1)[-1])
+    folder = session.workspace.target("models", name or last_part(location))
     model = pull_model(location, folder, force=force)
     if as_json:
         session.console.json({"model": folder.name, "path": str(folder), "kind": model.info.kind})

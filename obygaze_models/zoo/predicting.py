@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, Mismatch
-from obygaze_features.core.files import csv_bytes, json_values
+from obygaze_features.core.files import csv_for_people, json_values
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr
 from obygaze_features.store import Store
 from obygaze_models.zoo.saving import SavedModel, score_columns
@@ -75,7 +75,7 @@ class Predicted:
 
     def to_csv(self) -> str:
         """Return the table as CSV, numbers in their shortest exact form."""
-        return csv_bytes(self.columns(), self.rows()).decode("utf-8")
+        return csv_for_people(self.columns(), self.rows()).decode("utf-8")
 
     def to_json(self) -> dict[str, Any]:
         """Return the classes, the rows, and the clips without a row as plain JSON values."""

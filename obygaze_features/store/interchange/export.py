@@ -9,7 +9,6 @@ import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +19,13 @@ from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import OwnFolder, made_by_obygaze, new_file, new_folder
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.extras import need
-from obygaze_features.core.files import csv_bytes, pretty_json, sha256_bytes, write_new
+from obygaze_features.core.files import (
+    csv_bytes,
+    not_a_formula,
+    pretty_json,
+    sha256_bytes,
+    write_new,
+)
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.schema import ArraySpec
@@ -294,11 +299,9 @@ def _csv(job: _Job, path: Path) -> None:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(header)
         # str() of a NumPy scalar is the shortest text that reads back to the same number.
-        rows = (
-            chain((clip, movie, *job.label(clip).values()), map(str, values))
-            for clip, movie, values in job.clips(spec)
-        )
-        writer.writerows(rows)
+        for clip, movie, values in job.clips(spec):
+            words = map(not_a_formula, (clip, movie, *job.label(clip).values()))
+            writer.writerow([*words, *map(str, values)])
 
 
 def _pth(job: _Job, path: Path) -> None:

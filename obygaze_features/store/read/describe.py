@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from html import escape
 from typing import Any
 
 from obygaze_features.core.console import count, human, table
@@ -122,15 +123,16 @@ def card_text(plan: Plan, counts: Mapping[str, int]) -> str:
     """Return the card of a store, with the front matter that the hub reads."""
     parts = [
         _front_matter(plan),
-        f"# Features of {plan.manifest_name}: {plan.recipe.title}",
+        escape(f"# Features of {plan.manifest_name}: {plan.recipe.title}", quote=False),
         explain(plan, counts),
         _arrays(plan),
         _reading(),
         _limits(plan),
         "## What is not inside\n\nNo film, no image, no sound and no subtitle is part of this "
         "store: it holds numbers computed from clips, and the ids of the clips.",
-        f"## Licence and citation\n\nLicence: {plan.licence or 'not stated'}\n\n"
-        f"{plan.citation or 'No citation was given.'}",
+        "## Licence and citation\n\n"
+        + escape(f"Licence: {plan.licence or 'not stated'}\n\n", quote=False)
+        + escape(plan.citation or "No citation was given.", quote=False),
         f"Fingerprint of the recipe: `{plan.recipe.fingerprint}`",
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"

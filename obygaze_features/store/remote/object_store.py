@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixInput,
+    ObygazeError,
+    Stopped,
+    without_secrets,
+)
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.limits import check_document
@@ -102,7 +108,7 @@ class ObjectFiles:
 
     def __init__(self, store: Any, location: str) -> None:
         self.obstore = need("obstore", "remote", PURPOSE)
-        self.store, self.location = store, location
+        self.store, self.location = store, without_secrets(location)
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
         """Read a part in one request; the answer has the length of the file too."""
@@ -161,8 +167,8 @@ class S3Target:
 
     def __init__(self, url: str) -> None:
         self.obstore = need("obstore", "remote", PURPOSE)
-        self.location = url.rstrip("/")
-        self.store = object_store(self.location)
+        self.location = without_secrets(url.rstrip("/"))
+        self.store = object_store(url.rstrip("/"))
         self.files: Files = ObjectFiles(self.store, self.location)
         self._is_unconditional = False
 

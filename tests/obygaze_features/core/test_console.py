@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core import console as module
-from obygaze_features.core.console import Console, Quiet, count, few, human, table, wants_color
+from obygaze_features.core.console import (
+    Console,
+    Quiet,
+    count,
+    few,
+    human,
+    json_text,
+    printable,
+    table,
+    wants_color,
+)
 
 
 def test_a_table_puts_numbers_right_and_words_left():
@@ -212,3 +222,13 @@ def test_a_table_fits_the_width_it_is_given():
     assert max(map(len, narrow)) == 24 and narrow[1].startswith("prevalen  ")
     wide = table(["model", "F1", "clips"], rows, 200)
     assert wide == table(["model", "F1", "clips"], rows) and len(wide.splitlines()) == 3
+
+
+def test_control_characters_are_shown_and_colours_kept() -> None:
+    hostile = "a\x1b]0;title\x07b\x1b[2Jc\x9b1Ad\re\u202ef"
+    assert printable(hostile) == r"a\x1b]0;title\x07b\x1b[2Jc\x9b1Ad\x0de\u202ef"
+    coloured = "\x1b[31m\x1b[1mred\x1b[0m\tand\nplain é"
+    assert printable(coloured) == coloured
+    text = json_text({"name": "a\x9b\x7f\u202eb", "n": [1, "é"]})
+    assert text == r'{"name": "a\u009b\u007f\u202eb", "n": [1, "é"]}'
+    assert json.loads(text)["name"] == "a\x9b\x7f\u202eb"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from obygaze_features.core import errors
+from obygaze_features.core.errors import FixInput
 
 # The exit codes other people's scripts depend on.
 EXIT_CODES = {
@@ -42,3 +43,18 @@ def test_an_error_reads_as_at_most_three_lines():
     ]
     assert str(errors.FixInput("what")) == "what"
     assert errors.FixInput("what", details=["a", "b"]).details == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("no file at https://ann:s3cret@host/a/b.zip", "no file at https://***@host/a/b.zip"),
+        ("s3://KEY:p@ss@bucket/x, y@z", "s3://***@bucket/x, y@z"),
+        ("'https://h/s?X-Amz-Signature=abc&b=1' is", "'https://h/s?***' is"),
+        ("hf://lab/films@v1.0", "hf://lab/films@v1.0"),
+        ("clip a?b in /films/x?y", "clip a?b in /films/x?y"),
+    ],
+)
+def test_messages_have_no_secrets_of_urls(text: str, shown: str) -> None:
+    error = FixInput(text, where=text, hint=text, details=[text])
+    assert {error.what, error.where, error.hint, *error.details, error.args[0]} == {shown}

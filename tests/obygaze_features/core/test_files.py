@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from obygaze_features.core import files
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
+from obygaze_features.core.files import csv_for_people
 
 
 def names(folder: Path) -> list[str]:
@@ -346,3 +347,9 @@ def test_waiting_for_a_lock_is_reported(tmp_path):
 
     with files.locked(tmp_path, on_wait):
         assert waits == [1, 1]
+
+
+def test_text_in_csv_is_no_formula() -> None:
+    row = ["=1+2", "+x", "-x", "@x", "\tx", "-1.5", "+2e3", "-", "a=b", -1.5, None]
+    expected = "'=1+2,'+x,'-x,'@x,'\tx,-1.5,+2e3,-,a=b,-1.5,\n"
+    assert csv_for_people(["=h"], [row]) == f"'=h\n{expected}".encode()

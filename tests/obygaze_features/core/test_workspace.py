@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.core.errors import FixUsage, NotFound
-from obygaze_features.core.workspace import Workspace, is_url
+from obygaze_features.core.workspace import Workspace, is_url, last_part
 
 
 @pytest.mark.parametrize(
@@ -88,3 +88,16 @@ def test_a_missing_manifest_is_an_error_that_lists_what_is_there(workspace):
 def test_a_folder_called_like_a_manifest_is_none(workspace):
     (workspace / "manifests" / "films.toml").mkdir()
     assert Workspace(workspace).names("manifests", "*.toml") == []
+
+
+@pytest.mark.parametrize(
+    ("location", "name"),
+    [
+        ("https://ann:s3cret@host/a/films/", "films"),
+        ("https://host/a/films.zip?X-Amz-Signature=abc/d", "films.zip"),
+        ("hf://lab/films@refs/pr/3", "films"),
+        ("../stores/films", "films"),
+    ],
+)
+def test_the_name_of_a_copy_has_no_secrets(location: str, name: str) -> None:
+    assert last_part(location) == name

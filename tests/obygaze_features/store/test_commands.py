@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze
+from support.store_servers import web_server
 from support.stores import a_recipe, fill_store, plan_store, sealed_store, some_values
 
 from obygaze_features.store import RowStatus, open_store
@@ -249,3 +250,23 @@ def test_a_film_that_is_not_there_is_answered_with_those_that_are(workspace: Pat
 @pytest.mark.parametrize("k", ["0", "-3", "x"])
 def test_extracting_no_clips_again_is_wrong_usage(workspace: Path, k: str) -> None:
     assert call(workspace, "verify", "whole", "--decode", k).code == 2
+
+
+def test_a_hostile_store_writes_nothing_but_text_to_the_terminal(workspace: Path) -> None:
+    hostile = "films\x1b]52;c;aGFjaw==\x07\x1b[2J"
+    sealed_store(workspace / "stores/s", manifest_name=hostile, citation=hostile, licence=hostile)
+    for words in (("info", "s"), ("info", "s", "--json"), ("card", "s"), ("ls",)):
+        done = call_obygaze("store", *words, cwd=workspace)
+        assert "films" in done.stdout or words == ("ls",)
+        assert not {"\x1b", "\x07"} & set(done.stdout + done.stderr)
+
+
+def test_the_location_of_a_store_has_no_secrets(workspace: Path) -> None:
+    values = sealed_store(workspace / "s")
+    with web_server(workspace) as server:
+        url = server.url.replace("http://", "http://ann:s3cret@") + "/s"
+        store = open_store(url)
+        assert store.location == server.url.replace("http://", "http://***@") + "/s"
+        assert (store.matrix("clip").values == values["clip"]).all()
+        missing = call_obygaze("store", "info", url[:-1] + "t", "--json", cwd=workspace)
+        assert missing.code == 1 and "s3cret" not in missing.stdout + missing.stderr

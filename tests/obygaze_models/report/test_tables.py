@@ -107,7 +107,7 @@ def test_names_are_never_markup(where):
     assert "<script" not in page
     assert ("&lt;script" in page) == (where in ("header", "cell", "group"))
     markdown = written(table, "md")
-    assert "<script" not in markdown.replace(r"\<", "")
+    assert "<script" not in markdown
     assert "](http" not in markdown.replace(r"\]", "")
     lines = [line for line in markdown.splitlines() if line.startswith("|")]
     assert {len(re.split(r"(?<!\\)\|", line)) for line in lines} == {4}  # two cells and both ends
