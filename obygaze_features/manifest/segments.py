@@ -14,7 +14,7 @@ from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
-_RATE = re.compile(r"(?=.*[1-9])[0-9]{1,3}(\.[0-9]{1,6})?")
+RATE = re.compile(r"(?=.*[1-9])[0-9]{1,3}(\.[0-9]{1,6})?")
 SEGMENT_COLUMNS = ("movie_id", "annotator", "start_frame", "end_frame", "level", "concepts")
 CLIP_COLUMNS = ("clip_id", "movie_id", "start_frame", "end_frame")
 
@@ -144,7 +144,7 @@ def spans_every(
     for row in table.rows:
         movie, frames = row["movie_id"], row.frames()
         text = row.cells.get("framerate") or (str(fps) if fps else "")
-        if frames is None or _RATE.fullmatch(text) is None:
+        if frames is None or RATE.fullmatch(text) is None:
             row.add("framerate", f"{text!r} is not a frame rate; give --fps")
         elif rates.setdefault(movie, Fraction(text)) != Fraction(text):
             row.add("framerate", f"{text} is not that of the film's other rows, {rates[movie]}")

@@ -27,6 +27,7 @@ from obygaze_features.manifest.adapters.common import (
 )
 from obygaze_features.manifest.io import ClipReader
 from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.segments import RATE
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.vocabulary import concepts
 
@@ -42,7 +43,6 @@ NAMES = {
     **{"clip_id": "clip_index", "movie_id": "imdb_key", "level": "label"},
     **{"start_s": "start_frame", "end_s": "end_frame"},
 }
-_FPS = re.compile(r"(?=.*[1-9])[0-9]{1,3}(\.[0-9]{1,6})?")
 _INDEX = re.compile(r"id_([0-9]{1,6})")
 _WORD = re.compile(r"[^\W_]+")
 
@@ -96,7 +96,7 @@ def _clip_id(row: TableRow) -> str:
 
 def _span(row: TableRow) -> tuple[str, str]:
     """Return start and end in seconds, computed exactly from whole frames and the frame rate."""
-    frames, match = row.frames(), row.matching("framerate", _FPS, "a frame rate")
+    frames, match = row.frames(), row.matching("framerate", RATE, "a frame rate")
     if frames is None or match is None:
         return "", ""
     fps = Fraction(match[0])

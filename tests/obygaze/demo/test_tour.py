@@ -48,11 +48,11 @@ def _stores_of(folder: Path) -> set[str]:
 
 @pytest.mark.timeout(300)  # half a minute of work, on a machine that may be busy
 def test_the_tour_of_a_laptop_says_what_torch_would_add(tmp_path: Path) -> None:
-    folder, hidden = tmp_path / "tour", tmp_path / "hidden"
+    folder, hidden = tmp_path / "demo", tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "sitecustomize.py").write_text(WITHOUT_TORCH, encoding="utf-8")
     env = {"PYTHONPATH": str(hidden)}
-    done = run_obygaze("demo", "-o", folder, env=env, timeout=280).ok()
+    done = run_obygaze("-C", tmp_path, "demo", env=env, timeout=280).ok()
     _page_of(folder)
     page = folder / "runs" / "honest" / "report.html"
     assert done.stdout.rstrip().splitlines()[-1].startswith(f"The report is {page};")
