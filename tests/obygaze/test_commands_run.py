@@ -58,7 +58,7 @@ def test_the_table_shows_models_then_baselines_then_what_misleads(here: Path) ->
         *("--set", "splits.kind=kfold", "--set", "splits.folds=4"),
     ).ok()
     lines = done.stdout.splitlines()
-    header = next(line for line in lines if line.startswith("train"))
+    header = next(line for line in lines if line.split()[:2] == ["train", "test"])
     assert all(word in header for word in ("leaked", "F1 weighted", "AUC"))
     assert any("oracle (true concepts)" in line for line in lines)
     assert sum("random (expected)" in line for line in lines) == 2
