@@ -68,24 +68,23 @@ def cell_record(
     return record
 
 
-def comparisons(cells: Sequence[Cell], protocol: Protocol, groups: Groups) -> list[Record]:
-    """Return the comparisons of models and baselines on a cell, and of a model on two stores."""
-    metric, records = protocol.report.primary, []
+def comparable(cells: Sequence[Cell], protocol: Protocol) -> list[tuple[Cell, Cell]]:
+    """Return the pairs of models and baselines on one cell, and of a model on two stores."""
+    metric, pairs = protocol.report.primary, []
     for first, second in combinations(cells, 2):
         same_cell = (first.train, first.test) == (second.train, second.test)
         one_model = first.model == second.model and first.feature != second.feature
         one_store = first.feature == second.feature or not second.feature
-        comparable = (
+        if (
             same_cell
             and (one_model or one_store)
             and first.feature
             and np.array_equal(first.universe, second.universe)
             and metric in first.value
             and metric in second.value
-        )
-        if comparable:
-            records.append(_comparison(first, second, protocol, groups))
-    return records
+        ):
+            pairs.append((first, second))
+    return pairs
 
 
 def _intervals(cell: Cell, protocol: Protocol, groups: Groups) -> dict[str, Record]:
@@ -134,7 +133,8 @@ def _film_spread(cell: Cell, groups: Groups, movie: str, names: Sequence[str]) -
     return {"sd": {name: float(np.std([run[name] for run in runs], ddof=1)) for name in names}}
 
 
-def _comparison(first: Cell, second: Cell, protocol: Protocol, groups: Groups) -> Record:
+def comparison(first: Cell, second: Cell, protocol: Protocol, groups: Groups) -> Record:
+    """Return the record of the difference of two cells."""
     metric, report = protocol.report.primary, protocol.report
     films = groups[first.universe]
     ours, theirs = (cell.statistics(films, only=[metric]) for cell in (first, second))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.common import one_thread
 from obygaze_models.protocols.clips import ClipTable, clip_table
-from obygaze_models.protocols.runner.cell_records import cell_record, comparisons
+from obygaze_models.protocols.runner.cell_records import cell_record, comparable, comparison
 from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.runner.concept_records import concept_records
 from obygaze_models.protocols.runner.contrasts import contrast_records
@@ -42,6 +42,7 @@ from obygaze_models.protocols.runner.folder import (
     predictions_csv,
     write_run,
 )
+from obygaze_models.protocols.runner.processes import map_parts, workers_for
 from obygaze_models.protocols.runner.records import RUN_FORMAT, Record, Run
 from obygaze_models.protocols.runner.remarks import remarks
 from obygaze_models.protocols.schedule import Labels, schedule
@@ -131,9 +132,7 @@ def run_protocol(
         with clock.part("judge"):
             contrasts = contrast_records(cells, inputs.protocol, inputs.table)
             cells = [cell.first_seeds(inputs.protocol.fit.seeds) for cell in cells]
-            # The last step compares cells and reports on concepts.
-            with watch("evaluation", len(cells) + len(baselines) + 1) as progress:
-                records = [*_records(inputs, cells, baselines, progress), *contrasts]
+            records = [*_records(inputs, cells, baselines, n_jobs, watch), *contrasts]
     with clock.part("write"):
         predictions = predictions_csv([*cells, *baselines], inputs.table)
     about = _about(inputs, folder.name, splits, len(cells), clock.seconds)
@@ -199,34 +198,49 @@ def _train_all(
 
 
 def _records(
-    inputs: Inputs, cells: Sequence[Cell], baselines: Sequence[Cell], progress: Progress
+    inputs: Inputs,
+    cells: Sequence[Cell],
+    baselines: Sequence[Cell],
+    n_jobs: int,
+    watch: Watch,
 ) -> list[Record]:
     protocol = inputs.protocol
     groups = np.array(inputs.table.column(protocol.splits.group), dtype=np.str_)
     backbones = {f.name: str(f.facts["backbone"]) for f in inputs.features}
 
-    def record(cell: Cell, kind: str) -> Record:
-        made = cell_record(cell, protocol, groups, kind, backbones.get(cell.feature, ""))
-        progress.advance()
+    everything = [*cells, *baselines]
+    pairs = comparable(everything, protocol) if protocol.report.compare else []
+    jobs = [
+        *(partial(cell_record, c, protocol, groups, "cell", backbones[c.feature]) for c in cells),
+        *(partial(cell_record, c, protocol, groups, "baseline") for c in baselines),
+        *(partial(comparison, *pair, protocol, groups) for pair in pairs),
+    ]
+    n_parts = min(workers_for(n_jobs), len(jobs))
+
+    def work(part: int, progress: Progress) -> list[Record]:
+        made = []
+        for number in range(part, len(jobs), n_parts):
+            made.append(jobs[number]())
+            progress.advance(len(jobs[number : number + n_parts]))  # the others are about as far
         return made
 
-    ours = [record(cell, "cell") for cell in cells]
-    theirs = [record(cell, "baseline") for cell in baselines]
-    everything = [*cells, *baselines] if protocol.report.compare else []
+    done: list[Record] = [{}] * len(jobs)
+    with watch("evaluation", len(jobs)) as progress:
+        for part, made in enumerate(map_parts(work, n_parts, progress)):
+            done[part::n_parts] = made
+    ours, theirs = done[: len(cells)], done[len(cells) : len(everything)]
     primary, grouped = protocol.report.primary, protocol.splits.are_grouped
     remarked = remarks(json_values(ours), json_values(theirs), primary, grouped=grouped)
-    records = [
+    return [
         *ours,
         *theirs,
-        *comparisons(everything, protocol, groups),
+        *done[len(everything) :],
         *argmax_records(protocol, cells, groups),
         *analyses(protocol, cells, inputs.table),
         *concept_records(protocol, inputs.features, inputs.table, inputs.labels),
         *(coverage(f, inputs.labels, inputs.table, inputs.usable(f)) for f in inputs.features),
         *remarked,
     ]
-    progress.advance()
-    return records
 
 
 def _about(

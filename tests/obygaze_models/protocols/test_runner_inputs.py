@@ -321,8 +321,13 @@ def test_evaluation_shows_its_progress(manifest: Manifest, tmp_path: Path) -> No
 
     watch = lambda label, total: nullcontext(Counter(label, total))  # noqa: E731
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1, watch=watch)
-    n_steps = len(run.cells) + len(run.baselines) + 1
+    n_steps = len(run.cells) + len(run.baselines) + len(run.of("comparison"))
     assert shown["evaluation"] == [n_steps, n_steps]
+    # Three processes share the evaluation, and count all of its steps.
+    parts = run_protocol(inputs, tmp_path / "parts", n_jobs=3, watch=watch)
+    assert shown["evaluation"] == [n_steps, 2 * n_steps]
+    one, other = (r.folder / "results.json" for r in (run, parts))
+    assert one.read_bytes() == other.read_bytes()
 
 
 class TestPaper:
