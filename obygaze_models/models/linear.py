@@ -77,6 +77,7 @@ class RidgeProbe(LinearProbe):
     One decomposition gives all strengths, and leaving out needs no refit: the residuals of a
     left-out film are (I - H)^-1 r with its block H of the smoother. Without groups each row is
     left out alone. The default `alphas` are in units of the variance of the features.
+    `left_out_scores_` are the scores of the training rows by the others; they are not saved.
     """
 
     fitted: ClassVar[tuple[str, ...]] = (*LinearProbe.fitted, "alpha_", "errors_")
@@ -95,6 +96,7 @@ class RidgeProbe(LinearProbe):
         self.errors_ = np.array([path.left_out_error(alpha, groups) for alpha in alphas])
         self.alpha_ = float(alphas[int(self.errors_.argmin())])
         self.coef_, self.intercept_ = path.plane(self.alpha_)
+        self.left_out_scores_ = targets - path.left_out(self.alpha_, groups)
 
 
 class RidgePath:
@@ -111,23 +113,31 @@ class RidgePath:
         coef: Floats = (self.targets.T @ self.U * shrunk) @ self.V
         return coef, self.t_mean - coef @ self.x_mean
 
-    def left_out_error(self, alpha: float, groups: NDArray[Any] | None) -> float:
-        """Return mean squared error of each group predicted from the others, without refitting."""
+    def left_out(self, alpha: float, groups: NDArray[Any] | None) -> Floats:
+        """Return the errors of each row, predicted from the other groups, without refitting."""
         n = len(self.U)
         keep = self.s**2 / (self.s**2 + alpha)
         residual = self.targets - (self.U * keep) @ (self.U.T @ self.targets)
         if groups is None:
             free = 1 - 1 / n - (self.U**2) @ keep
-            return float(((residual / np.maximum(free, 1e-12)[:, None]) ** 2).mean())
+            left_out: Floats = residual / np.maximum(free, 1e-12)[:, None]
+            return left_out
         if len(np.unique(groups)) < 2:
             raise FixTraining("leaving out groups requires at least two groups")
-        total = 0.0
+        left_out = np.empty_like(residual)
         for group in np.unique(groups):
             rows = np.flatnonzero(groups == group)
             smoother = (self.U[rows] * keep) @ self.U[rows].T + 1 / n
-            left_out = np.linalg.solve(np.eye(len(rows)) - smoother, residual[rows])
-            total += float((left_out**2).sum())
-        return total / float(residual.size)
+            left_out[rows] = np.linalg.solve(np.eye(len(rows)) - smoother, residual[rows])
+        return left_out
+
+    def left_out_error(self, alpha: float, groups: NDArray[Any] | None) -> float:
+        """Return mean squared error of each group predicted from the others, without refitting."""
+        left_out = self.left_out(alpha, groups)
+        if groups is None:
+            return float((left_out**2).mean())
+        by_group = [float((left_out[groups == group] ** 2).sum()) for group in np.unique(groups)]
+        return sum(by_group) / float(left_out.size)
 
 
 class SVMProbe(LinearProbe):

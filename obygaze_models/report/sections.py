@@ -259,6 +259,19 @@ def further_metrics(run: ReportRun) -> Iterable[ResultTable]:
         headers = [metric_name(metric) for metric in metrics]
         rows = rows_by_pair(run, lambda cell: [Number(number_of(cell, m).value) for m in metrics])
         yield make_table("further", "other", rows, headers)
+    if any(cell.get("tuned") for cell in run.cells):
+        names = [name for cell in run.cells for name in cell.get("tuned") or ()]
+        shown = list(dict.fromkeys(names))
+        headers = [f"{metric_name(m)}{end}" for m in shown for end in ("", ", chosen threshold")]
+        rows = rows_by_pair(run, lambda cell: _at_thresholds(cell, shown))
+        yield make_table("thresholds", "thresholds", rows, headers)
+
+
+def _at_thresholds(cell: Record, metrics: Sequence[str]) -> list[Number]:
+    """Return each metric at the default threshold and at that of the training films."""
+    tuned = cell.get("tuned") or {}
+    pairs = [(number_of(cell, m).value, tuned.get(m, {}).get("value")) for m in metrics]
+    return [Number(value) for pair in pairs for value in pair]
 
 
 def recalibration_tables(run: ReportRun) -> Iterable[ResultTable]:

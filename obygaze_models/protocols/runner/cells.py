@@ -251,8 +251,9 @@ class Cell:
         return {name: float(values[0]) for name, values in expected.items()}
 
 
-def tune(y: NDArray[np.bool_], scores: Floats) -> float | None:
+def tune(labels: NDArray[Any], scores: NDArray[Any]) -> float | None:
     """Return the threshold with the best binary F1 on validation clips, or None for one class."""
+    y = labels == 1
     if not len(y) or y.all() or not y.any():
         return None
     found: float = tune_threshold(validation_y=y, validation_score=scores, metric="f1_binary")

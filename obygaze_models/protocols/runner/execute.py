@@ -326,6 +326,9 @@ def _test(
     values = fit.score(clips)
     scores, chosen = (values[np.searchsorted(clips, r)] for r in (split.test, split.validation))
     y = context.labels[pair[1]][split.test] == 1
+    # Clips that the model was fitted on cannot choose a threshold by its own scores.
+    labels = context.labels[pair[0]][split.validation]
+    inner = fit.inner or (NO_ROWS, NO_ROWS) if data.join_validation else (labels, chosen)
     leak = context.leaks[pair][number]
     if len(fit.found_on):
         leak = split_leak(split, pair, context.table, fit.found_on)
@@ -338,9 +341,6 @@ def _test(
         n_validation=len(split.validation),
         leak=leak,
         are_probabilities=fit.threshold == 0.5,
-        # Clips that the model was fitted on cannot choose a threshold.
-        tuned=None
-        if data.join_validation
-        else tune(context.labels[pair[0]][split.validation] == 1, chosen),
+        tuned=tune(*inner),
         facts=fit.chosen,
     )

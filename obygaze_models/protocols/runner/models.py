@@ -35,7 +35,8 @@ class FoldFit:
     """A fitted estimator, and the function from clips to scores that is evaluated.
 
     A score above `threshold` is positive. `found_on` are the clips that concept vectors were found
-    on, in the fit itself and in those that chose its settings.
+    on, in the fit itself and in those that chose its settings. `inner` are the classes and the
+    scores of training rows by fits without them: on those, another threshold is chosen.
     """
 
     estimator: Any
@@ -43,6 +44,7 @@ class FoldFit:
     threshold: float = 0.5
     chosen: Mapping[str, Any] = field(default_factory=dict)
     found_on: NDArray[np.intp] = field(default_factory=NO_ROWS.copy)
+    inner: tuple[NDArray[np.int64], Floats] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,17 +87,25 @@ class FoldData:
 
 
 def fit_model(model: Model, data: FoldData, banks: Banks) -> FoldFit:
-    """Fit a model on a fold; choose its settings on rows that are not test rows."""
+    """Fit a model on a fold; choose its settings and a threshold on rows that are not test rows."""
+    settings, fit = _choose(model, data, banks)
+    if fit.inner is None and data.join_validation:
+        fit = replace(fit, inner=_inner_scores(model.kind, settings, data, banks))
+    return fit
+
+
+def _choose(model: Model, data: FoldData, banks: Banks) -> tuple[Mapping[str, Any], FoldFit]:
+    """Return the settings that are best on inner folds, and the fit with them."""
     options = [for_task(model.kind, s, data.task) for s in candidates(model.settings)]
     if len(options) == 1:
-        return _fit(model.kind, options[0], data, banks)
+        return options[0], _fit(model.kind, options[0], data, banks)
     tried = [_inner_score(model.kind, option, data, banks) for option in options]
     scored = [(value, -i) for i, (value, _) in enumerate(tried)]
     best = options[-max(scored)[1]]
     offered = {k: best[k] for k, v in model.settings.items() if best.get(k) != v}
     done = _fit(model.kind, best, data, banks)
     found_on = reduce(np.union1d, [own for _, own in tried], done.found_on)
-    return replace(done, chosen={**done.chosen, **offered}, found_on=found_on)
+    return best, replace(done, chosen={**done.chosen, **offered}, found_on=found_on)
 
 
 def fit_baseline(name: str, data: FoldData) -> FoldFit:
@@ -138,6 +148,22 @@ def _loss(fit: MLPFit) -> float:
     return float(curve[fit.kept_epoch - 1]) if len(curve) else float(fit.train_loss[-1])
 
 
+def _inner_scores(
+    kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks
+) -> tuple[NDArray[np.int64], Floats] | None:
+    """Return the classes of training rows, and their scores by fits of the other inner folds."""
+    truth, scores = [], []
+    for train, rows in _inner_splits(data):
+        split = replace(data.split, train=train, validation=rows)
+        try:
+            fit = _fit(kind, settings, replace(data, split=split, join_validation=False), banks)
+        except FixTraining:  # such as a concept that too few clips of the other folds have
+            return None
+        truth.append(data.labels[rows].astype(np.int64))
+        scores.append(fit.score(rows))
+    return (np.concatenate(truth), np.concatenate(scores)) if truth else None
+
+
 def _fit(kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks) -> FoldFit:
     if registry.find_kind(kind).head:
         return _fit_bottleneck(kind, settings, data, banks)
@@ -148,7 +174,10 @@ def _fit(kind: str, settings: Mapping[str, Any], data: FoldData, banks: Banks) -
     probe.fit(features.of(data.fit_rows), data.y, data.films)
     if kind == "ridge":
         chosen = {"alpha": probe.alpha_}
-        return FoldFit(probe, lambda c: probe.decision_function(features.of(c)), 0.0, chosen)
+        inner = data.y, probe.left_out_scores_[:, 0]
+        return FoldFit(
+            probe, lambda c: probe.decision_function(features.of(c)), 0.0, chosen, inner=inner
+        )
     return FoldFit(probe, lambda clips: probe.predict_proba(features.of(clips))[:, 1])
 
 
@@ -204,7 +233,30 @@ def _fit_bottleneck(
         found = model.predict_proba(banks.features.of(clips))[:, positive]
         return np.asarray(np.clip(found.sum(axis=1), 0.0, 1.0))
 
-    return FoldFit(model, score, 0.5, facts, margins.found_on)
+    inner = None
+    if model.residual is None and data.join_validation:
+        inner = _head_scores(model.head, margins.cross_fitted, targets, data)
+    return FoldFit(model, score, 0.5, facts, margins.found_on, inner)
+
+
+def _head_scores(
+    head: Any, margins: Floats, targets: NDArray[Any], data: FoldData
+) -> tuple[NDArray[np.int64], Floats] | None:
+    """Return what `_inner_scores` does, by heads of the other inner folds on the same margins."""
+    from sklearn.base import clone
+
+    from obygaze_models.models.concepts import inner_folds
+
+    truth, scores, groups = [], [], data.groups[data.fit_rows]
+    for fold in inner_folds(data.y == 1, data.films, INNER_FOLDS):
+        try:
+            own = clone(head).fit(margins[~fold], targets[~fold], groups=groups[~fold])
+        except FixTraining:
+            return None
+        positive = np.isin(own.classes_, targets[data.y == 1])
+        truth.append(data.y[fold])
+        scores.append(own.predict_proba(margins[fold])[:, positive].sum(axis=1))
+    return (np.concatenate(truth), np.concatenate(scores)) if truth else None
 
 
 def _inner_score(

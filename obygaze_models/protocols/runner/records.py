@@ -26,7 +26,8 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
               films, "ci_clips": as if clips were independent, "design_effect"}, ...
        for f1_binary f1_weighted f1_macro precision recall accuracy ap auc, and of models that
        yield probabilities brier ece ece_width,
-     "tuned": {METRIC: {"mean", "sd", "value"}} with thresholds from validation clips, or null,
+     "tuned": {METRIC: {"value"}} with thresholds from validation clips, or from training clips
+              that fits without them scored; null without a threshold,
      "seeds": {"n", METRIC: {"mean", "sd"}} spread between seeds, null for one seed,
      "by_movie": {MOVIE: {"n", "n_positive", METRIC: value,
                            "sd": {METRIC: between runs that test this film alone, if several}}},

@@ -1,0 +1,55 @@
+"""A threshold for every model, chosen on clips that its fit did not see."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.metrics import f1_score
+from support.experiments import cell_of, films, planted, quick, run_on, store_of
+
+from obygaze_models.models.linear import RidgeProbe
+from obygaze_models.protocols.runner.records import Run
+from obygaze_models.report import report
+
+KINDS = ("ridge", "logistic", "svm", "mlp", "pcbm-lr", "pcbm-dt", "pcbm-h")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("thresholds")
+    manifest = films(6, 40, seed=3)
+    store = store_of(folder / "store", manifest, planted(manifest, strength=1.5))
+    models = [f"models.{name}.kind={name}" for name in KINDS]
+    models += [f"models.{name}.tolerance=0.05" for name in KINDS if name.startswith("pcbm")]
+    grid = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', f"grid.models={list(KINDS)}")
+    changes = (*models, *grid, "report.concepts=false", "models.mlp.max_epochs=8")
+    return run_on(folder, quick("honest", *changes), manifest, {"x": store})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_model_has_one(run: Run, kind: str) -> None:
+    """F1 at the thresholds of the folds, from predictions.csv with scikit-learn."""
+    cell = cell_of(run.cells, model=kind)
+    thresholds = {fold["fold"]: fold["threshold"] for fold in cell["folds"]}
+    assert None not in thresholds.values()
+    rows = [row for row in run.predictions if row["model"] == kind]
+    decided = [row["score"] > thresholds[row["fold"]] for row in rows]
+    expected = f1_score([row["y"] for row in rows], decided)
+    assert cell["tuned"]["f1_binary"]["value"] == pytest.approx(expected)
+
+
+def test_the_report_shows_both(run: Run) -> None:
+    text = report([run.folder], formats=["md"])[0].read_text("utf-8")
+    assert "F1 binary, chosen threshold" in text
+
+
+def test_scores_of_ridge_without_a_film_are_those_of_a_refit() -> None:
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(60, 5)), np.arange(60) % 4
+    y = (X[:, 0] + rng.normal(size=60) > 0).astype(int)
+    probe = RidgeProbe().fit(X, y, groups)
+    for film in range(4):
+        inside = groups == film
+        other = Ridge(alpha=probe.alpha_).fit(X[~inside], 2.0 * y[~inside] - 1)
+        np.testing.assert_allclose(probe.left_out_scores_[inside, 0], other.predict(X[inside]))
