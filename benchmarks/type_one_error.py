@@ -153,7 +153,7 @@ def simulate(
                     _world(table, rng, signal, look, runs_on=design == "concepts"),
                     np.arange(len(table)),
                     {},
-                    {"sha256": name},
+                    {"sha256": name, "backbone": "made up"},
                 )
                 for name in stores
             ]
