@@ -161,7 +161,7 @@ def simulate(
             run = run_protocol(inputs, Path(folder) / "run", force=True, n_jobs=1)
             for quantity, is_rejected in _decisions(run, metric):
                 counts.setdefault(quantity, []).append(is_rejected)
-            cells += run.cells if len(run.protocol["report"]["contrast"]) < 2 else []
+            cells += [] if DESIGNS[design].even else run.cells
             answers += run.of("argmax")
     if answers:
         found = [{"value": one["accuracy"], "ci": one["ci"]} for one in answers]

@@ -20,6 +20,10 @@ def test_every_design_counts_what_its_runs_print(design: str) -> None:
     if design == "argmax":
         assert found == {"truth outside the interval of the accuracy": 4}
         return
+    if design.startswith("contrast"):
+        assert found["p of a contrast"] == found["0 outside the interval of a contrast"] > 0
+        assert "truth outside the interval" not in found
+        return
     truth = {"truth outside the interval": 2 if design == "concepts" else 4}
     if design == "concepts":
         assert found == {"p of a concept": 16, ".5 outside the interval of AUC": 16, **truth}
@@ -56,7 +60,7 @@ def test_a_star_marks_what_is_out_of_range() -> None:
 def test_the_command() -> None:
     done = CliRunner().invoke(main, ["table2", "--signal", "0", "--worlds", "1", "--json"])
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
+    found = json.loads(done.stdout)["rates"]
     quantities = ["p_sign_flip", "0 outside the interval", "truth outside the interval"]
     assert [one["quantity"] for one in found] == quantities
     assert [one["n"] for one in found] == [1, 1, 2]

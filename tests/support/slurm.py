@@ -23,7 +23,7 @@ from pathlib import Path
 
 from support.servers import absent, free_port, need_program, wait_until
 
-CPUS, MEMORY_MB, GPUS = 4, 4000, 2
+CPUS, MEMORY_MB, GPUS = 4, 8000, 2
 NODE = "NodeName={name} NodeAddr={address} CPUs={cpus} RealMemory={memory} {more} State=UNKNOWN"
 # How long what is taken away may go on after its SIGTERM.
 GRACE_S = 10

@@ -78,7 +78,7 @@ def test_every_way_makes_the_same_bytes(kind: Kind, tmp_path: Path) -> None:
         made.append(digest(plan))
         state = store_status(plan.targets[0].store)
         assert state.blocks_done == 3
-        assert (state.ok, state.missing) == ((6, 0) if kind.with_video else (0, 6))
+        assert (state.ok, state.missing) == ((6, 0) if kind.with_video else (1, 5))
         assert len(committed_s(plan)) == 3
     assert made[0] == made[1] == made[2]
     assert len(made[0]) > 3 * 3  # each block of each array, and the ids
@@ -94,7 +94,9 @@ def test_the_times_of_a_run_are_those_of_its_commits(
     def way(plan) -> None:
         alone(plan)
         commits = Path(plan.targets[0].store) / "commits"
-        for seconds, marker in zip((10, 11, 14), sorted(commits.glob("block-*")), strict=True):
+        for seconds, marker in zip(
+            (10, 11, 14), sorted(commits.glob("block-?????.json")), strict=True
+        ):
             os.utime(marker, (seconds, seconds))
 
     assert engines._run(EMPTY, SLICE, way, tmp_path)[0] == RunTimes(3.0, 2.0, 1.0)

@@ -115,7 +115,7 @@ def test_the_t_over_runs_rejected_what_is_true(manifest: Manifest, tmp_path: Pat
     rng, over_runs, by_film = np.random.default_rng(0), [], []
     for _ in range(30):
         features = [
-            Features(name, X, np.arange(len(table)), {}, {"sha256": name})
+            Features(name, X, np.arange(len(table)), {}, {"sha256": name, "backbone": "made up"})
             for name, X in (
                 (name, (rng.normal(size=(len(table), 8)) + 0.4 * sure[:, None]).astype(np.float32))
                 for name in "ab"
