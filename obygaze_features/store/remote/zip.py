@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import stat
 import struct
+import weakref
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
@@ -136,11 +138,12 @@ class _OpenFile:
 
     def __init__(self, path: Path) -> None:
         self.location = str(path.parent)
-        self.stream = path.open("rb")
+        self.descriptor = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self.descriptor)
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
         del name
-        return read_open_file(self.stream.fileno(), start, stop)
+        return read_open_file(self.descriptor, start, stop)
 
     def names(self, folder: str) -> list[str] | None:
         del folder
