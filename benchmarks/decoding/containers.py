@@ -19,7 +19,8 @@ from benchmarks.timing import Settings
 from obygaze_features.core.console import table
 from obygaze_features.core.machine import this_machine
 from obygaze_features.video.container import av
-from obygaze_features.video.decode import DecodedClip, View, decode_clip
+from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import make_index
 
 CLIP_S = 40

@@ -27,7 +27,8 @@ Read = Callable[[str, int], Found]
 
 def _obygaze(sampling: Any) -> Read:
     from obygaze_features.video.container import av
-    from obygaze_features.video.decode import View, decode_clip
+    from obygaze_features.video.decode import decode_clip
+    from obygaze_features.video.decoded_clip import View
 
     av()
 

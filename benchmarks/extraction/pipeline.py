@@ -24,7 +24,7 @@ from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target
 from obygaze_features.extraction.run import LoadedTarget, Resources, extract, load_targets
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store.read.reader import open_store
-from obygaze_features.video.decode import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.pool import DecodePool
 from obygaze_features.video.sampling import sample_indices
 

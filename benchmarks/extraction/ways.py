@@ -23,7 +23,8 @@ from obygaze_features.extraction.run import Resources, extract, load_targets, pe
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.extraction.slurm import array_for, submit
 from obygaze_features.extraction.status import missing_units
-from obygaze_features.video.decode import View, decode_views
+from obygaze_features.video.decode import decode_views
+from obygaze_features.video.decoded_clip import View
 
 ALONE, LOCAL, SLICE, DASK, SLURM = (
     "the work alone",

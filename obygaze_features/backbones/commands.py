@@ -16,6 +16,8 @@ from obygaze_features.core.commands import (
     ExampleCommand,
     LazyGroup,
     Session,
+    attention_option,
+    dtype_option,
     force_option,
     json_option,
     option_group,
@@ -47,19 +49,8 @@ placement_options = option_group(
         help="A file or folder of weights, instead of the card's own checkpoint.",
     ),
     click.option("--device", default="cpu", show_default=True, help="cpu, cuda, or cuda:1."),
-    click.option(
-        "--dtype",
-        type=click.Choice(["float32", "bfloat16", "float16"]),
-        default="float32",
-        show_default=True,
-        help="Compute in this precision.",
-    ),
-    click.option(
-        "--attention",
-        "attn_implementation",
-        type=click.Choice(["sdpa", "eager"]),
-        help="Attention of torch. [default: the preset's]",
-    ),
+    dtype_option,
+    attention_option,
 )
 
 
@@ -207,7 +198,13 @@ def show(session: Session, name: str, as_json: bool) -> None:
 @json_option
 @pass_session
 def check(
-    session: Session, /, name: str, weights: Path | None, as_json: bool, **placement: Any
+    session: Session,
+    name: str,
+    weights: Path | None,
+    device: str,
+    dtype: str,
+    attention: str | None,
+    as_json: bool,
 ) -> None:
     """Check the weights, the outputs and the pixels of a backbone.
 
@@ -223,7 +220,9 @@ def check(
     card = find_card(name, session.workspace)
     if weights is not None:  # NAME=PATH, as extract run takes it
         weights = Path(str(weights).removeprefix(f"{name}="))
-    report = check_backbone(card, weights, **placement)
+    report = check_backbone(
+        card, weights, device=device, dtype=dtype, attn_implementation=attention
+    )
     if as_json:
         session.console.json(report.as_dict())
     else:
@@ -287,8 +286,10 @@ def forward(
     mask: Path | None,
     out: Path,
     force: bool,
+    device: str,
+    dtype: str,
+    attention: str | None,
     as_json: bool,
-    **placement: Any,
 ) -> None:
     """Run prepared pixels through a backbone.
 
@@ -300,7 +301,13 @@ def forward(
 
     clips = _array(pixels, "f")
     real = _array(mask, "fiub") if mask else None
-    backbone = load_backbone(find_card(name, session.workspace), weights, **placement)
+    backbone = load_backbone(
+        find_card(name, session.workspace),
+        weights,
+        device=device,
+        dtype=dtype,
+        attn_implementation=attention,
+    )
     levels = forward_in_batches(backbone, clips, real)
     buffer = io.BytesIO()
     np.savez(buffer, **levels)  # type: ignore[arg-type]

@@ -184,6 +184,20 @@ def named_values(words: Iterable[str], option: str) -> dict[str, str]:
     return values
 
 
+dtype_option = click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    default="float32",
+    show_default=True,
+    help="Compute in this precision.",
+)
+attention_option = click.option(
+    "--attention",
+    type=click.Choice(["sdpa", "eager"]),
+    help="Attention of torch. [default: the preset's]",
+)
+
+
 def json_option(function: F) -> F:
     """Add the option --json of commands that print a result."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(

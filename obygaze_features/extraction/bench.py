@@ -92,7 +92,8 @@ def measure_decoding(
     A video counts as one clip. It is decoded with its frames spread evenly, and from key frames
     only. The bytes are those of the decoded frames.
     """
-    from obygaze_features.video.decode import View, decode_clip
+    from obygaze_features.video.decode import decode_clip
+    from obygaze_features.video.decoded_clip import View
 
     measurements = []
     for video in videos:

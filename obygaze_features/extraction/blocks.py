@@ -20,7 +20,7 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.machine import package_version
 from obygaze_features.store.format.schema import OK, ArraySpec, RowSource, RowStatus
 from obygaze_features.store.write.writer import StoreWriter
-from obygaze_features.video.decode import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, View
 
 # What errors for too little memory contain.
 OUT_OF_MEMORY = (

@@ -11,6 +11,8 @@ from obygaze_features.core.commands import (
     ExampleCommand,
     LazyGroup,
     Session,
+    attention_option,
+    dtype_option,
     json_option,
     pass_session,
 )
@@ -74,18 +76,8 @@ def decode(
     help="A file or folder of weights, instead of the card's own checkpoint.",
 )
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, or cuda:1.")
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "bfloat16", "float16"]),
-    default="float32",
-    show_default=True,
-    help="Compute in this precision.",
-)
-@click.option(
-    "--attention",
-    type=click.Choice(["sdpa", "eager"]),
-    help="Attention of torch. [default: the card's]",
-)
+@dtype_option
+@attention_option
 @click.option(
     *("--batch", "batches"),
     type=click.IntRange(1),

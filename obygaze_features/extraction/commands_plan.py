@@ -14,6 +14,8 @@ from obygaze_features.backbones.cards import card_names
 from obygaze_features.core.commands import (
     ExampleCommand,
     Session,
+    attention_option,
+    dtype_option,
     force_option,
     json_option,
     named_values,
@@ -63,18 +65,8 @@ feature_options = option_group(
         show_default=True,
         help="The card's rule, or key frames only: faster, other frames.",
     ),
-    click.option(
-        "--dtype",
-        type=click.Choice(["float32", "bfloat16", "float16"]),
-        default="float32",
-        show_default=True,
-        help="Compute in this precision.",
-    ),
-    click.option(
-        "--attention",
-        type=click.Choice(["sdpa", "eager"]),
-        help="Attention of torch. [default: the card's]",
-    ),
+    dtype_option,
+    attention_option,
     click.option("--tf32", is_flag=True, help="Allow TF32 on a GPU."),
     click.option("--compile", "compiled", is_flag=True, help="Use torch.compile."),
     click.option(

@@ -25,7 +25,7 @@ from obygaze_features.extraction.shared_machine import idle_gpus
 from obygaze_features.store.format.records import SEAL_FILE
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.write.create import BLOCK_ROWS
-from obygaze_features.video.decode import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.pool import DecodePool
 
 N_PROBED = 3

@@ -17,7 +17,7 @@ from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.extraction.sources import source_of
 from obygaze_features.store.format.schema import RowSource, RowStatus
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.decode import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.pool import DecodeJob, DecodePool
 
 NO_VIDEO = RowStatus.no_video("the manifest names no video")

@@ -25,7 +25,8 @@ from obygaze_features.store.format.schema import TIME_ARRAYS, ArraySpec
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import BLOCK_ROWS, BLOCK_ROWS_LARGE, LARGE_ROW_BYTES
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.decode import View, decode_clip
+from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.picture import conversion_sha256
 from obygaze_features.video.sampling import Sampling
 

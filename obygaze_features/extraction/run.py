@@ -36,7 +36,7 @@ from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write.create import create_store, read_plan
 from obygaze_features.store.write.writer import StoreWriter
-from obygaze_features.video.decode import View
+from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.pool import DecodePool
 
 Event = Mapping[str, Any]

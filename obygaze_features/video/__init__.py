@@ -8,10 +8,10 @@ from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from obygaze_features.video.container import BadVideo as BadVideo
-    from obygaze_features.video.decode import DecodedClip as DecodedClip
-    from obygaze_features.video.decode import View as View
     from obygaze_features.video.decode import decode_clip as decode_clip
     from obygaze_features.video.decode import decode_views as decode_views
+    from obygaze_features.video.decoded_clip import DecodedClip as DecodedClip
+    from obygaze_features.video.decoded_clip import View as View
     from obygaze_features.video.pool import DecodeJob as DecodeJob
     from obygaze_features.video.pool import DecodePool as DecodePool
     from obygaze_features.video.probe import VideoInfo as VideoInfo

@@ -16,7 +16,8 @@ from obygaze_features.core.commands import (
     pass_session,
 )
 from obygaze_features.core.machine import usable_cores
-from obygaze_features.video.decode import MAX_SUBSTITUTED, View, decode_clip
+from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.decoded_clip import MAX_SUBSTITUTED, View
 from obygaze_features.video.probe import probe
 from obygaze_features.video.sampling import Sampling
 from obygaze_features.video.saving import save_clip

@@ -23,7 +23,7 @@ from typing import Any
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.decode import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.worker import unpacked
 
 TIMEOUT_S = 120.0

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
-from obygaze_features.video.decode import DecodedClip
+from obygaze_features.video.decoded_clip import DecodedClip
 
 # The size of a contact sheet, in pixels, and its colours.
 CELL_EDGE, GAP, LINE = 320, 8, 18

@@ -26,7 +26,8 @@ import numpy as np
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.video.container import BadVideo, av
-from obygaze_features.video.decode import DecodedClip, View, decode_views
+from obygaze_features.video.decode import decode_views
+from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import make_index
 from obygaze_features.video.picture import Pixels
 from obygaze_features.video.source import Progress

@@ -23,7 +23,8 @@ from benchmarks.decoding.films import (
 from benchmarks.decoding.pictures import CHARACTERS, pictures
 from benchmarks.decoding.readers import READERS
 from benchmarks.timing import Settings
-from obygaze_features.video.decode import View, decode_clip
+from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.decoded_clip import View
 
 QUICK = {"preset": "ultrafast"}
 TIMED = FilmSpec("timed", options=QUICK, n_frames=60, width=320, height=240)

@@ -22,7 +22,8 @@ from obygaze_features.core.files import sha256_file  # noqa: E402
 from obygaze_features.core.workspace import Workspace  # noqa: E402
 from obygaze_features.extraction.recipes import _target  # noqa: E402
 from obygaze_features.store import open_store  # noqa: E402
-from obygaze_features.video.decode import View, decode_clip  # noqa: E402
+from obygaze_features.video.decode import decode_clip  # noqa: E402
+from obygaze_features.video.decoded_clip import View  # noqa: E402
 
 NET = """\
 import torch

@@ -20,7 +20,7 @@ from obygaze_features.extraction.recipes import arrays_of, chosen_levels, recipe
 from obygaze_features.extraction.run import Monitor, _Watch
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store import RowStatus, StoreWriter, create_store, open_store
-from obygaze_features.video.decode import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip, View
 
 N = 11
 BLOCK = 4

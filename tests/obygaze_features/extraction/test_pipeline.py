@@ -9,7 +9,7 @@ import pytest
 
 from obygaze_features.extraction.pipeline import decode_rows
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, plan_from_bytes
-from obygaze_features.video.decode import View
+from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.pool import DecodeJob, DecodeResult
 
 ROWS = (

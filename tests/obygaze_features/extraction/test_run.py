@@ -65,7 +65,8 @@ def test_a_run_reports_its_counts(world: Path) -> None:
 
 def test_features_are_those_of_the_right_clip(world: Path, films: Manifest) -> None:
     from obygaze_features.backbones.load import load_backbone
-    from obygaze_features.video.decode import View, decode_clip
+    from obygaze_features.video.decode import decode_clip
+    from obygaze_features.video.decoded_clip import View
 
     run_obygaze("-C", world, "extract", "run", "films", "-b", "descriptors")
     store = open_store(world / "stores" / "films.descriptors")

@@ -10,7 +10,8 @@ from support.video_kinds import KINDS, Made
 from support.videos import read_numbers
 
 from obygaze_features.video import source
-from obygaze_features.video.decode import View, decode_clip, decode_views
+from obygaze_features.video.decode import decode_clip, decode_views
+from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.probe import probe
 
 

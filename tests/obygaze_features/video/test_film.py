@@ -11,7 +11,8 @@ from support.video_kinds import KINDS, Made
 from support.videos import read_numbers
 
 from obygaze_features.video import film, source
-from obygaze_features.video.decode import DecodedClip, View, decode_views
+from obygaze_features.video.decode import decode_views
+from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.packet_decoder import PacketDecoder
 from obygaze_features.video.probe import probe
 

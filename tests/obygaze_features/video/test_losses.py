@@ -26,7 +26,8 @@ from support.video_kinds import KINDS
 from support.videos import write_video
 
 from obygaze_features.video import losses, source
-from obygaze_features.video.decode import DecodedClip, View, decode_views
+from obygaze_features.video.decode import decode_views
+from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.probe import VideoInfo, probe
 
 COUNT = 60

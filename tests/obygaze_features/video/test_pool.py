@@ -21,7 +21,8 @@ import pytest
 from support.videos import read_numbers, write_video
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
-from obygaze_features.video.decode import View, decode_clip
+from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.pool import (
     DecodeJob,
     DecodePool,
@@ -246,7 +247,7 @@ def test_what_nobody_waits_for_is_not_decoded(
 SUSPENDED = """
 import signal, sys
 from obygaze_features.video.pool import DecodeJob, DecodePool
-from obygaze_features.video.decode import View
+from obygaze_features.video.decoded_clip import View
 job = DecodeJob(sys.argv[1], (View(1),))
 pool = DecodePool(1, timeout_s=float(sys.argv[2]))
 print(pool.submit(job).result().error, *pool.worker_ids(), flush=True)
@@ -342,7 +343,7 @@ def test_closing_leaves_no_worker(films: list[Path], slow_film: Path) -> None:
 RUN = """
 import sys, time
 from obygaze_features.video.pool import DecodeJob, DecodePool
-from obygaze_features.video.decode import View
+from obygaze_features.video.decoded_clip import View
 pool = DecodePool(2)
 jobs = [pool.submit(DecodeJob(sys.argv[1], (View(32),))) for _ in range(2)]
 while len(pool.worker_ids()) < 2:

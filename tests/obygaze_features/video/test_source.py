@@ -8,7 +8,8 @@ import av
 import pytest
 from support.videos import numbered, read_numbers, write_video
 
-from obygaze_features.video.decode import View, decode_clip
+from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.probe import probe
 from obygaze_features.video.source import _is_hidden, open_source
 
