@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from obygaze_features import __version__
 from obygaze_features.core.commands import LazyGroup, Session
 from obygaze_features.core.console import JSON_VERSION, Console, json_text, printable, wants_color
 from obygaze_features.core.errors import EXIT_INTERRUPTED, NotFound, ObygazeError, without_secrets
@@ -83,14 +84,6 @@ SYSTEM_HINTS = {
 }
 
 
-def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value and not ctx.resilient_parsing:
-        from obygaze_features import __version__
-
-        click.echo(f"obygaze {__version__}")
-        ctx.exit()
-
-
 def _choose_color(ctx: click.Context, param: click.Parameter, value: str) -> None:
     # Eager, so that an error in the rest of the line has the chosen colour.
     ctx.color = wants_color(value)
@@ -120,13 +113,8 @@ def _choose_color(ctx: click.Context, param: click.Parameter, value: str) -> Non
     callback=_choose_color,
     help="Use colour.",
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_version,
-    help="Print the version and exit.",
+@click.version_option(
+    __version__, message="obygaze %(version)s", help="Print the version and exit."
 )
 @click.pass_context
 def root(ctx: click.Context, workspace: Path, quiet: bool, verbose: bool) -> None:

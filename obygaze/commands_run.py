@@ -5,60 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from obygaze import models
 from obygaze_features.core.commands import (
-    ExampleCommand,
+    F,
     Session,
+    command,
     force_option,
-    json_option,
     named_values,
-    pass_session,
+    option_group,
 )
 from obygaze_features.core.completion import completing
 from obygaze_features.core.console import table
 from obygaze_models.protocols.kinds import trainable
 from obygaze_models.protocols.reading import load_protocol, shipped
 
-F = TypeVar("F", bound=Callable[..., Any])
 JOBS = "Processes that train. [default: one a core]"
 
 
 def run_options(changes: str) -> Callable[[F], F]:
     """Add the options that `run` and `train` share; `changes` is the help of --set."""
-    count = click.IntRange(0)
-    options = (
+    name = "The name of the run. [default: made of both]"
+    return option_group(
+        "Options",
         click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help=changes),
-        click.option(
-            "-o", "output", metavar="NAME", help="The name of the run. [default: made of both]"
-        ),
-        click.option("--jobs", "n_jobs", type=count, default=0, help=JOBS),
+        click.option("-o", "output", metavar="NAME", help=name),
+        click.option("--jobs", "n_jobs", type=click.IntRange(0), default=0, help=JOBS),
         force_option,
-        json_option,
-        pass_session,
     )
 
-    def decorate(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
-        return function
 
-    return decorate
-
-
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze run --list
-    obygaze run honest --manifest obygaze12 --store xclip=obygaze12-xclip
-    obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
-    obygaze run paper-table2 --store xclip=B --set splits.quirk=text --set fit.seeds=5
-    obygaze run my-protocol.toml --manifest films --store clip=S --json
-    """,
-)
+@command()
 @click.argument("protocol", default="honest", shell_complete=completing(lambda _: shipped()))
 @click.option("--list", "listing", is_flag=True, help="List the protocols that come with obygaze.")
 @click.option(
@@ -76,56 +56,52 @@ def run(
     listing: bool,
     stores: tuple[str, ...],
     manifest: str | None,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Run an experiment: train and test every cell of a protocol.
 
     PROTOCOL is the name of one that comes with obygaze, or a TOML file.
+
+    Examples:
+        obygaze run --list
+        obygaze run honest --manifest obygaze12 --store xclip=obygaze12-xclip
+        obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
+        obygaze run paper-table2 --store xclip=B --set splits.quirk=text --set fit.seeds=5
+        obygaze run my-protocol.toml --manifest films --store clip=S --json
     """
     if listing:
-        _list(session, as_json)
+        _list(session)
         return
     from obygaze_models.protocols.runner.table import result_text
 
     done = models.run(protocol, store_names(stores), manifest, **options, **_place(session))
-    if as_json:
-        session.console.json(done.as_json())
-    else:
-        session.console.result(result_text(done))
+    session.console.show(done.as_json(), result_text(done))
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze train ridge obygaze12-xclip obygaze12
-    obygaze train pcbm-lr obygaze12-xclip obygaze12 --task HN_S -o my-bottleneck
-    obygaze train mlp obygaze12-xclip obygaze12 --set model.hidden=[64] --set fit.seed=1
-    obygaze train cav obygaze12-xclip obygaze12 --json
-    """,
-)
+@command()
 @click.argument("model", shell_complete=completing(lambda _: trainable()))
 @click.argument("store")
 @click.argument("manifest")
 @click.option("--task", default="ENHN_S", show_default=True, help="The classes to distinguish.")
 @run_options("Change a key of the honest protocol, or model.KEY of the model; repeatable.")
-def train(
-    session: Session, model: str, store: str, manifest: str, as_json: bool, **options: Any
-) -> None:
+def train(session: Session, model: str, store: str, manifest: str, **options: Any) -> None:
     """Train one model, evaluate it on unseen films, and save it.
 
     The metrics are those of the same recipe on films it did not see; the model that is kept then
     learns from all clips. MODEL is mlp, linear, ridge, svm, cav, pcbm-dt, pcbm-lr, pcbm-sparse,
     pcbm-h, scorecard or ordinal.
+
+    Examples:
+        obygaze train ridge obygaze12-xclip obygaze12
+        obygaze train pcbm-lr obygaze12-xclip obygaze12 --task HN_S -o my-bottleneck
+        obygaze train mlp obygaze12-xclip obygaze12 --set model.hidden=[64] --set fit.seed=1
+        obygaze train cav obygaze12-xclip obygaze12 --json
     """
     from obygaze_models.protocols.runner.table import result_text
 
     done, saved = models.train(model, store_names((store,)), manifest, **options, **_place(session))
-    if as_json:
-        session.console.json({**done.as_json(), "model": str(saved.folder)})
-        return
-    session.console.result(result_text(done))
-    session.console.result(f"model: {saved.folder}")
+    document = {**done.as_json(), "model": str(saved.folder)}
+    session.console.show(document, f"{result_text(done)}\nmodel: {saved.folder}")
 
 
 def _place(session: Session) -> dict[str, Any]:
@@ -140,13 +116,11 @@ def store_names(words: Sequence[str]) -> dict[str, str]:
     return named_values(named, "--store")
 
 
-def _list(session: Session, as_json: bool) -> None:
+def _list(session: Session) -> None:
     protocols = {name: load_protocol(name) for name in shipped()}
-    if as_json:
-        session.console.json({name: found.as_json() for name, found in protocols.items()})
-        return
     rows = [
         (name, found.splits.kind, " ".join(found.model_names), found.report.title)
         for name, found in protocols.items()
     ]
-    session.console.result(table(("protocol", "splits", "models", "what it is"), rows))
+    document = {name: found.as_json() for name, found in protocols.items()}
+    session.console.show(document, table(("protocol", "splits", "models", "what it is"), rows))

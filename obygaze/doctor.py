@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from obygaze_features import __version__
-from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
+from obygaze_features.core.commands import Session, command
 from obygaze_features.core.console import human
 from obygaze_features.core.machine import package_version, this_machine
 from obygaze_features.core.workspace import Workspace
@@ -43,27 +43,20 @@ Facts = dict[str, Any]
 Lines = list[tuple[str, str]]
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze doctor
-    obygaze -C /data/films doctor
-    obygaze doctor --json
-    """,
-)
-@json_option
-@pass_session
-def doctor(session: Session, as_json: bool) -> int:
+@command()
+def doctor(session: Session) -> int:
     """Show versions, codecs, caches, and what is missing.
 
     The exit code is 1 if a required package is missing or too old. Packages that only an extra
     needs are listed with the line that installs them.
+
+    Examples:
+        obygaze doctor
+        obygaze -C /data/films doctor
+        obygaze doctor --json
     """
     found = check_up(session.workspace)
-    if as_json:
-        session.console.json(found)
-    else:
-        session.console.result(as_text(found))
+    session.console.show(found, as_text(found))
     return 1 if found["problems"] else 0
 
 

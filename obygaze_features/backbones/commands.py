@@ -13,15 +13,13 @@ from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import card_names, find_card, find_cards
 from obygaze_features.backbones.hub import is_cached
 from obygaze_features.core.commands import (
-    ExampleCommand,
     LazyGroup,
     Session,
     attention_option,
+    command,
     dtype_option,
     force_option,
-    json_option,
     option_group,
-    pass_session,
 )
 from obygaze_features.core.completion import completing
 from obygaze_features.core.console import human, table
@@ -59,33 +57,27 @@ def backbones() -> None:
     """List and check the video and image models."""
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze backbones ls
-    obygaze backbones ls 'xclip-*'
-    obygaze backbones ls --json
-    """,
-)
+@command()
 @click.argument("pattern", default="*")
-@json_option
-@pass_session
-def ls(session: Session, pattern: str, as_json: bool) -> None:
+def ls(session: Session, pattern: str) -> None:
     """List the backbones, their frames, levels and cost.
 
     Those whose names match PATTERN, in the package and in the workspace.
+
+    Examples:
+        obygaze backbones ls
+        obygaze backbones ls 'xclip-*'
+        obygaze backbones ls --json
     """
     found = find_cards(pattern, session.workspace)
     for problem in found.problems:
         session.console.warn(f"{problem.where}: {problem.what}")
     if not found.cards and not found.problems:
         raise NotFound(f"no backbone matches {pattern!r}", hint="obygaze backbones ls")
-    if as_json:
-        session.console.json({"backbones": [_summary(card) for card in found.cards]})
-        return
     headers = ["name", "class", "T", "size", "GFLOP", "licence", "download", "weights"]
     headers.append("levels of a clip")
-    session.console.result(table(headers, [_row(card) for card in found.cards]))
+    document = {"backbones": [_summary(card) for card in found.cards]}
+    session.console.show(document, table(headers, [_row(card) for card in found.cards]))
 
 
 def _weights_state(card: Card) -> str:
@@ -133,25 +125,21 @@ def _summary(card: Card) -> dict[str, Any]:
     }
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze backbones show vivit-b16x2-k400
-    obygaze backbones show xclip-b16-k600-zs@paper-2024 --json
-    """,
-)
+@command()
 @name_argument
-@json_option
-@pass_session
-def show(session: Session, name: str, as_json: bool) -> None:
+def show(session: Session, name: str) -> None:
     """Show all settings of a card.
 
     NAME@PRESET selects one of its presets.
+
+    Examples:
+        obygaze backbones show vivit-b16x2-k400
+        obygaze backbones show xclip-b16-k600-zs@paper-2024 --json
     """
     from obygaze_features.backbones.hub_processor import preset_note
 
     card = find_card(name, session.workspace)
-    if as_json:
+    if session.console.as_json:
         shown = {**_summary(card), "preset": card.preset, "note": preset_note(card)}
         session.console.json(shown)
         return
@@ -185,18 +173,9 @@ def show(session: Session, name: str, as_json: bool) -> None:
         console.result(preset_note(card))
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze backbones check descriptors
-    obygaze backbones check xclip-lsmdc-b32 --weights pytorch_model.bin.4
-    obygaze backbones check vivit-b16x2-k400 --json
-    """,
-)
+@command()
 @name_argument
 @placement_options
-@json_option
-@pass_session
 def check(
     session: Session,
     name: str,
@@ -204,7 +183,6 @@ def check(
     device: str,
     dtype: str,
     attention: str | None,
-    as_json: bool,
 ) -> None:
     """Check the weights, the outputs and the pixels of a backbone.
 
@@ -212,6 +190,11 @@ def check(
     depend on other clips of the batch; pixels are those of the checkpoint's own processor, or
     differ only as the card declares. The network is never used. The exit code is 1 without
     weights, and 4 if a check fails.
+
+    Examples:
+        obygaze backbones check descriptors
+        obygaze backbones check xclip-lsmdc-b32 --weights pytorch_model.bin.4
+        obygaze backbones check vivit-b16x2-k400 --json
     """
     # The hub's library reads this once, when it is imported.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -223,7 +206,7 @@ def check(
     report = check_backbone(
         card, weights, device=device, dtype=dtype, attn_implementation=attention
     )
-    if as_json:
+    if session.console.as_json:
         session.console.json(report.as_dict())
     else:
         rows = [[_SHOWN_STATE.get(x.state, x.state), x.name, x.found] for x in report.lines]
@@ -235,38 +218,35 @@ def check(
         raise Corrupt(f"{card.label} failed: {names}", hint="see the lines above")
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze backbones fetch xclip-b16-k600-zs clip-b16
-    """,
-)
+@command()
 @click.argument("names", nargs=-1, required=True, shell_complete=completing(card_names))
-@pass_session
 def fetch(session: Session, names: tuple[str, ...]) -> None:
     """Download the weights of backbones, for nodes without a network.
 
     They are stored in the cache of the Hugging Face hub (HF_HOME), which the nodes must see too.
     Only the files that are needed are downloaded, and none that are there.
+
+    Examples:
+        obygaze backbones fetch xclip-b16-k600-zs clip-b16
     """
     from obygaze_features.backbones.hub import find_weights
 
     cards = [find_card(name, session.workspace) for name in names]
+    fetched = []
     for card in cards:
-        if not card.family.needs_weights:
-            session.console.result(f"{card.name}: no weights needed")
-            continue
-        files = find_weights(card, download=True)
-        session.console.result(f"{card.name}: {human(files.n_bytes)} in {files.folder}")
+        text, n_bytes, folder = f"{card.name}: no weights needed", 0, None
+        if card.family.needs_weights:
+            files = find_weights(card, download=True)
+            n_bytes, folder = files.n_bytes, str(files.folder)
+            text = f"{card.name}: {human(n_bytes)} in {folder}"
+        fetched.append({"name": card.name, "bytes": n_bytes, "folder": folder})
+        if not session.console.as_json:
+            session.console.result(text)
+    if session.console.as_json:
+        session.console.json({"backbones": fetched})
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze backbones forward xclip-lsmdc-b32 --weights pytorch_model.bin.4 \\
-        --pixels pixels.npy --mask mask.npy -o levels.npz
-    """,
-)
+@command()
 @name_argument
 @click.option(
     "--pixels", type=path_type, required=True, help="A .npy of normalised pixels [B, T, 3, S, S]."
@@ -275,8 +255,6 @@ def fetch(session: Session, names: tuple[str, ...]) -> None:
 @click.option("-o", "out", type=path_type, required=True, help="The .npz to write.")
 @placement_options
 @force_option
-@json_option
-@pass_session
 def forward(
     session: Session,
     /,
@@ -289,11 +267,14 @@ def forward(
     device: str,
     dtype: str,
     attention: str | None,
-    as_json: bool,
 ) -> None:
     """Run prepared pixels through a backbone.
 
     Every level of the backbone NAME is written, as float32.
+
+    Examples:
+        obygaze backbones forward xclip-lsmdc-b32 --weights pytorch_model.bin.4 \\
+            --pixels pixels.npy --mask mask.npy -o levels.npz
     """
     import numpy as np
 
@@ -318,11 +299,10 @@ def forward(
     broken = [level for level, values in levels.items() if not np.isfinite(values).all()]
     if broken:
         session.console.warn(f"not every number is finite: {', '.join(broken)}")
-    if as_json:
-        session.console.json({"file": str(out), "levels": shapes, "recipe": backbone.recipe()})
-        return
-    session.console.result(table(["level", "shape"], shapes.items()))
-    session.console.note(f"written to {out}")
+    document = {"file": str(out), "levels": shapes, "recipe": backbone.recipe()}
+    session.console.show(document, table(["level", "shape"], shapes.items()))
+    if not session.console.as_json:
+        session.console.note(f"written to {out}")
 
 
 def _array(path: Path, kinds: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -29,19 +30,49 @@ class Session:
     console: Console
 
 
-class ExampleCommand(click.Command):
-    """A command whose help lists options by group and ends with examples."""
+pass_session = click.make_pass_decorator(Session)
 
-    def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
+
+def _console_flag(change: Callable[[Console], Console]) -> dict[str, Any]:
+    """Return the settings of an option that changes the console of the session."""
+
+    def apply(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        session = ctx.find_object(Session)
+        if value and session is not None:
+            ctx.obj = replace(session, console=change(session.console))
+
+    return {"is_flag": True, "expose_value": False, "callback": apply}
+
+
+def _louder(change: int) -> Callable[[Console], Console]:
+    return lambda console: replace(console, verbosity=console.verbosity + change)
+
+
+json_option = click.option(
+    "--json",
+    **_console_flag(lambda console: replace(console, as_json=True)),
+    help="Print one JSON document.",
+)
+
+
+class SessionCommand(click.Command):
+    """A command whose function gets the session first; every command has --json, -q and -v.
+
+    Its help lists options by group. It ends with the lines of the docstring after `Examples:`.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        about, _, examples = inspect.cleandoc(kwargs["help"] or "").partition("\nExamples:\n")
+        kwargs |= {"help": about, "callback": pass_session(kwargs["callback"])}
         super().__init__(*args, **kwargs)
-        self.examples = inspect.cleandoc(examples)
+        self.examples = textwrap.dedent(examples)
         for param in self.params:
             if type(param.type) is click.types.StringParamType:
                 param.type = Text()
-        self.params += [
-            _verbosity_option("-q", "--quiet", -1),
-            _verbosity_option("-v", "--verbose", 1),
-        ]
+        if not any("--json" in param.opts for param in self.params):
+            json_option(self)
+        for names, change in ((("-q", "--quiet"), -1), (("-v", "--verbose"), 1)):
+            click.option(*names, **_console_flag(_louder(change)), hidden=True)(self)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a usage error without a hint points to the command's help."""
@@ -77,6 +108,8 @@ class LazyGroup(click.Group):
 
     Listing the commands imports none of them; only the command that runs is imported.
     """
+
+    command_class = SessionCommand
 
     def __init__(
         self, *args: Any, table: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any
@@ -134,27 +167,13 @@ class LazyGroup(click.Group):
 _GROUP_OF: WeakKeyDictionary[click.Parameter, str] = WeakKeyDictionary()
 
 
-def _verbosity_option(short: str, long: str, change: int) -> click.Option:
-    """Return a global option as a hidden option of a command, so that it may stand after it."""
-
-    def choose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-        session = ctx.find_object(Session)
-        if value and session is not None:
-            verbosity = session.console.verbosity + change
-            ctx.obj = replace(session, console=replace(session.console, verbosity=verbosity))
-
-    return click.Option(
-        [short, long], is_flag=True, hidden=True, expose_value=False, callback=choose
-    )
-
-
 def option_group(title: str, *options: Callable[[F], F]) -> Callable[[F], F]:
     """Combine options into one decorator; the help lists them together under `title`.
 
     Example:
-        @click.command(cls=ExampleCommand)
+        @command()
         @option_group("Machine", click.option("--device"), click.option("--workers", type=int))
-        def run(device: str, workers: int) -> None: ...
+        def run(session: Session, device: str, workers: int) -> None: ...
     """
 
     def decorate(function: F) -> F:
@@ -166,9 +185,6 @@ def option_group(title: str, *options: Callable[[F], F]) -> Callable[[F], F]:
         return function
 
     return decorate
-
-
-pass_session = click.make_pass_decorator(Session)
 
 
 def named_values(words: Iterable[str], option: str) -> dict[str, str]:
@@ -198,13 +214,11 @@ attention_option = click.option(
 )
 
 
-def json_option(function: F) -> F:
-    """Add the option --json of commands that print a result."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(
-        function
-    )
-
-
 def force_option(function: F) -> F:
     """Add the option --force of commands that write something new."""
     return click.option("--force", is_flag=True, help="Replace the output if it exists.")(function)
+
+
+def command(name: str | None = None) -> Callable[[Callable[..., Any]], SessionCommand]:
+    """Make a command of a function; its name is that of the function by default."""
+    return click.command(name, cls=SessionCommand)

@@ -133,6 +133,7 @@ class Console:
 
     verbosity: int = 0
     color: bool | None = None
+    as_json: bool = False
 
     def result(self, text: str) -> None:
         """Print a result to stdout."""
@@ -151,9 +152,9 @@ class Console:
         document = {"json_version": JSON_VERSION, **value}
         click.echo(json_text(document, indent), color=self.color)
 
-    def show(self, document: Any, text: str, *, as_json: bool) -> None:
+    def show(self, document: Mapping[str, Any], text: str) -> None:
         """Print a result to stdout, as JSON or as text."""
-        if as_json:
+        if self.as_json:
             self.json(document)
         else:
             self.result(text)

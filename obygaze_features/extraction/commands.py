@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from obygaze_features.core.commands import (
-    ExampleCommand,
-    LazyGroup,
-    Session,
-    json_option,
-    pass_session,
-)
+from obygaze_features.core.commands import LazyGroup, Session, command
 from obygaze_features.core.console import Console, table
 
 if TYPE_CHECKING:
@@ -50,26 +44,22 @@ def extract() -> None:
     """Extract features from videos, with several backbones in one pass."""
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze extract status obygaze12.xclip-b16-k600-zs
-    obygaze extract status stores/* --json
-    """,
-)
+@command()
 @click.argument("stores", nargs=-1, required=True)
-@json_option
-@pass_session
-def status(session: Session, stores: tuple[str, ...], as_json: bool) -> None:
+def status(session: Session, stores: tuple[str, ...]) -> None:
     """Show the progress of stores.
 
     It also shows the seconds by stage and the reasons of failures. The status can be read during a
     run.
+
+    Examples:
+        obygaze extract status obygaze12.xclip-b16-k600-zs
+        obygaze extract status stores/* --json
     """
     from obygaze_features.extraction.status import store_status
 
     states = [store_status(session.workspace.existing_store(name)) for name in stores]
-    if as_json:
+    if session.console.as_json:
         session.console.json({"stores": [state.to_json() for state in states]})
     else:
         show_states(session.console, states)

@@ -8,13 +8,11 @@ import click
 
 from obygaze_features.backbones.cards import card_names
 from obygaze_features.core.commands import (
-    ExampleCommand,
     LazyGroup,
     Session,
     attention_option,
+    command,
     dtype_option,
-    json_option,
-    pass_session,
 )
 from obygaze_features.core.completion import completing
 
@@ -34,41 +32,28 @@ def bench() -> None:
     """Measure this machine on your own films, backbones and stores."""
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze bench decode film.mkv
-    obygaze bench decode films/*.mp4 --count 16 --json
-    """,
-)
+@command()
 @click.argument("videos", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--count", type=click.IntRange(1), default=32, show_default=True, help="Frames of a clip."
 )
 @rounds_option
-@json_option
-@pass_session
-def decode(
-    session: Session, videos: tuple[Path, ...], count: int, rounds: int, as_json: bool
-) -> None:
+def decode(session: Session, videos: tuple[Path, ...], count: int, rounds: int) -> None:
     """Measure how fast your videos are decoded.
 
     Each video is one clip. Its frames are decoded twice: spread evenly, and from key frames only.
+
+    Examples:
+        obygaze bench decode film.mkv
+        obygaze bench decode films/*.mp4 --count 16 --json
     """
     from obygaze_features.extraction.bench import measure_decoding
 
     result = measure_decoding(videos, count=count, rounds=rounds)
-    session.console.show(result.as_json(), result.as_text(), as_json=as_json)
+    session.console.show(result.as_json(), result.as_text())
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze bench forward descriptors
-    obygaze bench forward xclip-b16-k400 --device cuda --dtype bfloat16 --batch 8 --batch 32
-    obygaze bench forward vivit-b16x2-k400 --weights vivit --json
-    """,
-)
+@command()
 @click.argument("name", shell_complete=completing(card_names))
 @click.option(
     "--weights",
@@ -87,8 +72,6 @@ def decode(
     help="Clips computed at once; can be repeated.",
 )
 @rounds_option
-@json_option
-@pass_session
 def forward(
     session: Session,
     name: str,
@@ -98,11 +81,15 @@ def forward(
     attention: str | None,
     batches: tuple[int, ...],
     rounds: int,
-    as_json: bool,
 ) -> None:
     """Measure how many clips a second a backbone handles.
 
     The frames are random numbers. Decoding is not included; see `obygaze bench decode`.
+
+    Examples:
+        obygaze bench forward descriptors
+        obygaze bench forward xclip-b16-k400 --device cuda --dtype bfloat16 --batch 8 --batch 32
+        obygaze bench forward vivit-b16x2-k400 --weights vivit --json
     """
     from obygaze_features.extraction.bench import measure_forward
 
@@ -116,27 +103,23 @@ def forward(
         rounds=rounds,
         workspace=session.workspace,
     )
-    session.console.show(result.as_json(), result.as_text(), as_json=as_json)
+    session.console.show(result.as_json(), result.as_text())
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze bench read films.vivit
-    obygaze bench read https://example.org/stores/films.vivit --level pooled --json
-    """,
-)
+@command()
 @click.argument("store")
 @click.option("--level", help="The level to read. [default: the first]")
 @rounds_option
-@json_option
-@pass_session
-def read(session: Session, store: str, level: str | None, rounds: int, as_json: bool) -> None:
+def read(session: Session, store: str, level: str | None, rounds: int) -> None:
     """Measure how fast a store is read.
 
     STORE is a name, a path or a URL. It reads all clips, one movie, a random tenth, and one clip.
+
+    Examples:
+        obygaze bench read films.vivit
+        obygaze bench read https://example.org/stores/films.vivit --level pooled --json
     """
     from obygaze_features.extraction.bench import measure_reading
 
     result = measure_reading(session.workspace.existing_store(store), level, rounds=rounds)
-    session.console.show(result.as_json(), result.as_text(), as_json=as_json)
+    session.console.show(result.as_json(), result.as_text())

@@ -12,15 +12,13 @@ from click.core import ParameterSource
 
 from obygaze_features.backbones.cards import card_names
 from obygaze_features.core.commands import (
-    ExampleCommand,
     Session,
     attention_option,
+    command,
     dtype_option,
     force_option,
-    json_option,
     named_values,
     option_group,
-    pass_session,
 )
 from obygaze_features.core.completion import completing
 from obygaze_features.core.errors import FixUsage
@@ -147,14 +145,7 @@ def names_of(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze extract plan obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400
-    obygaze extract plan obygaze12 -b clip-b16 --levels clip,pooled,tokens --json
-    obygaze extract plan obygaze12 -b clip-b16 --device cuda -o plan.json
-    """,
-)
+@command()
 @click.argument("manifest")
 @feature_options
 @workers_option
@@ -170,8 +161,6 @@ def names_of(text: str) -> list[str]:
     "-o", "out", type=click.Path(path_type=Path), help="Write the plan to a file, for workers."
 )
 @force_option
-@json_option
-@pass_session
 def plan(
     session: Session,
     /,
@@ -181,7 +170,6 @@ def plan(
     probe: int,
     out: Path | None,
     force: bool,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Estimate the cost of a run, and what is missing.
@@ -189,6 +177,11 @@ def plan(
     A few clips are decoded, and one forward pass of each backbone is timed on --device if its
     weights are here. MANIFEST is a manifest's name, or the file of a plan. Nothing is written but
     the plan itself, with -o.
+
+    Examples:
+        obygaze extract plan obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400
+        obygaze extract plan obygaze12 -b clip-b16 --levels clip,pooled,tokens --json
+        obygaze extract plan obygaze12 -b clip-b16 --device cuda -o plan.json
     """
     from obygaze_features.extraction.estimate import estimate
 
@@ -198,4 +191,4 @@ def plan(
     if out is not None:
         write_plan(made, out, force=force)
         session.console.note(f"wrote {out}")
-    session.console.show(found.to_json(), found.as_text(), as_json=as_json)
+    session.console.show(found.to_json(), found.as_text())

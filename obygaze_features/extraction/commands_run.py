@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.core.commands import (
-    ExampleCommand,
-    Session,
-    json_option,
-    option_group,
-    pass_session,
-)
+from obygaze_features.core.commands import Session, command, json_option, option_group
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage, ObygazeError
 from obygaze_features.core.machine import usable_cores
@@ -43,16 +37,7 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.status import StoreStatus
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze extract run obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400 --device cuda
-    obygaze extract run obygaze12 -b descriptors --workers 4
-    obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
-    obygaze extract run plan.json --worker 0/8
-    obygaze extract run plan.json --engine dask --devices 0,1
-    """,
-)
+@command()
 @click.argument("manifest")
 @option_group(
     "Clips",
@@ -106,7 +91,6 @@ if TYPE_CHECKING:
     click.option("--events", type=click.File("w"), help="A JSON line for each clip; - is stdout."),
     json_option,
 )
-@pass_session
 def run(
     session: Session,
     /,
@@ -114,7 +98,6 @@ def run(
     worker: str | None,
     seal: bool | None,
     events: Any,
-    as_json: bool,
     **options: Any,
 ) -> None:
     """Extract what is missing; the same command resumes.
@@ -124,6 +107,13 @@ def run(
     1 if no clip was extracted. Rows without a video are tried again once their video exists.
     If the times or the video of clips changed since, the exit code is 5; see --changed. With
     --worker, the exit code and the counts are those of the worker's own clips.
+
+    Examples:
+        obygaze extract run obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400 --device cuda
+        obygaze extract run obygaze12 -b descriptors --workers 4
+        obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
+        obygaze extract run plan.json --worker 0/8
+        obygaze extract run plan.json --engine dask --devices 0,1
     """
     # Signals are caught before torch is imported: a job may be stopped while it starts.
     with stop_on_signals(options["max_hours"]) as stop, ExitStack() as stack:
@@ -141,7 +131,7 @@ def run(
         states = _extract(plan, stop, rows, options, monitor)
         stack.close()
         states = seal_complete(states, seal)
-    if as_json:
+    if session.console.as_json:
         _show_json(session, states, worker, rows)
     else:
         show_states(session.console, states)

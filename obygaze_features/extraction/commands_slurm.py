@@ -9,14 +9,7 @@ from typing import Any
 
 import click
 
-from obygaze_features.core.commands import (
-    ExampleCommand,
-    Session,
-    force_option,
-    json_option,
-    option_group,
-    pass_session,
-)
+from obygaze_features.core.commands import Session, command, force_option, json_option, option_group
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
 
@@ -25,14 +18,7 @@ _PATH = click.Path(path_type=Path)
 WALLTIME = re.compile(r"(?:(\d+)-)?(\d{1,3}):(\d\d)(?::(\d\d))?")
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze extract slurm plan.json -k 8 --gres gpu:1 --cpus 8 -- --device cuda
-    obygaze extract slurm plan.json -k 8 --at-once 2 --time 04:00 --partition gpu --submit
-    obygaze extract slurm plan.json -k 8 --resume --submit
-    """,
-)
+@command()
 @click.argument("plan", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("run_options", nargs=-1)
 @option_group(
@@ -83,7 +69,6 @@ WALLTIME = re.compile(r"(?:(\d+)-)?(\d{1,3}):(\d\d)(?::(\d\d))?")
     force_option,
     json_option,
 )
-@pass_session
 def slurm(
     session: Session,
     /,
@@ -95,13 +80,17 @@ def slurm(
     resume: bool,
     submit_now: bool,
     force: bool,
-    as_json: bool,
     **settings: Any,
 ) -> None:
     """Write a plan as a Slurm array, and submit it.
 
     Each task runs `obygaze extract run PLAN --worker I/K`; options for it follow `--`. Tasks that
     are preempted or reach the time limit requeue themselves until all is done.
+
+    Examples:
+        obygaze extract slurm plan.json -k 8 --gres gpu:1 --cpus 8 -- --device cuda
+        obygaze extract slurm plan.json -k 8 --at-once 2 --time 04:00 --partition gpu --submit
+        obygaze extract slurm plan.json -k 8 --resume --submit
     """
     from obygaze_features.extraction.plan import read_plan_file
     from obygaze_features.extraction.slurm import SCRIPT_MARK, array_for, memory_gb, submit
@@ -111,7 +100,7 @@ def slurm(
     array = array_for(made, plan, workers, resume=resume, minutes=minutes)
     if array is None:
         empty = {"job": None, "script": None}
-        session.console.show(empty, "no clip is missing; nothing to submit", as_json=as_json)
+        session.console.show(empty, "no clip is missing; nothing to submit")
         return
     asks = any(line.lstrip("-").startswith("mem") for line in settings["directives"])
     if mem_gb is None:
@@ -135,7 +124,7 @@ def slurm(
         "minutes": array.minutes,
         "mem_gb": array.mem_gb,
     }
-    session.console.show(document, text, as_json=as_json)
+    session.console.show(document, text)
 
 
 def minutes_of(walltime: str) -> int:

@@ -8,27 +8,14 @@ from typing import Any
 import click
 
 from obygaze_features.backbones.cards import card_names
-from obygaze_features.core.commands import (
-    ExampleCommand,
-    Session,
-    force_option,
-    json_option,
-    pass_session,
-)
+from obygaze_features.core.commands import Session, command, force_option
 from obygaze_features.core.completion import completing
 from obygaze_features.core.errors import FixUsage
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze extract text -b clip-b16 --prompts emotion --store obygaze12.clip-b16
-    obygaze extract text -b xclip-b16-k600-zs --prompts my-prompts.toml -o texts.npz
-    obygaze extract text -b clip-b16 --prompts person --weights folder --json
-    """,
-)
+@command()
 @click.option(
     *("-b", "backbone"),
     required=True,
@@ -44,8 +31,6 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--weights", metavar="PATH", help="Weights. [default: the hub's cache]")
 @click.option("--tokenizer", metavar="PATH", help="A tokenizer. [default: by the weights]")
 @force_option
-@json_option
-@pass_session
 def text(
     session: Session,
     /,
@@ -56,13 +41,17 @@ def text(
     weights: str | None,
     tokenizer: str | None,
     force: bool,
-    as_json: bool,
 ) -> None:
     """Embed prompts in the space of a backbone's clips.
 
     The vectors are the output of the backbone's text tower, not normalised, with the name of the
     embedding space. Those of X-CLIP are taken before its video prompts, so they are the same for
     every clip. Texts can be added to a store until it is sealed.
+
+    Examples:
+        obygaze extract text -b clip-b16 --prompts emotion --store obygaze12.clip-b16
+        obygaze extract text -b xclip-b16-k600-zs --prompts my-prompts.toml -o texts.npz
+        obygaze extract text -b clip-b16 --prompts person --weights folder --json
     """
     from obygaze_features.backbones.text import embed_prompts, load_text_tower, read_prompts
     from obygaze_features.extraction.texts import add_texts, write_texts
@@ -86,32 +75,26 @@ def text(
     }
     size = f"{document['texts']} texts of {document['width']} numbers"
     result = f"{size}: {', '.join(chosen.attributes)}\nin {' and '.join(places)}"
-    session.console.show(document, result, as_json=as_json)
+    session.console.show(document, result)
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze extract captions captions.csv --lm gpt2 --sim sentence-transformers/all-mpnet-base-v2 \\
-        -o filled.csv
-    obygaze extract captions captions.csv --lm models/gpt2 --sim models/sbert -o filled.csv
-    """,
-)
+@command()
 @click.argument("table", type=_FILE)
 @click.option("--lm", required=True, metavar="MODEL", help="Causal language model: folder or name.")
 @click.option("--sim", required=True, metavar="MODEL", help="Sentence encoder: folder or name.")
 @click.option("-o", "out", type=_FILE, required=True, help="The table to write.")
 @force_option
-@json_option
-@pass_session
-def captions(
-    session: Session, /, table: Path, lm: str, sim: str, out: Path, force: bool, as_json: bool
-) -> None:
+def captions(session: Session, /, table: Path, lm: str, sim: str, out: Path, force: bool) -> None:
     """Score captions with language models.
 
     Adds the prior of each caption and its similarity to the visual word, which `obygaze audit
     gender-score` needs. TABLE has the columns caption, visual (the word for what is seen) and prob.
     Captions with [MASK] are scored with "man" and with "woman" in its place.
+
+    Examples:
+        obygaze extract captions captions.csv --sim sentence-transformers/all-mpnet-base-v2 \\
+            --lm gpt2 -o filled.csv
+        obygaze extract captions captions.csv --lm models/gpt2 --sim models/sbert -o filled.csv
     """
     from obygaze_features.backbones.sentences import LanguageModel, SentenceEncoder
     from obygaze_features.extraction.texts import score_captions
@@ -122,7 +105,7 @@ def captions(
         n_rows = score_captions(
             table, out, LanguageModel(lm), SentenceEncoder(sim), progress, force=force
         )
-    if as_json:
+    if session.console.as_json:
         session.console.json({"captions": n_rows, "written": str(out)})
     else:
         session.console.note(f"wrote {n_rows} captions to {out}")

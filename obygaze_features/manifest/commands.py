@@ -8,14 +8,7 @@ from typing import Any
 
 import click
 
-from obygaze_features.core.commands import (
-    ExampleCommand,
-    LazyGroup,
-    Session,
-    force_option,
-    json_option,
-    pass_session,
-)
+from obygaze_features.core.commands import LazyGroup, Session, command, force_option
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.core.figures import figure_stem
@@ -42,17 +35,14 @@ def manifest() -> None:
     """Import, inspect and edit manifests: clips, labels, splits."""
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze manifest ls
-    obygaze manifest ls --json
-    """,
-)
-@json_option
-@pass_session
-def ls(session: Session, as_json: bool) -> None:
-    """List the manifests of the workspace."""
+@command()
+def ls(session: Session) -> None:
+    """List the manifests of the workspace.
+
+    Examples:
+        obygaze manifest ls
+        obygaze manifest ls --json
+    """
     rows, broken = [], []
     for name in session.workspace.names("manifests", "*.toml"):
         try:
@@ -63,7 +53,7 @@ def ls(session: Session, as_json: bool) -> None:
             session.console.warn(f"{name}: {words} (obygaze manifest check {name})")
         else:
             rows.append(_summary(found))
-    if as_json:
+    if session.console.as_json:
         session.console.json({"manifests": rows, "broken": broken})
     elif rows:
         headers = ("name", "dataset", "unit", "view", "clips", "movies", "videos found", "folds")
@@ -75,16 +65,7 @@ def ls(session: Session, as_json: bool) -> None:
         session.console.note(f"no manifests in {folder} yet; obygaze manifest import --help")
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze manifest show obygaze12
-    obygaze manifest show obygaze12 --movie tt0108160 --level S --limit 0
-    obygaze manifest show obygaze12 --concept Clothing
-    obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
-    obygaze manifest show obygaze12 --clip tt0108160-011 --json
-    """,
-)
+@command()
 @click.argument("name")
 @click.option("--movie", help="Only the clips of this film.")
 @click.option("--clip", help="Only the clip of this id.")
@@ -98,8 +79,6 @@ def ls(session: Session, as_json: bool) -> None:
     show_default=True,
     help="Show at most this many clips; 0 shows all.",
 )
-@json_option
-@pass_session
 def show(
     session: Session,
     name: str,
@@ -109,11 +88,17 @@ def show(
     concept: str | None,
     where: str | None,
     limit: int,
-    as_json: bool,
 ) -> None:
     """Show a manifest's header and clips.
 
     An EXPRESSION is over `level` and `concept`, as in the files of experiments.
+
+    Examples:
+        obygaze manifest show obygaze12
+        obygaze manifest show obygaze12 --movie tt0108160 --level S --limit 0
+        obygaze manifest show obygaze12 --concept Clothing
+        obygaze manifest show obygaze12 --where 'level in {HN, S} and Body in concept'
+        obygaze manifest show obygaze12 --clip tt0108160-011 --json
     """
     found = read_manifest(session.workspace.existing_manifest(name))
     chosen = {"movie_id": movie, "clip_id": clip, "level": level}
@@ -127,7 +112,7 @@ def show(
         words = ", ".join(f"{key} {value}" for key, value in chosen.items())
         raise NotFound(f"no clip with {words}", where=found.name)
     shown = clips if limit <= 0 else clips[:limit]
-    if as_json:
+    if session.console.as_json:
         session.console.json({**_summary(found), "clips": [_record(one) for one in shown]})
         return
     session.console.result(_describe(found))
@@ -136,20 +121,16 @@ def show(
         session.console.note(f"{len(clips) - len(shown)} more clips; --limit 0 shows all")
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze manifest check obygaze12
-    obygaze manifest check manifests/*.toml --json
-    """,
-)
+@command()
 @click.argument("names", nargs=-1, required=True)
-@json_option
-@pass_session
-def check(session: Session, names: tuple[str, ...], as_json: bool) -> None:
+def check(session: Session, names: tuple[str, ...]) -> None:
     """Check manifests against the schema.
 
     Every violation is listed with its file, line and column. The exit code is 1 if there is one.
+
+    Examples:
+        obygaze manifest check obygaze12
+        obygaze manifest check manifests/*.toml --json
     """
     found: dict[str, list[str]] = {}
     for name in names:
@@ -158,10 +139,10 @@ def check(session: Session, names: tuple[str, ...], as_json: bool) -> None:
             found[name] = []
         except (FixInput, NotFound, Mismatch) as error:
             found[name] = list(error.details) or [f"{error.where}: {error.what}"]
-    if as_json:
+    if session.console.as_json:
         session.console.json({"valid": not any(found.values()), "violations": found})
     for name, lines in found.items():
-        if not as_json:
+        if not session.console.as_json:
             session.console.result("\n".join(lines) if lines else f"{name}: valid")
     n_bad = sum(bool(lines) for lines in found.values())
     if n_bad:
@@ -171,31 +152,21 @@ def check(session: Session, names: tuple[str, ...], as_json: bool) -> None:
         )
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze manifest stats obygaze12 --view visual
-    obygaze manifest stats obygaze12 --view as_published --json
-    obygaze manifest stats obygaze12 --view visual --figure figures/concepts
-    """,
-)
+@command()
 @click.argument("name")
 @click.option("--view", type=click.Choice(VIEWS), help="View to count. [default: as stored]")
 @click.option(
     "--figure", type=click.Path(path_type=Path), help="Draw the counts as PATH.svg and PATH.png."
 )
 @force_option
-@json_option
-@pass_session
-def stats(
-    session: Session,
-    name: str,
-    view: str | None,
-    figure: Path | None,
-    force: bool,
-    as_json: bool,
-) -> None:
-    """Count levels, concepts, films and folds."""
+def stats(session: Session, name: str, view: str | None, figure: Path | None, force: bool) -> None:
+    """Count levels, concepts, films and folds.
+
+    Examples:
+        obygaze manifest stats obygaze12 --view visual
+        obygaze manifest stats obygaze12 --view as_published --json
+        obygaze manifest stats obygaze12 --view visual --figure figures/concepts
+    """
     found = read_manifest(session.workspace.existing_manifest(name))
     seen = found.view(view or found.header.view)
     counted = compute_stats(seen)
@@ -203,10 +174,7 @@ def stats(
         title = f"{found.header.dataset}, {seen.header.view.replace('_', ' ')} view"
         for path in draw_stats(counted, figure_stem(figure), title, force=force):
             session.console.note(f"wrote {path}")
-    if as_json:
-        session.console.json(counted.to_json())
-    else:
-        session.console.result(_text(counted))
+    session.console.show(counted.to_json(), _text(counted))
 
 
 def _text(counted: Stats) -> str:

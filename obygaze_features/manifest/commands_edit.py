@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
+from obygaze_features.core.commands import Session, command
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.manifest.folds import KINDS
@@ -17,29 +17,24 @@ from obygaze_features.manifest.model import FOLD_PREFIX
 from obygaze_features.manifest.stats import compute_stats
 
 
-@click.command(
-    "link",
-    cls=ExampleCommand,
-    examples="""
-    obygaze manifest link obygaze12 /data/moviegraphs/clips
-    obygaze manifest link obygaze12 /data/films --json
-    """,
-)
+@command("link")
 @click.argument("name")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@json_option
-@pass_session
-def link_(session: Session, name: str, folder: Path, as_json: bool) -> None:
+def link_(session: Session, name: str, folder: Path) -> None:
     """Find the video of each clip under a folder.
 
     A clip's own file is found by its name, whatever its extension; else the clip is a part of
     its film's file, by its times. No video is opened. Clips without a video are listed.
+
+    Examples:
+        obygaze manifest link obygaze12 /data/moviegraphs/clips
+        obygaze manifest link obygaze12 /data/films --json
     """
     path = session.workspace.existing_manifest(name)
     found = read_manifest(path)
     report = link(found, folder)
     update_manifest(found, report.manifest, path)
-    if as_json:
+    if session.console.as_json:
         session.console.json(report.to_json())
         return
     session.console.result(
@@ -52,13 +47,7 @@ def link_(session: Session, name: str, folder: Path, as_json: bool) -> None:
         session.console.detail(f"{clip_id}: no video")
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze manifest folds obygaze12 --kind grouped -k 6 --as by-film
-    obygaze manifest folds obygaze12 --kind neighbour -k 10 --block 12 --gap 2 --as blocks
-    """,
-)
+@command()
 @click.argument("name")
 @click.option(
     "--kind",
@@ -81,8 +70,6 @@ def link_(session: Session, name: str, folder: Path, as_json: bool) -> None:
 @click.option("--gap", default=1, show_default=True, help="Neighbour: clips left out at borders.")
 @click.option("--as", "column", help="Name of the split. [default: the kind]")
 @click.option("--force", is_flag=True, help="Replace a split of that name.")
-@json_option
-@pass_session
 def folds(
     session: Session,
     name: str,
@@ -93,11 +80,14 @@ def folds(
     gap: int,
     column: str | None,
     force: bool,
-    as_json: bool,
 ) -> None:
     """Split the clips into folds, one fold a clip.
 
     A clip has the same fold in every task, so that no task trains on another's test clips.
+
+    Examples:
+        obygaze manifest folds obygaze12 --kind grouped -k 6 --as by-film
+        obygaze manifest folds obygaze12 --kind neighbour -k 10 --block 12 --gap 2 --as blocks
     """
     path = session.workspace.existing_manifest(name)
     found, split = read_manifest(path), kind if column is None else column
@@ -111,11 +101,7 @@ def folds(
     split_manifest = found.with_column(FOLD_PREFIX + split, made)
     update_manifest(found, split_manifest, path)
     counted = compute_stats(split_manifest).folds[split]
-    if as_json:
-        document = {fold: asdict(stats) for fold, stats in counted.items()}
-        session.console.json(
-            {"split": split, "without_fold": len(found) - len(made), "folds": document}
-        )
-        return
+    document = {"split": split, "without_fold": len(found) - len(made)}
+    document["folds"] = {fold: asdict(stats) for fold, stats in counted.items()}
     rows = [(fold, stats.clips, stats.positive) for fold, stats in counted.items()]
-    session.console.result(table(("fold", "clips", "S"), rows))
+    session.console.show(document, table(("fold", "clips", "S"), rows))

@@ -10,13 +10,10 @@ from typing import Any
 import click
 
 from obygaze_features.core.commands import (
-    ExampleCommand,
     LazyGroup,
     Session,
     force_option,
-    json_option,
     named_values,
-    pass_session,
 )
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
@@ -44,52 +41,38 @@ def import_() -> None:
     """Make a manifest from a data set's own files."""
 
 
-def _importer(
-    dataset: str, examples: str
-) -> Callable[[Callable[..., ImportedManifest]], click.Command]:
+def _importer(dataset: str) -> Callable[[Callable[..., ImportedManifest]], click.Command]:
     """Return a decorator that makes an import command of a function that reads a data set."""
 
     def decorate(read: Callable[..., ImportedManifest]) -> click.Command:
         @wraps(read)
-        def command(
-            session: Session, /, name: str | None, force: bool, as_json: bool, **given: Any
-        ) -> None:
+        def command(session: Session, /, name: str | None, force: bool, **given: Any) -> None:
             default = dataset
             if dataset in ("csv", "folder"):
                 default = ascii_id(given[dataset].resolve().stem) or dataset
             path = session.workspace.manifest(default if name is None else name)
             imported = read(session, path.stem, **given)
             write_manifest(imported.manifest, path, force=force)
-            _report(session, imported, path, as_json)
+            _report(session, imported, path)
 
-        options = name_option(force_option(json_option(pass_session(command))))
-        return import_.command(dataset, cls=ExampleCommand, examples=examples)(options)
+        return import_.command(dataset)(name_option(force_option(command)))
 
     return decorate
 
 
-def _report(session: Session, imported: ImportedManifest, path: Path, as_json: bool) -> None:
+def _report(session: Session, imported: ImportedManifest, path: Path) -> None:
     for warning in imported.warnings:
         session.console.warn(warning)
     made = imported.manifest
     stats = compute_stats(made)
-    if as_json:
-        summary = {"name": made.name, "path": str(path), "sha256": manifest_sha256(made)}
-        warnings = list(imported.warnings)
-        session.console.json({**summary, "warnings": warnings, **stats.to_json()})
-        return
+    summary = {"name": made.name, "path": str(path), "sha256": manifest_sha256(made)}
+    document = {**summary, "warnings": list(imported.warnings), **stats.to_json()}
     levels = ", ".join(f"{level} {n}" for level, n in stats.levels.items() if n)
     what = f"{count(len(made), made.header.unit)} of {count(stats.movies, 'film')}"
-    session.console.result(f"{path}: {what}" + (f" ({levels})" if levels else ""))
+    session.console.show(document, f"{path}: {what}" + (f" ({levels})" if levels else ""))
 
 
-@_importer(
-    "obygaze12",
-    examples="""
-    obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv --splits splits/
-    obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv --times moviegraphs -o oby
-    """,
-)
+@_importer("obygaze12")
 @click.argument("csv", type=FILE)
 @click.option("--splits", type=FILE, help="Folder of the published split files.")
 @click.option("--times", help="A manifest with the time of each clip in its film (moviegraphs).")
@@ -97,32 +80,30 @@ def _report(session: Session, imported: ImportedManifest, path: Path, as_json: b
 def import_obygaze12(
     session: Session, name: str, csv: Path, splits: Path | None, times: str | None, strict: bool
 ) -> ImportedManifest:
-    """The clips and labels of ObyGaze12, with its splits."""
+    """The clips and labels of ObyGaze12, with its splits.
+
+    Examples:
+        obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv --splits splits/
+        obygaze manifest import obygaze12 ObyGaze12_thresh_02.csv --times moviegraphs -o oby
+    """
     known = read_manifest(session.workspace.existing_manifest(times)) if times else None
     return obygaze12.read(csv, splits=splits, times=known, name=name, strict=strict)
 
 
-@_importer(
-    "mobygaze",
-    examples="""
-    obygaze manifest import mobygaze mobygaze_dataframe.csv
-    obygaze manifest import mobygaze mobygaze_dataframe.csv --strict -o segments
-    """,
-)
+@_importer("mobygaze")
 @click.argument("csv", type=FILE)
 @strict_option
 def import_mobygaze(session: Session, name: str, csv: Path, strict: bool) -> ImportedManifest:
-    """The segments of MObyGaze, one row for each annotator."""
+    """The segments of MObyGaze, one row for each annotator.
+
+    Examples:
+        obygaze manifest import mobygaze mobygaze_dataframe.csv
+        obygaze manifest import mobygaze mobygaze_dataframe.csv --strict -o segments
+    """
     return mobygaze.read(csv, name=name, strict=strict)
 
 
-@_importer(
-    "moviegraphs",
-    examples="""
-    obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo
-    obygaze manifest import moviegraphs clips.csv --fps 23.976 --offset tt0108160=2.5
-    """,
-)
+@_importer("moviegraphs")
 @click.argument("source", type=FILE)
 @click.option("--offset", "offsets", multiple=True, metavar="FILM=SECONDS", help="Shift a film.")
 @click.option("--fps", type=float, help="Frames per second, where the table has no such column.")
@@ -133,6 +114,10 @@ def import_moviegraphs(
 
     SOURCE is the folder that holds scene_boundaries/ and video_boundaries/, or a table with the
     columns clip_id, movie_id, start, end (and fps).
+
+    Examples:
+        obygaze manifest import moviegraphs MovieGraphs/mg_videoinfo
+        obygaze manifest import moviegraphs clips.csv --fps 23.976 --offset tt0108160=2.5
     """
     shifts = {
         film: _seconds(film, text) for film, text in named_values(offsets, "--offset").items()
@@ -140,29 +125,21 @@ def import_moviegraphs(
     return moviegraphs.read(source, offsets=shifts, fps=fps, name=name)
 
 
-@_importer(
-    "liris-accede",
-    examples="""
-    obygaze manifest import liris-accede LIRIS-ACCEDE/annotations
-    obygaze manifest import liris-accede ACCEDEaffect.txt ACCEDEsets.txt shots-devset-nl.txt
-    """,
-)
+@_importer("liris-accede")
 @click.argument("files", nargs=-1, required=True, type=FILE)
 def import_liris_accede(session: Session, name: str, files: Sequence[Path]) -> ImportedManifest:
     """The clips of MediaEval 2015 (LIRIS-ACCEDE).
 
     FILES are the annotation files or the folder that holds them; rows are joined by id.
+
+    Examples:
+        obygaze manifest import liris-accede LIRIS-ACCEDE/annotations
+        obygaze manifest import liris-accede ACCEDEaffect.txt ACCEDEsets.txt shots-devset-nl.txt
     """
     return liris_accede.read(files, name=name)
 
 
-@_importer(
-    "csv",
-    examples="""
-    obygaze manifest import csv mine.csv --map clip_id=id --map movie_id=film -o mine
-    obygaze manifest import csv mine.csv --mapping mine.toml -o mine
-    """,
-)
+@_importer("csv")
 @click.argument("csv", type=FILE)
 @click.option("--map", "pairs", multiple=True, metavar="TARGET=COLUMN", help="Map a column.")
 @click.option("--mapping", type=FILE, help="Map columns, levels and concepts in a TOML file.")
@@ -172,24 +149,26 @@ def import_csv(
     """Any table, with a mapping of its columns.
 
     TARGET is a column of a manifest, COLUMN one of the table; TARGET==VALUE sets a constant.
+
+    Examples:
+        obygaze manifest import csv mine.csv --map clip_id=id --map movie_id=film -o mine
+        obygaze manifest import csv mine.csv --mapping mine.toml -o mine
     """
     chosen = csv_table.read_mapping(mapping) if mapping else None
     return csv_table.read(csv, named_values(pairs, "--map"), mapping=chosen, name=name)
 
 
-@_importer(
-    "folder",
-    examples="""
-    obygaze manifest import folder /data/films -o films
-    obygaze manifest import folder clips/ --json
-    """,
-)
+@_importer("folder")
 @click.argument("folder", type=FILE)
 def import_folder(session: Session, name: str, **given: Path) -> ImportedManifest:
     """A folder of videos: one clip for each file, without labels.
 
     The film of a clip is the folder that the file is in; of a file at the top, its name up to the
     scene's number (lake of lake-001.mp4).
+
+    Examples:
+        obygaze manifest import folder /data/films -o films
+        obygaze manifest import folder clips/ --json
     """
     return folder.read(given["folder"], name=name)
 

@@ -11,13 +11,11 @@ from typing import Any
 import click
 
 from obygaze_features.core.commands import (
-    ExampleCommand,
-    F,
     Session,
+    command,
     force_option,
     json_option,
     option_group,
-    pass_session,
 )
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixUsage
@@ -35,28 +33,27 @@ from obygaze_features.manifest.segments import ClipSpan, Segment, read_inputs, u
 Inputs = tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]
 
 
-def input_options(function: F) -> F:
-    """Add the inputs of both commands: segments, clips, threshold."""
-    canonical = click.option(
-        "--canonical",
-        is_flag=True,
-        help="Give concepts their canonical names; an unknown concept is an error.",
-    )
-    threshold = click.option(
+input_options = option_group(
+    "Options",
+    click.argument("segments"),
+    click.option("--clips", help="CSV with clip_id, movie_id, start_frame, end_frame."),
+    click.option(
+        "--every",
+        metavar="SECONDS",
+        help="Cut the films into clips of this length, by the column framerate or --fps.",
+    ),
+    click.option(
         "--threshold",
         default="0.2",
         show_default=True,
         help="The smallest share of a clip that a segment must cover to count: 0.2, 1/3.",
-    )
-    every = click.option(
-        "--every",
-        metavar="SECONDS",
-        help="Cut the films into clips of this length, by the column framerate or --fps.",
-    )
-    clips = click.option("--clips", help="CSV with clip_id, movie_id, start_frame, end_frame.")
-    return click.argument("segments")(clips(every(threshold(canonical(function)))))
-
-
+    ),
+    click.option(
+        "--canonical",
+        is_flag=True,
+        help="Give concepts their canonical names; an unknown concept is an error.",
+    ),
+)
 figure_options = option_group(
     "Figure",
     click.option("--figure", type=click.Path(path_type=Path), help="Draw PATH.svg and PATH.png."),
@@ -70,16 +67,7 @@ figure_options = option_group(
 )
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze manifest project segments.csv --clips clips.csv
-    obygaze manifest project segments.csv --clips clips.csv --threshold 1/3 -o levels.csv
-    obygaze manifest project mobygaze --every 30 -o levels.csv
-    obygaze manifest project mobygaze --clips clips.csv --sweep 0.1,0.2,0.3,0.4
-    obygaze manifest project mobygaze --clips clips.csv --figure film --movie tt0108160 --fps 23.976
-    """,
-)
+@command()
 @input_options
 @click.option("--sweep", metavar="SHARE,...", help="Count levels at each of these thresholds.")
 @option_group(
@@ -95,7 +83,6 @@ figure_options = option_group(
     json_option,
 )
 @figure_options
-@pass_session
 def project(
     session: Session,
     /,
@@ -108,7 +95,6 @@ def project(
     output: Path | None,
     by_annotator: bool,
     force: bool,
-    as_json: bool,
     **drawing: Any,
 ) -> None:
     """Turn experts' segments into clip labels.
@@ -116,6 +102,13 @@ def project(
     SEGMENTS is a CSV with movie_id, annotator, start_frame, end_frame (inclusive), level and
     concepts (joined with '|'), or a manifest that has these columns. The highest level of the
     segments that each cover the threshold's share of a clip is the clip's level.
+
+    Examples:
+        obygaze manifest project segments.csv --clips clips.csv
+        obygaze manifest project segments.csv --clips clips.csv --threshold 1/3 -o levels.csv
+        obygaze manifest project mobygaze --every 30 -o levels.csv
+        obygaze manifest project mobygaze --clips clips.csv --sweep 0.1,0.2,0.3,0.4
+        obygaze manifest project mobygaze --clips clips.csv --figure film --movie tt0108160 --fps 24
     """
     unused = {**drawing, "fps": None} if every else drawing
     if drawing["figure"] is None and any(unused.values()):
@@ -134,7 +127,7 @@ def project(
         data = projection_to_csv(made, inputs[1], by_annotator=by_annotator)
         write_new(output, data, force=force)
         session.console.note(f"wrote {output}")
-    if as_json:
+    if session.console.as_json:
         session.console.json({**made.as_document(), **({"sweep": swept} if sweep else {})})
     elif sweep:
         rows = [(one["threshold"], *one["levels"].values(), one["unlabelled"]) for one in swept]
@@ -146,14 +139,7 @@ def project(
         session.console.note(f"{count(len(made.merged), 'clip')}: {counts}, {unlabelled}")
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze manifest agree segments.csv --clips clips.csv
-    obygaze manifest agree mobygaze --clips clips.csv --json --permutations 99999
-    obygaze manifest agree segments.csv --clips clips.csv --seed 7 --sampled
-    """,
-)
+@command()
 @input_options
 @click.option(
     "--permutations",
@@ -177,8 +163,6 @@ def project(
     show_default=True,
     help="Seed of the random draws.",
 )
-@json_option
-@pass_session
 def agree(
     session: Session,
     segments: str,
@@ -189,12 +173,16 @@ def agree(
     permutations: int,
     sampled: int | None,
     seed: int,
-    as_json: bool,
 ) -> None:
     """Measure the agreement of the annotators.
 
     Gamma is 1 - observed / expected disorder on the clips' levels, by film and pair and as the
     mean over films. Chance is uniform levels, each annotator's own, or those of both pooled.
+
+    Examples:
+        obygaze manifest agree segments.csv --clips clips.csv
+        obygaze manifest agree mobygaze --clips clips.csv --json --permutations 99999
+        obygaze manifest agree segments.csv --clips clips.csv --seed 7 --sampled
     """
     from obygaze_features.manifest.agreement import ChanceSettings, agreement, pairs_of
 
@@ -204,10 +192,9 @@ def agree(
     if not pairs:
         session.console.warn("no film has both clips and two annotators; nothing to compare")
     document = agreement(pairs, ChanceSettings(permutations, sampled or 0, seed))
-    if as_json:
-        session.console.json({"threshold": threshold_text(share), **document})
-    else:
-        session.console.result(_agreement_text(document))
+    session.console.show(
+        {"threshold": threshold_text(share), **document}, _agreement_text(document)
+    )
 
 
 def _project(

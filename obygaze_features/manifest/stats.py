@@ -14,6 +14,8 @@ from obygaze_features.core.figures import (
     LEVEL_NAMES,
     MUTED,
     canvas,
+    draw_grid,
+    label_rows,
     save,
     spread_dots,
 )
@@ -176,12 +178,9 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
         note = "" if mean is None else f", {mean:.2f} concepts a {stats.unit}"
         label = f"{level} {LEVEL_NAMES[level]}{note}"
         axes.scatter([], [], s=46, color=LEVEL_COLORS[level], label=label)
-    axes.set_yticks(range(len(names)), names)
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(-0.6, max(len(names), 1) - 0.4)
+    label_rows(axes, names, upwards=True)
     axes.set_xlim(left=0)
-    axes.xaxis.grid(visible=True, color="#ecebe7", lw=0.7)
-    axes.set_axisbelow(True)
+    draw_grid(axes)
     axes.set_xlabel(f"% of the level's {stats.unit}s with the concept", color=MUTED)
     axes.set_title("Concepts over levels")
     if levels:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
-from obygaze_features.core.commands import (
-    ExampleCommand,
-    Session,
-    force_option,
-    json_option,
-    pass_session,
-)
+from obygaze_features.core.commands import Session, command, force_option, option_group
 from obygaze_features.core.console import count, human
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.workspace import is_url, last_part
@@ -27,19 +19,10 @@ from obygaze_features.store.remote.selection import Transferred, select_files
 from obygaze_features.store.remote.send import send, write_pack
 from obygaze_features.store.write.edit import Copied, ManifestClips, merge, subset
 
-F = TypeVar("F", bound=Callable[..., Any])
 _output = click.option("-o", "output", required=True, help="The new store: a name or a folder.")
 
 
-@click.command(
-    "subset",
-    cls=ExampleCommand,
-    examples="""
-    obygaze store subset obygaze12-xclip --movie tt0108160 -o one-film
-    obygaze store subset obygaze12-xclip --level pooled --level clip -o small
-    obygaze store subset obygaze12-xclip --clips chosen.txt -o chosen
-    """,
-)
+@command("subset")
 @click.argument("name")
 @_output
 @click.option("--movie", "movies", multiple=True, help="Only the clips of this film; repeatable.")
@@ -49,8 +32,6 @@ _output = click.option("-o", "output", required=True, help="The new store: a nam
     help="Only the clips in this file, one id a line.",
 )
 @click.option("--level", "levels", multiple=True, help="Only this level; repeatable.")
-@json_option
-@pass_session
 def subset_(
     session: Session,
     name: str,
@@ -58,11 +39,15 @@ def subset_(
     movies: tuple[str, ...],
     clips: Path | None,
     levels: tuple[str, ...],
-    as_json: bool,
 ) -> None:
     """Make a store of some clips or levels of another.
 
     Times and masks are copied too. The same command again continues where it was stopped.
+
+    Examples:
+        obygaze store subset obygaze12-xclip --movie tt0108160 -o one-film
+        obygaze store subset obygaze12-xclip --level pooled --level clip -o small
+        obygaze store subset obygaze12-xclip --clips chosen.txt -o chosen
     """
     source = open_named(session, name)
     ids = _ids(clips) if clips is not None else None
@@ -75,35 +60,29 @@ def subset_(
             levels=levels or None,
             progress=progress,
         )
-    _report_copied(session, copied, as_json)
+    _report_copied(session, copied)
 
 
-@click.command(
-    "merge",
-    cls=ExampleCommand,
-    examples="""
-    obygaze store merge films-1-6 films-7-12 -o all-films
-    obygaze store merge old --manifest larger -o larger-xclip
-    """,
-)
+@command("merge")
 @click.argument("names", nargs=-1, required=True)
 @_output
 @click.option("--manifest", help="Plan the new store for the clips of this manifest.")
 @click.option("--seal/--no-seal", default=True, help="Seal it if complete. [default: seal]")
-@json_option
-@pass_session
 def merge_(
     session: Session,
     names: tuple[str, ...],
     output: str,
     manifest: str | None,
     seal: bool,
-    as_json: bool,
 ) -> None:
     """Make one store of several of the same recipe.
 
     With a manifest, blocks whose clips are all in these stores are copied, and the others stay
     pending for `obygaze extract run`.
+
+    Examples:
+        obygaze store merge films-1-6 films-7-12 -o all-films
+        obygaze store merge old --manifest larger -o larger-xclip
     """
     sources = [open_named(session, name) for name in names]
     clips = _clips_of_manifest(session, manifest) if manifest is not None else None
@@ -111,7 +90,7 @@ def merge_(
     with session.console.progress("copy", total) as progress:
         target = session.workspace.new_store(output)
         copied = merge(sources, target, manifest=clips, seal=seal, progress=progress)
-    _report_copied(session, copied, as_json)
+    _report_copied(session, copied)
 
 
 def _ids(path: Path) -> list[str]:
@@ -130,8 +109,8 @@ def _clips_of_manifest(session: Session, name: str) -> ManifestClips:
     return ManifestClips(found.name, clips_sha256(rows), clips, movies)
 
 
-def _report_copied(session: Session, copied: Copied, as_json: bool) -> None:
-    if as_json:
+def _report_copied(session: Session, copied: Copied) -> None:
+    if session.console.as_json:
         session.console.json({**asdict(copied), "path": str(copied.path)})
         return
     pending = count(copied.pending_blocks, "block")
@@ -151,137 +130,112 @@ def _report_copied(session: Session, copied: Copied, as_json: bool) -> None:
         )
 
 
-def _selection_options(function: F) -> F:
-    """Add --level and --movie to a command."""
-    movie = click.option(
-        "--movie", "movies", multiple=True, help="Only the blocks of this film; repeatable."
-    )
-    level = click.option(
+_selection_options = option_group(
+    "Options",
+    click.option(
         "--level", "levels", multiple=True, help="Only this array; repeatable. [default: all]"
-    )
-    return level(movie(function))
-
-
-@click.command(
-    "pack",
-    cls=ExampleCommand,
-    examples="""
-    obygaze store pack obygaze12-xclip
-    obygaze store pack obygaze12-xclip -o /media/stick/xclip.zip
-    """,
+    ),
+    click.option(
+        "--movie", "movies", multiple=True, help="Only the blocks of this film; repeatable."
+    ),
 )
+
+
+@command("pack")
 @click.argument("name")
 @click.option("-o", "output", help="The zip file. [default: NAME.zip in the current folder]")
 @force_option
-@json_option
-@pass_session
-def pack_(session: Session, name: str, output: str | None, force: bool, as_json: bool) -> None:
+def pack_(session: Session, name: str, output: str | None, force: bool) -> None:
     """Put a store into one zip file.
 
     Every byte is checked on the way. The same store always gives the same bytes, and the zip can
     be read without unpacking it.
+
+    Examples:
+        obygaze store pack obygaze12-xclip
+        obygaze store pack obygaze12-xclip -o /media/stick/xclip.zip
     """
     selection = select_files(session.workspace.existing_store(name))
     path = Path(output or f"{Path(name.rstrip('/')).name.removesuffix('.zip')}.zip")
     with session.console.progress("pack", selection.n_bytes, "B") as progress:
         packed = write_pack(selection, path, force=force, progress=progress)
-    if as_json:
-        session.console.json({**asdict(packed), "path": str(packed.path)})
-        return
-    if not packed.sealed:
+    if not packed.sealed and not session.console.as_json:
         session.console.warn("this store is not sealed: the zip holds what is committed so far")
-    session.console.result(
-        f"{packed.path}: {packed.n_files} files, {human(packed.n_bytes)}, sha256 {packed.sha256}"
-    )
+    size = f"{packed.n_files} files, {human(packed.n_bytes)}"
+    text = f"{packed.path}: {size}, sha256 {packed.sha256}"
+    session.console.show({**asdict(packed), "path": str(packed.path)}, text)
 
 
-@click.command(
-    "unpack",
-    cls=ExampleCommand,
-    examples="""
-    obygaze store unpack xclip.zip
-    obygaze store unpack xclip.zip -o films-xclip
-    """,
-)
+@command("unpack")
 @click.argument("packed", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("-o", "output", help="The new store: a name or a folder. [default: the zip's name]")
-@json_option
-@pass_session
-def unpack_(session: Session, packed: Path, output: str | None, as_json: bool) -> None:
+def unpack_(session: Session, packed: Path, output: str | None) -> None:
     """Make a store of a packed one.
 
     Every file is checked before it is used.
+
+    Examples:
+        obygaze store unpack xclip.zip
+        obygaze store unpack xclip.zip -o films-xclip
     """
     target = session.workspace.new_store(output or packed.stem)
     with session.console.progress("unpack", select_packed(packed).n_bytes_files, "B") as progress:
-        _report_transferred(session, unpack(packed, target, progress=progress), as_json)
+        _report_transferred(session, unpack(packed, target, progress=progress))
 
 
-@click.command(
-    "pull",
-    cls=ExampleCommand,
-    examples="""
-    obygaze store pull https://example.org/features/xclip
-    obygaze store pull hf://lab/obygaze12-xclip --level pooled -o pooled-only
-    obygaze store pull s3://films/xclip --movie tt0108160 --level frames
-    """,
-)
+@command("pull")
 @click.argument("source")
 @click.option("-o", "output", help="The new store: a name or a folder. [default: the last word]")
 @_selection_options
-@json_option
-@pass_session
 def pull_(
     session: Session,
     source: str,
     output: str | None,
     levels: tuple[str, ...],
     movies: tuple[str, ...],
-    as_json: bool,
 ) -> None:
     """Fetch a store, or a part of it.
 
     From a web server, a bucket, the hub or a folder. The same command again continues an
     interrupted transfer, and every file is checked as it arrives. To add to a part, pull more of
     the same store into the same folder.
+
+    Examples:
+        obygaze store pull https://example.org/features/xclip
+        obygaze store pull hf://lab/obygaze12-xclip --level pooled -o pooled-only
+        obygaze store pull s3://films/xclip --movie tt0108160 --level frames
     """
     target = session.workspace.new_store(output or _last_word(source))
     place = source if is_url(source) else session.workspace.existing_store(source)
     selection = select_files(place, levels or None, movies or None)
     with session.console.progress("pull", selection.n_bytes_files, "B") as progress:
-        _report_transferred(session, fetch(selection, target, progress), as_json)
+        _report_transferred(session, fetch(selection, target, progress))
 
 
-@click.command(
-    "push",
-    cls=ExampleCommand,
-    examples="""
-    obygaze store push obygaze12-xclip s3://films/xclip
-    obygaze store push obygaze12-xclip hf://lab/obygaze12-xclip --level pooled --level clip
-    obygaze store push obygaze12-xclip /mnt/lab/xclip
-    """,
-)
+@command("push")
 @click.argument("name")
 @click.argument("target")
 @_selection_options
-@json_option
-@pass_session
 def push_(
     session: Session,
     name: str,
     target: str,
     levels: tuple[str, ...],
     movies: tuple[str, ...],
-    as_json: bool,
 ) -> None:
     """Send a store to a bucket, the hub or a folder.
 
     Or a part of it. Files that are there already are not sent again. A bucket's keys come from the
     AWS_* variables, the hub's token from `hf auth login`; a new repository on the hub is private.
+
+    Examples:
+        obygaze store push obygaze12-xclip s3://films/xclip
+        obygaze store push obygaze12-xclip hf://lab/obygaze12-xclip --level pooled --level clip
+        obygaze store push obygaze12-xclip /mnt/lab/xclip
     """
     selection = select_files(session.workspace.existing_store(name), levels or None, movies or None)
     with session.console.progress("push", selection.n_bytes, "B") as progress:
-        _report_transferred(session, send(selection, target, progress), as_json)
+        _report_transferred(session, send(selection, target, progress))
 
 
 def _last_word(source: str) -> str:
@@ -291,8 +245,8 @@ def _last_word(source: str) -> str:
     return word
 
 
-def _report_transferred(session: Session, done: Transferred, as_json: bool) -> None:
-    if as_json:
+def _report_transferred(session: Session, done: Transferred) -> None:
+    if session.console.as_json:
         session.console.json(asdict(done))
         return
     if done.partial:

@@ -10,13 +10,11 @@ from pathlib import Path
 import click
 
 from obygaze_features.core.commands import (
-    ExampleCommand,
     Session,
+    command,
     force_option,
-    json_option,
     named_values,
     option_group,
-    pass_session,
 )
 from obygaze_features.core.errors import EXIT_SOME_FAILED
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
@@ -36,20 +34,7 @@ from obygaze_features.store.write.edit import ManifestClips
 SHOWN = 20
 
 
-@click.command(
-    "import",
-    cls=ExampleCommand,
-    examples="""
-    obygaze store import npz train.npz val.npz test.npz -o imported
-    obygaze store import npz xclip.npz --id-key names --level clip=X --backbone x-clip -o xclip
-    obygaze store import pth FEATURES --manifest obygaze12 --pool also -o xclip
-    obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only -o mad
-    obygaze store import hdf5 sub_activitynet.hdf5 --level c3d='v_{id}/c3d_features' -o c3d
-    obygaze store import hdf5 all.h5 --id-key names --level clip=features -o all
-    obygaze store import csv features.csv --id-key shot -o mine
-    obygaze store import npy features/ --level clip=xclip --level frames=xclip_frames -o imported
-    """,
-)
+@command("import")
 @click.argument("format", type=click.Choice(list(FORMATS)))
 @click.argument("sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("-o", "output", required=True, help="The new store: a name or a folder.")
@@ -96,8 +81,6 @@ SHOWN = 20
     click.option("--licence", default="", help="The licence of the features."),
     click.option("--citation", default="", help="What to cite for them."),
 )
-@json_option
-@pass_session
 def import_(
     session: Session,
     format: str,
@@ -114,7 +97,6 @@ def import_(
     facts: Sequence[str],
     licence: str,
     citation: str,
-    as_json: bool,
 ) -> None:
     """Make a store from features in another format.
 
@@ -137,6 +119,16 @@ def import_(
     npy: a folder. With clip_id.npy in it, each file is a level with a row for each id. Otherwise
     each file is a clip, in one folder, in one for each movie, or in one for each --level
     NAME=FOLDER.
+
+    Examples:
+        obygaze store import npz train.npz val.npz test.npz -o imported
+        obygaze store import npz xclip.npz --id-key names --level clip=X --backbone x-clip -o xclip
+        obygaze store import pth FEATURES --manifest obygaze12 --pool also -o xclip
+        obygaze store import hdf5 CLIP_L14_frames_features_5fps.h5 --pool only -o mad
+        obygaze store import hdf5 sub_activitynet.hdf5 --level c3d='v_{id}/c3d_features' -o c3d
+        obygaze store import hdf5 all.h5 --id-key names --level clip=features -o all
+        obygaze store import csv features.csv --id-key shot -o mine
+        obygaze store import npy features/ --level clip=xclip --level frames=xclip_frames -o mine
     """
     target = session.workspace.new_store(output)
     source = open_features(
@@ -167,7 +159,7 @@ def import_(
             )
     finally:
         source.close()
-    _report_import(session, done, as_json)
+    _report_import(session, done)
     if done.failed:
         click.get_current_context().exit(EXIT_SOME_FAILED)
 
@@ -189,11 +181,11 @@ def _aliases(manifest: Manifest) -> dict[str, str]:
     }
 
 
-def _report_import(session: Session, done: ImportedStore, as_json: bool) -> None:
+def _report_import(session: Session, done: ImportedStore) -> None:
     console = session.console
     for warning in done.warnings:
         console.warn(warning)
-    if as_json:
+    if session.console.as_json:
         console.json({**asdict(done), "path": str(done.path)})
         return
     _note_reasons(session, done.failed)
@@ -208,14 +200,7 @@ def _note_reasons(session: Session, reasons: Mapping[str, str]) -> None:
         session.console.note(f"{clip}: {reason}")
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze store export hdf5 obygaze12-xclip xclip.h5 --compress
-    obygaze store export csv obygaze12-xclip pooled.csv --level pooled --with-labels obygaze12
-    obygaze store export pth obygaze12-xclip FEATURES --level tokens
-    """,
-)
+@command()
 @click.argument("format", type=click.Choice(list(EXPORT_FORMATS)))
 @click.argument("name")
 @click.argument("output", type=click.Path(path_type=Path))
@@ -225,8 +210,6 @@ def _note_reasons(session: Session, reasons: Mapping[str, str]) -> None:
 @click.option("--compress", is_flag=True, help="Compress (hdf5 and npz).")
 @click.option("--with-labels", metavar="MANIFEST", help="Write its levels and concepts too.")
 @force_option
-@json_option
-@pass_session
 def export(
     session: Session,
     format: str,
@@ -236,13 +219,17 @@ def export(
     compress: bool,
     with_labels: str | None,
     force: bool,
-    as_json: bool,
 ) -> None:
     """Write the features of a store in another format.
 
     Clips that failed or are missing are left out and listed. csv and pth hold one level: by
     default the last with one vector a clip, and the one with most tokens. Licence, citation, recipe
     and fingerprint go with them; beside a csv file they are in FILE.json.
+
+    Examples:
+        obygaze store export hdf5 obygaze12-xclip xclip.h5 --compress
+        obygaze store export csv obygaze12-xclip pooled.csv --level pooled --with-labels obygaze12
+        obygaze store export pth obygaze12-xclip FEATURES --level tokens
     """
     store = open_named(session, name)
     labels = None
@@ -261,9 +248,9 @@ def export(
             progress=progress,
         )
     _note_reasons(session, done.left_out)
-    if as_json:
-        session.console.json({**asdict(done), "path": str(done.path)})
-    else:
-        session.console.result(f"{done.path}: {done.n_clips} clips, {', '.join(done.levels)}")
+    session.console.show(
+        {**asdict(done), "path": str(done.path)},
+        f"{done.path}: {done.n_clips} clips, {', '.join(done.levels)}",
+    )
     if done.left_out:
         click.get_current_context().exit(EXIT_SOME_FAILED)

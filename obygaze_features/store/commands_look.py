@@ -9,13 +9,7 @@ from typing import Any
 
 import click
 
-from obygaze_features.core.commands import (
-    ExampleCommand,
-    Session,
-    force_option,
-    json_option,
-    pass_session,
-)
+from obygaze_features.core.commands import Session, command, force_option
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.files import write_new
@@ -38,17 +32,14 @@ COMPARE_SOURCES = "obygaze_features.extraction.sources:compare_sources"
 SHOWN_CLIPS = 20
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze store ls
-    obygaze -C /data/films store ls --json
-    """,
-)
-@json_option
-@pass_session
-def ls(session: Session, as_json: bool) -> None:
-    """List the stores of the workspace."""
+@command()
+def ls(session: Session) -> None:
+    """List the stores of the workspace.
+
+    Examples:
+        obygaze store ls
+        obygaze -C /data/films store ls --json
+    """
     rows, broken = [], []
     for name in store_names(session):
         try:
@@ -57,7 +48,7 @@ def ls(session: Session, as_json: bool) -> None:
             broken.append(name)
             words = error.what if isinstance(error, ObygazeError) else error.strerror
             session.console.warn(f"{name}: {words} (obygaze store verify {name})")
-    if as_json:
+    if session.console.as_json:
         session.console.json({"stores": rows, "broken": broken})
     elif rows:
         headers = ("name", "backbone", "clips", "ok", "levels", "state", "size")
@@ -79,28 +70,21 @@ def _line(row: dict[str, Any]) -> list[object]:
     ]
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze store info obygaze12-xclip
-    obygaze store info https://example.org/stores/obygaze12-xclip --json
-    """,
-)
+@command()
 @click.argument("name")
-@json_option
-@pass_session
-def info(session: Session, name: str, as_json: bool) -> None:
+def info(session: Session, name: str) -> None:
     """Explain what a store holds and how it was made.
 
     NAME is a store of the workspace, a folder, a packed zip or a URL. Only small files are read.
+
+    Examples:
+        obygaze store info obygaze12-xclip
+        obygaze store info https://example.org/stores/obygaze12-xclip --json
     """
     found = open_named(session, name)
     note: str = _imported(NOTE)(found.recipe.to_dict(), session.workspace)
-    if as_json:
-        facts = {**summary(found), "note": note, "recipe": found.recipe.to_dict()}
-        session.console.json({"name": name, **facts})
-    else:
-        session.console.result(describe(found, note))
+    facts = {**summary(found), "note": note, "recipe": found.recipe.to_dict()}
+    session.console.show({"name": name, **facts}, describe(found, note))
 
 
 def _imported(name: str) -> Any:
@@ -108,44 +92,29 @@ def _imported(name: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze store card obygaze12-xclip
-    obygaze store card obygaze12-xclip -o README.md
-    """,
-)
+@command()
 @click.argument("name")
 @click.option("-o", "output", type=click.Path(path_type=Path), help="Write it to this file.")
 @force_option
-@json_option
-@pass_session
-def card(session: Session, name: str, output: Path | None, force: bool, as_json: bool) -> None:
+def card(session: Session, name: str, output: Path | None, force: bool) -> None:
     """Print the card of a store, as the hub shows it.
 
     The card describes the store, how it was made, its licence, and what is not inside.
+
+    Examples:
+        obygaze store card obygaze12-xclip
+        obygaze store card obygaze12-xclip -o README.md
     """
     found = open_named(session, name)
     text = card_text(found.plan, found.status().counts)
     if output is not None:
         write_new(output, text.encode("utf-8"), force=force)
         session.console.note(f"written to {output}")
-    elif as_json:
-        session.console.json({"name": name, "card": text})
     else:
-        session.console.result(text.rstrip())
+        session.console.show({"name": name, "card": text}, text.rstrip())
 
 
-@click.command(
-    "verify",
-    cls=ExampleCommand,
-    examples="""
-    obygaze store verify obygaze12-xclip
-    obygaze store verify obygaze12-xclip --hash
-    obygaze store verify obygaze12-xclip --videos
-    obygaze store verify obygaze12-xclip --decode 5 --json
-    """,
-)
+@command("verify")
 @click.argument("name")
 @click.option("--hash", "hashes", is_flag=True, help="Read every byte and compare its sha256.")
 @click.option(
@@ -153,8 +122,6 @@ def card(session: Session, name: str, output: Path | None, force: bool, as_json:
 )
 @click.option("--weights", help="--decode: where the backbone's weights are.")
 @click.option("--videos", is_flag=True, help="Compare times and videos with those of the clips.")
-@json_option
-@pass_session
 def verify_(
     session: Session,
     name: str,
@@ -162,13 +129,18 @@ def verify_(
     k: int | None,
     weights: str | None,
     videos: bool,
-    as_json: bool,
 ) -> None:
     """Check that a store is whole and undamaged.
 
     Without options, check that every file exists and has its length. If a file is not as it was
     committed, the exit code is 4 and each such file is named. With --videos, the exit code is 5
     and each clip is named whose times in the manifest or whose video file changed.
+
+    Examples:
+        obygaze store verify obygaze12-xclip
+        obygaze store verify obygaze12-xclip --hash
+        obygaze store verify obygaze12-xclip --videos
+        obygaze store verify obygaze12-xclip --decode 5 --json
     """
     location = session.workspace.existing_store(name)
     total = _n_bytes(session, name) if hashes else 0
@@ -182,7 +154,7 @@ def verify_(
         report.cosines = again.cosines
     if videos and not report.problems:
         _imported(COMPARE_SOURCES)(session.workspace, open_named(session, name), report)
-    _show_report(session, report, as_json)
+    _show_report(session, report)
     report.require_whole()
     report.require_unchanged()
 
@@ -206,8 +178,8 @@ def _reextract(session: Session, store: Store, weights: str | None) -> Reextract
     return reextract
 
 
-def _show_report(session: Session, report: VerifyReport, as_json: bool) -> None:
-    if as_json:
+def _show_report(session: Session, report: VerifyReport) -> None:
+    if session.console.as_json:
         session.console.json({**asdict(report), "whole": not report.problems})
         return
     for warning in report.warnings:
@@ -223,31 +195,24 @@ def _show_report(session: Session, report: VerifyReport, as_json: bool) -> None:
         )
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze store diff obygaze12-xclip obygaze12-xclip-bf16
-    obygaze store diff stores/a https://example.org/stores/b --json
-    """,
-)
+@command()
 @click.argument("first")
 @click.argument("second")
-@json_option
-@pass_session
-def diff(session: Session, first: str, second: str, as_json: bool) -> None:
+def diff(session: Session, first: str, second: str) -> None:
     """Compare two stores: recipes, clips, features.
 
     Features are compared over the clips that are ok in both: the cosine of each clip's vector.
+
+    Examples:
+        obygaze store diff obygaze12-xclip obygaze12-xclip-bf16
+        obygaze store diff stores/a https://example.org/stores/b --json
     """
     one, other = open_named(session, first), open_named(session, second)
     total = len(common_levels(one, other)) * one.n_clips
     with session.console.progress("compare", total) as progress:
         found = diff_stores(one, other, progress=progress)
-    if as_json:
-        facts = {**asdict(found), "common": len(found.common), "same": found.same}
-        session.console.json(facts)
-    else:
-        session.console.result(_diff_text(found))
+    facts = {**asdict(found), "common": len(found.common), "same": found.same}
+    session.console.show(facts, _diff_text(found))
 
 
 def _diff_text(found: Diff) -> str:

@@ -7,14 +7,7 @@ from typing import get_args
 
 import click
 
-from obygaze_features.core.commands import (
-    ExampleCommand,
-    LazyGroup,
-    Session,
-    force_option,
-    json_option,
-    pass_session,
-)
+from obygaze_features.core.commands import LazyGroup, Session, command, force_option
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import MAX_SUBSTITUTED, View
@@ -36,41 +29,26 @@ def video() -> None:
     """Describe video files, and save the pictures that a model sees of them."""
 
 
-@click.command(
-    "probe",
-    cls=ExampleCommand,
-    examples="""
-    obygaze video probe film.mkv
-    obygaze video probe clip.avi --json
-    obygaze video probe film.mkv --quick
-    """,
-)
+@command("probe")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--quick", is_flag=True, help="Read packets only; damage inside pictures is not found."
 )
-@json_option
-@pass_session
-def probe_(session: Session, file: Path, quick: bool, as_json: bool) -> None:
+def probe_(session: Session, file: Path, quick: bool) -> None:
     """Count the pictures of a file and find damage.
 
     Every picture is decoded once, on all cores, so that the count is exact and damage is found.
+
+    Examples:
+        obygaze video probe film.mkv
+        obygaze video probe clip.avi --json
+        obygaze video probe film.mkv --quick
     """
     info = probe(file, decode=not quick, threads=usable_cores())
-    if as_json:
-        session.console.json(info.as_json())
-    else:
-        session.console.result(info.as_text())
+    session.console.show(info.as_json(), info.as_text())
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze video frames clip.mp4 -o frames.npz
-    obygaze video frames film.mkv --start 61.5 --end 75 --size 224 -o sheet.png
-    obygaze video frames clip.mp4 --count 8 --sampling keyframes -o frames.npz
-    """,
-)
+@command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--count", type=click.IntRange(1), default=32, show_default=True, help="Number of pictures."
@@ -100,8 +78,6 @@ def probe_(session: Session, file: Path, quick: bool, as_json: bool) -> None:
     help="An .npz file with arrays, or a .png file with a contact sheet.",
 )
 @force_option
-@json_option
-@pass_session
 def frames(
     session: Session,
     file: Path,
@@ -113,17 +89,18 @@ def frames(
     max_substituted: float,
     output: Path,
     force: bool,
-    as_json: bool,
 ) -> None:
     """Save the pictures a model sees of a file or of a part of it.
 
     The arrays are frames (uint8, T x h x w x 3), index (the number of each picture in the file),
     time_s, asked_s, substituted (affected by damage) and mask.
+
+    Examples:
+        obygaze video frames clip.mp4 -o frames.npz
+        obygaze video frames film.mkv --start 61.5 --end 75 --size 224 -o sheet.png
+        obygaze video frames clip.mp4 --count 8 --sampling keyframes -o frames.npz
     """
     view = View(count, sampling, size)
     clip = decode_clip(file, view, start_s=start_s, end_s=end_s, max_substituted=max_substituted)
     save_clip(clip, output, force=force)
-    if as_json:
-        session.console.json({"output": str(output), **clip.as_json()})
-    else:
-        session.console.result(f"{output}: {clip.as_line()}")
+    session.console.show({"output": str(output), **clip.as_json()}, f"{output}: {clip.as_line()}")

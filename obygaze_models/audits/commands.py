@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,13 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from obygaze_features.core.commands import (
-    ExampleCommand,
     LazyGroup,
     Session,
     force_option,
     json_option,
     option_group,
-    pass_session,
 )
 from obygaze_features.core.errors import FixUsage
 
@@ -46,7 +45,7 @@ def audit() -> None:
     """Measure bias in vectors and texts, or score MediaEval runs."""
 
 
-def audit_command(name: str, examples: str) -> Callable[[F], click.Command]:
+def audit_command(name: str) -> Callable[[F], click.Command]:
     """Make a command of a function that returns an audit: its files are written, it is printed."""
 
     def decorate(function: F) -> click.Command:
@@ -54,8 +53,7 @@ def audit_command(name: str, examples: str) -> Callable[[F], click.Command]:
         own = vars(function).pop("__click_params__", [])
         vars(result_options(function))["__click_params__"] += own
 
-        @audit.command(name, cls=ExampleCommand, examples=examples)
-        @pass_session
+        @audit.command(name)
         @wraps(function)
         def command(
             session: Session,
@@ -66,7 +64,6 @@ def audit_command(name: str, examples: str) -> Callable[[F], click.Command]:
             figure: Path | None,
             report: str | None,
             force: bool,
-            as_json: bool,
             **options: Any,
         ) -> None:
             found: Audit = function(session, **options)
@@ -75,10 +72,7 @@ def audit_command(name: str, examples: str) -> Callable[[F], click.Command]:
             files = {"document": document, "table": rows, "figure": figure, "run": run}
             for path in found.write(**files, force=force):
                 session.console.note(f"wrote {path}")
-            if as_json:
-                session.console.json(found.to_json())
-            else:
-                session.console.result(str(found))
+            session.console.show(found.to_json(), str(found))
             for line in found.warnings:
                 session.console.warn(line)
 
@@ -99,15 +93,7 @@ def _texts(session: Session, source: str) -> Path:
     return path if is_table(path) or path.is_dir() else session.workspace.existing_manifest(source)
 
 
-@audit_command(
-    "eat",
-    """
-    obygaze audit eat obygaze12.clip-b16 obygaze12 --x 'level == S' --y 'level == EN' \\
-        --attributes happiness sadness --attributes happiness anger --figure figures/eat
-    obygaze audit eat obygaze12.clip-b16 --x men.csv --y women.csv --text texts.npz
-    obygaze audit eat --vectors vectors.npz --json
-    """,
-)
+@audit_command("eat")
 @click.argument("store", required=False)
 @click.argument("manifest", required=False)
 @option_group(
@@ -142,6 +128,12 @@ def eat(session: Session, /, store: str | None, manifest: str | None, tail: str,
     Permutations are counted exactly if possible. If a film has clips of both groups, the reported
     p-value exchanges clips only within films; the one across films is shown beside it, with a
     sentence that explains the difference.
+
+    Examples:
+        obygaze audit eat obygaze12.clip-b16 obygaze12 --x 'level == S' --y 'level == EN' \\
+            --attributes happiness sadness --attributes happiness anger --figure figures/eat
+        obygaze audit eat obygaze12.clip-b16 --x men.csv --y women.csv --text texts.npz
+        obygaze audit eat --vectors vectors.npz --json
     """
     from obygaze_models.audits.eat import audit_eat
 
@@ -151,14 +143,7 @@ def eat(session: Session, /, store: str | None, manifest: str | None, tail: str,
     return audit_eat(place, _manifest(session, manifest), tail=kind, **o)
 
 
-@audit_command(
-    "captions",
-    """
-    obygaze audit captions captions.csv --group condition --cluster image
-    obygaze audit captions captions/ --group group,face --cluster image,face --figure figures/words
-    obygaze audit captions captions.csv --words my-words.toml --min-count 10 --json
-    """,
-)
+@audit_command("captions")
 @click.argument("source")
 @option("--text", default="caption", help="The column of the captions.")
 @option("--group", default="group", help="Columns to compare: A or A,B.")
@@ -174,20 +159,18 @@ def captions(session: Session, /, source: str, **options: Any) -> Audit:
     names hold further columns. Intervals are over clusters (images, films). Two groups are also
     tested against each other for each list, by exchanging whole clusters, or the groups within
     each cluster where clusters have both (paired).
+
+    Examples:
+        obygaze audit captions captions.csv --group condition --cluster image
+        obygaze audit captions captions/ --group group,face --cluster image,face --figure words
+        obygaze audit captions captions.csv --words my-words.toml --min-count 10 --json
     """
     from obygaze_models.audits.captions import audit_captions
 
     return audit_captions(_texts(session, source), **options)
 
 
-@audit_command(
-    "cooc",
-    """
-    obygaze audit cooc mobygaze --text comment --cluster movie_id --figure figures/company
-    obygaze audit cooc captions.csv --things objects.toml --compare predicted.csv
-    obygaze audit cooc published.csv --counts --json
-    """,
-)
+@audit_command("cooc")
 @click.argument("source")
 @option("--text", default="caption", help="The column of the texts.")
 @option("--things", default="concepts", help="That column, or word lists.")
@@ -201,6 +184,11 @@ def cooc(session: Session, /, source: str, compare: str | None, **options: Any) 
 
     SOURCE is a manifest, a CSV table or a folder of .txt files. A text with words of both genders
     counts for both. Shares are printed exactly, and cut after two decimals as in published tables.
+
+    Examples:
+        obygaze audit cooc mobygaze --text comment --cluster movie_id --figure figures/company
+        obygaze audit cooc captions.csv --things objects.toml --compare predicted.csv
+        obygaze audit cooc published.csv --counts --json
     """
     from obygaze_models.audits.cooccurrence import audit_cooc
 
@@ -209,15 +197,7 @@ def cooc(session: Session, /, source: str, compare: str | None, **options: Any) 
     return audit_cooc(place, compare=compared, **options)
 
 
-@audit_command(
-    "gender-score",
-    """
-    obygaze audit gender-score captions.csv
-    obygaze audit gender-score captions.csv --by visual --json
-    obygaze audit gender-score captions.csv --compute filled.csv \\
-        --lm gpt2 --sim sentence-transformers/all-mpnet-base-v2
-    """,
-)
+@audit_command("gender-score")
 @click.argument("table", type=FILE)
 @option("--by", metavar="COLUMN", help="Means of both genders for each object of this column.")
 @option_group(
@@ -240,20 +220,25 @@ def gender_score(
     TABLE has the columns lm, sim, prob (captions as they are: no ratios), or caption, lm_man,
     sim_man, lm_woman, sim_woman, prob (captions in both wordings). With --compute it has the
     columns caption, visual, prob.
+
+    Examples:
+        obygaze audit gender-score captions.csv
+        obygaze audit gender-score captions.csv --by visual --json
+        obygaze audit gender-score captions.csv --compute filled.csv \\
+            --lm gpt2 --sim sentence-transformers/all-mpnet-base-v2
     """
     from obygaze_models.audits.gender import audit_gender_score
 
-    del session
     if compute is not None:
         if lm is None or sim is None:
             raise FixUsage("--compute needs both models: --lm and --sim")
-        _compute(table, compute, lm, sim)
+        _compute(session, table, compute, lm, sim)
     elif lm or sim:
         raise FixUsage("--lm and --sim are for --compute FILE")
     return audit_gender_score(compute or table, by=by)
 
 
-def _compute(table: Path, filled: Path, lm: str, sim: str) -> None:
+def _compute(session: Session, table: Path, filled: Path, lm: str, sim: str) -> None:
     """Call `extract captions` through the command line: this package cannot use transformers."""
     ctx = click.get_current_context()
     command: click.Command | None = ctx.find_root().command
@@ -261,17 +246,12 @@ def _compute(table: Path, filled: Path, lm: str, sim: str) -> None:
         command = command.get_command(ctx, name) if isinstance(command, click.Group) else None
     if command is None:
         raise FixUsage("--compute needs the command `obygaze extract captions`")
+    # With --json, only the audit is printed as JSON.
+    ctx.obj = replace(session, console=replace(session.console, as_json=False))
     ctx.invoke(command, table=table, lm=lm, sim=sim, out=filled, force=ctx.params["force"])
 
 
-@audit_command(
-    "mediaeval",
-    """
-    obygaze audit mediaeval --qrels violence.qrels --run run1.txt --json
-    obygaze audit mediaeval --annotations MEDIAEVAL-annotations --run violence.txt --run affect.txt
-    obygaze audit mediaeval --manifest liris-accede --run affect.txt --figure figures/mediaeval
-    """,
-)
+@audit_command("mediaeval")
 @option("--run", "runs", type=FILE, multiple=True, required=True, help="A run; repeatable.")
 @option("--qrels", type=FILE, help="TREC judgements of violence.")
 @option(
@@ -288,6 +268,11 @@ def mediaeval(session: Session, /, manifest: str | None, float64: bool, **option
     A run is a TREC file for violence, or has lines of name, valence class, arousal class. If the
     official split is known, only its test clips are scored. A JSON file of the same name beside
     each run has the field `external_data`; at most five runs per subtask, one of them without.
+
+    Examples:
+        obygaze audit mediaeval --qrels violence.qrels --run run1.txt --json
+        obygaze audit mediaeval --annotations annotations --run violence.txt --run affect.txt
+        obygaze audit mediaeval --manifest liris-accede --run affect.txt --figure figures/mediaeval
     """
     from obygaze_models.audits.mediaeval import audit_mediaeval
 

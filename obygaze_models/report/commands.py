@@ -6,19 +6,12 @@ from pathlib import Path
 
 import click
 
-from obygaze_features.core.commands import ExampleCommand, Session, json_option, pass_session
+from obygaze_features.core.commands import Session, command
 
 FORMATS = ("html", "md", "latex", "csv")
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze report honest-desc
-    obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
-    obygaze report honest-desc --format latex --format csv
-    """,
-)
+@command()
 @click.argument("runs", nargs=-1, required=True)
 @click.option(
     "--format",
@@ -33,26 +26,26 @@ FORMATS = ("html", "md", "latex", "csv")
     type=click.Path(path_type=Path),
     help="File of the page. [default: report.html in the first run]",
 )
-@json_option
-@pass_session
 def report(
     session: Session,
     runs: tuple[str, ...],
     formats: tuple[str, ...],
     out: Path | None,
-    as_json: bool,
 ) -> None:
     """Write the report of runs: a page, tables, figures.
 
     The page contains all its figures and loads nothing from the network. Tables are written as CSV,
     LaTeX and Markdown, figures as SVG and PNG, into the folder of each run.
+
+    Examples:
+        obygaze report honest-desc
+        obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
+        obygaze report honest-desc --format latex --format csv
     """
     from obygaze_models.report.page import report as make
 
     folders = [session.workspace.existing("runs", name) for name in runs]
     written = make(folders, out, formats or FORMATS)
-    if as_json:
-        session.console.json({"files": [str(path) for path in written]})
-        return
-    session.console.result(str(written[0]))
-    session.console.note(f"and {len(written) - 1} tables and figures")
+    session.console.show({"files": [str(path) for path in written]}, str(written[0]))
+    if not session.console.as_json:
+        session.console.note(f"and {len(written) - 1} tables and figures")

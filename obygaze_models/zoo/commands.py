@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from obygaze_features.core.commands import (
-    ExampleCommand,
-    LazyGroup,
-    Session,
-    force_option,
-    json_option,
-    pass_session,
-)
+from obygaze_features.core.commands import LazyGroup, Session, force_option
 from obygaze_features.core.console import Console, human, table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import write_new
@@ -31,17 +24,14 @@ def models() -> None:
     """Inspect, verify, use and share saved models."""
 
 
-@models.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze models ls
-    obygaze models ls --json
-    """,
-)
-@json_option
-@pass_session
-def ls(session: Session, as_json: bool) -> None:
-    """List the models of the workspace."""
+@models.command()
+def ls(session: Session) -> None:
+    """List the models of the workspace.
+
+    Examples:
+        obygaze models ls
+        obygaze models ls --json
+    """
     from obygaze_models.zoo.saving import MODEL_FILE, read_document
 
     rows, broken = [], []
@@ -57,7 +47,7 @@ def ls(session: Session, as_json: bool) -> None:
         row |= {"backbone": info.features.backbone, "level": info.features.level}
         ap = info.metrics.get("ap", {}).get("value")
         rows.append({**row, "clips": info.training.n_clips, "ap": ap})
-    if as_json:
+    if session.console.as_json:
         session.console.json({"models": rows, "broken": broken})
     elif rows:
         session.console.result(table(list(rows[0]), [list(row.values()) for row in rows]))
@@ -65,49 +55,40 @@ def ls(session: Session, as_json: bool) -> None:
         session.console.note("the workspace has no models; obygaze train --help")
 
 
-@models.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze models show films-pcbm
-    obygaze models show models/films-pcbm --json
-    """,
-)
+@models.command()
 @click.argument("name")
-@json_option
-@pass_session
-def show(session: Session, name: str, as_json: bool) -> None:
-    """Show the card of a model: its facts and its metrics."""
+def show(session: Session, name: str) -> None:
+    """Show the card of a model: its facts and its metrics.
+
+    Examples:
+        obygaze models show films-pcbm
+        obygaze models show models/films-pcbm --json
+    """
     from obygaze_models.zoo.info import card_text
     from obygaze_models.zoo.saving import MODEL_FILE, load_model
 
     model = load_model(session.workspace.existing("models", name))
-    if as_json:
-        session.console.json(json.loads((model.folder / MODEL_FILE).read_bytes()))
-    else:
-        body = card_text(model.info, model.clips).split("---\n", 2)[-1].strip()
-        session.console.result(body)
+    document = json.loads((model.folder / MODEL_FILE).read_bytes())
+    text = card_text(model.info, model.clips).split("---\n", 2)[-1].strip()
+    session.console.show(document, text)
 
 
-@models.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze models verify films-pcbm
-    obygaze models verify films-pcbm films-mlp --json
-    """,
-)
+@models.command()
 @click.argument("names", nargs=-1, required=True)
-@json_option
-@pass_session
-def verify(session: Session, names: tuple[str, ...], as_json: bool) -> None:
+def verify(session: Session, names: tuple[str, ...]) -> None:
     """Check the files of a model.
 
     Sizes, checksums, and whether the arrays fit the estimator. No code of the model is run.
+
+    Examples:
+        obygaze models verify films-pcbm
+        obygaze models verify films-pcbm films-mlp --json
     """
     from obygaze_models.zoo.saving import verify_model
 
     found = [verify_model(session.workspace.existing("models", name)) for name in names]
     unprotected = [model.info.name for model in found if not model.sha256]
-    if as_json:
+    if session.console.as_json:
         whole = [model.info.name for model in found]
         session.console.json({"whole": whole, "without_checksum": unprotected})
         return
@@ -117,15 +98,7 @@ def verify(session: Session, names: tuple[str, ...], as_json: bool) -> None:
         session.console.warn(f"{name}: model.json has no checksum, so changes of it are not found")
 
 
-@models.command(
-    "predict",
-    cls=ExampleCommand,
-    examples="""
-    obygaze models predict films-pcbm films.descriptors > predictions.csv
-    obygaze models predict films-pcbm films.descriptors --clips tt1-001,tt1-002 --json
-    obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
-    """,
-)
+@models.command("predict")
 @click.argument("name")
 @click.argument("store")
 @click.option("--clips", help="Clip ids to predict, separated by commas. [default: all]")
@@ -136,8 +109,6 @@ def verify(session: Session, names: tuple[str, ...], as_json: bool) -> None:
 )
 @click.option("-o", "out", type=click.Path(path_type=Path), help="Write the CSV to this file.")
 @force_option
-@json_option
-@pass_session
 def predict_(
     session: Session,
     /,
@@ -147,7 +118,6 @@ def predict_(
     in_sample: bool,
     out: Path | None,
     force: bool,
-    as_json: bool,
 ) -> None:
     """Predict the clips of a store with a model.
 
@@ -159,6 +129,11 @@ def predict_(
     clip, and the score is from fits of its evaluation that were not; for a bottleneck, these have
     no margins. in-sample: it was trained on the clip, and the score is its own (only with
     --in-sample).
+
+    Examples:
+        obygaze models predict films-pcbm films.descriptors > predictions.csv
+        obygaze models predict films-pcbm films.descriptors --clips tt1-001,tt1-002 --json
+        obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
     """
     from obygaze_features.store import open_store
     from obygaze_models.zoo.predicting import predict
@@ -171,7 +146,7 @@ def predict_(
     if out is not None:
         write_new(out, found.to_csv().encode("utf-8"), force=force)
         session.console.note(f"wrote {out}")
-    if as_json:
+    if session.console.as_json:
         session.console.json(found.to_json())
     elif out is None:
         session.console.result(found.to_csv().rstrip("\n"))
@@ -195,50 +170,43 @@ def _explain(console: Console, found: Predicted) -> None:
         )
 
 
-@models.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze models push films-pcbm /shared/models/films-pcbm
-    obygaze models push films-pcbm hf://lab/films-pcbm
-    """,
-)
+@models.command()
 @click.argument("name")
 @click.argument("target")
-@json_option
-@pass_session
-def push(session: Session, name: str, target: str, as_json: bool) -> None:
-    """Copy a model to a folder, a bucket or the hub."""
+def push(session: Session, name: str, target: str) -> None:
+    """Copy a model to a folder, a bucket or the hub.
+
+    Examples:
+        obygaze models push films-pcbm /shared/models/films-pcbm
+        obygaze models push films-pcbm hf://lab/films-pcbm
+    """
     from obygaze_models.zoo.saving import push_model
 
     n_bytes = push_model(session.workspace.existing("models", name), target)
-    if as_json:
-        session.console.json({"model": name, "target": target, "bytes": n_bytes})
-    else:
-        session.console.result(f"{name} is at {target} ({human(n_bytes)})")
+    session.console.show(
+        {"model": name, "target": target, "bytes": n_bytes},
+        f"{name} is at {target} ({human(n_bytes)})",
+    )
 
 
-@models.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze models pull /shared/models/films-pcbm
-    obygaze models pull https://example.org/films-pcbm -o theirs
-    """,
-)
+@models.command()
 @click.argument("location")
 @click.option("-o", "name", help="Name of the copy. [default: the last part of LOCATION]")
 @force_option
-@json_option
-@pass_session
-def pull(session: Session, location: str, name: str | None, force: bool, as_json: bool) -> None:
+def pull(session: Session, location: str, name: str | None, force: bool) -> None:
     """Copy a model into the workspace and check it.
 
     The model appears only if the sizes and checksums of all its files are correct.
+
+    Examples:
+        obygaze models pull /shared/models/films-pcbm
+        obygaze models pull https://example.org/films-pcbm -o theirs
     """
     from obygaze_models.zoo.saving import pull_model
 
     folder = session.workspace.target("models", name or last_part(location))
     model = pull_model(location, folder, force=force)
-    if as_json:
-        session.console.json({"model": folder.name, "path": str(folder), "kind": model.info.kind})
-    else:
-        session.console.result(f"{folder}: valid, a {model.info.kind} for {model.info.task}")
+    session.console.show(
+        {"model": folder.name, "path": str(folder), "kind": model.info.kind},
+        f"{folder}: valid, a {model.info.kind} for {model.info.task}",
+    )

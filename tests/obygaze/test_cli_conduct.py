@@ -136,7 +136,7 @@ def test_ctrl_c_in_a_real_process_is_130():
     program = (
         "import sys, time, click\nfrom obygaze import cli\n"
         "@cli.root.command()\n"
-        "def wait():\n"
+        "def wait(session):\n"
         "    click.echo('waiting')\n"
         "    time.sleep(60)\n"
         "cli.main(['wait'])\n"

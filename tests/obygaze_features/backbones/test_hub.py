@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -145,6 +146,11 @@ def test_fetch_reports_cached_weights_and_downloads_none(tmp_path: Path) -> None
     shown = run_obygaze(*words, env=env).ok().stdout
     assert "descriptors: no weights needed" in shown
     assert f"{tmp_path / 'hub'}" in shown
+    document = json.loads(run_obygaze(*words, "--json", env=env).ok().stdout)
+    plain, tiny = document["backbones"]
+    assert plain == {"name": "descriptors", "bytes": 0, "folder": None}
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    assert tiny["name"] == "tiny-dinov2" and 0 < tiny["bytes"] <= size
     done = run_obygaze("-C", tmp_path, "backbones", "fetch", "clip-b16", env=env)
     assert (done.code, "forbids the network" in done.stderr) == (1, True)
 

@@ -7,13 +7,12 @@ import pytest
 from click.testing import CliRunner
 
 from obygaze_features.core.commands import (
-    ExampleCommand,
     LazyGroup,
     Session,
+    SessionCommand,
+    command,
     force_option,
-    json_option,
     option_group,
-    pass_session,
 )
 from obygaze_features.core.console import Console
 from obygaze_features.core.errors import FixUsage
@@ -95,16 +94,15 @@ def test_an_unknown_command_is_wrong_usage(lazy):
 
 
 def test_examples_stand_in_the_help_as_they_were_typed():
-    @click.command(
-        cls=ExampleCommand,
-        examples="""
-        obygaze store ls
+    @command()
+    def ls(session: Session) -> None:
+        """List.
 
-        obygaze store ls --json | python -m json.tool
-        """,
-    )
-    def ls() -> None:
-        """List."""
+        Examples:
+            obygaze store ls
+
+            obygaze store ls --json | python -m json.tool
+        """
 
     help_text = CliRunner().invoke(ls, ["--help"]).output
     assert help_text.endswith(
@@ -113,20 +111,19 @@ def test_examples_stand_in_the_help_as_they_were_typed():
 
 
 def test_a_command_without_examples_has_no_empty_block():
-    @click.command(cls=ExampleCommand)
-    def ls() -> None:
+    @command()
+    def ls(session: Session) -> None:
         """List."""
 
     assert "Examples" not in CliRunner().invoke(ls, ["--help"]).output
 
 
 def test_the_session_and_the_common_switches_reach_a_command(tmp_path):
-    @click.command()
-    @json_option
+    @command()
     @force_option
-    @pass_session
-    def show(session: Session, as_json: bool, force: bool) -> None:
-        session.console.result(f"{session.workspace.root} {as_json} {force}")
+    def show(session: Session, force: bool) -> None:
+        """Show."""
+        session.console.result(f"{session.workspace.root} {session.console.as_json} {force}")
 
     session = Session(Workspace(tmp_path), Console())
     result = CliRunner().invoke(show, ["--json", "--force"], obj=session)
@@ -136,12 +133,14 @@ def test_the_session_and_the_common_switches_reach_a_command(tmp_path):
 
 def test_wrong_words_without_a_hint_lead_to_the_help():
     @click.group()
-    def root():
-        pass
+    @click.pass_context
+    def root(ctx):
+        ctx.obj = Session(Workspace("."), Console())
 
-    @root.command(cls=ExampleCommand)
+    @root.command(cls=SessionCommand)
     @click.argument("hint")
-    def cut(hint):
+    def cut(session, hint):
+        """Fail."""
         raise FixUsage("wrong words", hint=hint or None)
 
     caught = CliRunner().invoke(root, ["cut", ""], prog_name="obygaze").exception
@@ -151,19 +150,23 @@ def test_wrong_words_without_a_hint_lead_to_the_help():
 
 
 def test_options_are_listed_by_group_and_still_parsed():
-    @click.command(cls=ExampleCommand)
+    @command()
     @option_group("Machine", click.option("--device", default="cpu"), click.option("--workers"))
     @click.option("--seal", is_flag=True)
     @option_group("Pictures", click.option("--sampling"))
-    def run(device: str, workers: str | None, seal: bool, sampling: str | None) -> None:
+    def run(
+        session: Session, device: str, workers: str | None, seal: bool, sampling: str | None
+    ) -> None:
+        """Run."""
         click.echo(f"{device} {workers} {seal} {sampling}")
 
+    session = Session(Workspace("."), Console())
     shown = CliRunner().invoke(run, ["--help"]).output
     lines = [line.split()[0] for line in shown.splitlines() if line.strip()]
-    assert lines[1:] == [
+    assert lines[2:] == [
         *("Machine:", "--device", "--workers"),
-        *("Options:", "--seal", "--help"),
+        *("Options:", "--seal", "--json", "--help"),
         *("Pictures:", "--sampling"),
     ]
-    called = CliRunner().invoke(run, ["--workers", "3", "--sampling", "x", "--seal"])
+    called = CliRunner().invoke(run, ["--workers", "3", "--sampling", "x", "--seal"], obj=session)
     assert called.output == "cpu 3 True x\n"
