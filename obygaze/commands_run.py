@@ -23,17 +23,16 @@ from obygaze_features.core.console import table
 from obygaze_models.protocols.kinds import trainable
 from obygaze_models.protocols.reading import load_protocol, shipped
 
-JOBS = "Processes that train. [default: one a core]"
-
 
 def run_options(changes: str) -> Callable[[F], F]:
     """Add the options that `run` and `train` share; `changes` is the help of --set."""
     name = "The name of the run. [default: made of both]"
+    jobs: Any = {"show_default": False, "help": "Processes that train. [default: one a core]"}
     return option_group(
         "Options",
         click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help=changes),
         click.option("-o", "output", metavar="NAME", help=name),
-        click.option("--jobs", "n_jobs", type=click.IntRange(0), default=0, help=JOBS),
+        click.option("--jobs", "n_jobs", type=click.IntRange(0), default=0, **jobs),
         force_option,
     )
 
@@ -82,7 +81,7 @@ def run(
 @click.argument("model", shell_complete=completing(lambda _: trainable()))
 @click.argument("store")
 @click.argument("manifest")
-@click.option("--task", default="ENHN_S", show_default=True, help="The classes to distinguish.")
+@click.option("--task", default="ENHN_S", help="The classes to distinguish.")
 @run_options("Change a key of the honest protocol, or model.KEY of the model; repeatable.")
 def train(session: Session, model: str, store: str, manifest: str, **options: Any) -> None:
     """Train one model, evaluate it on unseen films, and save it.

@@ -46,7 +46,7 @@ placement_options = option_group(
         type=path_type,
         help="A file or folder of weights, instead of the card's own checkpoint.",
     ),
-    click.option("--device", default="cpu", show_default=True, help="cpu, cuda, or cuda:1."),
+    click.option("--device", default="cpu", help="cpu, cuda, or cuda:1."),
     dtype_option,
     attention_option,
 )

@@ -64,6 +64,7 @@ class SessionCommand(click.Command):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         about, _, examples = inspect.cleandoc(kwargs["help"] or "").partition("\nExamples:\n")
         kwargs |= {"help": about, "callback": pass_session(kwargs["callback"])}
+        kwargs["context_settings"] = {"show_default": True}
         super().__init__(*args, **kwargs)
         self.examples = textwrap.dedent(examples)
         for param in self.params:
@@ -204,7 +205,6 @@ dtype_option = click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),
     default="float32",
-    show_default=True,
     help="Compute in this precision.",
 )
 attention_option = click.option(

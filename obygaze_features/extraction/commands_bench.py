@@ -23,7 +23,7 @@ COMMANDS = {
     "read": (f"{_HERE}:read", "Measure how fast a store is read."),
 }
 rounds_option = click.option(
-    "--rounds", type=click.IntRange(1), default=3, show_default=True, help="Runs of each row."
+    "--rounds", type=click.IntRange(1), default=3, help="Runs of each row."
 )
 
 
@@ -34,9 +34,7 @@ def bench() -> None:
 
 @command()
 @click.argument("videos", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--count", type=click.IntRange(1), default=32, show_default=True, help="Frames of a clip."
-)
+@click.option("--count", type=click.IntRange(1), default=32, help="Frames of a clip.")
 @rounds_option
 def decode(session: Session, videos: tuple[Path, ...], count: int, rounds: int) -> None:
     """Measure how fast your videos are decoded.
@@ -60,7 +58,7 @@ def decode(session: Session, videos: tuple[Path, ...], count: int, rounds: int) 
     type=click.Path(path_type=Path),
     help="A file or folder of weights, instead of the card's own checkpoint.",
 )
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, or cuda:1.")
+@click.option("--device", default="cpu", help="cpu, cuda, or cuda:1.")
 @dtype_option
 @attention_option
 @click.option(
@@ -68,7 +66,6 @@ def decode(session: Session, videos: tuple[Path, ...], count: int, rounds: int) 
     type=click.IntRange(1),
     multiple=True,
     default=(1, 4, 16),
-    show_default=True,
     help="Clips computed at once; can be repeated.",
 )
 @rounds_option

@@ -60,7 +60,6 @@ feature_options = option_group(
         "--sampling",
         type=click.Choice(SAMPLINGS),
         default="card",
-        show_default=True,
         help="The card's rule, or key frames only: faster, other frames.",
     ),
     dtype_option,
@@ -72,12 +71,11 @@ feature_options = option_group(
         type=click.Choice(["zstd", "blosc"]),
         help="Compress the store. [default: none]",
     ),
-    click.option("--timeout", default=300.0, show_default=True, help="Seconds to decode one clip."),
+    click.option("--timeout", default=300.0, help="Seconds to decode one clip."),
     click.option(
         "--max-substituted",
         type=click.FloatRange(0, 1),
         default=0.125,
-        show_default=True,
         help="Fail a clip if more than this share of its frames is damaged.",
     ),
 )
@@ -149,12 +147,11 @@ def names_of(text: str) -> list[str]:
 @click.argument("manifest")
 @feature_options
 @workers_option
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:N.")
+@click.option("--device", default="cpu", help="cpu, cuda or cuda:N.")
 @click.option(
     "--probe",
     type=click.IntRange(0),
     default=3,
-    show_default=True,
     help="Decode this many clips, and time each backbone; 0 times nothing.",
 )
 @click.option(

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 @feature_options
 @option_group(
     "Machine",
-    click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:N."),
+    click.option("--device", default="cpu", help="cpu, cuda or cuda:N."),
     workers_option,
     click.option(
         "--batch", type=click.IntRange(1), help="Clips in a batch. [default: as many as fit]"
@@ -74,7 +74,6 @@ if TYPE_CHECKING:
         "--engine",
         type=click.Choice(["local", "dask"]),
         default="local",
-        show_default=True,
         help="This process, or the workers of a Dask cluster.",
     ),
     click.option("--devices", metavar="0,1", help="Start a worker for each GPU, or cpu."),

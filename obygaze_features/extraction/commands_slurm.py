@@ -30,15 +30,12 @@ WALLTIME = re.compile(r"(?:(\d+)-)?(\d{1,3}):(\d\d)(?::(\d\d))?")
         *("--warning", "warning_s"),
         type=click.IntRange(1),
         default=60,
-        show_default=True,
         help="Seconds before the limit at which a task stops and requeues itself.",
     ),
 )
 @option_group(
     "Slurm",
-    click.option(
-        "--cpus", type=click.IntRange(1), default=4, show_default=True, help="Cores a task."
-    ),
+    click.option("--cpus", type=click.IntRange(1), default=4, help="Cores a task."),
     click.option(
         *("--mem", "mem_gb"),
         type=click.IntRange(0),
@@ -62,9 +59,7 @@ WALLTIME = re.compile(r"(?:(\d+)-)?(\d{1,3}):(\d\d)(?::(\d\d))?")
 @option_group(
     "Output",
     click.option("-o", "out", type=_PATH, help="File of the script. [default: PLAN with .sbatch]"),
-    click.option(
-        "--logs", type=_PATH, default="logs", show_default=True, help="Append logs in this folder."
-    ),
+    click.option("--logs", type=_PATH, default="logs", help="Append logs in this folder."),
     click.option("--submit", "submit_now", is_flag=True, help="Submit the script with sbatch."),
     force_option,
     json_option,

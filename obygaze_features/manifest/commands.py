@@ -76,7 +76,6 @@ def ls(session: Session) -> None:
     "--limit",
     type=click.IntRange(min=0),
     default=20,
-    show_default=True,
     help="Show at most this many clips; 0 shows all.",
 )
 def show(

@@ -53,21 +53,14 @@ def link_(session: Session, name: str, folder: Path) -> None:
     "--kind",
     type=click.Choice(list(KINDS)),
     default="grouped",
-    show_default=True,
     help="How clips are assigned to folds.",
 )
-@click.option("-k", "k", default=5, show_default=True, help="Number of folds.")
+@click.option("-k", "k", default=5, help="Number of folds.")
 @click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of the random assignment.",
+    "--seed", type=click.IntRange(min=0), default=0, help="Seed of the random assignment."
 )
-@click.option(
-    "--block", default=10, show_default=True, help="Neighbour: number of clips in a block."
-)
-@click.option("--gap", default=1, show_default=True, help="Neighbour: clips left out at borders.")
+@click.option("--block", default=10, help="Neighbour: number of clips in a block.")
+@click.option("--gap", default=1, help="Neighbour: clips left out at borders.")
 @click.option("--as", "column", help="Name of the split. [default: the kind]")
 @click.option("--force", is_flag=True, help="Replace a split of that name.")
 def folds(

@@ -45,7 +45,6 @@ input_options = option_group(
     click.option(
         "--threshold",
         default="0.2",
-        show_default=True,
         help="The smallest share of a clip that a segment must cover to count: 0.2, 1/3.",
     ),
     click.option(
@@ -145,7 +144,6 @@ def project(
     "--permutations",
     type=click.IntRange(0, 1_000_000),
     default=9999,
-    show_default=True,
     help="Number of draws for each p-value; 0 for no p-values.",
 )
 @click.option(
@@ -156,13 +154,7 @@ def project(
     metavar="[N]",
     help="Sample the expected disorder too, as the paper did: N draws, 62 if no N is given.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of the random draws.",
-)
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the random draws.")
 def agree(
     session: Session,
     segments: str,

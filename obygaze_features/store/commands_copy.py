@@ -67,7 +67,7 @@ def subset_(
 @click.argument("names", nargs=-1, required=True)
 @_output
 @click.option("--manifest", help="Plan the new store for the clips of this manifest.")
-@click.option("--seal/--no-seal", default=True, help="Seal it if complete. [default: seal]")
+@click.option("--seal/--no-seal", default=True, help="Seal it if complete.")
 def merge_(
     session: Session,
     names: tuple[str, ...],

@@ -70,7 +70,7 @@ SHOWN = 20
 )
 @option_group(
     "Facts to keep",
-    click.option("--backbone", default="", help="The model that made them."),
+    click.option("--backbone", default="", show_default=False, help="The model that made them."),
     click.option(
         "--told",
         "facts",
@@ -78,8 +78,8 @@ SHOWN = 20
         metavar="KEY=VALUE",
         help="A fact to keep with the features; repeatable.",
     ),
-    click.option("--licence", default="", help="The licence of the features."),
-    click.option("--citation", default="", help="What to cite for them."),
+    click.option("--licence", default="", show_default=False, help="The licence of the features."),
+    click.option("--citation", default="", show_default=False, help="What to cite for them."),
 )
 def import_(
     session: Session,

@@ -50,9 +50,7 @@ def probe_(session: Session, file: Path, quick: bool) -> None:
 
 @command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--count", type=click.IntRange(1), default=32, show_default=True, help="Number of pictures."
-)
+@click.option("--count", type=click.IntRange(1), default=32, help="Number of pictures.")
 @click.option("--start", "start_s", type=float, help="Where the part begins, in seconds.")
 @click.option("--end", "end_s", type=float, help="Where the part ends, in seconds.")
 @click.option("--size", type=click.IntRange(1), help="Length of the shorter edge, in pixels.")
@@ -60,14 +58,12 @@ def probe_(session: Session, file: Path, quick: bool) -> None:
     "--sampling",
     type=click.Choice(get_args(Sampling)),
     default="even",
-    show_default=True,
     help="The rule that chooses the pictures.",
 )
 @click.option(
     "--max-substituted",
     type=click.FloatRange(0, 1),
     default=MAX_SUBSTITUTED,
-    show_default=True,
     help="Largest share of pictures that may be damaged.",
 )
 @click.option(

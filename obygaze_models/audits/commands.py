@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(dir_okay=False, path_type=Path)
 NAMES = "{image}_{face}_{group}_{copy}"
 
-option = partial(click.option, show_default=True)
+option = click.option
 seed_option = option("--seed", type=click.IntRange(0), default=0, help="Seed of random draws.")
 
 result_options = option_group(
