@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from itertools import groupby
 from math import ceil
 from pathlib import Path
@@ -36,31 +37,6 @@ WARNING_S = 60
 MAX_RESTARTS = 200
 
 SCRIPT_MARK = b"clips; task i takes unit i and each "
-SCRIPT = """\
-#!/bin/bash
-{directives}
-
-# {n_units} units of {unit_rows} clips; task i takes unit i and each {workers}-th after it.
-cd {folder} || exit 1
-task="${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}"
-echo "$task on $(hostname), start ${{SLURM_RESTART_COUNT:-0}}, $(date)"
-
-# srun passes signals on to Python, but needs the number of cores as an option.
-srun --ntasks=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" \\
-  {command} --worker "$SLURM_ARRAY_TASK_ID/{workers}"
-code=$?
-
-# 75: stopped cleanly. 138 and 143: stopped while starting. Slurm then runs this task again, unless
-# it was cancelled (scancel) or stopped too often. 0 (complete) and 3 (some clips failed) end it.
-state=$(squeue --noheader --jobs="$task" --format=%T/%r)
-case "$code:$state" in
-  75:RUNNING/* | 138:RUNNING/* | 143:RUNNING/* | 75:*/TimeLimit)
-    if [ "${{SLURM_RESTART_COUNT:-0}}" -lt {most_restarts} ]; then
-      scontrol requeue "$task"
-    fi ;;
-esac
-exit "$code"
-"""
 
 
 @dataclass(frozen=True)
@@ -117,11 +93,15 @@ class SlurmArray:
 
     def script(self, plan: ExtractPlan) -> str:
         """Return the text of the script."""
+        from jinja2 import StrictUndefined, Template
+
         if not self.tasks or not all(0 <= task < self.workers for task in self.tasks):
             raise FixUsage(f"tasks must be 0 to {self.workers - 1}, got {list(self.tasks)}")
         plan_file = (self.folder / self.plan_file).resolve()
         words = [*obygaze_command(), "extract", "run", str(plan_file), *self.run_options]
-        return SCRIPT.format(
+        template = files(__package__).joinpath("slurm.sh").read_text("utf-8")
+        made = Template(template, undefined=StrictUndefined, keep_trailing_newline=True)
+        text: str = made.render(
             directives="\n".join(f"#SBATCH {line}" for line in self._directives()),
             n_units=plan.n_units,
             unit_rows=plan.unit_rows,
@@ -130,6 +110,7 @@ class SlurmArray:
             command=shlex.join(words),
             most_restarts=MAX_RESTARTS,
         )
+        return text
 
     def _directives(self) -> list[str]:
         asked = {
