@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -69,16 +70,7 @@ def decode(session: Session, videos: tuple[Path, ...], count: int, rounds: int) 
     help="Clips computed at once; can be repeated.",
 )
 @rounds_option
-def forward(
-    session: Session,
-    name: str,
-    weights: Path | None,
-    device: str,
-    dtype: str,
-    attention: str | None,
-    batches: tuple[int, ...],
-    rounds: int,
-) -> None:
+def forward(session: Session, name: str, **options: Any) -> None:
     """Measure how many clips a second a backbone handles.
 
     The frames are random numbers. Decoding is not included; see `obygaze bench decode`.
@@ -90,16 +82,7 @@ def forward(
     """
     from obygaze_features.extraction.bench import measure_forward
 
-    result = measure_forward(
-        name,
-        weights,
-        device=device,
-        dtype=dtype,
-        attention=attention,
-        batches=batches,
-        rounds=rounds,
-        workspace=session.workspace,
-    )
+    result = measure_forward(name, **options, workspace=session.workspace)
     session.console.show(result.as_json(), result.as_text())
 
 

@@ -16,6 +16,8 @@ from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import LEVELS, VIEWS, Clip, Manifest
 from obygaze_features.manifest.stats import FoldStats, Stats, compute_stats, draw_stats
 
+FIELDS = ("movie_id", "clip_id", "level")
+FILTERS = (*FIELDS, "concept", "where")
 _HERE = "obygaze_features.manifest"
 COMMANDS = {
     "import": (f"{_HERE}.commands_import:import_", "Make a manifest from a data set's own files."),
@@ -67,8 +69,8 @@ def ls(session: Session) -> None:
 
 @command()
 @click.argument("name")
-@click.option("--movie", help="Only the clips of this film.")
-@click.option("--clip", help="Only the clip of this id.")
+@click.option("--movie", "movie_id", help="Only the clips of this film.")
+@click.option("--clip", "clip_id", help="Only the clip of this id.")
 @click.option("--level", type=click.Choice(LEVELS), help="Only the clips of this level.")
 @click.option("--concept", help="Only the clips with this concept.")
 @click.option("--where", metavar="EXPRESSION", help="Only the clips for which this holds.")
@@ -78,16 +80,7 @@ def ls(session: Session) -> None:
     default=20,
     help="Show at most this many clips; 0 shows all.",
 )
-def show(
-    session: Session,
-    name: str,
-    movie: str | None,
-    clip: str | None,
-    level: str | None,
-    concept: str | None,
-    where: str | None,
-    limit: int,
-) -> None:
+def show(session: Session, /, name: str, limit: int, **wanted: str | None) -> None:
     """Show a manifest's header and clips.
 
     An EXPRESSION is over `level` and `concept`, as in the files of experiments.
@@ -100,13 +93,12 @@ def show(
         obygaze manifest show obygaze12 --clip tt0108160-011 --json
     """
     found = read_manifest(session.workspace.existing_manifest(name))
-    chosen = {"movie_id": movie, "clip_id": clip, "level": level}
-    chosen = {key: value for key, value in chosen.items() if value is not None}
-    wanted = found if where is None else found.where(where)
-    if concept is not None:
-        wanted = wanted.where(f"{_quoted(concept)} in concept")
-    clips = [one for one in wanted if all(getattr(one, k) == v for k, v in chosen.items())]
-    chosen |= {k: v for k, v in (("concept", concept), ("where", where)) if v is not None}
+    chosen = {key: value for key in FILTERS if (value := wanted[key]) is not None}
+    kept = found.where(chosen["where"]) if "where" in chosen else found
+    if "concept" in chosen:
+        kept = kept.where(f"{_quoted(chosen['concept'])} in concept")
+    fields = [key for key in FIELDS if key in chosen]
+    clips = [one for one in kept if all(getattr(one, key) == chosen[key] for key in fields)]
     if chosen and not clips:
         words = ", ".join(f"{key} {value}" for key, value in chosen.items())
         raise NotFound(f"no clip with {words}", where=found.name)

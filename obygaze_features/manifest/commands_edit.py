@@ -64,15 +64,7 @@ def link_(session: Session, name: str, folder: Path) -> None:
 @click.option("--as", "column", help="Name of the split. [default: the kind]")
 @click.option("--force", is_flag=True, help="Replace a split of that name.")
 def folds(
-    session: Session,
-    name: str,
-    kind: str,
-    k: int,
-    seed: int,
-    block: int,
-    gap: int,
-    column: str | None,
-    force: bool,
+    session: Session, /, name: str, kind: str, column: str | None, force: bool, **settings: int
 ) -> None:
     """Split the clips into folds, one fold a clip.
 
@@ -88,9 +80,9 @@ def folds(
         raise FixUsage(f"--as must be letters, digits, - and _, got {split!r}")
     if split in found.folds and not force:
         raise AlreadyThere(f"{name} already has a split {split!r}", hint="--as NAME, or --force")
-    given = {"k": k, "seed": seed, "block": block, "gap": gap}
     deal, names = KINDS[kind]
-    made = {clip: str(fold) for clip, fold in deal(found, **{n: given[n] for n in names}).items()}
+    dealt = deal(found, **{name: settings[name] for name in names})
+    made = {clip: str(fold) for clip, fold in dealt.items()}
     split_manifest = found.with_column(FOLD_PREFIX + split, made)
     update_manifest(found, split_manifest, path)
     counted = compute_stats(split_manifest).folds[split]

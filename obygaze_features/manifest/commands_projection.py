@@ -116,9 +116,8 @@ def project(
         raise FixUsage("--by-annotator needs -o", hint="-o NAME.csv with it")
     share = as_threshold(threshold)
     shares = [as_threshold(text) for text in sweep.split(",")] if sweep is not None else []
-    inputs, made = _project(
-        session, segments, clips, every, share, canonical=canonical, fps=drawing["fps"]
-    )
+    source: dict[str, Any] = {"segments": segments, "clips": clips, "every": every}
+    inputs, made = _project(session, share, **source, canonical=canonical, fps=drawing["fps"])
     swept = [_sweep_record(project_clips(*inputs, share)) for share in shares]
     if drawing["figure"] is not None:
         _draw(session, inputs, made, force, **drawing)
@@ -157,14 +156,12 @@ def project(
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Seed of the random draws.")
 def agree(
     session: Session,
-    segments: str,
-    clips: str | None,
-    every: str | None,
+    /,
     threshold: str,
-    canonical: bool,
     permutations: int,
     sampled: int | None,
     seed: int,
+    **source: Any,
 ) -> None:
     """Measure the agreement of the annotators.
 
@@ -179,7 +176,7 @@ def agree(
     from obygaze_features.manifest.agreement import ChanceSettings, agreement, pairs_of
 
     share = as_threshold(threshold)
-    inputs, made = _project(session, segments, clips, every, share, canonical=canonical)
+    inputs, made = _project(session, share, **source)
     pairs = pairs_of(made, inputs[1])
     if not pairs:
         session.console.warn("no film has both clips and two annotators; nothing to compare")
@@ -191,10 +188,11 @@ def agree(
 
 def _project(
     session: Session,
+    share: Fraction,
+    *,
     segments: str,
     clips: str | None,
     every: str | None,
-    share: Fraction,
     **options: Any,
 ) -> tuple[Inputs, Projection]:
     """Read both tables and project the segments; warn of concepts and clips that cannot be used."""

@@ -6,8 +6,8 @@ import ast
 import re
 import unicodedata
 import warnings
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -41,6 +41,19 @@ class PublishedSplit:
 
 
 @dataclass(frozen=True)
+class ValueTable:
+    """Files with values of clips: their columns with those of the manifest, the form of a value.
+
+    Without `columns`, the value is the class of violence, in the third column of any name.
+    """
+
+    files: tuple[str, ...]
+    form: str
+    what: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class PublishedDataset:
     """An entry of datasets.toml; `sha256` are the hashes of the published table."""
 
@@ -48,6 +61,7 @@ class PublishedDataset:
     notes: tuple[str, ...]
     sha256: tuple[str, ...] = ()
     splits: tuple[PublishedSplit, ...] = ()
+    tables: tuple[ValueTable, ...] = ()
 
     def header(self, dataset: str, **more: Any) -> Header:
         """Return a header with this citation and these notes."""

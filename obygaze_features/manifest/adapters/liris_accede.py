@@ -7,14 +7,20 @@ split comes from the shots files alone; the `set` of the sets files is another s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from xml.parsers import expat
 
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.manifest.adapters.common import ImportedManifest, published, source_of
+from obygaze_features.manifest.adapters.common import (
+    ImportedManifest,
+    ValueTable,
+    published,
+    source_of,
+)
 from obygaze_features.manifest.io import ClipReader
 from obygaze_features.manifest.model import FOLD_PREFIX, Manifest
 from obygaze_features.manifest.tables import TableRow, numbered_lines, open_file, read_table
@@ -23,7 +29,6 @@ FOLD = FOLD_PREFIX + "mediaeval2015"
 TEST, DEV = "0", "1"
 UNKNOWN_FILM = "unknown"
 SUBTASKS = {"valence": "valence_class", "arousal": "arousal_class", "violence": "violence"}
-_NUMBER = r"-?[0-9]{1,9}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?"
 DESCRIPTION = ("id", "name", "movie", "start", "end")
 _NO_ID = re.compile(r"[^A-Za-z0-9._+-]+")
 _FRAME = re.compile(r"[0-9]{1,9}")
@@ -85,7 +90,7 @@ def read(
     paths = _annotation_files([files] if isinstance(files, Path) else files)
     excerpts, wrong = _Excerpts(), [Violations(path) for path in paths]
     for path, violations in zip(paths, wrong, strict=True):
-        _READERS[path.name](path, violations, excerpts)
+        _readers()[path.name](path, violations, excerpts)
     left_out = [column for other, column in SUBTASKS.items() if subtask not in (None, other)]
     columns = tuple(column for column in excerpts.columns if column not in left_out)
     reader = ClipReader((), columns)
@@ -122,13 +127,13 @@ def _warnings(manifest: Manifest) -> Iterable[str]:
 
 def _annotation_files(given: Sequence[Path]) -> list[Path]:
     """Return the files to read, in an order that does not depend on how they were given."""
-    known = ", ".join(_READERS)
+    known = ", ".join(_readers())
     paths: set[Path] = set()
     for path in given:
         if not path.exists():
             raise NotFound("no such file or folder", where=str(path))
         inside = path.rglob("*") if path.is_dir() else [path]
-        found = {file for file in inside if file.is_file() and file.name in _READERS}
+        found = {file for file in inside if file.is_file() and file.name in _readers()}
         if not found and path.is_dir():
             raise NotFound(f"no annotation file in this folder ({known})", where=str(path))
         if not found:
@@ -141,43 +146,30 @@ def _annotation_files(given: Sequence[Path]) -> list[Path]:
         twin = by_name.setdefault(path.name, path)
         if twin != path:
             raise FixInput(f"two files have the name {path.name}", where=f"{twin}, {path}")
-    return [by_name[name] for name in _READERS if name in by_name]
+    return [by_name[name] for name in _readers() if name in by_name]
 
 
 def _family(path: Path) -> str:
     return "MEDIAEVAL" if path.name.startswith("MEDIAEVAL") else "ACCEDE"
 
 
-@dataclass(frozen=True)
-class _ValueTable:
-    """A table of values: its columns with those of the manifest, and the form of the values.
-
-    Without `columns`, the value is the class of violence, in the third column of any name.
-    """
-
-    columns: Mapping[str, str]
-    form: str
-    what: str
-
-    def __call__(self, path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
-        """Add the values of the file to the excerpts."""
-        required = ("id", "name", *self.columns)
-        table = read_table(
-            path, required=required, delimiter="\t", skip_blank=True, violations=wrong
-        )
-        columns = self.columns
-        if not columns and not wrong:
-            if len(table.columns) < 3 or table.columns[:2] != ("id", "name"):
-                got = ", ".join(table.columns)
-                wrong.add(1, None, f"expected the columns id, name and the class, got {got}")
-                return
-            columns = {table.columns[2]: "violence"}
-        form = re.compile(self.form)
-        for row in table.rows:
-            for column in columns:
-                row.matching(column, form, self.what)
-            values = {target: row[column] for column, target in columns.items()}
-            excerpts.add(row, _family(path), **values)
+def _values(values: ValueTable, path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
+    """Add the values of a table to the excerpts."""
+    required = ("id", "name", *values.columns)
+    table = read_table(path, required=required, delimiter="\t", skip_blank=True, violations=wrong)
+    columns = values.columns
+    if not columns and not wrong:
+        if len(table.columns) < 3 or table.columns[:2] != ("id", "name"):
+            got = ", ".join(table.columns)
+            wrong.add(1, None, f"expected the columns id, name and the class, got {got}")
+            return
+        columns = {table.columns[2]: "violence"}
+    form = re.compile(values.form)
+    for row in table.rows:
+        for column in columns:
+            row.matching(column, form, values.what)
+        cells = {target: row[column] for column, target in columns.items()}
+        excerpts.add(row, _family(path), **cells)
 
 
 def _shots(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
@@ -255,32 +247,12 @@ class _UnsafeXml(Exception):
     """Raised to stop the parsing of an XML document with unsafe content."""
 
 
-_RANKING = _ValueTable(
-    {
-        **{"valenceRank": "valence_rank", "arousalRank": "arousal_rank"},
-        **{"valenceValue": "valence_value", "arousalValue": "arousal_value"},
-        **{"valenceVariance": "valence_variance", "arousalVariance": "arousal_variance"},
-    },
-    _NUMBER,
-    "a number",
-)
-_SETS = _ValueTable({"set": "set"}, "[012]", "one of 0, 1, 2")
-_AFFECT = _ValueTable(
-    {"valenceClass": "valence_class", "arousalClass": "arousal_class"},
-    "-1|0|1",
-    "one of -1, 0, 1",
-)
-_VIOLENCE = _ValueTable({}, "[01]", "one of 0, 1")
-_READERS: dict[str, Callable[[Path, Violations, _Excerpts], None]] = {
-    "ACCEDEranking.txt": _RANKING,
-    "ACCEDEsets.txt": _SETS,
-    "MEDIAEVALsets.txt": _SETS,
-    "ACCEDEaffect.txt": _AFFECT,
-    "MEDIAEVALaffect.txt": _AFFECT,
-    "ACCEDEviolence.txt": _VIOLENCE,
-    "MEDIAEVALviolence.txt": _VIOLENCE,
-    "shots-devset-nl.txt": _shots,
-    "shots-testset-nl.txt": _shots,
-    "ACCEDEdescription.xml": _description,
-    "MEDIAEVALdescription.xml": _description,
-}
+@cache
+def _readers() -> dict[str, Callable[[Path, Violations, _Excerpts], None]]:
+    """Return the function that reads each file, in the order in which they are read."""
+    tables = published("liris-accede").tables
+    return {
+        **{name: partial(_values, table) for table in tables for name in table.files},
+        **{f"shots-{part}-nl.txt": _shots for part in ("devset", "testset")},
+        **{f"{family}description.xml": _description for family in ("ACCEDE", "MEDIAEVAL")},
+    }
