@@ -12,28 +12,21 @@ from obygaze_features.core.commands import (
     LazyGroup,
     Session,
     attention_option,
-    command,
     dtype_option,
 )
 from obygaze_features.core.completion import completing
 
-_HERE = "obygaze_features.extraction.commands_bench"
-COMMANDS = {
-    "decode": (f"{_HERE}:decode", "Measure how fast your videos are decoded."),
-    "forward": (f"{_HERE}:forward", "Measure how many clips a second a backbone handles."),
-    "read": (f"{_HERE}:read", "Measure how fast a store is read."),
-}
 rounds_option = click.option(
     "--rounds", type=click.IntRange(1), default=3, help="Runs of each row."
 )
 
 
-@click.group(cls=LazyGroup, table=COMMANDS)
+@click.group(cls=LazyGroup)
 def bench() -> None:
     """Measure this machine on your own films, backbones and stores."""
 
 
-@command()
+@bench.command()
 @click.argument("videos", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--count", type=click.IntRange(1), default=32, help="Frames of a clip.")
 @rounds_option
@@ -52,7 +45,7 @@ def decode(session: Session, videos: tuple[Path, ...], count: int, rounds: int) 
     session.console.show(result.as_json(), result.as_text())
 
 
-@command()
+@bench.command()
 @click.argument("name", shell_complete=completing(card_names))
 @click.option(
     "--weights",
@@ -86,7 +79,7 @@ def forward(session: Session, name: str, **options: Any) -> None:
     session.console.show(result.as_json(), result.as_text())
 
 
-@command()
+@bench.command()
 @click.argument("store")
 @click.option("--level", help="The level to read. [default: the first]")
 @rounds_option

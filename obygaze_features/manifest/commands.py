@@ -104,7 +104,7 @@ def show(session: Session, /, name: str, limit: int, **wanted: str | None) -> No
         raise NotFound(f"no clip with {words}", where=found.name)
     shown = clips if limit <= 0 else clips[:limit]
     if session.console.as_json:
-        session.console.json({**_summary(found), "clips": [_record(one) for one in shown]})
+        session.console.json({**_summary(found), "clips": [vars(clip) for clip in shown]})
         return
     session.console.result(_describe(found))
     session.console.result(_clip_table(shown))
@@ -254,10 +254,6 @@ def _clock(seconds: float | None) -> str | None:
 
 def _quoted(name: str) -> str:
     return f"'{name}'" if '"' in name else f'"{name}"'
-
-
-def _record(clip: Clip) -> dict[str, object]:
-    return {**vars(clip), "concepts": list(clip.concepts), "extra": dict(clip.extra)}
 
 
 def _describe(found: Manifest) -> str:

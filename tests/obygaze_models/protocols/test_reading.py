@@ -122,7 +122,7 @@ class TestRefused:
             ('[tasks.X]\npositive = "level == S.x"', "attributes are not allowed"),
             ("[tasks.X]\npositive = '\"Bdy\" in concept'", "did you mean 'Body'?"),
             ('[tasks.X]\ntitle = "nobody"', "needs one of classes, positive and column"),
-            ("[tasks.X]\nclasses = { S = 1, HN = 1 }", "without a gap"),
+            ("[tasks.X]\nclasses = { S = 1, HN = 1 }", "must be 0 and 1"),
             ('[tasks.X]\ncolumn = "violence"', "column and values go together"),
             ('[models.m]\nkind = "mpl"', "did you mean 'mlp'?"),
             ('[models.m]\nkind = "mlp"\nmax_epohs = 3', "did you mean 'max_epochs'?"),
