@@ -110,6 +110,18 @@ def test_constraints_pin_everything_and_are_good_on_any_machine():
     assert unpinned == set()
 
 
+def test_the_hashed_file_has_the_same_versions_and_a_hash_of_each_but_torch():
+    lines = (ROOT / "requirements-hashed.txt").read_text(encoding="utf-8").splitlines()
+    form = re.compile(r"(\S+)==(\S+) --hash=sha256:[0-9a-f]{64}")
+    found = [form.fullmatch(line) for line in lines if not line.startswith("#")]
+    assert None not in found
+    hashed = {normal(match[1]): match[2] for match in found if match}
+    pins = {normal(name): version for name, version in PINS.items()}
+    assert len(hashed) == len(found)
+    del pins["torch"]
+    assert {name: hashed.get(name) for name in pins} == pins
+
+
 def imported(path: Path) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -15,6 +15,7 @@ from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, first_
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.schema_check import read_json
+from obygaze_features.store.format.limits import check_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -101,6 +102,7 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
     """Return all tensors of a checkpoint's files."""
     tensors: dict[str, Tensor] = {}
     for path in files:
+        check_memory(path.stat().st_size, "weights", str(path), "a machine with more memory")
         try:
             if path.suffix == ".safetensors":
                 safetensors = need("safetensors.torch", "extract", "reading weights")

@@ -28,7 +28,8 @@ LEAST_WIDTH = 8  # of a column, where words are cut to fit the terminal
 
 # Colours are kept. Other control characters could rewrite what the terminal shows.
 _COLOR = re.compile(r"(\x1b\[[0-9;]{0,5}m)")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Half a pair of UTF-16, which UTF-8 cannot encode, is escaped as well.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage
-from obygaze_features.core.files import sync_dir, take_name
+from obygaze_features.core.files import parse_json, sync_dir, take_name
 
 # A draft of another machine counts as abandoned after this long.
 STALE_AFTER_S = 24 * 3600.0
@@ -45,8 +44,8 @@ class OwnFolder:
 def made_by_obygaze(document: Path) -> bool:
     """Return whether a file is a JSON document that obygaze wrote."""
     try:
-        value = json.loads(document.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        value = parse_json(document.read_bytes())
+    except (OSError, ValueError):
         return False
     return isinstance(value, dict) and str(value.get("created_by", "")).startswith("obygaze ")
 

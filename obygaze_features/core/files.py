@@ -10,6 +10,7 @@ import io
 import json
 import math
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,6 +23,7 @@ from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 # Errors of file systems without hard links: USB sticks, memory cards, some network folders.
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 QUICK_BYTES = 65_536
 LOCK_WAIT_S = 0.1
 
@@ -32,6 +34,21 @@ def canonical_json(value: Any) -> bytes:
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
     return text.encode("utf-8")
+
+
+def parse_json(data: bytes) -> Any:
+    """Return the value of a JSON document in UTF-8; raise ValueError if it is not one.
+
+    A string that UTF-8 cannot encode, such as "\\ud800", is refused here, not when it is written.
+    """
+    text = data.decode("utf-8-sig")
+    try:
+        value = json.loads(text)
+        if _HALF_PAIR.search(text):
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    return value
 
 
 def pretty_json(value: Any) -> bytes:
@@ -151,7 +168,7 @@ def write_synced(path: Path, data: bytes | memoryview) -> None:
 
 
 @contextmanager
-def _whole_temporary(path: Path, data: bytes) -> Iterator[Path]:
+def _whole_temporary(path: Path, data: bytes | memoryview) -> Iterator[Path]:
     """Yield a synced temporary file with `data` beside `path`; it is removed at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # Created by open() and not by mkstemp(), so that the umask decides who may read it: stores
@@ -169,7 +186,7 @@ def _whole_temporary(path: Path, data: bytes) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
-def write_atomic(path: Path, data: bytes) -> None:
+def write_atomic(path: Path, data: bytes | memoryview) -> None:
     """Write or replace a file in one step: readers see all old bytes or all new ones."""
     with _whole_temporary(path, data) as temporary:
         temporary.replace(path)

@@ -21,7 +21,6 @@ fields, `table_of(Film)` makes the table from its annotations, and `check` retur
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -32,6 +31,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from obygaze_features.core.errors import FixInput, Mismatch, ObygazeError
+from obygaze_features.core.files import parse_json
 from obygaze_features.core.schema_rules import (
     Rule,
     any_of,
@@ -237,7 +237,7 @@ class Document:
     def _line_of(self, place: str) -> int | None:
         """Return the line of the key, or of the innermost table around it that has one."""
         while place and place not in self.lines:
-            place = re.sub(r"(\[\d+\]|(^|\.)[^.\[\]]*)$", "", place)
+            place = place[: max(place.rfind("."), place.rfind("["), 0)]
         return self.lines.get(place)
 
 
@@ -268,8 +268,8 @@ def read_toml(
 def read_json(data: bytes, where: str, *, error: type[ObygazeError] = FixInput) -> Document:
     """Return the document of a JSON file, from its bytes."""
     try:
-        tree = json.loads(data)
-    except (ValueError, RecursionError) as wrong:
+        tree = parse_json(data)
+    except ValueError as wrong:
         raise error(f"not valid JSON: {wrong}", where=where) from wrong
     if not isinstance(tree, dict):
         raise error("not a JSON object", where=where)

@@ -5,20 +5,31 @@ A plan is a JSON file that all workers of an extraction share.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from math import inf, lcm
 from pathlib import Path
+from types import NoneType
+from typing import Any
 
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.files import pretty_json, write_new
+from obygaze_features.core.schema_check import Rows, read_json, table_of
+from obygaze_features.core.schema_rules import any_of, nothing, number, whole
 from obygaze_features.manifest.model import Manifest, clips_sha256, sort_key
 
 SCHEMA = "obygaze-extract-plan/1"
 SAMPLINGS = ("card", "keyframes")
+_TIME = (int, float, NoneType)
+_CLIP_KINDS: dict[str, Any] = {
+    "clip_id": str,
+    "movie_id": str,
+    "video": str,
+    "start_s": _TIME,
+    "end_s": _TIME,
+}
 
 
 @dataclass(frozen=True)
@@ -190,19 +201,26 @@ def read_plan_file(path: Path) -> ExtractPlan:
 
 def plan_from_bytes(data: bytes, where: str) -> ExtractPlan:
     """Parse the bytes of a plan's file; `where` names their source in errors."""
-    try:
-        value = json.loads(data)
-        schema = value.pop("schema")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise FixInput(f"not an extraction plan: {error}", where=where) from error
-    if schema != SCHEMA:
-        raise Mismatch(f"expected a plan of schema {SCHEMA!r}, got {schema!r}", where=where)
-    try:
-        rows = tuple(PlannedClip(**row) for row in value.pop("rows"))
-        targets = value.pop("targets")
-        targets = tuple(
-            Target(**{**target, "levels": tuple(target["levels"])}) for target in targets
-        )
-        return ExtractPlan(**value, rows=rows, targets=targets)
-    except (TypeError, KeyError) as error:
-        raise FixInput(f"invalid extraction plan: {error}", where=where) from error
+    document = read_json(data, where)
+    document.require_schema(SCHEMA, "extraction plan")
+    target = table_of(Target, block_rows=any_of(whole(1), nothing))
+    limits = {"timeout_s": number(0, above=True), "max_substituted": number(0, 1)}
+    plan: ExtractPlan = document.check(
+        table_of(ExtractPlan, rows=_clips, targets=Rows(target, least=1), **limits)
+    )
+    document.raise_if_any("the extraction plan is not valid")
+    return replace(plan, rows=tuple(PlannedClip(**row) for row in plan.rows))  # type: ignore[arg-type]
+
+
+def _clips(value: Any) -> str | None:
+    """Allow the rows of a plan; a table of rules would take minutes for a million."""
+    if isinstance(value, list) and value and all(map(_is_clip, value)):
+        return None
+    return "must be a list of clips, each with clip_id, movie_id, video, start_s and end_s"
+
+
+def _is_clip(row: Any) -> bool:
+    if not isinstance(row, dict) or row.keys() - _CLIP_KINDS.keys() or len(row) < 3:
+        return False
+    are_kinds = all(isinstance(row.get(key), kinds) for key, kinds in _CLIP_KINDS.items())
+    return are_kinds and -inf < (row.get("start_s") or 0) <= (row.get("end_s") or 0) < inf

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from obygaze_features import __version__
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, ObygazeError
 from obygaze_features.core.files import write_atomic
 from obygaze_models.audits.result import read_findings
 from obygaze_models.protocols.runner.records import RESULTS_FILE, read_run
@@ -76,8 +77,11 @@ def report(
         raise AlreadyThere(
             "this exists and is not an obygaze report", where=str(out), hint="another name with -o"
         )
-    chapters = [_chapter(folder, "html" in formats) for folder in folders]
-    written = [path for chapter in chapters for path in _write_tables(chapter, formats)]
+    chapters, written = [], []
+    for folder in folders:
+        with _explaining(folder):
+            chapters.append(_chapter(folder, "html" in formats))
+            written += _write_tables(chapters[-1], formats)
     sections = [section for chapter in chapters for section in chapter.sections]
     written += [path for s in sections for f in s.figures for path in (f.svg, f.png)]
     if "html" not in formats:
@@ -97,10 +101,18 @@ def _is_page(path: Path) -> bool:
 
 def _chapter(folder: Path, for_page: bool) -> Chapter:
     run = ReportRun.of_run(read_run(folder))
+    figures = draw_figures(run, folder / "figures", for_page=for_page)
+    return Chapter(run, sections_of(run, figures))
+
+
+@contextmanager
+def _explaining(folder: Path) -> Iterator[None]:
+    """Explain what records raise that were edited."""
     try:
-        figures = draw_figures(run, folder / "figures", for_page=for_page)
-        return Chapter(run, sections_of(run, figures))
-    except (KeyError, TypeError) as error:
+        yield
+    except ObygazeError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise Corrupt(
             f"a record of this run has no value or an invalid value: {error}",
             where=str(folder / RESULTS_FILE),

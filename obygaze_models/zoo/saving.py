@@ -23,7 +23,7 @@ from obygaze_features.core.notebook import html_summary, short_repr
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote import open_files, open_target
-from obygaze_features.store.remote.files import Files, read_or_none
+from obygaze_features.store.remote.files import Files
 from obygaze_models.models.estimator import Savable
 from obygaze_models.models.state import load_state, save_state
 from obygaze_models.zoo.info import (
@@ -268,10 +268,10 @@ def _write(folder: Path, contents: Mapping[str, bytes], *, force: bool) -> Path:
 
 
 def _fetch(files: Files, name: str, draft: Path) -> None:
-    data = read_or_none(files, name)
-    if data is None:
+    piece = files.read(name)
+    if piece is None:
         raise NotFound(f"no model here: no {name}", where=files.location)
-    write_atomic(draft / name, data)
+    write_atomic(draft / name, piece.data.data)
 
 
 def _read_checked(folder: Path, name: str, mark: FileMark) -> bytes:

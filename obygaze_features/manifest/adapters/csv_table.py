@@ -154,7 +154,7 @@ def _required(targets: Mapping[str, str]) -> list[str]:
 
 def _plan(targets: Mapping[str, str], columns: tuple[str, ...]) -> dict[str, str]:
     """Return the source column, or constant, of each column of the manifest."""
-    used = set(targets.values())
+    used = set(targets.values()) - set(NEEDED)
     # The unnamed first column that some programs write is a row number, not data.
     kept = {name: name for name in columns if name and name not in used and name not in targets}
     return {**targets, **kept}

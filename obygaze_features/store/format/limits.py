@@ -17,7 +17,13 @@ SPARE_BYTES = 64_000_000
 # A seal of a million clips has 20 MB; store.json and zarr.json do not grow with their number.
 DOCUMENT_BYTES = 256_000_000
 SMALL_DOCUMENT_BYTES = 16_000_000
-_SMALL = ("store.json", "zarr.json")
+# By the end of a name; the first that fits. Models are read by the same code as stores.
+_MOST_BYTES = {
+    "store.json": SMALL_DOCUMENT_BYTES,
+    "zarr.json": SMALL_DOCUMENT_BYTES,
+    ".json": DOCUMENT_BYTES,
+    ".safetensors": 2_000_000_000,
+}
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -39,13 +45,13 @@ def check_memory(n_bytes: int, what: str, where: str, hint: str | None = None) -
 
 
 def check_document(name: str, n_bytes: int, where: str) -> None:
-    """Raise an error for a JSON file that is longer than any of a store; ask before reading it."""
-    most = SMALL_DOCUMENT_BYTES if name.endswith(_SMALL) else DOCUMENT_BYTES
-    if name.endswith(".json") and n_bytes > most:
+    """Raise an error for a file that is longer than any of its kind; ask before reading it."""
+    most = next((most for end, most in _MOST_BYTES.items() if name.endswith(end)), n_bytes)
+    if n_bytes > most:
         raise Corrupt(
             f"{name} has {human(n_bytes)}, expected at most {human(most)}",
             where=where,
-            hint="fetch this store again from a source that you trust",
+            hint="fetch it again from a source that you trust",
         )
 
 

@@ -6,7 +6,6 @@ zeros, so that one flipped bit is found when the file is read.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
-from obygaze_features.core.files import pretty_json, sha256_bytes
+from obygaze_features.core.files import parse_json, pretty_json, sha256_bytes
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import (
     FORMAT,
@@ -70,8 +69,8 @@ def _checked_json(data: bytes, where: str) -> dict[str, Any]:
     if n_values > max(MANY_VALUES, len(data) // MIN_VALUE_BYTES):
         raise Corrupt("more values than a file of a store can have", where=where, hint=_FETCH_AGAIN)
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        value = parse_json(data)
+    except ValueError as error:
         raise Corrupt(f"invalid JSON: {error}", where=where, hint=_FETCH_AGAIN) from error
     if not isinstance(value, dict):
         raise Corrupt("not a JSON object", where=where, hint=_FETCH_AGAIN)

@@ -20,7 +20,7 @@ from obygaze_features.core.drafts import OwnFolder, made_by_obygaze, new_file, n
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import (
-    csv_bytes,
+    csv_for_people,
     not_a_formula,
     pretty_json,
     sha256_bytes,
@@ -157,7 +157,7 @@ def _write_labels(job: _Job, folder: Path) -> None:
             (clip, movie, *job.label(clip).values())
             for clip, movie in zip(ids, movies, strict=True)
         )
-        data = csv_bytes(("clip_id", "movie_id", *LABELS), rows)
+        data = csv_for_people(("clip_id", "movie_id", *LABELS), rows)
         (folder / "labels.csv").write_bytes(data)
 
 

@@ -29,7 +29,7 @@ from zarr.abc.store import (
 from zarr.core.buffer import Buffer, BufferPrototype, cpu
 
 from obygaze_features.core.errors import Corrupt, ObygazeError
-from obygaze_features.core.files import sha256_bytes
+from obygaze_features.core.files import parse_json, sha256_bytes
 from obygaze_features.store.format.chunks import ChunkLayout, crc32c_of
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.records import MANY_ROWS, Plan
@@ -100,7 +100,10 @@ class Arrays:
         data = read_or_none(self.files, key)
         if data is None or key not in marks or sha256_bytes(data) != marks[key].sha256:
             raise Corrupt(f"{key} is missing or damaged", where=self.files.location)
-        space_id = str(json.loads(data)["attributes"]["space_id"])
+        try:
+            space_id = str(parse_json(data)["attributes"]["space_id"])
+        except (LookupError, TypeError, ValueError) as error:
+            raise self._damaged(key, error) from error
         embeddings = self._whole("text/embeddings")
         return TextTable(embeddings=embeddings, space_id=space_id, **words)
 

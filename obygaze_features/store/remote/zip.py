@@ -34,6 +34,8 @@ TAIL_BYTES = 64_000
 HEADER = struct.Struct("<4s22xHH")
 # `pack` writes no extra fields except for files of 4 GB; other programs write a few bytes.
 EXTRA_BYTES = 64
+# The bits of a directory entry for encryption (two kinds) and for patches.
+NOT_PLAIN = 0x61
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # `pack` does not compress, and compressed JSON can become a thousand times longer.
 DEFLATED_BYTES = 64_000_000
@@ -58,7 +60,7 @@ class ZipFiles:
             raise NotFound("no such file", where=self.location)
         self.total = tail.total
         self.zip = self._open(tail)
-        listed = [entry for entry in self.zip.infolist() if not entry.is_dir()]
+        listed = [one for one in self.zip.infolist() if not one.filename.endswith("/")]
         self.entries = {entry.filename: entry for entry in listed}
         if len(self.entries) < len(listed):
             raise FixInput("two entries of this zip have the same name", where=self.location)
@@ -78,7 +80,7 @@ class ZipFiles:
             ) from error
 
     def _check(self, entry: zipfile.ZipInfo) -> None:
-        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 0x1:
+        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & NOT_PLAIN:
             raise FixInput(
                 f"the entry {entry.filename!r} is compressed or encrypted",
                 where=self.location,
@@ -215,7 +217,7 @@ class UntrustedZip(ZipFiles):
             ) from error
         if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
             raise FixInput(f"the entry {entry.filename!r} is not a file", where=self.location)
-        if entry.flag_bits & 0x1 or entry.compress_type not in METHODS:
+        if entry.flag_bits & NOT_PLAIN or entry.compress_type not in METHODS:
             raise FixInput(
                 f"the entry {entry.filename!r} is encrypted, or compressed by an unknown method",
                 where=self.location,

@@ -131,10 +131,11 @@ def _union(sources: Sequence[Store]) -> ManifestClips:
     return ManifestClips(name, sha256, clips, [movie_of[clip] for clip in clips])
 
 
-def natural_order(name: str) -> list[tuple[int, int | str]]:
+def natural_order(name: str) -> list[tuple[int, int, str]]:
     """Return a sort key by which scene 10 comes after scene 9."""
-    words = re.split(r"(\d+)", name)
-    return [(0, int(word)) if word.isdecimal() else (1, word) for word in words if word]
+    # By length, then digits: Python makes no number of more than 4300 digits.
+    words = [(word, word.lstrip("0")) for word in re.split(r"(\d+)", name) if word]
+    return [(0, len(n), n) if word.isdecimal() else (1, 0, word) for word, n in words]
 
 
 def _copy(

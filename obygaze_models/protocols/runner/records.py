@@ -95,7 +95,6 @@ predictions.csv   out of fold, one line for each clip, cell and fold
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -103,6 +102,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import Corrupt, Mismatch, NotFound
+from obygaze_features.core.files import parse_json
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr
 
 RUN_FORMAT = "obygaze-run/1"
@@ -173,8 +173,11 @@ class Run:
         path = self.folder / PREDICTIONS_FILE
         if not path.is_file():
             raise NotFound("this run has no predictions", where=str(path))
-        with path.open(newline="", encoding="utf-8") as stream:
-            return [_typed(row, path) for row in csv.DictReader(stream)]
+        try:
+            with path.open(newline="", encoding="utf-8") as stream:
+                return [_typed(row, path) for row in csv.DictReader(stream)]
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise Corrupt(f"not a table of predictions: {error}", where=str(path)) from error
 
     def as_json(self) -> Record:
         """Return the output of `obygaze run --json`."""
@@ -214,8 +217,8 @@ def _json(path: Path) -> Any:
     if not path.is_file():
         raise NotFound("no finished run here", where=str(path), hint="obygaze run PROTOCOL")
     try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
+        return parse_json(path.read_bytes())
+    except ValueError as error:
         raise Corrupt(f"not valid JSON: {error}", where=str(path)) from error
 
 
@@ -233,7 +236,8 @@ def _flat(record: Record) -> Record:
     flat = {key: value for key, value in record.items() if not isinstance(value, dict | list)}
     for key, value in record.items():
         if isinstance(value, dict) and "value" in value:
-            low, high = value.get("ci") or (None, None)
+            ci = value.get("ci")
+            low, high = ci if isinstance(ci, list) and len(ci) == 2 else (None, None)
             flat |= {key: value["value"], f"{key}_low": low, f"{key}_high": high}
     return flat
 

@@ -1,0 +1,446 @@
+"""Mutate files of every kind that obygaze reads, and look for anything but success or an error.
+
+`python -m support.fuzz 500000 [SEED]` (from tests/) runs that many inputs in this process and
+prints counts by kind of file. A finding is an exception that the command would call a bug, more
+than 1 GB of memory, or more than 30 s. It is printed with its seed, and its files are kept.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import random
+import resource
+import signal
+import struct
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.console import printable
+from obygaze_features.core.errors import ObygazeError
+
+Tree = dict[str, bytes]
+MAX_SECONDS, MAX_BYTES = 30, 1_000_000_000
+ODD: tuple[Any, ...] = (
+    *(None, True, False, 0, 1, -1, 2, 63, 64, 2**31, 2**63, 2**64, -(2**63), 10**400, 0.5, -0.0),
+    *(
+        1e308,
+        -1e308,
+        1e-320,
+        float("nan"),
+        float("inf"),
+        "",
+        " ",
+        "x",
+        "0",
+        "-1",
+        "1e999",
+        "NaN",
+        "99999999999",
+    ),
+    *(
+        "\0",
+        "a\0b",
+        "\ud800",
+        "é\ud83d",
+        "\u202e",
+        "\x1b[2J",
+        "../x",
+        "/etc/passwd",
+        "a/../..",
+        ".",
+    ),
+    *("..", "C:\\x", "a\\b", "=1+1", "%s%n", "{x}", "<b>", "$(x)", "'", '"', "\n", "\r\n", ","),
+    *(
+        "x" * 300,
+        "x" * 70_000,
+        "é" * 200,
+        "9" * 400,
+        "9" * 5000,
+        [],
+        {},
+        [[]],
+        [None],
+        [1, 2],
+        ["x"],
+        {"": 1},
+    ),
+    *({"kind": "ridge"}, {"x": {"y": {"z": []}}}, [0] * 1000, ["x", "x"], [-1], [10**400], "data"),
+)
+ODD_BYTES = (b"", b"\0", b"\xff", b"\xff\xfe", b"\xed\xa0\x80", b"{}", b"[]", b"null", b"\n", b'"')
+KEYS = (
+    "",
+    "x",
+    "sha256",
+    "version",
+    "format",
+    "name",
+    "kind",
+    "0",
+    "-1",
+    "\0",
+    "\ud800",
+    "__class__",
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kind of input: its files, as variants, how they are changed, and what reads them.
+
+    `repaired` adapts checksums to the changed files, as an enemy would.
+    """
+
+    name: str
+    variants: Sequence[Tree]
+    read: Callable[[Tree, Path], None]
+    weight: int = 1
+    repaired: Callable[[Tree, random.Random], Tree] = lambda tree, draw: tree
+
+
+@dataclass
+class Findings:
+    """How many inputs were read, by kind and result, and the first input of each finding."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    first: dict[str, tuple[int, Tree, str]] = field(default_factory=dict)
+
+    def add(self, what: str, number: int, tree: Tree, lines: str) -> None:
+        """Keep the first input of a finding."""
+        self.counts["findings"] += 1
+        self.first.setdefault(what, (number, tree, lines))
+
+
+def campaign(targets: Sequence[Target], n_inputs: int, seed: int, *, say: bool = False) -> Findings:
+    """Read `n_inputs` changed inputs, drawn by `seed`; the same call draws the same inputs."""
+    found, started = Findings(), time.monotonic()
+    names = [target for target in targets for _ in range(target.weight)]
+    with tempfile.TemporaryDirectory(dir=_fast_folder()) as folder, _quiet():
+        for number in range(n_inputs):
+            draw = random.Random(f"{seed} {number}")
+            one(draw.choice(names), draw, Path(folder), number, found)
+            if say and number % 1000 == 999:
+                spent = time.monotonic() - started
+                print(f"{number + 1} inputs, {spent:.0f} s, {dict(found.counts)}", flush=True)
+    return found
+
+
+def one(target: Target, draw: random.Random, folder: Path, number: int, found: Findings) -> None:
+    """Change one input and read it."""
+    tree = target.repaired(changed(draw.choice(target.variants), draw), draw)
+    n_before = _peak_bytes()
+    faulthandler.dump_traceback_later(4 * MAX_SECONDS, exit=True)  # the code of a library hangs
+    signal.alarm(MAX_SECONDS)
+    try:
+        target.read(tree, folder)
+        found.counts[f"{target.name}: read"] += 1
+    except ObygazeError as error:
+        found.counts[f"{target.name}: {type(error).__name__}"] += 1
+        _check_message(target, error, number, tree, found)
+    except OSError as error:
+        found.counts[f"{target.name}: OSError"] += 1
+        if error.errno is None:
+            found.add(_place(target, error), number, tree, traceback.format_exc())
+    except Exception as error:  # noqa: BLE001 - that is what is looked for
+        found.add(_place(target, error), number, tree, traceback.format_exc())
+    finally:
+        signal.alarm(0)
+        faulthandler.cancel_dump_traceback_later()
+    if _peak_bytes() - n_before > MAX_BYTES:
+        grown = f"{_peak_bytes() - n_before:,} bytes of memory"
+        found.add(f"{target.name}: more than 1 GB", number, tree, grown)
+
+
+def _check_message(
+    target: Target, error: ObygazeError, number: int, tree: Tree, found: Findings
+) -> None:
+    try:
+        words = (str(error), *error.details)
+        "\n".join(map(printable, words)).encode("utf-8")
+    except UnicodeEncodeError as wrong:
+        found.add(_place(target, wrong) + f" of {type(error).__name__}", number, tree, repr(error))
+
+
+def _place(target: Target, error: BaseException) -> str:
+    """Return what was raised, and the last line of obygaze that was running."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "/obygaze" in frame.filename]
+    place = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "?"
+    return f"{target.name}: {type(error).__name__} at {place}"
+
+
+class _TooLong(Exception):
+    pass
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise _TooLong(f"more than {MAX_SECONDS} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _fast_folder() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def changed(tree: Tree, draw: random.Random) -> Tree:
+    """Return the files with one to three changes."""
+    tree = dict(tree)
+    for _ in range(draw.choice((1, 1, 2, 3))):
+        names = sorted(tree)
+        if not names:
+            break
+        name = draw.choice(names)
+        if draw.random() < 0.04:
+            _change_files(tree, name, draw)
+        else:
+            tree[name] = _changed_file(name, tree[name], draw)
+    return tree
+
+
+def _change_files(tree: Tree, name: str, draw: random.Random) -> None:
+    """Lose a file, give it another's bytes, or add one."""
+    what = draw.randrange(3)
+    if what == 0:
+        del tree[name]
+    elif what == 1:
+        tree[name] = tree[draw.choice(sorted(tree))]
+    else:
+        folder = name.rpartition("/")[0]
+        tree[f"{folder}/x{draw.randrange(9)}".lstrip("/")] = draw.choice(ODD_BYTES)
+
+
+def _changed_file(name: str, data: bytes, draw: random.Random) -> bytes:
+    by_kind: dict[str, Callable[[bytes, random.Random], bytes]] = {
+        ".json": changed_json,
+        ".toml": changed_toml,
+        ".csv": changed_table,
+        ".safetensors": changed_safetensors,
+        ".npy": changed_npy,
+        ".zip": changed_zip,
+        ".npz": changed_zip,
+    }
+    own = by_kind.get(Path(name).suffix)
+    if own is None or draw.random() < 0.2:
+        return changed_bytes(data, draw)
+    return own(data, draw)
+
+
+def changed_bytes(data: bytes, draw: random.Random) -> bytes:
+    """Flip, replace, insert, remove or repeat bytes; half of the time near the start or end."""
+    if not data:
+        return draw.choice(ODD_BYTES)
+    size = len(data)
+    near = min(size, 200)
+    at = draw.choice((draw.randrange(size), draw.randrange(near), size - 1 - draw.randrange(near)))
+    length = draw.choice((1, 1, 2, 4, 8, 64))
+    own = data[at : at + length]
+    new = draw.choice(
+        (
+            bytes([data[at] ^ 1 << draw.randrange(8)]),
+            bytes([draw.randrange(256)]),
+            draw.choice(ODD_BYTES),
+            own + own,
+            bytes(length),
+            b"\xff" * length,
+            draw.choice((0, 1, 2**31, 2**32 - 1, 10**9)).to_bytes(4, "little"),
+            draw.choice((0, 2**40, 2**63, 2**64 - 1)).to_bytes(8, "little"),
+        )
+    )
+    if draw.random() < 0.1:
+        return data[:at]
+    return data[:at] + new + data[at + (len(own) if draw.random() < 0.7 else len(new)) :]
+
+
+def changed_json(data: bytes, draw: random.Random) -> bytes:
+    """Replace, remove, rename or repeat a value anywhere in a JSON document."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return changed_bytes(data, draw)
+    return json.dumps(changed_value(value, draw)).encode()
+
+
+def changed_value(value: Any, draw: random.Random) -> Any:
+    """Return plain data with one place changed."""
+    if draw.random() < 0.02:
+        return draw.choice(ODD)
+    place: Any = value
+    while isinstance(place, dict | list) and place:
+        keys: list[Any] = list(place) if isinstance(place, dict) else list(range(len(place)))
+        key = draw.choice(keys)
+        inner = place[key]
+        if not isinstance(inner, dict | list) or not inner or draw.random() < 0.2:
+            _change_place(place, key, draw)
+            return value
+        place = inner
+    return draw.choice(ODD)
+
+
+def _change_place(place: Any, key: Any, draw: random.Random) -> None:
+    old, what = place[key], draw.randrange(6)
+    if what == 0:
+        del place[key]
+    elif what == 1 and isinstance(place, dict):
+        place[draw.choice(KEYS)] = place.pop(key) if draw.random() < 0.5 else draw.choice(ODD)
+    elif what == 1:
+        place.insert(key, old)
+    elif what == 2:
+        other = list(place.values()) if isinstance(place, dict) else place
+        place[key] = draw.choice(other)
+    elif what == 3 and isinstance(old, str) and old:
+        at = draw.randrange(len(old))
+        place[key] = (
+            old[:at] + draw.choice(("", "\0", "\ud800", "x", "0", "/", " ")) + old[at + 1 :]
+        )
+    elif what == 3 and isinstance(old, int | float):
+        place[key] = draw.choice((old + 1, old - 1, -old, old * 10, old * 10**9, str(old), [old]))
+    else:
+        place[key] = draw.choice(ODD)
+
+
+TOML_ODD = (
+    *('""', '"x"', "[]", "{}", "0", "-1", "1", "0.5", "inf", "nan", "true", "1e400", "9" * 400),
+    *(
+        '["x"]',
+        "[1]",
+        "[[]]",
+        '"\\u0000"',
+        '"\\u202E"',
+        "{x = 1}",
+        "1979-05-27",
+        '"../x"',
+        '["", ""]',
+    ),
+    *('"' + "x" * 300 + '"', '["x", "x"]', "[0, -1, 1.5]", '{"" = ""}', '"not (", "', "'''a\nb'''"),
+    *('"EN or not (S"', '"["', '[{kind = "ridge"}]', "9223372036854775808", '"clip"', '["ridge"]'),
+)
+
+
+def changed_toml(data: bytes, draw: random.Random) -> bytes:
+    """Change a key, a value, a header or the order of the lines of a TOML file."""
+    lines = data.decode("utf-8", "replace").split("\n")
+    at, what = draw.randrange(len(lines)), draw.randrange(6)
+    key, equals, value = lines[at].partition("=")
+    if what < 3 and equals:
+        lines[at] = f"{key}= {draw.choice(TOML_ODD)}"
+    elif what == 3 and equals:
+        lines[at] = f"{draw.choice((key + 'x', 'x', 'a.b', key[1:]))} ={value}"
+    elif what == 3 and lines[at].startswith("["):
+        lines[at] = draw.choice(("[x]", "[[x]]", lines[at].replace(".", ""), f"[{lines[at]}]"))
+    elif what == 4:
+        lines[at : at + 1] = draw.choice(([], [lines[at]] * 2))
+    else:
+        other = draw.randrange(len(lines))
+        lines[at], lines[other] = lines[other], lines[at]
+    return "\n".join(lines).encode()
+
+
+def changed_table(data: bytes, draw: random.Random) -> bytes:
+    """Change a cell, a column or a row of a CSV file."""
+    rows = [line.split(",") for line in data.decode("utf-8", "replace").split("\n")]
+    row, what = draw.choice(rows), draw.randrange(6)
+    at = draw.randrange(len(row))
+    if what < 3:
+        odd = str(draw.choice(ODD)).encode("utf-8", "replace").decode()
+        row[at] = draw.choice((odd, row[at] + odd, '"', '""', f'"{odd}', row[at][1:], f'"{odd}"'))
+    elif what == 3:
+        row[at : at + 1] = draw.choice(([], [row[at]] * 2))
+    elif what == 4:
+        rows.insert(draw.randrange(len(rows)), row)
+    else:
+        rows.remove(row)
+    return "\n".join(",".join(row) for row in rows).encode("utf-8", "replace")
+
+
+def changed_safetensors(data: bytes, draw: random.Random) -> bytes:
+    """Change the JSON header of a safetensors file, with the length that goes with it."""
+    n_bytes = int.from_bytes(data[:8], "little")
+    if n_bytes > len(data):
+        return changed_bytes(data, draw)
+    header = changed_json(data[8 : 8 + n_bytes], draw)
+    return struct.pack("<Q", len(header)) + header + data[8 + n_bytes :]
+
+
+def changed_npy(data: bytes, draw: random.Random) -> bytes:
+    """Change the text in the header of a npy file."""
+    if data[:6] != b"\x93NUMPY" or len(data) < 128:
+        return changed_bytes(data, draw)
+    odd = (
+        b"(0,)",
+        b"(-1,)",
+        b"(10**9,)",
+        b"(99999999999,)",
+        b"()",
+        b"[4]",
+        b"'O'",
+        b"'<f8'",
+        b"'<U9'",
+    )
+    header = data[10:128].replace(
+        draw.choice((b"(", b"<f4", b"'<f2'", b"False")), draw.choice(odd), 1
+    )
+    return data[:10] + header[:118].ljust(118) + data[128:]
+
+
+def changed_zip(data: bytes, draw: random.Random) -> bytes:
+    """Change one field in a directory entry or a local header of a zip."""
+    marks = [(b"PK\x01\x02", 46), (b"PK\x03\x04", 30), (b"PK\x05\x06", 22)]
+    mark, size = draw.choice(marks)
+    places = [at for at in range(len(data) - size) if data[at : at + 4] == mark]
+    if not places:
+        return changed_bytes(data, draw)
+    at = draw.choice(places) + draw.randrange(4, size + 8)
+    width = draw.choice((1, 2, 4))
+    new = draw.choice(
+        (0, 1, 2, 0x20, 0x40, 0x60, 0x800, 0xFFFF, 2**31, 2**32 - 1, draw.getrandbits(32))
+    )
+    return data[:at] + (new % 256**width).to_bytes(width, "little") + data[at + width :]
+
+
+def main() -> None:
+    """Run a campaign and print what it found; exit 1 if there is a finding."""
+    from support.fuzz_targets import all_targets
+
+    n_inputs = int(sys.argv[1]) if len(sys.argv) > 1 else 500_000
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    wanted = sys.argv[3:]
+    with tempfile.TemporaryDirectory() as folder:
+        targets = [t for t in all_targets(Path(folder)) if not wanted or t.name in wanted]
+        found = campaign(targets, n_inputs, seed, say=True)
+    for what, (number, tree, lines) in found.first.items():
+        print(f"\n== {what}, input {number} of seed {seed}\n{lines}")
+        kept = Path(tempfile.mkdtemp(prefix="obygaze-fuzz-"))
+        for index, (name, data) in enumerate(tree.items()):
+            (kept / f"{index}-{Path(name).name or 'x'}").write_bytes(data)
+        print(f"its files: {kept}")
+    for name, count in sorted(found.counts.items()):
+        print(f"{count:8,}  {name}")
+    print(f"{n_inputs:,} inputs, {len(found.first)} findings, {_peak_bytes():,} bytes at most")
+    sys.exit(bool(found.first))
+
+
+if __name__ == "__main__":
+    main()
