@@ -22,12 +22,13 @@ from obygaze_features.video.container import av
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import make_index
+from obygaze_features.video.resize import Resize
 
 CLIP_S = 40
 N_CLIPS, QUICK_CLIPS = 180, 3
 # How many of the clips are decoded: with the index, and without it, along the film.
 N_MEASURED, N_WITHOUT = 12, 3
-VIEW = View(32, size=224)
+VIEW = View(32, resize=Resize(224))
 # The name of each container, its codec and the options of the codec.
 X264 = ("libx264", {"preset": "veryfast"})
 MPEG4 = ("mpeg4", {"bf": "1", "g": "250", "b": "900k"})

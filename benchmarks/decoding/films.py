@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from benchmarks.decoding.pictures import CHARACTERS, GREY, chroma_planes, pictures
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.video.container import av
-from obygaze_features.video.picture import Pixels
+from obygaze_features.video.resize import Pixels
 
 BITS = 12
 DARK, LIGHT = 40, 210

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.video.picture import Pixels
+from obygaze_features.video.resize import Pixels
 
 Levels = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.decoding.films import read_stamp
-from obygaze_features.video.picture import Pixels
+from obygaze_features.video.resize import Pixels
 from obygaze_features.video.sampling import sample_indices
 
 Found = tuple[Sequence[Pixels], Sequence[int]]

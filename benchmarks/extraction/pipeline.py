@@ -274,7 +274,7 @@ def _decode(plans: Plans, resources: Resources) -> None:
 def _forward(backbone: Backbone, clips: Sequence[DecodedClip], resources: Resources) -> None:
     size = resources.batch or BATCH
     for start in range(0, len(clips), size):
-        pixels = stack([backbone.preprocess(clip.frames) for clip in clips[start : start + size]])
+        pixels = stack([backbone.normalise(clip.frames) for clip in clips[start : start + size]])
         for level in backbone.forward(pixels, only={"clip", "pooled", "frames"}).values():
             to_numpy(level)
 

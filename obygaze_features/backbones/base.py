@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from obygaze_features.backbones.geometry import COUNT, Geometry, Level
 from obygaze_features.backbones.weights import WeightFiles
@@ -15,6 +15,9 @@ from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.notebook import html_summary, short_repr
 from obygaze_features.core.schema_rules import choice, list_of, matching, number
 from obygaze_features.store.format.recipe import UNVERIFIED
+
+if TYPE_CHECKING:
+    from obygaze_features.video.resize import Resize
 
 DEFAULT_PRESET = "default"
 _THREE = {"least": 3, "most": 3, "unique": False}
@@ -47,6 +50,23 @@ class Preset:
     reproduces: Annotated[
         str, matching("(hub|paper|training|own)?", "one of hub, paper, training, own")
     ] = ""
+
+    def resize_to(self, size: int, checkpoint_edge: int | None = None) -> Resize:
+        """Return how pictures are resized for a model of a size.
+
+        Some presets use the edge of the checkpoint.
+        """
+        # Imported late: `extract run` imports this module before it catches signals.
+        from obygaze_features.video.resize import Resize
+
+        edge = self.edge or size
+        if self.edge_from_checkpoint and checkpoint_edge is not None:
+            edge = checkpoint_edge
+        if self.resize == "squash":
+            edge = size
+        if edge < size:
+            raise FixInput(f"frames of shortest edge {edge} cannot be cropped to {size} x {size}")
+        return Resize(edge, size, self.resize, self.filter, self.crop_offset, self.squash_first)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings that change pixels and frames, as plain values, for recipes."""
@@ -123,6 +143,10 @@ class Family:
             )
             levels[name] = Level(name, source, names, lengths)
         return levels
+
+    def resize(self, card: Card) -> Resize | None:
+        """Return how the pictures of a card are resized, without loading the model."""
+        return card.input.resize_to(card.geometry.size)
 
     def flops(self, g: Geometry) -> int:
         """Return the floating point operations of one clip, 0 where the depth is not known.
@@ -287,9 +311,19 @@ class Backbone(ABC):
         place = self.placement
         return self.card.family.activation_bytes(self.geometry, place.dtype, place.attention)
 
+    @property
+    def resize(self) -> Resize | None:
+        """How each picture is resized when it is decoded; None if `normalise` does it."""
+        return self.card.family.resize(self.card)
+
     @abstractmethod
+    def normalise(self, pictures: Any) -> Any:
+        """Return pictures [t, h, w, 3] uint8, resized as `resize` says, as pixels [t, 3, S, S]."""
+
     def preprocess(self, frames: Any) -> Any:
-        """Return frames [t, H, W, 3] uint8 as pixels [t, 3, S, S]."""
+        """Return frames of any size, [t, H, W, 3] uint8, as pixels [t, 3, S, S]."""
+        frames = check_frames(frames)
+        return self.normalise(frames if self.resize is None else self.resize(frames))
 
     @abstractmethod
     def forward(

@@ -36,11 +36,11 @@ from obygaze_features.backbones.base import (
     Family,
     Placement,
     card_recipe,
-    check_frames,
     check_pixels,
 )
 from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.core.errors import FixInput
+from obygaze_features.video.resize import Resize
 
 Array = npt.NDArray[np.float64]
 
@@ -60,6 +60,10 @@ class DescriptorsFamily(Family):
         """Return the backbone, which computes on the CPU in double precision."""
         return Descriptors(card)
 
+    def resize(self, card: Card) -> Resize:
+        """Return the reduction to the pixels of each frame that are used."""
+        return Resize(SIDE * _SAMPLES, fit="squash", filter="nearest")
+
 
 class Descriptors(Backbone):
     """The backbone without weights: colour, edges and motion in NumPy."""
@@ -74,14 +78,9 @@ class Descriptors(Backbone):
         """Memory for one clip while it is computed."""
         return self.geometry.frames * SIDE * SIDE * 8 * 12
 
-    def preprocess(self, frames: Any) -> npt.NDArray[np.float32]:
-        """Return frames [t, H, W, 3] uint8 as pixels [t, 3, 64, 64] from 0 to 1."""
-        frames = check_frames(np.asarray(frames))
-        positions = np.arange(SIDE * _SAMPLES) + 0.5
-        rows = (positions * frames.shape[1] / (SIDE * _SAMPLES)).astype(np.int64)
-        columns = (positions * frames.shape[2] / (SIDE * _SAMPLES)).astype(np.int64)
-        sampled = frames[:, rows][:, :, columns]
-        cells = sampled.reshape(len(frames), SIDE, _SAMPLES, SIDE, _SAMPLES, 3)
+    def normalise(self, pictures: Any) -> npt.NDArray[np.float32]:
+        """Return resized pictures [t, 256, 256, 3] as pixels [t, 3, 64, 64] from 0 to 1."""
+        cells = np.asarray(pictures).reshape(-1, SIDE, _SAMPLES, SIDE, _SAMPLES, 3)
         sums = cells.sum(axis=(2, 4), dtype=np.uint32)
         means = sums.astype(np.float32) / np.float32(255 * _SAMPLES * _SAMPLES)
         return np.ascontiguousarray(means.transpose(0, 3, 1, 2))

@@ -79,7 +79,7 @@ def _differences(ours: Preset, hub: Preset) -> list[str]:
 
 def _range(preset: Preset) -> str:
     """Return the smallest and the largest value of a pixel."""
-    table = Preprocessor(preset, 1, 1).table
+    table = Preprocessor.of(preset, 1).table
     return f"{round(float(table.min()), 2):g}..{round(float(table.max()), 2):g}"
 
 

@@ -20,6 +20,7 @@ from obygaze_features.backbones.torch_backbone import TorchBackbone
 from obygaze_features.backbones.weights import WeightFiles, WeightHashes, tensors_sha256
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError, first_line
 from obygaze_features.core.files import sha256_file
+from obygaze_features.video.resize import Resize
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -130,12 +131,17 @@ class ModuleBackbone(TorchBackbone):
         super().__init__(*args, **options)
         self._own = preprocess
 
-    def preprocess(self, frames: Any) -> Tensor:
-        """Return frames [t, H, W, 3] uint8 as pixels [t, 3, S, S] float32 on the device."""
+    @property
+    def resize(self) -> Resize | None:
+        """How each picture is resized when it is decoded; None if the module's own code does it."""
+        return super().resize if self._own is None else None
+
+    def normalise(self, pictures: Any) -> Tensor:
+        """Return pictures [t, h, w, 3] as pixels [t, 3, S, S] float32 on the device."""
         if self._own is None:
-            return super().preprocess(frames)
+            return super().normalise(pictures)
         own = self._own
-        pixels = _call(lambda: own(frames), f"{self.card.name}: the preprocessing failed")
+        pixels = _call(lambda: own(pictures), f"{self.card.name}: the preprocessing failed")
         tensor: Tensor = as_tensor(pixels) if hasattr(pixels, "__array_interface__") else pixels
         return tensor.reshape(-1, *tensor.shape[-3:]).float().to(self.placement.device)
 

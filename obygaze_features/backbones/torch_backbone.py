@@ -20,6 +20,7 @@ from obygaze_features.backbones.hub import repository_folder
 from obygaze_features.backbones.pixels import Preprocessor, as_frames, as_tensor
 from obygaze_features.backbones.weights import FETCH_AGAIN, WeightFiles, WeightHashes, is_blob
 from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.video.resize import Resize
 
 if TYPE_CHECKING:
     import torch
@@ -74,9 +75,14 @@ class TorchBackbone(Backbone):
         if placement.compiled:
             compile_layers(self.module)
 
-    def preprocess(self, frames: Any) -> Tensor:
-        """Return frames [t, H, W, 3] uint8 as pixels [t, 3, S, S] float32 on the device."""
-        return self.pixels(as_frames(frames, self.placement.device))
+    @property
+    def resize(self) -> Resize | None:
+        """How each picture is resized when it is decoded."""
+        return self.pixels.resize
+
+    def normalise(self, pictures: Any) -> Tensor:
+        """Return resized pictures [t, S, S, 3] as pixels [t, 3, S, S] float32 on the device."""
+        return self.pixels.normalise(as_frames(pictures, self.placement.device))
 
     def forward(
         self, pixels: Any, mask: Any = None, only: Collection[str] | None = None

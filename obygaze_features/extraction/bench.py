@@ -120,7 +120,7 @@ def measure_forward(
     """Measure how many clips a second a backbone handles on a device, by the size of the batch.
 
     Frames are random numbers of the backbone's own shape. The first row is the preparation of the
-    frames of one clip, which runs on the CPU for every backbone.
+    frames of one clip, which the decoder has resized.
     """
     from obygaze_features.backbones.load import load_backbone
 
@@ -148,13 +148,14 @@ def forward_runs(
     """Return the times to prepare the frames of one clip, and of a forward pass of each batch."""
     from obygaze_features.extraction.blocks import stack, to_numpy
 
-    pixels = model.preprocess(frames)
+    pictures = frames if model.resize is None else model.resize(frames)
+    pixels = model.normalise(pictures)
 
     def forward(inputs: Any) -> None:
         for level in model.forward(inputs).values():
             to_numpy(level)  # waits until the device has computed it
 
-    prepare = partial(model.preprocess, frames)
+    prepare = partial(model.normalise, pictures)
     measurements = [_measure("prepare frames", prepare, rounds, 1, frames.nbytes)]
     for batch in batches:
         work = partial(forward, stack([pixels] * batch))

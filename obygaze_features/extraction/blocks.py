@@ -154,7 +154,7 @@ class BlockMaker:
     def _take(self, block: _Block, slot: int, clip: DecodedClip) -> None:
         # The frames of other clips and the batch before occupy memory too: the whole batch counts.
         with self.clock.of("preprocess"), self._smaller_if_too_large(self.batch):
-            pixels = self.backbone.preprocess(clip.frames)
+            pixels = self.backbone.normalise(clip.frames)
             if self.backbone.takes_mask:
                 pixels = blank_padding(pixels, clip.mask)
         self._waiting.append((slot, pixels, clip.mask))

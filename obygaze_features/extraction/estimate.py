@@ -231,7 +231,7 @@ def estimate(
     # Each file is checked once: a million checks take long on a network disk.
     existing = dict.fromkeys(row for row in with_video if Path(plan.rows[row].video).is_file())
     probed = list(existing)[:: max(1, len(existing) // max(n_probed, 1))][:n_probed]
-    views = dict.fromkeys(view_of(m.card, m.card.geometry, m.target) for m in models)
+    views = dict.fromkeys(view_of(m.card, m.target) for m in models)
     seconds, unreadable, clip_bytes = _probe(plan, probed, tuple(views))
     stores = [_store(plan, model) for model in models]
     if timed:
@@ -340,7 +340,8 @@ def _probe(
             continue
         clips = [clip for clip in one.clips.values() if isinstance(clip, DecodedClip)]
         seconds.append(one.seconds)
-        sizes.append(sum(clip.frames.nbytes for clip in clips))
+        shared = {id(clip.pictures): clip.pictures.nbytes for clip in clips}
+        sizes.append(sum(shared.values()))
     mean = sum(seconds) / len(seconds) if seconds else None
     return mean, unreadable, max(sizes, default=TYPICAL_CLIP_BYTES)
 

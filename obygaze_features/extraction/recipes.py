@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone, Card
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.backbones.geometry import Geometry, Level
+from obygaze_features.backbones.geometry import Level
 from obygaze_features.backbones.load import blank_padding, load_backbone
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.schema_rules import near
@@ -102,8 +102,9 @@ def _levels(card: Card, available: Mapping[str, Level], names: Sequence[str]) ->
     return {name: available[name] for name in available if name in names}
 
 
-def view_of(card: Card, geometry: Geometry, target: Target) -> View:
-    """Return the number of frames of a target, and the rule by which they are chosen."""
+def view_of(source: Backbone | Card, target: Target) -> View:
+    """Return what the backbone of a target sees of a clip; a card tells it without the weights."""
+    card = source if isinstance(source, Card) else source.card
     rule: Sampling = "fps" if card.input.sampling == "fps" else "even"
     if target.sampling == "keyframes":
         if rule == "fps":
@@ -111,7 +112,8 @@ def view_of(card: Card, geometry: Geometry, target: Target) -> View:
                 f"--sampling keyframes: {card.label} requires the sampling rule of its card"
             )
         rule = "keyframes"
-    return View(geometry.frames, rule)
+    resize = card.family.resize(card) if isinstance(source, Card) else source.resize
+    return View(source.geometry.frames, rule, resize)
 
 
 def arrays_of(backbone: Backbone, levels: Mapping[str, Level]) -> list[ArraySpec]:
@@ -154,7 +156,7 @@ def redecoder(
     recipe = store.recipe.to_dict()
     target = _target(recipe, weights)
     backbone = load_target(target, workspace)
-    view = view_of(backbone.card, backbone.geometry, target)
+    view = view_of(backbone, target)
     levels = chosen_levels(backbone, recipe["levels"])
     here = recipe_of(backbone, view, levels).as_claimed_by(store.recipe)
     if here.fingerprint != store.fingerprint:
@@ -199,7 +201,7 @@ def _extract(
         decoded = decode_clip(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
     except BadVideo:
         return None
-    pixels = backbone.preprocess(decoded.frames)
+    pixels = backbone.normalise(decoded.frames)
     mask = None
     if backbone.takes_mask:
         pixels, mask = blank_padding(pixels, decoded.mask), decoded.mask[np.newaxis]

@@ -122,7 +122,7 @@ def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[LoadedTarget]:
 
 def _opening(plan: ExtractPlan, target: Target, backbone: Backbone) -> Callable[[], LoadedTarget]:
     """Check the options of a target; return the function that opens or creates its store."""
-    view = view_of(backbone.card, backbone.geometry, target)
+    view = view_of(backbone, target)
     levels = chosen_levels(backbone, target.levels)
     recipe = recipe_of(backbone, view, levels)
     if (Path(target.store) / STORE_FILE).is_file():

@@ -12,6 +12,7 @@ from obygaze_features.core.machine import usable_cores
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import MAX_SUBSTITUTED, View
 from obygaze_features.video.probe import probe
+from obygaze_features.video.resize import Resize
 from obygaze_features.video.sampling import Sampling
 from obygaze_features.video.saving import save_clip
 
@@ -96,7 +97,7 @@ def frames(
         obygaze video frames film.mkv --start 61.5 --end 75 --size 224 -o sheet.png
         obygaze video frames clip.mp4 --count 8 --sampling keyframes -o frames.npz
     """
-    view = View(count, sampling, size)
+    view = View(count, sampling, Resize(size) if size else None)
     clip = decode_clip(file, view, start_s=start_s, end_s=end_s, max_substituted=max_substituted)
     save_clip(clip, output, force=force)
     session.console.show({"output": str(output), **clip.as_json()}, f"{output}: {clip.as_line()}")

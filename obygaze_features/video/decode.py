@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,13 @@ import numpy as np
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.decoded_clip import MAX_SUBSTITUTED, Canvas, DecodedClip, View
+from obygaze_features.video.decoded_clip import (
+    MAX_SUBSTITUTED,
+    Allocate,
+    Canvas,
+    DecodedClip,
+    View,
+)
 from obygaze_features.video.film import (
     forbid_seeking,
     forget_film,
@@ -22,9 +27,9 @@ from obygaze_features.video.film import (
 )
 from obygaze_features.video.index import FrameIndex
 from obygaze_features.video.packet_decoder import PacketDecoder, corrected, is_affected
-from obygaze_features.video.picture import Pixels
 from obygaze_features.video.probe import CHECKED, VideoInfo, describe
-from obygaze_features.video.sampling import sample, span_of
+from obygaze_features.video.resize import Pixels
+from obygaze_features.video.sampling import span_of
 from obygaze_features.video.source import (
     DecodedOrder,
     FilmChanged,
@@ -32,11 +37,6 @@ from obygaze_features.video.source import (
     VideoSource,
     open_source,
 )
-
-# A larger clip is refused before its memory is allocated.
-MAX_BYTES = 8 * 1024**3
-
-Allocate = Callable[[Sequence[tuple[int, ...]]], Sequence[Pixels]]
 
 
 def decode_clip(
@@ -82,7 +82,7 @@ def decode_views(
         views: what each model sees.
         start_s: where the part begins, in seconds.
         end_s: where the part ends; a picture shown at this time is not in it.
-        allocate: returns arrays of zeros of the shapes it is given, one for each view.
+        allocate: returns arrays of the shapes it is given, one for all views that resize alike.
         indexes: a folder that keeps the index of the film, for files with many clips. Without it,
             every call reads the film.
         progress: called again and again while that index is made.
@@ -95,11 +95,11 @@ def decode_views(
     for forget in (forbid_seeking, forget_film) if indexes is not None else ():
         try:
             with open_film(path, Path(indexes or ""), progress) as source:
-                return _decoded(source, wanted, part_s, allocate or _zeros)
+                return _decoded(source, wanted, part_s, allocate or _empty)
         except FilmChanged:
             forget(path)
     with open_source(path) as source:
-        return _decoded(source, wanted, part_s, allocate or _zeros)
+        return _decoded(source, wanted, part_s, allocate or _empty)
 
 
 def _decoded(
@@ -112,8 +112,8 @@ def _decoded(
     return _ClipDecoder(decoder, describe(decoder), views, part_s, allocate).clips()
 
 
-def _zeros(shapes: Sequence[tuple[int, ...]]) -> Sequence[Pixels]:
-    return [np.zeros(shape, dtype=np.uint8) for shape in shapes]
+def _empty(shapes: Sequence[tuple[int, ...]]) -> Sequence[Pixels]:
+    return [np.empty(shape, dtype=np.uint8) for shape in shapes]
 
 
 class _IndexIsWrong(Exception):
@@ -129,7 +129,6 @@ class _ClipDecoder:
     views: Sequence[View]
     part_s: tuple[float | None, float | None]
     allocate: Allocate
-    frames: Sequence[Pixels] = ()
 
     def clips(self) -> dict[View, DecodedClip]:
         """Decode by times where they are reliable, else by counting, which is slower."""
@@ -176,7 +175,7 @@ class _ClipDecoder:
         if once is not None and (clips := self._by_decoded_order(index, once())) is not None:
             return clips
         canvas, decoder, out = self._canvas(index), self.decoder, list[int]()
-        last = max(canvas.rows)
+        last = max(canvas.wanted)
         ends_early = canvas.span[1] < index.frames
 
         def take(position: int, frame: Any) -> bool:
@@ -210,7 +209,7 @@ class _ClipDecoder:
         """
         out, damage = decoded.positions.tolist(), set(decoded.damage)
         canvas = self._canvas(index)
-        last, ends_early = max(canvas.rows), canvas.span[1] < index.frames
+        last, ends_early = max(canvas.wanted), canvas.span[1] < index.frames
         # Counting stops after the clip, so that it sees no damage that comes later.
         stop = max(out[: last + 1], default=0) + CHECKED
         if len(set(out)) < len(out):
@@ -241,8 +240,7 @@ class _ClipDecoder:
         span = span_of(index.times_s, *self.part_s, index.last_s)
         if span[0] >= span[1]:
             raise self._nothing_to_decode(index)
-        samples = [sample(index, span, view.count, view.sampling) for view in self.views]
-        return Canvas(index, self.info, span, self.views, samples, self._empty_frames())
+        return Canvas(index, self.info, span, self.views, self.allocate)
 
     def _nothing_to_decode(self, index: FrameIndex) -> BadVideo:
         start_s, end_s = self.part_s
@@ -252,20 +250,6 @@ class _ClipDecoder:
         if not index.frames:
             what, reason = "no picture can be decoded", "no-frames"
         return BadVideo(what, path=self.info.path, stage="decode", reason=reason)
-
-    def _empty_frames(self) -> Sequence[Pixels]:
-        """Allocate the frames, or clear those that an attempt with another index has filled."""
-        for frames in self.frames:
-            frames.fill(0)
-        if self.frames:
-            return self.frames
-        shapes = [(v.count, *self.info.geometry.target(v.size, v.fit), 3) for v in self.views]
-        n_bytes = sum(math.prod(shape) for shape in shapes)
-        if n_bytes > MAX_BYTES:
-            what = f"the pictures would take {n_bytes / 1e9:.1f} GB of memory"
-            raise BadVideo(what, path=self.info.path, stage="decode", reason="too-large")
-        self.frames = self.allocate(shapes)
-        return self.frames
 
     def _finish(self, canvas: Canvas) -> dict[View, DecodedClip]:
         missing = self.info.missing_share(canvas.index, canvas.span, self.part_s[1])

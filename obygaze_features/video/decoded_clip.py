@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,41 +13,52 @@ import numpy as np
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.index import Bools, Floats, FrameIndex, Ints
 from obygaze_features.video.packet_decoder import PacketDecoder, is_affected
-from obygaze_features.video.picture import Filter, PictureConverter, Pixels, ResizeMode
+from obygaze_features.video.picture import PictureConverter
 from obygaze_features.video.probe import VideoInfo
-from obygaze_features.video.sampling import SampledRanks, Sampling
+from obygaze_features.video.resize import Pixels, Resize
+from obygaze_features.video.sampling import Sampling, sample
 
 MAX_SUBSTITUTED = 1 / 8
+# A larger clip is refused before its memory is allocated.
+MAX_BYTES = 8 * 1024**3
+
+# Returns arrays of the given shapes.
+Allocate = Callable[[Sequence[tuple[int, ...]]], Sequence[Pixels]]
 
 
 @dataclass(frozen=True)
 class View:
-    """What one model sees of a clip: how many pictures, by which rule, how large.
+    """What one model sees of a clip: how many pictures, by which rule, and how they are resized.
 
-    `size` is the shorter edge with the proportions kept ("shortest"), or both edges ("squash");
-    None is the full size.
+    Without `resize` the pictures have their full size.
     """
 
     count: int = 32
     sampling: Sampling = "even"
-    size: int | None = None
-    fit: ResizeMode = "shortest"
-    filter: Filter = "bicubic"
+    resize: Resize | None = None
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> View:
+        """Return a view from plain values, as `dataclasses.asdict` returns them."""
+        resize = value["resize"]
+        return cls(value["count"], value["sampling"], Resize(**resize) if resize else None)
 
 
 @dataclass(frozen=True, eq=False)
 class DecodedClip:
     """The pictures of one view of a clip, and where each comes from.
 
-    `index` is the number in the whole file of the picture in a row, `time_s` when it is shown,
-    `asked_s` when the one asked for is shown (key frames and substitutes differ). `substituted`
-    marks pictures that damage has affected or that a neighbour replaces, `mask` the real ones: if
-    a rule found too few, the other rows are black with index -1. `missing` is the share of
-    pictures that is missing from a broken file.
+    `pictures` are shared by the views that resize alike; `rows` are those of this view. `index` is
+    the number in the whole file of the picture in a row, `time_s` when it is shown, `asked_s` when
+    the one asked for is shown (key frames and substitutes differ). `substituted` marks pictures
+    that damage has affected or that a neighbour replaces, `mask` the real ones: if a rule found too
+    few, the other rows are black with index -1. `missing` is the share of pictures that is missing
+    from a broken file.
     """
 
     path: Path
-    frames: Pixels
+    pictures: Pixels
+    rows: Ints
     index: Ints
     time_s: Floats
     asked_s: Floats
@@ -56,10 +68,17 @@ class DecodedClip:
     damaged: bool
     missing: float
 
+    @property
+    def frames(self) -> Pixels:
+        """The pictures of this view, a new array each time."""
+        frames = self.pictures[self.rows]
+        frames[~self.mask] = 0
+        return frames
+
     def as_json(self) -> dict[str, Any]:
         """Return the facts for programs, without the pictures."""
         return {
-            "shape": list(self.frames.shape),
+            "shape": [len(self.rows), *self.pictures.shape[1:]],
             "index": self.index.tolist(),
             "time_s": self.time_s.tolist(),
             "substituted": int(self.substituted.sum()),
@@ -69,7 +88,7 @@ class DecodedClip:
 
     def as_line(self) -> str:
         """Return the facts in one line."""
-        height, width = self.frames.shape[1:3]
+        height, width = self.pictures.shape[1:3]
         line = f"{int(self.mask.sum())} of {self.total} pictures, {width} x {height}"
         return f"{line}, {int(self.substituted.sum())} damaged" if self.damaged else line
 
@@ -85,6 +104,21 @@ class DecodedClip:
         return self
 
 
+@dataclass(frozen=True)
+class _Layer:
+    """The pictures of all views that resize alike: `pictures[rows[rank]]` for each wanted rank."""
+
+    resize: Resize | None
+    rows: Mapping[int, int]
+    pictures: Pixels
+
+    def draw(self, rank: int, picture: Pixels) -> None:
+        """Put a picture of full size where it is wanted."""
+        if rank in self.rows:
+            resized = picture if self.resize is None else self.resize(picture[None])[0]
+            self.pictures[self.rows[rank]] = resized
+
+
 class Canvas:
     """Collects the wanted pictures as they come out of the decoder, for all views of a clip."""
 
@@ -94,24 +128,37 @@ class Canvas:
         info: VideoInfo,
         span: tuple[int, int],
         views: Sequence[View],
-        samples: Sequence[SampledRanks],
-        frames: Sequence[Pixels],
+        allocate: Allocate,
     ) -> None:
-        self.index, self.info, self.span = index, info, span
-        self.views, self.samples, self.frames = views, samples, frames
+        self.index, self.info, self.span, self.views = index, info, span, views
+        self.samples = [sample(index, span, view.count, view.sampling) for view in views]
         self.converter = PictureConverter(info.geometry)
-        # For each wanted rank: the views and rows it goes to.
-        self.rows: dict[int, list[tuple[int, int]]] = {}
-        for number, sampled in enumerate(self.samples):
-            for row in np.flatnonzero(sampled.mask).tolist():
-                self.rows.setdefault(int(sampled.index[row]), []).append((number, row))
-        # For each wanted rank: the rank of the picture that is there, and the nearest so far.
+        self.layers = self._layers(allocate)
+        # The wanted ranks, and for each: the rank of the picture there, and the nearest so far.
+        ranks = sorted(set[int]().union(*(layer.rows for layer in self.layers.values())))
+        self.wanted = dict.fromkeys(ranks)
         self.there: dict[int, int] = {}
         self.near: dict[int, tuple[int, Any]] = {}
 
+    def _layers(self, allocate: Allocate) -> dict[Resize | None, _Layer]:
+        ranks: dict[Resize | None, set[int]] = {}
+        for view, sampled in zip(self.views, self.samples, strict=True):
+            ranks.setdefault(view.resize, set()).update(sampled.index[sampled.mask].tolist())
+        size = self.info.geometry.upright
+        shape_of = {resize: (*(resize.shape(*size) if resize else size), 3) for resize in ranks}
+        shapes = [(len(those), *shape_of[resize]) for resize, those in ranks.items()]
+        n_bytes = sum(view.count * math.prod(shape_of[view.resize]) for view in self.views)
+        if n_bytes > MAX_BYTES:
+            what = f"the pictures would take {n_bytes / 1e9:.1f} GB of memory"
+            raise BadVideo(what, path=self.info.path, stage="decode", reason="too-large")
+        return {
+            resize: _Layer(resize, {rank: row for row, rank in enumerate(sorted(those))}, pictures)
+            for (resize, those), pictures in zip(ranks.items(), allocate(shapes), strict=True)
+        }
+
     def missing(self) -> list[int]:
         """Return the wanted ranks for which no picture has come out."""
-        return [rank for rank in sorted(self.rows) if rank not in self.there]
+        return [rank for rank in self.wanted if rank not in self.there]
 
     def offer_at(self, position: int, frame: Any) -> None:
         """Offer the picture of a packet; keep it if it may have to replace another."""
@@ -123,7 +170,7 @@ class Canvas:
 
     def offer(self, rank: int, frame: Any, *, nearest: bool = False) -> None:
         """Take a picture if it is wanted; with `nearest`, keep it if it may replace another."""
-        if rank in self.rows:
+        if rank in self.wanted:
             self._draw(rank, frame)
             self.there[rank] = rank
         if nearest and self.span[0] <= rank < self.span[1]:
@@ -136,43 +183,37 @@ class Canvas:
         """Put the nearest picture of the span where the wanted one did not come out."""
         present = dict(self.there)
         for rank in self.missing():
+            layers = [layer for layer in self.layers.values() if rank in layer.rows]
+            others = [there for there in present if all(there in layer.rows for layer in layers)]
             if rank in self.near:
                 self.there[rank], frame = self.near[rank]
                 self._draw(rank, frame)
-            elif present:
-                other = min(present, key=lambda there: abs(there - rank))
-                self._copy(other, rank)
+            elif others:
+                other = min(others, key=lambda there: abs(there - rank))
+                for layer in layers:
+                    layer.pictures[layer.rows[rank]] = layer.pictures[layer.rows[other]]
                 self.there[rank] = present[other]
 
     def _draw(self, rank: int, frame: Any) -> None:
-        done: dict[tuple[int, int, Filter], Pixels] = {}
-        for number, row in self.rows[rank]:
-            height, width = self.frames[number].shape[1:3]
-            kind = (height, width, self.views[number].filter)
-            if kind not in done:
-                done[kind] = self.converter.convert(frame, *kind)
-            self.frames[number][row] = done[kind]
-
-    def _copy(self, source: int, target: int) -> None:
-        for number, row in self.rows[target]:
-            shape, kind = self.frames[number].shape[1:], self.views[number].filter
-            for other, other_row in self.rows[source]:
-                if self.frames[other].shape[1:] == shape and self.views[other].filter == kind:
-                    self.frames[number][row] = self.frames[other][other_row]
+        picture = self.converter.convert(frame)
+        for layer in self.layers.values():
+            layer.draw(rank, picture)
 
     def clip(self, number: int, decoder: PacketDecoder, missing: float) -> DecodedClip:
         """Return the finished clip of one view."""
         sampled, index, damage = self.samples[number], self.index, decoder.damage
+        layer = self.layers[self.views[number].resize]
         there = np.array([self.there.get(int(rank), -1) for rank in sampled.index], dtype=np.int64)
         there[~sampled.mask] = -1
         if (there[sampled.mask] < 0).any():
             what, path = "no picture can be decoded", self.info.path
             raise BadVideo(what, path=path, stage="decode", reason="damaged")
-        bad = {rank for rank in self.rows if is_affected(index, damage, int(index.order[rank]))}
+        bad = {rank for rank in self.wanted if is_affected(index, damage, int(index.order[rank]))}
         affected = np.array([int(rank) in bad for rank in sampled.index], dtype=np.bool_)
         return DecodedClip(
             path=self.info.path,
-            frames=self.frames[number],
+            pictures=layer.pictures,
+            rows=np.array([layer.rows.get(int(rank), 0) for rank in sampled.index], np.int64),
             index=there,
             time_s=np.where(sampled.mask, index.times_s[there], np.nan),
             asked_s=np.where(sampled.mask, index.times_s[sampled.asked], np.nan),

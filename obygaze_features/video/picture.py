@@ -7,17 +7,13 @@ import struct
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.video.container import av
-
-Pixels = NDArray[np.uint8]
-ResizeMode = Literal["shortest", "squash"]
-Filter = Literal["bilinear", "bicubic", "area"]
+from obygaze_features.video.resize import Pixels
 
 
 @dataclass(frozen=True)
@@ -38,17 +34,6 @@ class PictureGeometry:
         """Return (height, width) as a player shows it: square pixels, turned."""
         wide = max(1, round(self.width * self.sar))
         return (wide, self.height) if self.rotation % 180 else (self.height, wide)
-
-    def target(self, size: int | None, fit: ResizeMode) -> tuple[int, int]:
-        """Return (height, width) after resizing: unchanged, by the shorter edge, or a square."""
-        height, width = self.upright
-        if size is None:
-            return height, width
-        if fit == "squash":
-            return size, size
-        short, long = min(height, width), max(height, width)
-        other = max(1, size * long // short)
-        return (size, other) if height <= width else (other, size)
 
 
 def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
@@ -78,24 +63,23 @@ def _turn(frame: Any) -> tuple[int, bool]:
 
 
 class PictureConverter:
-    """Converts the pictures of one stream to RGB arrays; reuses a scaler for each size."""
+    """Converts the pictures of one stream to RGB arrays; reuses its scaler."""
 
     def __init__(self, geometry: PictureGeometry) -> None:
         self.geometry = geometry
-        self.scalers: dict[tuple[int, int, Filter], Any] = {}
+        self.scaler = av().video.reformatter.VideoReformatter()
 
-    def convert(self, frame: Any, height: int, width: int, filter: Filter) -> Pixels:
-        """Return a picture at (height, width), converted and scaled in one step."""
-        scaler = self.scalers.setdefault(
-            (height, width, filter), av().video.reformatter.VideoReformatter()
-        )
+    def convert(self, frame: Any) -> Pixels:
+        """Return a picture as a player shows it; pixels that are not square are scaled."""
         if frame.interlaced_frame:
             frame = _marked_progressive(frame)
+        height, width = self.geometry.upright
         if self.geometry.rotation % 180:
             height, width = width, height
         scaled = (frame.width, frame.height) != (width, height)
-        flags = _flags(filter, scaled)
-        rgb = scaler.reformat(frame, width, height, "rgb24", interpolation=flags, threads=1)
+        rgb = self.scaler.reformat(
+            frame, width, height, "rgb24", interpolation=_flags(scaled), threads=1
+        )
         plane = rgb.planes[0]
         rows = np.frombuffer(plane, np.uint8).reshape(height, plane.line_size)
         pixels = rows[:, : width * 3].reshape(height, width, 3)
@@ -104,13 +88,13 @@ class PictureConverter:
         return np.rot90(pixels, k=-(self.geometry.rotation // 90))
 
 
-def _flags(filter: Filter, scaled: bool) -> int:
+def _flags(scaled: bool) -> int:
     kind = av().video.reformatter.Interpolation
     if not scaled:
         # The plain conversion: a quarter of the time, and the same pixels as other readers.
-        return int(kind[filter.upper()] | kind.BITEXACT)
+        return int(kind.BICUBIC | kind.BITEXACT)
     # Without these flags the result depends on the processor.
-    return int(kind[filter.upper()] | kind.ACCURATE_RND | kind.FULL_CHR_H_INT | kind.BITEXACT)
+    return int(kind.BICUBIC | kind.ACCURATE_RND | kind.FULL_CHR_H_INT | kind.BITEXACT)
 
 
 def _marked_progressive(frame: Any) -> Any:
@@ -138,7 +122,8 @@ def conversion_sha256() -> str:
     y, x = np.mgrid[0 : height * 3 // 2, 0:width]
     planes = ((x * 5 + y * 3 + (x * y) // 9) % 220 + 16).astype(np.uint8)
     frame = av().VideoFrame.from_ndarray(planes, format="yuv420p")
-    converter = PictureConverter(PictureGeometry(width, height, Fraction(1), 0, False))
-    plain = converter.convert(frame, height, width, "bicubic")
-    scaled = converter.convert(frame, height // 2, width // 2, "bicubic")
+    plain, scaled = (
+        PictureConverter(PictureGeometry(wide, high, Fraction(1), 0, False)).convert(frame)
+        for wide, high in ((width, height), (width // 2, height // 2))
+    )
     return sha256_bytes(plain.tobytes() + scaled.tobytes())

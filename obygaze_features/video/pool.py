@@ -245,7 +245,7 @@ class _Worker:
                 continue  # progress
             if "error" in reply:
                 return None, BadVideo(**reply["error"])
-            return unpacked(reply["clips"], memory), None
+            return unpacked(reply, memory), None
         finally:
             os.close(memory)
 

@@ -29,7 +29,7 @@ from obygaze_features.video.container import BadVideo, av
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import make_index
-from obygaze_features.video.picture import Pixels
+from obygaze_features.video.resize import Pixels
 from obygaze_features.video.source import Progress
 
 PROGRESS_S = 1.0
@@ -82,17 +82,17 @@ def _decode(request: Mapping[str, Any], memory: int, progress: Progress) -> dict
     try:
         if not request["views"]:
             make_index(Path(path), Path(indexes), progress)
-            return {"clips": []}
+            return {"shapes": [], "clips": []}
         clips = decode_views(
             path,
-            [View(**view) for view in request["views"]],
+            [View.from_dict(view) for view in request["views"]],
             start_s=request["start_s"],
             end_s=request["end_s"],
             allocate=partial(shared_frames, memory),
             indexes=indexes,
             progress=progress,
         )
-        return {"clips": [_packed(view, clip) for view, clip in clips.items()]}
+        return _packed(clips)
     except Exception as error:  # noqa: BLE001 - no file may end the worker
         what = error.what if isinstance(error, ObygazeError) else f"{type(error).__name__}: {error}"
         stage, reason = "decode", "crashed"
@@ -111,27 +111,38 @@ def shared_frames(memory: int, shapes: Sequence[tuple[int, ...]]) -> list[Pixels
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _packed(view: View, clip: DecodedClip) -> dict[str, Any]:
-    """Return a clip without its pictures as JSON."""
-    facts = {
+def _packed(clips: Mapping[View, DecodedClip]) -> dict[str, Any]:
+    """Return clips as JSON, with the shapes of their pictures and not the pictures."""
+    layers = list({id(clip.pictures): clip.pictures for clip in clips.values()}.values())
+    numbers = {id(pictures): number for number, pictures in enumerate(layers)}
+    return {
+        "shapes": [pictures.shape for pictures in layers],
+        "clips": [
+            {"view": asdict(view), "layer": numbers[id(clip.pictures)], "facts": _facts(clip)}
+            for view, clip in clips.items()
+        ],
+    }
+
+
+def _facts(clip: DecodedClip) -> dict[str, Any]:
+    return {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in (vars(clip) | {"path": str(clip.path)}).items()
-        if name != "frames"
+        if name != "pictures"
     }
-    return {"view": asdict(view), "shape": clip.frames.shape, "facts": facts}
 
 
-def unpacked(clips: Sequence[Mapping[str, Any]], memory: int) -> dict[View, DecodedClip]:
+def unpacked(reply: Mapping[str, Any], memory: int) -> dict[View, DecodedClip]:
     """Return the clips of a reply, with their pictures in shared memory."""
-    frames = shared_frames(memory, [tuple(clip["shape"]) for clip in clips])
+    layers = shared_frames(memory, [tuple(shape) for shape in reply["shapes"]])
     found = {}
-    for clip, pictures in zip(clips, frames, strict=True):
+    for clip in reply["clips"]:
         facts: dict[str, Any] = {
             name: np.array(value) if isinstance(value, list) else value
             for name, value in clip["facts"].items()
         }
-        facts |= {"path": Path(facts["path"]), "frames": pictures}
-        found[View(**clip["view"])] = DecodedClip(**facts)
+        facts |= {"path": Path(facts["path"]), "pictures": layers[clip["layer"]]}
+        found[View.from_dict(clip["view"])] = DecodedClip(**facts)
     return found
 
 

@@ -80,18 +80,19 @@ class CountingBackbone:
     ) -> None:
         self.card, self.geometry, self.levels = inner.card, inner.geometry, inner.levels
         self.flops, self.activation_bytes = inner.flops, inner.activation_bytes
+        self.resize = inner.resize
         self.inner, self.most, self.odd_rows = inner, most, set(odd_rows)
         self.most_waiting, self.error = most_waiting, error
         self.batches: list[int] = []
         self.seen = self.waiting = 0
 
-    def preprocess(self, frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    def normalise(self, pictures: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
         """As the inner one; out of memory if more than `most_waiting` clips wait for a batch."""
         self.waiting += 1
         if self.waiting > self.most_waiting:
             self.waiting = 0
             raise RuntimeError(self.error)
-        return np.asarray(self.inner.preprocess(frames))
+        return np.asarray(self.inner.normalise(pictures))
 
     def forward(self, pixels: Any, mask: Any = None, only: Any = None) -> dict[str, Any]:
         """As the inner one; out of memory above `most` clips, NaN for the rows in `odd_rows`."""

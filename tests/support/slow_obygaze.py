@@ -30,9 +30,9 @@ if __name__ == "__main__":
 
 def slow_down() -> None:
     """Make this process's backbone slow."""
-    quick = Descriptors.preprocess
+    quick = Descriptors.normalise
 
-    def slow(self: Descriptors, frames: Any) -> Any:
+    def slow(self: Descriptors, pictures: Any) -> Any:
         log = os.environ.get("OBYGAZE_TEST_LOG")
         if log:
             with Path(log).open("a", encoding="utf-8") as file:
@@ -40,9 +40,9 @@ def slow_down() -> None:
             together = int(os.environ.get("OBYGAZE_TEST_TOGETHER", "1"))
             wait_until(lambda: _n_processes(Path(log)) >= together, "other processes", 60)
         time.sleep(float(os.environ.get("OBYGAZE_TEST_SECONDS", "0")))
-        return quick(self, frames)
+        return quick(self, pictures)
 
-    Descriptors.preprocess = slow  # type: ignore[method-assign]
+    Descriptors.normalise = slow  # type: ignore[method-assign]
 
 
 def _n_processes(log: Path) -> int:

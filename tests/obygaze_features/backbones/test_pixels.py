@@ -1,4 +1,4 @@
-"""Preprocessor: Pillow's, OpenCV's and the checkpoints' own processors' numbers, to the bit."""
+"""Preprocessor: the numbers of the checkpoints' own processors, to the bit."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from PIL import Image
 from support.checkpoints import save_tiny, tiny_card
 
 torch = pytest.importorskip("torch", reason="preprocessing needs the extract extra")
@@ -19,95 +16,15 @@ torch = pytest.importorskip("torch", reason="preprocessing needs the extract ext
 from obygaze_features.backbones.base import Preset  # noqa: E402
 from obygaze_features.backbones.cards import find_card, find_cards  # noqa: E402
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
-from obygaze_features.backbones.pixels import (  # noqa: E402
-    Preprocessor,
-    as_frames,
-    pillow_taps,
-    resize_crop,
-    squash_like_opencv,
-)
+from obygaze_features.backbones.pixels import Preprocessor, as_frames  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
 
 torch.set_num_threads(1)
-
-SHAPES = [(544, 1280), (360, 640), (100, 333), (301, 200), (224, 300), (300, 224), (7, 5), (1, 3)]
-PILLOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
 def frames(height: int, width: int, n: int = 2, seed: int = 0) -> Any:
     rng = np.random.default_rng(seed)
     return rng.integers(0, 256, (n, height, width, 3), dtype=np.uint8)
-
-
-def by_pillow(x: Any, size: tuple[int, int], kernel: str) -> Any:
-    """Across, then down, in two steps: newer Pillows choose the order of a single one by cost."""
-    height, width = size
-    images = [Image.fromarray(f).resize((width, x.shape[1]), PILLOW[kernel]) for f in x]
-    return np.stack([np.asarray(im.resize((width, height), PILLOW[kernel])) for im in images])
-
-
-def ours(x: Any, size: tuple[int, int], box: tuple[int, int, int, int], kernel: str) -> Any:
-    return resize_crop(torch.from_numpy(x), size, box, kernel).permute(0, 2, 3, 1).numpy()
-
-
-@pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
-@pytest.mark.parametrize(("height", "width"), SHAPES)
-def test_resize_and_crop_are_pillows(height: int, width: int, kernel: str) -> None:
-    x = frames(height, width)
-    short = min(height, width)
-    size = (64 * height // short, 64 * width // short)
-    top, left = (size[0] - 64) // 2, (size[1] - 64) // 2
-    expected = by_pillow(x, size, kernel)[:, top : top + 64, left : left + 64]
-    assert np.array_equal(ours(x, size, (top, left, 64, 64), kernel), expected)
-
-
-@given(
-    height=st.integers(1, 90),
-    width=st.integers(1, 90),
-    size=st.tuples(st.integers(1, 70), st.integers(1, 70)),
-    kernel=st.sampled_from(["bilinear", "bicubic"]),
-    seed=st.integers(0, 9),
-)
-def test_any_size_to_any_size_is_pillows(
-    height: int, width: int, size: tuple[int, int], kernel: str, seed: int
-) -> None:
-    x = frames(height, width, 1, seed)
-    assert np.array_equal(ours(x, size, (0, 0, *size), kernel), by_pillow(x, size, kernel))
-
-
-def test_extremes_do_not_overflow() -> None:
-    # Negative lobes of the bicubic kernel beside full white: the largest sums there are.
-    x = np.zeros((1, 64, 64, 3), np.uint8)
-    x[:, ::2, ::2] = 255
-    x[:, 20:40, 20:40] = 255
-    for size in ((200, 200), (31, 31), (64, 9)):
-        assert np.array_equal(
-            ours(x, size, (0, 0, *size), "bicubic"), by_pillow(x, size, "bicubic")
-        )
-
-
-def test_taps_add_up_to_one() -> None:
-    for kernel in ("bilinear", "bicubic"):
-        for n_in, n_out in ((1280, 527), (7, 224), (224, 224)):
-            total = pillow_taps(n_in, n_out, kernel).weight.sum(axis=1) / 2**22
-            assert np.abs(total - 1).max() < 1e-5
-
-
-# Worked out by hand from the fixed-point rule: 2 x 2 to 3 x 3, weights 2048 times 0, 1/2, 1.
-def test_opencv_by_hand() -> None:
-    x = np.array([[[0], [100]], [[50], [250]]], np.uint8).repeat(3, axis=2)[None]
-    expected = np.array([[0, 50, 100], [25, 100, 175], [50, 150, 250]])
-    got = squash_like_opencv(torch.from_numpy(x), 3).numpy()
-    assert np.array_equal(got[0, :, :, 0], expected)
-    assert np.array_equal(got[0, :, :, 2], expected)
-
-
-@pytest.mark.parametrize(("height", "width"), [*SHAPES, (448, 448), (64, 64)])
-def test_squash_is_opencvs(height: int, width: int) -> None:
-    cv2 = pytest.importorskip("cv2", reason="opencv is not installed")
-    x = frames(height, width)
-    expected = np.stack([cv2.resize(frame, (64, 64)) for frame in x])
-    assert np.array_equal(squash_like_opencv(torch.from_numpy(x), 64).numpy(), expected)
 
 
 def test_the_crop_is_floored_or_rounded() -> None:
@@ -199,7 +116,7 @@ def test_pixels_are_the_processors_own_bits(name: str, height: int, width: int) 
     assert mine.dtype == np.float32
     if height <= width:
         assert np.array_equal(mine, theirs)
-    # Newer Pillows shrink tall pictures down first: a level here and there, see by_pillow.
+    # Newer Pillows shrink tall pictures down first: a level here and there, see test_resize.
     std = np.array(find_card(name).input.std)[:, None, None]
     assert (np.abs(mine - theirs) * std).max() <= 1.001 / (127.5 if "hub" in name else 255)
 
@@ -234,9 +151,9 @@ def test_paper_2024_is_the_released_extractor_to_the_bit(tmp_path: Path) -> None
 
 def test_the_checkpoints_own_edge_has_the_say() -> None:
     preset = find_card("vivit-b16x2-k400").input
-    assert Preprocessor.of(preset, 224).edge == 256
-    assert Preprocessor.of(preset, 224, checkpoint_edge=224).edge == 224
-    assert Preprocessor.of(find_card("clip-b16").input, 224, checkpoint_edge=300).edge == 224
+    assert Preprocessor.of(preset, 224).resize.edge == 256
+    assert Preprocessor.of(preset, 224, checkpoint_edge=224).resize.edge == 224
+    assert Preprocessor.of(find_card("clip-b16").input, 224, checkpoint_edge=300).resize.edge == 224
     with pytest.raises(FixInput, match="cannot be cropped"):
         Preprocessor.of(preset, 224, checkpoint_edge=200)
 

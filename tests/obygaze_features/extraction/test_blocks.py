@@ -28,11 +28,11 @@ BLOCK = 4
 
 def a_clip(row: int) -> DecodedClip:
     random = np.random.default_rng(row)
-    frames = random.integers(0, 256, (16, 24, 32, 3), dtype=np.uint8)
+    frames = random.integers(0, 256, (16, 256, 256, 3), dtype=np.uint8)
     index = np.arange(16)
     no = np.zeros(16, dtype=bool)
     times = index / 25
-    return DecodedClip(Path("x"), frames, index, times, times, no, ~no, 16, False, 0.0)
+    return DecodedClip(Path("x"), frames, index, index, times, times, no, ~no, 16, False, 0.0)
 
 
 class World:
@@ -41,7 +41,7 @@ class World:
     def __init__(self, folder: Path, **backbone: Any) -> None:
         inner = load_backbone("descriptors")
         self.backbone = CountingBackbone(inner, **backbone)
-        self.view = view_of(inner.card, inner.geometry, Target("s", "descriptors"))
+        self.view = view_of(inner, Target("s", "descriptors"))
         levels = chosen_levels(inner, ())
         self.path = folder / "store"
         create_store(
@@ -96,7 +96,7 @@ def test_features_are_those_of_the_clip_of_the_row(tmp_path: Path) -> None:
     inner = world.backbone.inner
     matrix = open_store(world.path).matrix("clip")
     for row in (0, 3, 4, 10):
-        expected = inner.forward(inner.preprocess(a_clip(row).frames)[None])["clip"][0]
+        expected = inner.forward(inner.normalise(a_clip(row).frames)[None])["clip"][0]
         np.testing.assert_array_equal(matrix.values[row], expected)
     times = open_store(world.path).matrix("time_s").values
     np.testing.assert_array_equal(times[7], np.arange(16) / 25)

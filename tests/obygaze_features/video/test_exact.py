@@ -13,6 +13,7 @@ from obygaze_features.video import source
 from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.probe import probe
+from obygaze_features.video.resize import Resize
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +83,8 @@ def test_key_frames_are_pictures_near_those_asked_for(made: Made) -> None:
 
 
 def test_several_views_share_one_decode(made: Made) -> None:
-    views = [View(32), View(8, size=48), View(16, size=40, fit="squash"), View(4, "fps")]
+    small, square = Resize(48), Resize(40, fit="squash", filter="bilinear")
+    views = [View(32), View(8, resize=small), View(16, resize=square), View(4, "fps", small)]
     clips = decode_views(made.path, views)
     for view, clip in clips.items():
         alone = decode_clip(made.path, view)

@@ -15,9 +15,10 @@ from obygaze_features.video.decode import decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.packet_decoder import PacketDecoder
 from obygaze_features.video.probe import probe
+from obygaze_features.video.resize import Resize
 
 PARTS = [(0.7, 2.2), (1.999, 2.6), (0.0, 0.05), (3.0, None), (None, 1.0), (None, None)]
-VIEWS = (View(8), View(5, "keyframes"), View(4, "fps", size=48))
+VIEWS = (View(8), View(5, "keyframes"), View(4, "fps", Resize(48)))
 
 
 @pytest.fixture(autouse=True)

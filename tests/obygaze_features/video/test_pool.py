@@ -30,8 +30,9 @@ from obygaze_features.video.pool import (
     _Worker,
     _WorkerExited,
 )
+from obygaze_features.video.resize import Resize
 
-VIEWS = (View(8), View(4, size=48))
+VIEWS = (View(8), View(4, resize=Resize(48)))
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,207 @@
+"""Resize pictures to what a model sees: integer arithmetic, the same with every version.
+
+Image libraries change their filters with their releases. Resizing here is a table of integer
+weights that NumPy computes once, and sums of integers, equal to Pillow's and OpenCV's to the bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+Pixels = npt.NDArray[np.uint8]
+
+_PILLOW_BITS = 22
+_OPENCV_BITS = 11
+_REACH = {"bilinear": 1.0, "bicubic": 2.0}
+
+
+@dataclass(frozen=True)
+class Resize:
+    """How a picture becomes the one that a model sees.
+
+    `edge` is the length of the shortest edge with the proportions kept ("shortest-edge"), or of
+    both ("squash"), and `crop` the square that is cut from the middle, 0 for all of it. The filter
+    is "bilinear", "bicubic" or "nearest", and the offset of the crop a "floor" or a "round" of half
+    the rest. `squash_first` first resizes to that square as OpenCV does.
+    """
+
+    edge: int
+    crop: int = 0
+    fit: str = "shortest-edge"
+    filter: str = "bicubic"
+    crop_offset: str = "floor"
+    squash_first: int = 0
+
+    def __call__(self, frames: Any) -> Pixels:
+        """Return frames [T, H, W, 3] uint8 resized and cropped."""
+        frames = np.asarray(frames)
+        if self.squash_first:
+            frames = squash_like_opencv(frames, self.squash_first)
+        size, box = self._target(*frames.shape[1:3])
+        return resize_crop(frames, size, box, self.filter)
+
+    def shape(self, height: int, width: int) -> tuple[int, int]:
+        """Return (height, width) of the result for pictures of this height and width."""
+        if self.squash_first:
+            height = width = self.squash_first
+        return self._target(height, width)[1][2:]
+
+    def _target(self, height: int, width: int) -> tuple[tuple[int, int], tuple[int, int, int, int]]:
+        """Return the size before the crop, and the crop's top, left, height and width."""
+        if self.fit == "squash":
+            size = (self.edge, self.edge)
+        elif height <= width:
+            size = (self.edge, max(1, self.edge * width // height))
+        else:
+            size = (max(1, self.edge * height // width), self.edge)
+        if not self.crop:
+            return size, (0, 0, *size)
+        top, left = (self._offset(length - self.crop) for length in size)
+        return size, (top, left, self.crop, self.crop)
+
+    def _offset(self, spare: int) -> int:
+        return round(spare / 2) if self.crop_offset == "round" else spare // 2
+
+
+@dataclass(frozen=True)
+class Taps:
+    """For each output position, its input positions and their integer weights."""
+
+    index: npt.NDArray[np.int64]
+    weight: npt.NDArray[np.int32]
+
+
+def _bilinear(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return np.maximum(1.0 - np.abs(x), 0.0)
+
+
+def _bicubic(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    # Keys' kernel with a = -0.5, in the form that rounds as Pillow's does.
+    a, x = -0.5, np.abs(x)
+    inner = ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
+    outer = (((x - 5.0) * x + 8.0) * x - 4.0) * a
+    return np.where(x < 1.0, inner, np.where(x < 2.0, outer, 0.0))
+
+
+def pillow_taps(n_in: int, n_out: int, kernel: str) -> Taps:
+    """Return antialiased taps: the kernel is widened by the scale when shrinking."""
+    scale = n_in / n_out
+    widen = max(scale, 1.0)
+    reach = _REACH[kernel] * widen
+    centre = (np.arange(n_out) + 0.5) * scale
+    first = np.maximum((centre - reach + 0.5).astype(np.int64), 0)
+    last = np.minimum((centre + reach + 0.5).astype(np.int64), n_in)
+    count = int(np.ceil(reach)) * 2 + 1
+    weights, total = np.zeros((n_out, count)), np.zeros(n_out)
+    function = _bilinear if kernel == "bilinear" else _bicubic
+    for k in range(count):
+        at = (first + k - centre + 0.5) * (1.0 / widen)
+        weights[:, k] = np.where(first + k < last, function(at), 0.0)
+        total += weights[:, k]
+    weights /= total[:, None]
+    rounded = np.trunc(weights * (1 << _PILLOW_BITS) + np.where(weights < 0, -0.5, 0.5))
+    index = np.minimum(first[:, None] + np.arange(count), n_in - 1)
+    return Taps(index, rounded.astype(np.int32))
+
+
+def opencv_taps(n_in: int, n_out: int, down: bool) -> Taps:
+    """Return two taps without antialias: what OpenCV's linear resize reads, even when it shrinks.
+
+    Beyond the border it takes the edge once across, but twice (and rounds twice) down.
+    """
+    at = ((np.arange(n_out) + 0.5) * (1.0 / (n_out / n_in)) - 0.5).astype(np.float32)
+    first = np.floor(at).astype(np.int64)
+    part = at - first.astype(np.float32)
+    if not down:
+        part = np.where((first < 0) | (first >= n_in - 1), np.float32(0), part)
+    one = np.float32(1 << _OPENCV_BITS)
+    weight = np.rint(np.stack([(np.float32(1) - part) * one, part * one], axis=1))
+    index = np.clip(np.stack([first, first + 1], axis=1), 0, n_in - 1)
+    return Taps(index, weight.astype(np.int32))
+
+
+def resize_crop(
+    frames: Pixels, size: tuple[int, int], box: tuple[int, int, int, int], kernel: str
+) -> Pixels:
+    """Resize frames [T, H, W, 3] to `size`; only `box` (top, left, h, w) of it is computed.
+
+    Equal to Pillow's antialiased resize followed by a crop, to the bit: across first, rounded to
+    uint8, then down, as Pillow always did up to 11 (13 goes down first where that is cheaper,
+    which moves some pixels by a level). "nearest" takes the pixel at the centre of each new one.
+    """
+    top, left, height, width = box
+    if kernel == "nearest":
+        rows, columns = (
+            ((np.arange(n_out) + 0.5) * n_in / n_out).astype(np.int64)
+            for n_in, n_out in zip(frames.shape[1:3], size, strict=True)
+        )
+        return frames[:, rows[top : top + height]][:, :, columns[left : left + width]]
+    down = _part(frames.shape[1], size[0], top, height, kernel)
+    across = _part(frames.shape[2], size[1], left, width, kernel)
+    return np.stack([_along(_along(frame, across, 1), down, 0) for frame in frames])
+
+
+@lru_cache(maxsize=64)
+def _part(
+    n_in: int, n_out: int, start: int, length: int, kernel: str
+) -> tuple[slice, csr_matrix | None]:
+    """Return the inputs of a part of the output, and their weights; None if nothing is resized."""
+    if n_in == n_out:
+        return slice(start, start + length), None
+    taps = pillow_taps(n_in, n_out, kernel)
+    index, weight = taps.index[start : start + length], taps.weight[start : start + length]
+    first, stop = int(index.min()), int(index.max()) + 1
+    return slice(first, stop), _matrix(Taps(index - first, weight), stop - first)
+
+
+def _matrix(taps: Taps, n_in: int) -> csr_matrix:
+    # Imported late, since decoding full pictures does not need it.
+    from scipy.sparse import csr_matrix
+
+    n_out, n_taps = taps.index.shape
+    rows = np.repeat(np.arange(n_out), n_taps)
+    return csr_matrix((taps.weight.ravel(), (rows, taps.index.ravel())), shape=(n_out, n_in))
+
+
+def _along(frame: Pixels, part: tuple[slice, csr_matrix | None], axis: int) -> Pixels:
+    """Resize one picture along one axis."""
+    chosen, weights = part
+    lines = frame.swapaxes(0, axis)[chosen]
+    if weights is not None:
+        sums = _sums(weights, lines)
+        sums += 1 << (_PILLOW_BITS - 1)
+        sums >>= _PILLOW_BITS
+        lines = sums.clip(0, 255, out=sums).astype(np.uint8)
+    return lines.swapaxes(0, axis)
+
+
+def _sums(weights: csr_matrix, lines: Pixels) -> npt.NDArray[np.int32]:
+    """Return the weighted sums along the first axis, in int32."""
+    flat = lines.astype(np.int32, order="C").reshape(len(lines), -1)
+    sums: Any = weights @ flat
+    return np.asarray(sums).reshape(-1, *lines.shape[1:])
+
+
+def squash_like_opencv(frames: Pixels, size: int) -> Pixels:
+    """Squash frames [T, H, W, 3] to a square as cv2.resize does by default."""
+    height, width = frames.shape[1:3]
+    if (height, width) == (size, size):
+        return frames
+    across = _matrix(opencv_taps(width, size, False), width)
+    down = opencv_taps(height, size, True)
+    squashed = []
+    for frame in frames:
+        sums = _sums(across, frame.swapaxes(0, 1)).swapaxes(0, 1) >> 4  # [H, size, 3]
+        total = np.full((size, size, 3), 2, np.int32)
+        for k in range(2):
+            total += sums[down.index[:, k]] * down.weight[:, k, None, None] >> 16
+        squashed.append((total >> 2).clip(0, 255).astype(np.uint8))
+    return np.stack(squashed)

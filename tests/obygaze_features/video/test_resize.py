@@ -1,0 +1,121 @@
+"""Resize: Pillow's and OpenCV's pixels, to the bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from obygaze_features.video.resize import (
+    Resize,
+    pillow_taps,
+    resize_crop,
+    squash_like_opencv,
+)
+
+SHAPES = [(544, 1280), (360, 640), (100, 333), (301, 200), (224, 300), (300, 224), (7, 5), (1, 3)]
+PILLOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+
+
+def frames(height: int, width: int, n: int = 2, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 256, (n, height, width, 3), dtype=np.uint8)
+
+
+def by_pillow(x: Any, size: tuple[int, int], kernel: str) -> Any:
+    """Across, then down, in two steps: newer Pillows choose the order of a single one by cost."""
+    height, width = size
+    images = [Image.fromarray(f).resize((width, x.shape[1]), PILLOW[kernel]) for f in x]
+    return np.stack([np.asarray(im.resize((width, height), PILLOW[kernel])) for im in images])
+
+
+def ours(x: Any, size: tuple[int, int], box: tuple[int, int, int, int], kernel: str) -> Any:
+    return resize_crop(x, size, box, kernel)
+
+
+@pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
+@pytest.mark.parametrize(("height", "width"), SHAPES)
+def test_resize_and_crop_are_pillows(height: int, width: int, kernel: str) -> None:
+    x = frames(height, width)
+    short = min(height, width)
+    size = (64 * height // short, 64 * width // short)
+    top, left = (size[0] - 64) // 2, (size[1] - 64) // 2
+    expected = by_pillow(x, size, kernel)[:, top : top + 64, left : left + 64]
+    assert np.array_equal(ours(x, size, (top, left, 64, 64), kernel), expected)
+
+
+@given(
+    height=st.integers(1, 90),
+    width=st.integers(1, 90),
+    size=st.tuples(st.integers(1, 70), st.integers(1, 70)),
+    kernel=st.sampled_from(["bilinear", "bicubic"]),
+    seed=st.integers(0, 9),
+)
+def test_any_size_to_any_size_is_pillows(
+    height: int, width: int, size: tuple[int, int], kernel: str, seed: int
+) -> None:
+    x = frames(height, width, 1, seed)
+    assert np.array_equal(ours(x, size, (0, 0, *size), kernel), by_pillow(x, size, kernel))
+
+
+def test_extremes_do_not_overflow() -> None:
+    # Negative lobes of the bicubic kernel beside full white: the largest sums there are.
+    x = np.zeros((1, 64, 64, 3), np.uint8)
+    x[:, ::2, ::2] = 255
+    x[:, 20:40, 20:40] = 255
+    for size in ((200, 200), (31, 31), (64, 9)):
+        assert np.array_equal(
+            ours(x, size, (0, 0, *size), "bicubic"), by_pillow(x, size, "bicubic")
+        )
+
+
+def test_taps_add_up_to_one() -> None:
+    for kernel in ("bilinear", "bicubic"):
+        for n_in, n_out in ((1280, 527), (7, 224), (224, 224)):
+            total = pillow_taps(n_in, n_out, kernel).weight.sum(axis=1) / 2**22
+            assert np.abs(total - 1).max() < 1e-5
+
+
+# Worked out by hand from the fixed-point rule: 2 x 2 to 3 x 3, weights 2048 times 0, 1/2, 1.
+def test_opencv_by_hand() -> None:
+    x = np.array([[[0], [100]], [[50], [250]]], np.uint8).repeat(3, axis=2)[None]
+    expected = np.array([[0, 50, 100], [25, 100, 175], [50, 150, 250]])
+    got = squash_like_opencv(x, 3)
+    assert np.array_equal(got[0, :, :, 0], expected)
+    assert np.array_equal(got[0, :, :, 2], expected)
+
+
+@pytest.mark.parametrize(("height", "width"), [*SHAPES, (448, 448), (64, 64)])
+def test_squash_is_opencvs(height: int, width: int) -> None:
+    cv2 = pytest.importorskip("cv2", reason="opencv is not installed")
+    x = frames(height, width)
+    expected = np.stack([cv2.resize(frame, (64, 64)) for frame in x])
+    assert np.array_equal(squash_like_opencv(x, 64), expected)
+
+
+@pytest.mark.parametrize(
+    ("resize", "shape"),
+    [
+        (Resize(224, 224), (224, 224)),
+        (Resize(256, 224, filter="bilinear", crop_offset="round"), (224, 224)),
+        (Resize(64, fit="squash"), (64, 64)),
+        (Resize(50), (50, 88)),
+        (Resize(50, squash_first=70), (50, 50)),
+        (Resize(256, fit="squash", filter="nearest"), (256, 256)),
+    ],
+)
+def test_the_shape_is_known_before(resize: Resize, shape: tuple[int, int]) -> None:
+    x = frames(270, 480)
+    assert resize.shape(270, 480) == resize(x).shape[1:3] == shape
+
+
+def test_nearest_by_hand() -> None:
+    # 5 columns to 2: the centres 1.25 and 3.75; 3 rows to 2: 0.75 and 2.25.
+    x = np.arange(15, dtype=np.uint8).reshape(1, 3, 5, 1).repeat(3, axis=3)
+    small = Resize(2, fit="squash", filter="nearest")(x)
+    assert small[0, :, :, 0].tolist() == [[1, 3], [11, 13]]
+    assert small[0, :, :, 2].tolist() == [[1, 3], [11, 13]]
