@@ -31,8 +31,10 @@ from obygaze_features.video.pool import DecodePool
 N_PROBED = 3
 # The size of the frames that time a model of any size.
 SIZE_OF_ANY = 224
-# The frames of a clip if none could be decoded: 32 frames of 1280 x 544.
-TYPICAL_CLIP_BYTES = 32 * 1280 * 544 * 3
+# The pictures of a clip if none could be decoded: 32 of 224 x 224.
+TYPICAL_CLIP_BYTES = 32 * 224 * 224 * 3
+# A process that decodes 1920 x 1080.
+DECODER_BYTES = 150_000_000
 # The weights of a typical model, in single precision.
 TYPICAL_WEIGHT_BYTES = 4 * 200_000_000
 # A batch is as large as fits into this much memory, up to a size beyond which it is not faster.
@@ -347,7 +349,7 @@ def _probe(
 
 
 def _peak_bytes(models: Sequence[_Model], clip_bytes: int, workers: int) -> int:
-    """Return the peak memory: waiting frames, batches, two blocks of each store, weights.
+    """Return the peak memory: decoders, waiting pictures, batches, two blocks a store, weights.
 
     Backbones compute in turn, but each holds the pixels of its batch while it waits.
     """
@@ -362,7 +364,7 @@ def _peak_bytes(models: Sequence[_Model], clip_bytes: int, workers: int) -> int:
     blocks = sum((m.target.block_rows or BLOCK_ROWS) * sum(m.levels.values()) for m in models)
     weights = sum(model.weight_bytes for model in models)
     floor = FLOOR_WITH_TORCH_BYTES if weights else FLOOR_BYTES
-    return floor + waiting + computing + 2 * blocks + weights
+    return floor + workers * DECODER_BYTES + waiting + computing + 2 * blocks + weights
 
 
 def _gflop_text(gflop: float) -> str | None:
