@@ -184,7 +184,7 @@ class Manifest:
         """
         from obygaze_features.manifest.expression import parse
 
-        parsed = parse(expression, vocabulary=tuple(self.header.concepts))
+        parsed = parse(expression, vocabulary=self.header.concepts or None)
         chosen = parsed.evaluate(
             [clip.level for clip in self.clips], [clip.concepts for clip in self.clips]
         )

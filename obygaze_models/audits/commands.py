@@ -86,7 +86,7 @@ def _manifest(session: Session, name: str | None) -> Path | None:
 
 
 def _texts(session: Session, source: str) -> Path:
-    """The path of a table or a folder, or that of a manifest by its name or path."""
+    """Return the path of a table or folder, or that of a manifest by its name or path."""
     from obygaze_models.audits.texts import is_table
 
     path = Path(source)

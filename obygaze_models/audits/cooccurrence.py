@@ -312,7 +312,7 @@ def bias_amplification(
 
 
 def _things(cell: str, lists: WordLists | None) -> frozenset[str]:
-    """The concepts in a cell; with lists, the lists that have a word of the text."""
+    """Return the concepts in a cell; with lists, the lists that have a word of the text."""
     if lists is None:
         return frozenset(name.strip() for name in cell.split("|") if name.strip())
     words = bare_words(cell)

@@ -148,7 +148,7 @@ def _joined(x: ArrayLike | None, y: ArrayLike | None) -> NDArray[Any] | None:
 def _associations(
     x: VectorGroup, y: VectorGroup | None, a: VectorGroup, b: VectorGroup
 ) -> Iterator[tuple[str, Floats, Floats]]:
-    """The values that each test compares: of two groups, or of one item to two attributes."""
+    """Yield the values that each test compares: of two groups, or of one item to two attributes."""
     attributes = (a.vectors, b.vectors)
     if y is not None:
         s_x = association(x.vectors, *attributes, name="X")

@@ -189,7 +189,7 @@ def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
 
 
 def _renamed(classes: Mapping[str, int], returned: Iterable[str]) -> dict[str, int]:
-    """Classes by clip under the names of a run, which may have a file ending or not."""
+    """Return classes by clip under the names of a run, with or without a file ending."""
     names: dict[str, str] = {}
     for name in returned:
         other = names.setdefault(PurePosixPath(name).stem, name)

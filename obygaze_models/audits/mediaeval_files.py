@@ -192,7 +192,7 @@ def _word(name: str) -> str:
 
 
 def _rows(path: Path, form: str, violations: Violations) -> Iterator[tuple[int, list[str]]]:
-    """The words of each line that has as many as the form; other lines are violations."""
+    """Yield the words of each line that has as many as the form; other lines are violations."""
     require_file(path)
     n_lines = 0
     for number, raw in enumerate(path.read_bytes().split(b"\n"), start=1):

@@ -215,7 +215,7 @@ def random_ap(n: int, n_relevant: int) -> float:
 def _ranked(
     run: Mapping[str, float], relevant: set[str], precision: Precision
 ) -> tuple[list[str], list[TieGroup]]:
-    """The documents from the highest score to the lowest, and the groups of one score."""
+    """Return the documents from the highest score to the lowest, and the groups of one score."""
     scores = {name: _rounded(score, precision) for name, score in run.items()}
     order = sorted(scores, key=lambda name: (scores[name], name.encode("utf-8")), reverse=True)
     ties = [list(names) for _, names in groupby(order, key=scores.__getitem__)]
@@ -241,7 +241,7 @@ def _ap(hits: Iterable[bool], n_relevant: int) -> float:
 
 
 def _expected_ap(groups: Sequence[TieGroup], n_relevant: int) -> float:
-    """The mean over all orders of tied documents."""
+    """Return the mean over all orders of tied documents."""
     before, found, total = 0, 0, 0.0
     for size, relevant in groups:
         place = np.arange(1, size + 1)
@@ -253,7 +253,7 @@ def _expected_ap(groups: Sequence[TieGroup], n_relevant: int) -> float:
 
 
 def _curve(groups: Sequence[TieGroup], n_relevant: int) -> list[tuple[float, float]]:
-    """Recall and precision after each group of equal scores."""
+    """Return recall and precision after each group of equal scores."""
     points, before, found = [], 0, 0
     for size, relevant in groups:
         before, found = before + size, found + relevant

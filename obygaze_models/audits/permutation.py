@@ -180,7 +180,7 @@ def _all_sums(left: _Half, right: _Half, taken: int) -> Iterator[tuple[Floats, F
 
 
 def _sums_by_size(half: _Half, taken: int) -> list[Floats]:
-    """All sums of the half, by how many items of the split block they take."""
+    """Return all sums of the half, by how many items of the split block they take."""
     base = np.zeros(1)
     for block in half.whole:
         base = np.add.outer(base, _subset_sums(block.values, block.taken)[block.taken]).ravel()
@@ -188,7 +188,7 @@ def _sums_by_size(half: _Half, taken: int) -> list[Floats]:
 
 
 def _subset_sums(values: Floats, largest: int) -> list[Floats]:
-    """The sums of all subsets, by the size of the subset, up to a size."""
+    """Return the sums of all subsets, by the size of the subset, up to a size."""
     sums = [np.zeros(1), *(np.zeros(0) for _ in range(min(largest, len(values))))]
     for value in values:
         for size in range(len(sums) - 1, 0, -1):
@@ -212,7 +212,7 @@ def _random_sums(
 
 
 def _shuffled(block: _PermutationBlock, size: int, generator: np.random.Generator) -> Floats:
-    """The sums of random subsets: the first steps of `size` shuffles at once."""
+    """Return the sums of random subsets: the first steps of `size` shuffles at once."""
     n, taken = len(block.values), block.taken
     total = float(block.values.sum())
     if taken in {0, n}:

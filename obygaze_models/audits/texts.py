@@ -9,13 +9,12 @@ from importlib.resources import files
 from pathlib import Path
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Table, read_toml
 from obygaze_features.core.schema_rules import list_of, mapping_of
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.manifest.tables import DELIMITERS, read_table
+from obygaze_features.manifest.tables import read_table
 
 WordLists = Mapping[str, frozenset[str]]
 TextSource = str | Path | Manifest | Sequence[Mapping[str, str]]
@@ -87,7 +86,7 @@ def _read_records(source: TextSource, columns: Sequence[str], names: str) -> lis
     if path.is_dir():
         return _of_folder(path, names, columns)
     if is_table(path):
-        table = read_table(path, required=columns, delimiter=_delimiter(path))
+        table = read_table(path, required=columns, delimiter=None)
         return [(row.cells, f"{path}:{row.line}") for row in table.rows]
     manifest = read_manifest(Workspace.current().existing_manifest(str(source)))
     return _of_manifest(manifest, columns)
@@ -103,14 +102,6 @@ def source_name(source: TextSource) -> str:
     if isinstance(source, str | Path):
         return Path(source).name.removesuffix(".toml")
     return source.name if isinstance(source, Manifest) else "rows"
-
-
-def _delimiter(path: Path) -> str:
-    """Return the delimiter of the header: a comma if it has one, else the next that occurs."""
-    require_file(path)
-    with path.open("rb") as stream:
-        header = stream.readline(1 << 20)
-    return next((mark for mark in DELIMITERS if mark.encode() in header), ",")
 
 
 def _of_manifest(manifest: Manifest, columns: Sequence[str]) -> list[_Record]:

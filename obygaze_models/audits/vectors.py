@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.tables import read_table
@@ -75,7 +74,7 @@ def read_store_vectors(
         manifest = read_manifest(place.existing_manifest(str(manifest)))
     if manifest is not None:
         manifest = manifest.view(view or manifest.header.view)
-    texts = read_texts(store, text)
+    texts = read_text_table(store, text)
     check_spaces(store, level, texts, assume=assume_space)
     selected = [select_clips(one, manifest) for one in (x, y) if one is not None]
     both = sorted(set.intersection(*(set(ids) for _, ids in selected))) if len(selected) > 1 else []
@@ -106,10 +105,7 @@ def select_clips(selection: Selection, manifest: Manifest | None) -> tuple[str, 
         )
     else:
         name, where = str(selection), manifest.name
-        expression = parse(name, vocabulary=tuple(manifest.header.concepts))
-        levels = [clip.level for clip in manifest]
-        chosen = expression.evaluate(levels, [clip.concepts for clip in manifest])
-        ids = [clip.clip_id for clip, ok in zip(manifest, chosen.tolist(), strict=True) if ok]
+        ids = list(manifest.where(name).clip_ids)
     if not ids:
         raise FixInput(f"the group {name!r} has no clips", where=where)
     return name, ids
@@ -127,7 +123,7 @@ def _clip_vectors(store: Store, name: str, ids: list[str], level: str, drop: boo
     return VectorGroup(name, values, store.movie_ids[found.rows], found.clip_ids.tolist())
 
 
-def read_texts(store: Store, path: str | Path | None) -> TextTable:
+def read_text_table(store: Store, path: str | Path | None) -> TextTable:
     """Return the texts of an npz file; without one, the texts of the store."""
     if path is None:
         texts = store.text()

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_models.protocols.schema import Data
@@ -117,13 +116,8 @@ class ClipTable:
 def clip_table(manifest: Manifest, data: Data) -> ClipTable:
     """Return the clips of a manifest that a protocol uses."""
     seen = manifest.view(data.view)
-    visual = seen.header.of_modality("visual")
-    table = ClipTable(manifest.name, seen.clips, visual)
-    if data.where:
-        vocabulary = seen.header.concepts or None
-        kept = parse(data.where, vocabulary=vocabulary).evaluate(table.levels, table.concepts)
-        clips = [clip for clip, keep in zip(seen.clips, kept, strict=True) if keep]
-        table = ClipTable(manifest.name, clips, visual)
+    kept = seen.where(data.where) if data.where else seen
+    table = ClipTable(manifest.name, kept.clips, seen.header.of_modality("visual"))
     if not len(table):
         raise FixInput(
             f"no clip matches data.view = {data.view!r} and data.where = {data.where!r}",
