@@ -157,7 +157,7 @@ def extract(
         )
         for name in names
     ]
-    targets = [complete_target(target, clips.name, place) for target in targets]
+    targets = [complete_target(target, clips.name, place, clips.header.unit) for target in targets]
     plan = make_plan(clips, targets, workspace=place.root)
     resources = Resources(device=device, workers=workers or usable_cores(), batch=batch)
     with stop_on_signals() as stop, ExitStack() as stack:

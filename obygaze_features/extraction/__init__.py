@@ -24,5 +24,6 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.slurm import array_for as array_for
     from obygaze_features.extraction.status import StoreStatus as StoreStatus
     from obygaze_features.extraction.status import store_status as store_status
+    from obygaze_features.extraction.windows import make_windows as make_windows
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -18,7 +18,7 @@ from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.load import blank_padding
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.machine import package_version
-from obygaze_features.store.format.schema import OK, ArraySpec, RowSource, RowStatus
+from obygaze_features.store.format.schema import OK, SPAN_ARRAYS, ArraySpec, RowSource, RowStatus
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decoded_clip import DecodedClip, View
 
@@ -160,6 +160,9 @@ class BlockMaker:
         self._waiting.append((slot, pixels, clip.mask))
         block.arrays["time_s"][slot] = clip.time_s
         block.arrays["asked_s"][slot] = clip.asked_s
+        if clip.span_s is not None:
+            for name, seconds in zip(SPAN_ARRAYS, clip.span_s, strict=True):
+                block.arrays[name][slot] = seconds
         if "mask" in block.arrays:
             block.arrays["mask"][slot] = clip.mask
         block.statuses.append(_status(clip))

@@ -102,7 +102,8 @@ def chosen_plan(session: Session, source: str, options: Mapping[str, Any]) -> Ex
         Target(stores.get(name, ""), name, weights.get(name), levels, **settings)
         for name in options["backbones"]
     ]
-    targets = [complete_target(target, manifest.name, session.workspace) for target in targets]
+    unit = manifest.header.unit
+    targets = [complete_target(one, manifest.name, session.workspace, unit) for one in targets]
     return make_plan(
         manifest,
         targets,

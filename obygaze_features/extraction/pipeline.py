@@ -15,6 +15,7 @@ from obygaze_features.extraction.blocks import BatchTooLarge, BlockMaker
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.extraction.sources import source_of
+from obygaze_features.extraction.windows import decode_windows
 from obygaze_features.store.format.schema import RowSource, RowStatus
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, View
@@ -93,7 +94,10 @@ def decode_rows(
 ) -> Iterator[DecodedRow]:
     """Decode rows in order, up to `ahead` rows in advance; a row that fails has the reason."""
     planned = [(row, plan.rows[row], views) for row, views in jobs]
-    results = pool.map(_decode_jobs(plan, planned, pool), ahead=ahead)
+    if plan.grid is None:
+        results = pool.map(_decode_jobs(plan, planned, pool), ahead=ahead)
+    else:
+        results = decode_windows(plan.grid, planned, pool, _indexes(plan))
     for row, clip, views in planned:
         if not clip.video:
             yield DecodedRow(row, dict.fromkeys(views, NO_VIDEO))
@@ -118,7 +122,7 @@ def _decode_jobs(
     """Yield the job of each clip with a video; start the index of the next film beside them."""
     shared = plan.shared_films
     films = list(dict.fromkeys(c.video for _, c, _ in planned if c.video in shared))
-    folder = str(Workspace(Path(plan.workspace)).folder("indexes"))
+    folder = _indexes(plan)
     for _, clip, views in planned:
         if clip.video in films:
             del films[: films.index(clip.video) + 1]
@@ -127,6 +131,10 @@ def _decode_jobs(
         if clip.video:
             indexes = folder if clip.video in shared else None
             yield DecodeJob(clip.video, views, clip.start_s, clip.end_s, indexes=indexes)
+
+
+def _indexes(plan: ExtractPlan) -> str:
+    return str(Workspace(Path(plan.workspace)).folder("indexes"))
 
 
 def _checked(clip: DecodedClip, max_substituted: float) -> DecodedClip | RowStatus:

@@ -6,7 +6,7 @@ A plan is a JSON file that all workers of an extraction share.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from math import inf, lcm
@@ -18,7 +18,8 @@ from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.files import pretty_json, write_new
 from obygaze_features.core.schema_check import Rows, read_json, table_of
 from obygaze_features.core.schema_rules import any_of, nothing, number, whole
-from obygaze_features.manifest.model import Manifest, clips_sha256, sort_key
+from obygaze_features.manifest.model import Manifest, Windows, clips_sha256, sort_key
+from obygaze_features.manifest.windows import Film, FilmRows, Grid, window_id
 
 SCHEMA = "obygaze-extract-plan/1"
 SAMPLINGS = ("card", "keyframes")
@@ -41,6 +42,22 @@ class PlannedClip:
     video: str
     start_s: float | None = None
     end_s: float | None = None
+
+
+@dataclass(frozen=True)
+class PlannedWindow(PlannedClip):
+    """A window of a film to extract: it has its number in place of times."""
+
+    window: int = 0
+
+
+class PlannedWindows(FilmRows[PlannedWindow]):
+    """The windows of films as the rows of a plan."""
+
+    def row_of(self, film: Film, window: int) -> PlannedWindow:
+        """Return a window as a planned clip."""
+        name = window_id(film.movie_id, window)
+        return PlannedWindow(name, film.movie_id, film.video, window=window)
 
 
 @dataclass(frozen=True)
@@ -67,7 +84,7 @@ class ExtractPlan:
     manifest: str
     licence: str
     citation: str
-    rows: tuple[PlannedClip, ...]
+    rows: Sequence[PlannedClip]
     targets: tuple[Target, ...]
     max_substituted: float = 1 / 8
     timeout_s: float = 300.0
@@ -83,7 +100,18 @@ class ExtractPlan:
     @property
     def clips_sha256(self) -> str:
         """The hash of the clip ids and movie ids."""
-        return clips_sha256((row.clip_id, row.movie_id) for row in self.rows)
+        return clips_sha256(self.ids())
+
+    @property
+    def grid(self) -> Grid | None:
+        """The grid that cuts the films, if the rows are windows."""
+        return self.rows.grid if isinstance(self.rows, PlannedWindows) else None
+
+    def ids(self) -> Iterable[tuple[str, str]]:
+        """Return the clip id and the movie id of each row."""
+        if isinstance(self.rows, PlannedWindows):
+            return self.rows.ids()
+        return ((row.clip_id, row.movie_id) for row in self.rows)
 
     @cached_property
     def shared_films(self) -> frozenset[str]:
@@ -124,7 +152,11 @@ class ExtractPlan:
     def to_bytes(self) -> bytes:
         """Return the bytes of the plan's file."""
         # asdict() copies every value, which doubles the time for a million rows.
-        rows = [dict(vars(row)) for row in self.rows]
+        rows: Any
+        if not isinstance(self.rows, PlannedWindows):
+            rows = [dict(vars(row)) for row in self.rows]
+        else:
+            rows = {"grid": self.rows.grid.as_json(), "films": list(map(vars, self.rows.films))}
         targets = [asdict(target) for target in self.targets]
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return pretty_json({"schema": SCHEMA, **own, "rows": rows, "targets": targets})
@@ -168,9 +200,13 @@ def make_plan(
     )
 
 
-def planned_clips(manifest: Manifest) -> tuple[PlannedClip, ...]:
+def planned_clips(manifest: Manifest) -> Sequence[PlannedClip]:
     """Return the clips of a manifest in the order of a store, with the paths of their videos."""
     folder = manifest.header.video_root
+    if isinstance(manifest.clips, Windows):
+        films = manifest.clips.films
+        placed = (replace(film, video=str(Path(folder, film.video))) for film in films)
+        return PlannedWindows(tuple(placed), manifest.clips.grid)
     return tuple(
         PlannedClip(
             clip.clip_id,
@@ -205,10 +241,15 @@ def plan_from_bytes(data: bytes, where: str) -> ExtractPlan:
     document.require_schema(SCHEMA, "extraction plan")
     target = table_of(Target, block_rows=any_of(whole(1), nothing))
     limits = {"timeout_s": number(0, above=True), "max_substituted": number(0, 1)}
+    of_windows = isinstance(document.tree.get("rows"), dict)
+    rows = table_of(PlannedWindows) if of_windows else _clips
     plan: ExtractPlan = document.check(
-        table_of(ExtractPlan, rows=_clips, targets=Rows(target, least=1), **limits)
+        table_of(ExtractPlan, rows=rows, targets=Rows(target, least=1), **limits)
     )
     document.raise_if_any("the extraction plan is not valid")
+    if isinstance(plan.rows, PlannedWindows):
+        plan.rows.grid.check()
+        return plan
     return replace(plan, rows=tuple(PlannedClip(**row) for row in plan.rows))  # type: ignore[arg-type]
 
 

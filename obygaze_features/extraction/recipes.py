@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,17 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import stack, to_numpy
-from obygaze_features.extraction.plan import PlannedClip, Target
+from obygaze_features.extraction.plan import PlannedClip, PlannedWindow, Target
 from obygaze_features.extraction.sources import clips_of_store
+from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.schema import TIME_ARRAYS, ArraySpec
+from obygaze_features.store.format.schema import SPAN_ARRAYS, TIME_ARRAYS, ArraySpec
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import BLOCK_ROWS, BLOCK_ROWS_LARGE, LARGE_ROW_BYTES
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip
-from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.film import film_index
 from obygaze_features.video.picture import conversion_sha256
 from obygaze_features.video.sampling import Sampling
 
@@ -37,6 +40,8 @@ SAMPLING_RULES = {
     "fps": "each int(rate)-th frame, at most T by linspace, the rest masked",
     "keyframes": "the key frame nearest to int(i * total / T)",
 }
+# Blocks of windows are longer than those of clips: a block is one sweep.
+BLOCK_WINDOWS = 256
 # Levels that are stored only on request.
 HEAVY = ("tokens",)
 
@@ -57,13 +62,16 @@ def load_target(target: Target, workspace: Workspace, device: str = "cpu") -> Ba
     )
 
 
-def complete_target(target: Target, manifest: str, workspace: Workspace) -> Target:
+def complete_target(
+    target: Target, manifest: str, workspace: Workspace, unit: str = "clip"
+) -> Target:
     """Return a target with the default store, absolute paths, and the rows of a block.
 
     Args:
         target: The target; its store is a name, a path, or empty.
         manifest: The name of the manifest, from which the default store is named.
         workspace: The workspace of the stores.
+        unit: The unit of the manifest.
     """
     card = find_card(target.backbone, workspace)
     sizes = level_bytes(card, target.levels)
@@ -73,11 +81,12 @@ def complete_target(target: Target, manifest: str, workspace: Workspace) -> Targ
     store = target.store or f"{manifest}.{name}"
     if source.endswith(".py"):
         target = replace(target, backbone=f"{Path(source).resolve()}:{function}")
+    rows = BLOCK_ROWS_LARGE if is_large else BLOCK_WINDOWS if unit == "window" else BLOCK_ROWS
     return replace(
         target,
         store=str(Path(workspace.store(store)).resolve()),
         weights=None if target.weights is None else str(Path(target.weights).resolve()),
-        block_rows=target.block_rows or (BLOCK_ROWS_LARGE if is_large else BLOCK_ROWS),
+        block_rows=target.block_rows or rows,
     )
 
 
@@ -116,22 +125,32 @@ def view_of(source: Backbone | Card, target: Target) -> View:
     return View(source.geometry.frames, rule, resize)
 
 
-def arrays_of(backbone: Backbone, levels: Mapping[str, Level]) -> list[ArraySpec]:
-    """Return the arrays of a store: levels, times of the frames, and the mask of real frames."""
+def arrays_of(
+    backbone: Backbone, levels: Mapping[str, Level], grid: Grid | None = None
+) -> list[ArraySpec]:
+    """Return the arrays of a store: levels, times of the frames, and the mask of real frames.
+
+    A store of windows also has the start and the end of each.
+    """
     specs = [
         ArraySpec(name, level.shape, level.dims, level.dtype) for name, level in levels.items()
     ]
     n_frames = backbone.geometry.frames
     specs += [ArraySpec(name, (n_frames,), ("frame",), "float64") for name in TIME_ARRAYS]
+    if grid is not None:
+        specs += [ArraySpec(name, (), (), "float64") for name in SPAN_ARRAYS]
     if backbone.takes_mask:
         specs.append(ArraySpec("mask", (n_frames,), ("frame",), "bool"))
     return specs
 
 
-def recipe_of(backbone: Backbone, view: View, levels: Mapping[str, Level]) -> Recipe:
+def recipe_of(
+    backbone: Backbone, view: View, levels: Mapping[str, Level], grid: Grid | None = None
+) -> Recipe:
     """Return the recipe: everything that determines the numbers of a store."""
+    cut = {} if grid is None else {"unit": "window", "grid": grid.as_json()}
     return Recipe.of(
-        sampling={"rule": SAMPLING_RULES[view.sampling], "frames": view.count},
+        sampling={"rule": SAMPLING_RULES[view.sampling], "frames": view.count, **cut},
         decoder={"name": "pyav", "rule": DECODER_RULE, "conversion_sha256": conversion_sha256()},
         storage={name: level.dtype for name, level in sorted(levels.items())},
         **{**backbone.recipe(), "levels": sorted(levels)},
@@ -158,7 +177,9 @@ def redecoder(
     backbone = load_target(target, workspace)
     view = view_of(backbone, target)
     levels = chosen_levels(backbone, recipe["levels"])
-    here = recipe_of(backbone, view, levels).as_claimed_by(store.recipe)
+    cut = recipe["sampling"].get("grid")
+    grid = Grid(**cut) if cut else None
+    here = recipe_of(backbone, view, levels, grid).as_claimed_by(store.recipe)
     if here.fingerprint != store.fingerprint:
         raise Mismatch(
             "the software installed here would extract different features",
@@ -169,7 +190,10 @@ def redecoder(
     clips = clips_of_store(workspace, store)
 
     def extract_again(clip_ids: Sequence[str]) -> Mapping[str, Levels]:
-        made = ((clip_id, _extract(clips[clip_id], backbone, view, levels)) for clip_id in clip_ids)
+        decode = partial(_decode, view=view, grid=grid, indexes=workspace.folder("indexes"))
+        made = (
+            (clip_id, _extract(clips[clip_id], backbone, decode, levels)) for clip_id in clip_ids
+        )
         return {clip_id: found for clip_id, found in made if found is not None}
 
     return extract_again
@@ -192,13 +216,24 @@ def _target(recipe: Mapping[str, Any], weights: str | None) -> Target:
     )
 
 
+def _decode(clip: PlannedClip, view: View, grid: Grid | None, indexes: Path) -> DecodedClip:
+    if grid is None or not isinstance(clip, PlannedWindow):
+        return decode_clip(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
+    index, _ = film_index(Path(clip.video), indexes)
+    ranks = grid.ranks(index.times_s - index.times_s[0], clip.window).tolist()
+    return decode_clip(clip.video, view, ranks=ranks, indexes=indexes)
+
+
 def _extract(
-    clip: PlannedClip, backbone: Backbone, view: View, levels: Mapping[str, Level]
+    clip: PlannedClip,
+    backbone: Backbone,
+    decode: Callable[[PlannedClip], DecodedClip],
+    levels: Mapping[str, Level],
 ) -> Levels | None:
     if not clip.video or not Path(clip.video).is_file():
         return None
     try:
-        decoded = decode_clip(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
+        decoded = decode(clip)
     except BadVideo:
         return None
     pixels = backbone.normalise(decoded.frames)

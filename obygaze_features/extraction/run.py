@@ -124,7 +124,7 @@ def _opening(plan: ExtractPlan, target: Target, backbone: Backbone) -> Callable[
     """Check the options of a target; return the function that opens or creates its store."""
     view = view_of(backbone, target)
     levels = chosen_levels(backbone, target.levels)
-    recipe = recipe_of(backbone, view, levels)
+    recipe = recipe_of(backbone, view, levels, plan.grid)
     if (Path(target.store) / STORE_FILE).is_file():
         recipe = recipe.as_claimed_by(read_plan(Path(target.store)).recipe)
     create = partial(
@@ -133,9 +133,9 @@ def _opening(plan: ExtractPlan, target: Target, backbone: Backbone) -> Callable[
         recipe=recipe,
         manifest_name=plan.manifest,
         manifest_sha256=plan.clips_sha256,
-        clip_ids=[clip.clip_id for clip in plan.rows],
-        movie_ids=[clip.movie_id for clip in plan.rows],
-        arrays=arrays_of(backbone, levels),
+        clip_ids=[clip_id for clip_id, _ in plan.ids()],
+        movie_ids=[movie_id for _, movie_id in plan.ids()],
+        arrays=arrays_of(backbone, levels, plan.grid),
         licence=plan.licence,
         citation=plan.citation,
         block_rows=target.block_rows,

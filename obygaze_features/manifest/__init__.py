@@ -30,5 +30,7 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.vocabulary import canonical_concept as canonical_concept
     from obygaze_features.manifest.vocabulary import canonical_level as canonical_level
     from obygaze_features.manifest.vocabulary import film_title as film_title
+    from obygaze_features.manifest.windows import Film as Film
+    from obygaze_features.manifest.windows import Grid as Grid
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -21,6 +21,10 @@ FILTERS = (*FIELDS, "concept", "where")
 _HERE = "obygaze_features.manifest"
 COMMANDS = {
     "import": (f"{_HERE}.commands_import:import_", "Make a manifest from a data set's own files."),
+    "windows": (
+        "obygaze_features.extraction.commands_windows:windows",
+        "Cut whole films into windows.",
+    ),
     "ls": (f"{_HERE}.commands:ls", "List the manifests of the workspace."),
     "show": (f"{_HERE}.commands:show", "Show a manifest's header and clips."),
     "check": (f"{_HERE}.commands:check", "Check manifests against the schema."),

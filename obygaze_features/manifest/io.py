@@ -14,10 +14,26 @@ from dataclasses import replace
 from pathlib import Path
 
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
-from obygaze_features.core.files import leads_out, locked, sha256_bytes, write_all_new, write_atomic
+from obygaze_features.core.files import (
+    csv_bytes,
+    leads_out,
+    locked,
+    sha256_bytes,
+    write_all_new,
+    write_atomic,
+)
 from obygaze_features.core.schema_check import Violations, read_toml, table_of
-from obygaze_features.manifest.model import COLUMNS, FOLD_PREFIX, LEVELS, Clip, Header, Manifest
+from obygaze_features.manifest.model import (
+    COLUMNS,
+    FOLD_PREFIX,
+    LEVELS,
+    Clip,
+    Header,
+    Manifest,
+    Windows,
+)
 from obygaze_features.manifest.tables import TableRow, read_table
+from obygaze_features.manifest.windows import FILM_COLUMNS, Film
 
 SCHEMA = "obygaze-manifest/1"
 MAX_HEADER = 1 << 26
@@ -47,12 +63,37 @@ def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
     """Return the manifest of two files; `rows` are the bytes of the CSV file if not on disk."""
     header = parse_header(toml, path)
     violations = Violations(path.with_suffix(".csv"))
+    if header.unit == "window":
+        return Manifest(path.stem, header, _windows(path, header, violations, rows))
     table = read_table(path.with_suffix(".csv"), required=COLUMNS, violations=violations, data=rows)
     columns = tuple(name for name in table.columns if name not in COLUMNS)
     reader = ClipReader(header.concepts, columns)
     clips = tuple(reader.clip_of(row) for row in table.rows)
     violations.raise_if_any("the manifest is not valid")
     return Manifest(path.stem, header, clips, columns)
+
+
+def _windows(path: Path, header: Header, violations: Violations, data: bytes | None) -> Windows:
+    """Return the windows of the films in a table, which must be those of the header's grid."""
+    csv = path.with_suffix(".csv")
+    table = read_table(
+        csv, required=FILM_COLUMNS, violations=violations, content="films", data=data
+    )
+    lines: dict[str, int] = {}
+    films = []
+    for row in table.rows:
+        row.matching("movie_id", ID, "an id (letters, digits, . _ + -)")
+        movie_id, video = row.unique("movie_id", lines), _video(row)
+        n_frames, fps = row.whole("n_frames") or 0, _seconds(row, "fps") or 0.0
+        films.append(Film(movie_id, video, n_frames, fps, _seconds(row, "duration_s") or 0.0))
+    violations.raise_if_any("the manifest is not valid")
+    windows = Windows(tuple(films), header.grid.check())
+    for row, cells in zip(table.rows, windows.film_cells(), strict=True):
+        for column, cell in zip(FILM_COLUMNS[-2:], cells[-2:], strict=True):
+            if row[column] != str(cell):
+                row.add(column, f"expected {cell} by the grid, got {row[column]!r}")
+    violations.raise_if_any("the manifest is not valid", hint="obygaze manifest windows")
+    return windows
 
 
 def parse_header(data: bytes, path: Path) -> Header:
@@ -75,6 +116,8 @@ def header_to_toml(header: Header) -> str:
     lines += [
         f"{_toml_string(name)} = {_toml_string(kind)}" for name, kind in header.concepts.items()
     ]
+    if grid := header.grid.as_json():
+        lines += ["", "[grid]", *(f"{key} = {value!r}" for key, value in grid.items())]
     for source in header.sources:
         facts = (f"{key} = {_toml_string(value)}" for key, value in vars(source).items())
         lines += ["", "[[sources]]", *facts]
@@ -87,7 +130,18 @@ def _toml_string(text: str) -> str:
 
 
 def rows_to_csv(manifest: Manifest) -> bytes:
-    """Return the rows of a manifest as CSV: always the same bytes for the same rows."""
+    """Return the rows of a manifest as CSV: always the same bytes for the same rows.
+
+    Windows are computed, so that their rows are the films.
+    """
+    if isinstance(manifest.clips, Windows):
+        return csv_bytes(FILM_COLUMNS, manifest.clips.film_cells())
+    if manifest.header.unit == "window":
+        raise FixInput(
+            "windows are computed from films: none can be changed or left out by itself",
+            where=manifest.name,
+            hint="labels and splits belong to clips or segments; see store.segments",
+        )
     lines = [(*COLUMNS, *manifest.columns)]
     for clip in manifest:
         lines.append((*_cells(clip), *(clip.extra.get(name, "") for name in manifest.columns)))

@@ -7,7 +7,7 @@ of the released split files, in the visual view.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
@@ -18,9 +18,10 @@ from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr, unknown_name
 from obygaze_features.core.schema_check import Table
 from obygaze_features.core.schema_rules import choice, matching, text
+from obygaze_features.manifest.windows import Film, FilmRows, Grid, window_id
 
 LEVELS = ("EN", "HN", "NS", "S")
-UNITS = ("clip", "segment")
+UNITS = ("clip", "segment", "window")
 VIEWS = ("raw", "visual", "as_published")
 COLUMNS = ("clip_id", "movie_id", "scene", "video", "start_s", "end_s", "level", "concepts")
 FOLD_PREFIX = "fold:"
@@ -75,7 +76,7 @@ class SourceFile:
 class Header:
     """The TOML file of a manifest: the data set and the concepts that its clips may have.
 
-    `concepts` maps the name of each concept to its modality.
+    `concepts` maps the name of each concept to its modality. `grid` cuts films into windows.
     """
 
     dataset: str
@@ -89,6 +90,7 @@ class Header:
     notes: tuple[str, ...] = ()
     sources: tuple[SourceFile, ...] = ()
     video_root: str = ""
+    grid: Grid = field(default_factory=Grid)
 
     def __repr__(self) -> str:
         facts = f"{self.view} view", count(len(self.concepts), "concept")
@@ -97,6 +99,16 @@ class Header:
     def of_modality(self, modality: str) -> tuple[str, ...]:
         """Return the concepts of one modality, in the order of the vocabulary."""
         return tuple(name for name, kind in self.concepts.items() if kind == modality)
+
+
+class Windows(FilmRows[Clip]):
+    """The windows of films as the clips of a manifest."""
+
+    def row_of(self, film: Film, window: int) -> Clip:
+        """Return a window as a clip; without times where a varying rate leaves them open."""
+        known = film.fps or self.grid.fps or self.grid.seconds
+        span = self.grid.span_s(window, film.fps) if known else (None, None)
+        return Clip(window_id(film.movie_id, window), film.movie_id, None, film.video, *span)
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,7 +125,7 @@ class Manifest:
 
     name: str
     header: Header
-    clips: tuple[Clip, ...]
+    clips: Sequence[Clip]
     columns: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -140,11 +152,13 @@ class Manifest:
         return html_summary(f"Manifest {self.name}", {**self._facts(), **extra})
 
     def _facts(self) -> dict[str, str]:
-        levels = [clip.level for clip in self.clips]
+        of_windows = isinstance(self.clips, Windows)
+        levels = [] if of_windows else [clip.level for clip in self.clips]
         counts = ", ".join(f"{n} {level}" for level in LEVELS if (n := levels.count(level)))
         facts = {
             "size": f"{count(len(self), self.header.unit)} of {count(len(self.movies), 'film')}",
             "view": f"{self.header.view} view",
+            "grid": str(self.header.grid),
             "levels": counts,
             "splits": count(len(self.folds), "split") if self.folds else "",
         }
@@ -163,7 +177,8 @@ class Manifest:
     @cached_property
     def movies(self) -> tuple[str, ...]:
         """The ids of the films, sorted."""
-        return tuple(sorted({clip.movie_id for clip in self.clips}))
+        rows = self.clips.films if isinstance(self.clips, Windows) else self.clips
+        return tuple(sorted({row.movie_id for row in rows}))
 
     @property
     def folds(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from obygaze_features.video.film import (
     no_progress,
     open_film,
 )
-from obygaze_features.video.index import FrameIndex
+from obygaze_features.video.index import FrameIndex, Ints
 from obygaze_features.video.packet_decoder import PacketDecoder, corrected, is_affected
 from obygaze_features.video.probe import CHECKED, VideoInfo, describe
 from obygaze_features.video.resize import Pixels
@@ -45,6 +45,7 @@ def decode_clip(
     *,
     start_s: float | None = None,
     end_s: float | None = None,
+    ranks: Sequence[int] | None = None,
     max_substituted: float = MAX_SUBSTITUTED,
     indexes: Path | str | None = None,
 ) -> DecodedClip:
@@ -55,10 +56,11 @@ def decode_clip(
         view: how many pictures, by which rule, how large.
         start_s: where the part begins, in seconds.
         end_s: where the part ends; a picture shown at this time is not in it.
+        ranks: the numbers of the pictures of the part, in place of its times.
         max_substituted: the largest share of pictures that may be damaged or missing.
         indexes: as for `decode_views`.
     """
-    clips = decode_views(path, [view], start_s=start_s, end_s=end_s, indexes=indexes)
+    clips = decode_views(path, [view], start_s=start_s, end_s=end_s, ranks=ranks, indexes=indexes)
     (clip,) = clips.values()
     return clip.check(max_substituted)
 
@@ -69,6 +71,7 @@ def decode_views(
     *,
     start_s: float | None = None,
     end_s: float | None = None,
+    ranks: Sequence[int] | None = None,
     allocate: Allocate | None = None,
     indexes: Path | str | None = None,
     progress: Progress = no_progress,
@@ -82,6 +85,7 @@ def decode_views(
         views: what each model sees.
         start_s: where the part begins, in seconds.
         end_s: where the part ends; a picture shown at this time is not in it.
+        ranks: the numbers of the pictures of the part, in place of its times.
         allocate: returns arrays of the shapes it is given, one for all views that resize alike.
         indexes: a folder that keeps the index of the film, for files with many clips. Without it,
             every call reads the film.
@@ -90,26 +94,40 @@ def decode_views(
     wanted = tuple(dict.fromkeys(views))
     if not wanted:
         raise FixUsage("views must contain at least one view")
-    path, part_s = Path(path), (start_s, end_s)
+    path = Path(path)
+    part = _Part(start_s, end_s, None if ranks is None else np.array(ranks, dtype=np.int64))
     # Seeking shows other packets in some files. If reading does so too, the index is wrong.
     for forget in (forbid_seeking, forget_film) if indexes is not None else ():
         try:
             with open_film(path, Path(indexes or ""), progress) as source:
-                return _decoded(source, wanted, part_s, allocate or _empty)
+                return _decoded(source, wanted, part, allocate or _empty)
         except FilmChanged:
             forget(path)
     with open_source(path) as source:
-        return _decoded(source, wanted, part_s, allocate or _empty)
+        return _decoded(source, wanted, part, allocate or _empty)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The part of a video to decode: the pictures between two times, or those of some ranks."""
+
+    start_s: float | None
+    end_s: float | None
+    ranks: Ints | None
+
+    def span(self, index: FrameIndex) -> tuple[int, int]:
+        """Return the first rank and the one after the last; empty if there is no such picture."""
+        if self.ranks is None:
+            return span_of(index.times_s, self.start_s, self.end_s, index.last_s)
+        first, last = int(self.ranks.min()), int(self.ranks.max())
+        return (first, last + 1) if last < index.frames else (0, 0)
 
 
 def _decoded(
-    source: VideoSource,
-    views: Sequence[View],
-    part_s: tuple[float | None, float | None],
-    allocate: Allocate,
+    source: VideoSource, views: Sequence[View], part: _Part, allocate: Allocate
 ) -> dict[View, DecodedClip]:
     decoder = PacketDecoder(source)
-    return _ClipDecoder(decoder, describe(decoder), views, part_s, allocate).clips()
+    return _ClipDecoder(decoder, describe(decoder), views, part, allocate).clips()
 
 
 def _empty(shapes: Sequence[tuple[int, ...]]) -> Sequence[Pixels]:
@@ -127,7 +145,7 @@ class _ClipDecoder:
     decoder: PacketDecoder
     info: VideoInfo
     views: Sequence[View]
-    part_s: tuple[float | None, float | None]
+    part: _Part
     allocate: Allocate
 
     def clips(self) -> dict[View, DecodedClip]:
@@ -237,21 +255,29 @@ class _ClipDecoder:
         return self._finish(canvas)
 
     def _canvas(self, index: FrameIndex) -> Canvas:
-        span = span_of(index.times_s, *self.part_s, index.last_s)
+        span = self.part.span(index)
         if span[0] >= span[1]:
             raise self._nothing_to_decode(index)
-        return Canvas(index, self.info, span, self.views, self.allocate)
+        return Canvas(index, self.info, span, self.views, self.allocate, self.part.ranks)
 
     def _nothing_to_decode(self, index: FrameIndex) -> BadVideo:
-        start_s, end_s = self.part_s
+        start_s, end_s = self.part.start_s, self.part.end_s
         what, reason = f"the part begins at {start_s or 0:g} s, after the last picture", "outside"
-        if end_s is not None and (start_s is None or end_s <= 0):
+        if self.part.ranks is not None:
+            what = f"picture {self.part.ranks.max()} is missing; the film has {index.frames}"
+        elif end_s is not None and (start_s is None or end_s <= 0):
             what = f"the part ends at {end_s:g} s, before the video begins"
         if not index.frames:
             what, reason = "no picture can be decoded", "no-frames"
         return BadVideo(what, path=self.info.path, stage="decode", reason=reason)
 
+    def _end_s(self, canvas: Canvas) -> float | None:
+        if self.part.ranks is None:
+            return self.part.end_s
+        index, stop = canvas.index, canvas.span[1]
+        return float(index.times_s[stop]) if stop < index.frames else None
+
     def _finish(self, canvas: Canvas) -> dict[View, DecodedClip]:
-        missing = self.info.missing_share(canvas.index, canvas.span, self.part_s[1])
+        missing = self.info.missing_share(canvas.index, canvas.span, self._end_s(canvas))
         clips = (canvas.clip(n, self.decoder, missing) for n in range(len(self.views)))
         return dict(zip(self.views, clips, strict=True))

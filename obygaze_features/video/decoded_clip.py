@@ -53,7 +53,7 @@ class DecodedClip:
     the one asked for is shown (key frames and substitutes differ). `substituted` marks pictures
     that damage has affected or that a neighbour replaces, `mask` the real ones: if a rule found too
     few, the other rows are black with index -1. `missing` is the share of pictures that is missing
-    from a broken file.
+    from a broken file. `span_s` is the time of a window in its film.
     """
 
     path: Path
@@ -67,6 +67,7 @@ class DecodedClip:
     total: int
     damaged: bool
     missing: float
+    span_s: tuple[float, float] | None = None
 
     @property
     def frames(self) -> Pixels:
@@ -129,9 +130,10 @@ class Canvas:
         span: tuple[int, int],
         views: Sequence[View],
         allocate: Allocate,
+        listed: Ints | None = None,
     ) -> None:
         self.index, self.info, self.span, self.views = index, info, span, views
-        self.samples = [sample(index, span, view.count, view.sampling) for view in views]
+        self.samples = [sample(index, span, v.count, v.sampling, listed) for v in views]
         self.converter = PictureConverter(info.geometry)
         self.layers = self._layers(allocate)
         # The wanted ranks, and for each: the rank of the picture there, and the nearest so far.

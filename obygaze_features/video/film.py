@@ -70,6 +70,14 @@ def make_index(path: Path, indexes: Path, progress: Progress = no_progress) -> N
             source.decode_once()
 
 
+def film_index(path: Path, indexes: Path) -> tuple[FrameIndex, int]:
+    """Return the exact index of a film, and the bytes of one of its pictures."""
+    with open_film(path, indexes) as source:
+        shape = source.stream.codec_context
+        exact = source.index if source.index.timed else PacketDecoder(source).exact_index()
+        return exact, shape.width * shape.height * 3
+
+
 def forbid_seeking(path: Path) -> None:
     """Read a film from its beginning from now on, in this process."""
     for film in _films_at(path):

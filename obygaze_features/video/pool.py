@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -39,6 +39,8 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, si
 class DecodeJob:
     """One clip to decode, in all the views wanted of it; `tag` may hold anything of the caller.
 
+    The clip is the pictures between two times, or those of `ranks`.
+
     `indexes` is the folder that keeps the index of the film, for files with many clips. A job
     without views only makes that index.
     """
@@ -49,6 +51,7 @@ class DecodeJob:
     end_s: float | None = None
     tag: Any = None
     indexes: str | None = None
+    ranks: Sequence[int] | None = None
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,14 @@ def span_of(
     return first, stop
 
 
-def sample(index: FrameIndex, span: tuple[int, int], count: int, rule: Sampling) -> SampledRanks:
-    """Return the ranks of the pictures of a span by one of the rules.
+def sample(
+    index: FrameIndex,
+    span: tuple[int, int],
+    count: int,
+    rule: Sampling,
+    listed: Ints | None = None,
+) -> SampledRanks:
+    """Return the ranks of the pictures of a span, or of `listed` ones, by one of the rules.
 
     even: `sample_indices`. keyframes: each of those moved to the nearest key frame of the span
     (the earlier of two equally near); a span without one, or a file without times, keeps the
@@ -76,7 +82,8 @@ def sample(index: FrameIndex, span: tuple[int, int], count: int, rule: Sampling)
     first, stop = span
     if rule == "fps":
         return _one_a_second(first, stop, count, index.rate)
-    asked = first + sample_indices(stop - first, count)
+    pictures = np.arange(first, stop) if listed is None else listed
+    asked = pictures[sample_indices(len(pictures), count)]
     ranks = _nearest_key(index, span, asked) if rule == "keyframes" else asked
     return SampledRanks(ranks, asked, np.ones(count, dtype=np.bool_))
 

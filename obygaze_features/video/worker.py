@@ -88,6 +88,7 @@ def _decode(request: Mapping[str, Any], memory: int, progress: Progress) -> dict
             [View.from_dict(view) for view in request["views"]],
             start_s=request["start_s"],
             end_s=request["end_s"],
+            ranks=request["ranks"],
             allocate=partial(shared_frames, memory),
             indexes=indexes,
             progress=progress,

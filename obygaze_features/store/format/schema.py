@@ -18,6 +18,8 @@ VERSION = 1
 Bytes = npt.NDArray[np.uint8]
 ID_ARRAYS = ("clip_id", "movie_id")
 TIME_ARRAYS = ("time_s", "asked_s")
+# The start and the end of a window in its film.
+SPAN_ARRAYS = ("start_s", "end_s")
 DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")
 ROW_DIM = "row"
 
@@ -69,7 +71,7 @@ class ArraySpec:
     @property
     def is_level(self) -> bool:
         """Whether this holds features, rather than times or masks that go with them."""
-        return self.is_float and self.name not in TIME_ARRAYS
+        return self.is_float and self.name not in (*TIME_ARRAYS, *SPAN_ARRAYS)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the array as in store.json."""

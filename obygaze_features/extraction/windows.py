@@ -1,0 +1,286 @@
+"""Windows of whole films: cut films by a grid, and decode their windows in one sweep.
+
+A sweep decodes each picture once, in parts that begin at key frames, and windows share its
+pictures. A window with a damaged picture is decoded by itself, as a clip is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.plan import PlannedClip, PlannedWindow
+from obygaze_features.manifest.adapters.common import ascii_id
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.link import find_videos
+from obygaze_features.manifest.model import Header, Manifest, Windows
+from obygaze_features.manifest.tables import read_table
+from obygaze_features.manifest.windows import Film, Grid
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.film import film_index
+from obygaze_features.video.index import FrameIndex, Ints
+from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult
+from obygaze_features.video.sampling import SampledRanks, sample
+
+# The pictures of a part: about as many as this, but at least those up to the next key frame, if
+# they are not more than the second.
+PART_BYTES, MOST_BYTES = 128_000_000, 1_000_000_000
+# A rate is constant if no picture is further from its place than this share of a picture.
+JITTER = 0.25
+
+Planned = tuple[int, PlannedClip, tuple[View, ...]]
+
+
+def make_windows(
+    films: Path | str,
+    grid: Grid,
+    *,
+    workspace: Workspace,
+    name: str,
+    workers: int = 1,
+    timeout_s: float = 300.0,
+) -> Manifest:
+    """Return the manifest of the windows of whole films.
+
+    Each film is read once, without decoding where its packets have times; its index is kept in the
+    workspace.
+
+    Args:
+        films: A folder of films, a CSV table with `movie_id` and `video`, or a manifest's name.
+        grid: How each film is cut.
+        workspace: The workspace of the manifests and of the indexes.
+        name: The name of the manifest.
+        workers: Processes that read films.
+        timeout_s: Seconds without progress after which reading a film fails.
+    """
+    source, folder, videos = _videos_of(films, workspace)
+    indexes = workspace.folder("indexes")
+    jobs = [DecodeJob(folder / video, (), indexes=str(indexes)) for video in videos.values()]
+    with DecodePool(workers, timeout_s=timeout_s) as pool:
+        errors = [result.error for result in pool.map(jobs) if result.error is not None]
+    if errors:
+        lines = [f"{error.where}: {error.what}" for error in errors]
+        hint = "move these files away, or repair them"
+        raise FixInput(f"{len(lines)} films cannot be read", hint=hint, details=lines)
+    pairs = sorted(videos.items())
+    cut = tuple(_film(*pair, film_index(folder / pair[1], indexes)[0]) for pair in pairs)
+    header = replace(source, unit="window", grid=grid.check(), video_root=str(folder.resolve()))
+    return Manifest(name, header, Windows(cut, grid))
+
+
+def _videos_of(films: Path | str, workspace: Workspace) -> tuple[Header, Path, dict[str, str]]:
+    """Return the header of the films, their folder, and the video of each film."""
+    path = Path(films)
+    if path.is_dir():
+        pairs = [(ascii_id(Path(video).stem), video) for video in find_videos(path)]
+        return Header(ascii_id(path.resolve().name) or "films"), path, _one_each(pairs, path)
+    if path.suffix == ".csv":
+        rows = read_table(path, required=("movie_id", "video"), content="films").rows
+        pairs = [(row["movie_id"], row["video"]) for row in rows]
+        return Header(path.stem), path.parent, _one_each(pairs, path)
+    manifest = read_manifest(workspace.existing_manifest(str(films)))
+    pairs = [(clip.movie_id, clip.video) for clip in manifest if clip.video]
+    folder, header = Path(manifest.header.video_root), replace(manifest.header, concepts={})
+    return header, folder, _one_each(pairs, manifest.name)
+
+
+def _one_each(pairs: Iterable[tuple[str, str]], where: Path | str) -> dict[str, str]:
+    videos: dict[str, str] = {}
+    for movie_id, video in pairs:
+        if videos.setdefault(movie_id, video) != video:
+            what = f"two videos for the film {movie_id!r}: {videos[movie_id]} and {video}"
+            raise FixInput(what, where=str(where), hint="one video for each film")
+    if not videos:
+        hint = "obygaze manifest link, or a folder of films"
+        raise FixInput("no film with a video", where=str(where), hint=hint)
+    return videos
+
+
+def _film(movie_id: str, video: str, index: FrameIndex) -> Film:
+    """Return a film as the table of films has it: with its rate, if that is constant."""
+    times_s = index.times_s - index.times_s[0]
+    fps = (index.frames - 1) / times_s[-1] if times_s[-1] > 0 else index.rate
+    # The rate in the header is exact where it fits; the mean one is rounded by the last time.
+    for rate in (index.rate, float(fps)):
+        away = np.abs(times_s * rate - np.arange(index.frames)).max()
+        if away < JITTER:
+            return Film(movie_id, video, index.frames, rate, index.frames / rate)
+    return Film(movie_id, video, index.frames, 0.0, index.duration_s)
+
+
+def decode_windows(
+    grid: Grid, planned: Sequence[Planned], pool: DecodePool, indexes: str
+) -> Iterator[DecodeResult]:
+    """Decode the windows of films in order, each picture once; yield the result of each window.
+
+    Args:
+        grid: How the films are cut.
+        planned: The rows, their windows in order, and the views of each.
+        pool: The processes that decode.
+        indexes: The folder that keeps the indexes of films.
+    """
+    with_video = (one for one in planned if one[1].video)
+    for video, rows in groupby(with_video, lambda one: one[1].video):
+        made = pool.submit(DecodeJob(video, (), indexes=indexes)).result()
+        if made.error is not None:
+            yield from (replace(made, seconds=0.0) for _ in rows)
+            continue
+        index, picture_bytes = film_index(Path(video), Path(indexes))
+        sweep = _Sweep(grid, index, pool, DecodeJob(video, (), indexes=indexes))
+        numbered = [(c.window, views) for _, c, views in rows if isinstance(c, PlannedWindow)]
+        yield from sweep.results(numbered, picture_bytes)
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A window of a film: its pictures, those that each view samples, and its time."""
+
+    ranks: Ints
+    samples: Mapping[View, SampledRanks]
+    span_s: tuple[float, float]
+
+    @property
+    def needed(self) -> Ints:
+        return np.unique(np.concatenate([sampled.index for sampled in self.samples.values()]))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Pictures of a film, decoded together, as each kind of view sees them."""
+
+    ranks: Ints
+    result: DecodeResult
+
+
+class _Sweep:
+    """One pass over the pictures of a film."""
+
+    def __init__(self, grid: Grid, index: FrameIndex, pool: DecodePool, job: DecodeJob) -> None:
+        self.grid, self.index, self.pool, self.job = grid, index, pool, job
+        self.clock_s = index.times_s - index.times_s[0]
+        self.parts: deque[_Part] = deque()
+
+    def results(
+        self, wanted: Sequence[tuple[int, tuple[View, ...]]], picture_bytes: int
+    ) -> Iterator[DecodeResult]:
+        """Yield the result of each wanted window, by its number and its views."""
+        film = _film("", "", self.index)
+        n_whole = self.grid.n_windows(film.n_frames, film.duration_s)
+        windows = [
+            self._window(number, views) if number < n_whole else None for number, views in wanted
+        ]
+        needed = [window.needed for window in windows if window is not None]
+        kinds = tuple(dict.fromkeys(_pictures(v, 0) for w in windows if w for v in w.samples))
+        parts = cut_at_keys(
+            np.unique(np.concatenate([*needed, np.zeros(0, np.int64)])),
+            np.sort(self.index.ranks[self.index.keys]),
+            max(1, PART_BYTES // (picture_bytes * max(1, len(kinds)))),
+            max(1, MOST_BYTES // (picture_bytes * max(1, len(kinds)))),
+        )
+        jobs = (self._job(part, [_pictures(kind, len(part)) for kind in kinds]) for part in parts)
+        decoded = zip(parts, self.pool.map(jobs), strict=True)
+        for window in windows:
+            if window is None:
+                yield self._outside()
+                continue
+            seconds = 0.0
+            last, first = int(window.needed[-1]), int(window.needed[0])
+            while not self.parts or self.parts[-1].ranks[-1] < last:
+                ranks, result = next(decoded)
+                seconds += result.seconds
+                self.parts.append(_Part(ranks, result))
+            while self.parts[0].ranks[-1] < first:
+                self.parts.popleft()
+            yield self._result(window, seconds)
+
+    def _job(self, ranks: Ints, views: Iterable[View]) -> DecodeJob:
+        return replace(self.job, ranks=ranks.tolist(), views=tuple(views))
+
+    def _window(self, number: int, views: tuple[View, ...]) -> _Window:
+        ranks = self.grid.ranks(self.clock_s, number)
+        span = int(ranks[0]), int(ranks[-1]) + 1
+        samples = {v: sample(self.index, span, v.count, v.sampling, ranks) for v in views}
+        ends = np.append(self.clock_s, self.clock_s[-1] + self.index.last_s)
+        return _Window(ranks, samples, self.grid.span_s(number, 0.0, ends))
+
+    def _outside(self) -> DecodeResult:
+        what = f"the film has {self.index.frames} pictures; the window lies after them"
+        error = BadVideo(what, path=self.job.path, stage="decode", reason="outside")
+        return DecodeResult(self.job, None, error, 0.0)
+
+    def _result(self, window: _Window, seconds: float) -> DecodeResult:
+        """Return a window from the parts; one with damage is decoded by itself."""
+        clips = {view: self._clip(window, view) for view in window.samples}
+        if all(clips.values()):
+            whole = {view: clip for view, clip in clips.items() if clip is not None}
+            return DecodeResult(self.job, whole, None, seconds)
+        alone = self.pool.submit(self._job(window.ranks, window.samples)).result()
+        found = {view: self._placed(clip, window) for view, clip in (alone.clips or {}).items()}
+        return replace(alone, clips=found or None, seconds=seconds + alone.seconds)
+
+    def _clip(self, window: _Window, view: View) -> DecodedClip | None:
+        """Return what a view sees of a window; None if a picture is missing or damaged."""
+        sampled = window.samples[view]
+        pictures, places = np.unique(sampled.index, return_inverse=True)
+        pieces = []
+        for part in self.parts:
+            inside = pictures[np.isin(pictures, part.ranks)]
+            if not len(inside):
+                continue
+            rows = np.searchsorted(part.ranks, inside)
+            clip = (part.result.clips or {}).get(_pictures(view, len(part.ranks)))
+            if clip is None or clip.missing or clip.substituted[rows].any():
+                return None
+            pieces.append((clip.pictures, rows))
+        if len(pieces) == 1:
+            whole, rows = pieces[0]
+        else:
+            whole = np.concatenate([one[rows] for one, rows in pieces])
+            rows = np.arange(len(whole))
+        times_s, mask = self.index.times_s, sampled.mask
+        clip = DecodedClip(
+            path=Path(self.job.path),
+            pictures=whole,
+            rows=rows[places],
+            index=np.where(mask, sampled.index, -1),
+            time_s=np.where(mask, times_s[sampled.index], np.nan),
+            asked_s=np.where(mask, times_s[sampled.asked], np.nan),
+            substituted=np.zeros(len(mask), dtype=np.bool_),
+            mask=mask,
+            total=len(window.ranks),
+            damaged=False,
+            missing=0.0,
+        )
+        return self._placed(clip, window)
+
+    def _placed(self, clip: DecodedClip, window: _Window) -> DecodedClip:
+        """Return the pictures of a window on the clock of its film."""
+        zero, total = self.index.times_s[0], len(window.ranks)
+        times = {"time_s": clip.time_s - zero, "asked_s": clip.asked_s - zero}
+        return replace(clip, **times, span_s=window.span_s, total=total)
+
+
+def cut_at_keys(ranks: Ints, keys: Ints, least: int, most: int) -> list[Ints]:
+    """Cut sorted ranks into parts of at least `least` that begin at key frames.
+
+    A part of more than `most`, because key frames are rare, is cut again.
+    """
+    cuts = [0]
+    for start in np.unique(np.searchsorted(ranks, keys)).tolist():
+        if start - cuts[-1] >= least:
+            cuts.append(start)
+    parts = [part for part in np.split(ranks, cuts[1:]) if len(part)]
+    return [piece for part in parts for piece in np.array_split(part, -(-len(part) // most))]
+
+
+def _pictures(view: View, count: int) -> View:
+    """Return the view of a list of pictures as this view sees each of them."""
+    return replace(view, count=count, sampling="even")

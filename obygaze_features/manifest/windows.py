@@ -1,0 +1,176 @@
+"""Windows of whole films: a grid cuts every film, and the rows are computed, not stored.
+
+Time zero of a film is when its first picture is shown. Only whole windows count: pictures after
+the last one belong to no window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Annotated, Any, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.schema_rules import number, whole
+
+FILM_COLUMNS = ("movie_id", "video", "n_frames", "fps", "duration_s", "first_row", "n_rows")
+# Times are products of ticks: times that differ by less than this are equal.
+ROUNDING_S = 1e-6
+FORMS = "window and stride in pictures, with fps where pictures are sampled; or seconds and every"
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How a film is cut: `window` pictures every `stride`, or `seconds` every `every` seconds.
+
+    With `fps`, pictures are those on the screen at that rate, and `window` and `stride` count them;
+    without, every picture of the film counts.
+    """
+
+    window: Annotated[int, whole(0)] = 0
+    stride: Annotated[int, whole(0)] = 0
+    fps: Annotated[float, number(0)] = 0
+    seconds: Annotated[float, number(0)] = 0
+    every: Annotated[float, number(0)] = 0
+
+    def check(self) -> Grid:
+        """Return this grid, or raise an error unless it has one of the forms."""
+        pictures, seconds = (self.window, self.stride), (self.seconds, self.every)
+        whole_grid = all(pictures) and not any(seconds)
+        if not (whole_grid or (all(seconds) and not any(pictures) and not self.fps)):
+            raise FixUsage(f"a grid needs {FORMS}; got {self}")
+        return self
+
+    def __str__(self) -> str:
+        """Return the grid in a few words."""
+        return ", ".join(f"{name} {value:g}" for name, value in self.as_json().items())
+
+    def as_json(self) -> dict[str, float]:
+        """Return the values that are not 0; those that may have a fraction are floats."""
+        values = {name: value for name, value in asdict(self).items() if value}
+        return {n: v if n in ("window", "stride") else float(v) for n, v in values.items()}
+
+    def n_windows(self, n_frames: int, duration_s: float) -> int:
+        """Return the number of whole windows of a film."""
+        if self.seconds:
+            left = duration_s - self.seconds + ROUNDING_S
+            return 0 if left < 0 else 1 + math.floor(left / self.every)
+        total = math.ceil(duration_s * self.fps - ROUNDING_S) if self.fps else n_frames
+        return max(0, 1 + (total - self.window) // self.stride)
+
+    def ranks(self, times_s: Floats, window: int) -> Ints:
+        """Return the numbers of a window's pictures, from the times of all pictures of the film."""
+        if self.seconds:
+            bounds = window * self.every + np.array([0, self.seconds])
+            first, stop = np.searchsorted(times_s, bounds - ROUNDING_S).tolist()
+            # With no picture in that time, the one on the screen.
+            return np.arange(first, stop) if first < stop else np.array([max(first - 1, 0)])
+        ranks = window * self.stride + np.arange(self.window)
+        if self.fps:
+            ranks = np.searchsorted(times_s, ranks / self.fps + ROUNDING_S, side="right") - 1
+        return ranks.clip(0)
+
+    def span_s(self, window: int, fps: float, times_s: Floats | None = None) -> tuple[float, float]:
+        """Return start and end of a window in seconds; exact for pictures with their `times_s`.
+
+        The times end with the end of the last picture.
+        """
+        if self.seconds:
+            return window * self.every, window * self.every + self.seconds
+        first = window * self.stride
+        if times_s is not None and not self.fps:
+            return float(times_s[first]), float(times_s[first + self.window])
+        return first / (self.fps or fps), (first + self.window) / (self.fps or fps)
+
+
+@dataclass(frozen=True)
+class Film:
+    """A film to cut: its video, its number of pictures, and its length.
+
+    `fps` is its exact rate, 0 if the rate varies.
+    """
+
+    movie_id: str
+    video: str
+    n_frames: int
+    fps: float
+    duration_s: float
+
+
+@dataclass(frozen=True, eq=False)
+class FilmRows(Sequence[Row]):
+    """The windows of films as rows, made when they are asked for: `row_of(film, window)`.
+
+    Two are equal if their films and their grid are.
+    """
+
+    films: tuple[Film, ...]
+    grid: Grid
+
+    def row_of(self, film: Film, window: int) -> Row:
+        """Return the row of a window."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FilmRows) or type(self) is not type(other):
+            return False
+        return (self.films, self.grid) == (other.films, other.grid)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @cached_property
+    def first_rows(self) -> tuple[int, ...]:
+        """The first row of each film, and the number of all rows."""
+        sizes = [self.grid.n_windows(film.n_frames, film.duration_s) for film in self.films]
+        return tuple(np.cumsum([0, *sizes]).tolist())
+
+    def __len__(self) -> int:
+        return self.first_rows[-1]
+
+    @overload
+    def __getitem__(self, row: int) -> Row: ...
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[Row]: ...
+    def __getitem__(self, row: int | slice) -> Row | Sequence[Row]:
+        if isinstance(row, slice):
+            return [self[one] for one in range(*row.indices(len(self)))]
+        at = row + len(self) if row < 0 else row
+        if not 0 <= at < len(self):
+            raise IndexError(row)
+        film = int(np.searchsorted(self.first_rows, at, side="right")) - 1
+        return self.row_of(self.films[film], at - self.first_rows[film])
+
+    def __iter__(self) -> Iterator[Row]:
+        for film, first, after in self._spans():
+            for window in range(after - first):
+                yield self.row_of(film, window)
+
+    def ids(self) -> Iterator[tuple[str, str]]:
+        """Yield the id and the film of each row, without the rows."""
+        for film, first, after in self._spans():
+            for window in range(after - first):
+                yield window_id(film.movie_id, window), film.movie_id
+
+    def film_cells(self) -> list[tuple[Any, ...]]:
+        """Return the cells of the table of films."""
+        return [
+            (f.movie_id, f.video, f.n_frames, f.fps or "", f.duration_s, first, after - first)
+            for f, first, after in self._spans()
+        ]
+
+    def _spans(self) -> Iterator[tuple[Film, int, int]]:
+        return zip(self.films, self.first_rows, self.first_rows[1:], strict=False)
+
+
+def window_id(movie_id: str, window: int) -> str:
+    """Return the id of a window: `tt0097576:000123`."""
+    return f"{movie_id}:{window:06d}"

@@ -1,0 +1,306 @@
+"""Windows of whole films: each holds exactly its pictures, and a store of them is as any other."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.cli import environment, obygaze_argv, run_obygaze
+from support.damage import change_packets, flip_bits
+from support.extraction import plan_file
+from support.video_kinds import KINDS, Made
+from support.videos import read_numbers, write_video
+
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.plan import (
+    PlannedWindow,
+    Target,
+    make_plan,
+    plan_from_bytes,
+    planned_clips,
+)
+from obygaze_features.extraction.windows import cut_at_keys, decode_windows, make_windows
+from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
+from obygaze_features.manifest.windows import Film, Grid
+from obygaze_features.store import open_store
+from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.pool import DecodePool
+from obygaze_features.video.resize import Resize
+
+SIX = (
+    *("mp4_h264_open_groups", "mkv_variable_rate", "mp4_edit_list"),
+    *("avi_packed_b", "ts_h264_open_groups", "mkv_h264_short_groups"),
+)
+GRIDS = (Grid(16, 16), Grid(16, 4), Grid(seconds=1, every=0.4), Grid(8, 2, fps=10))
+
+
+def sampled(numbers: list[int], count: int) -> list[int]:
+    return [numbers[i * len(numbers) // count] for i in range(count)]
+
+
+def pictures_of(grid: Grid, window: int, numbers: list[int], times: list[float]) -> list[int]:
+    """The numbers that a window should have, by plain loops over the times of the pictures."""
+    times = [t - times[0] for t in times]
+    if grid.fps:
+        asked = [(window * grid.stride + k) / grid.fps for k in range(grid.window)]
+        return [
+            [n for n, t in zip(numbers, times, strict=True) if t <= at + 1e-6][-1] for at in asked
+        ]
+    if grid.seconds:
+        start = window * grid.every - 1e-6
+        end = start + grid.seconds
+        return [n for n, t in zip(numbers, times, strict=True) if start <= t < end]
+    return numbers[window * grid.stride :][: grid.window]
+
+
+def film_of(kind: str, folder: Path) -> Made:
+    """A film of a kind, alone in the folder of films; some kinds write other files beside it."""
+    (folder / "made").mkdir()
+    (folder / "films").mkdir()
+    made = KINDS[kind](folder / "made")
+    return replace(made, path=made.path.rename(folder / "films" / made.path.name))
+
+
+def swept(folder: Path, grid: Grid, views: tuple[View, ...]) -> tuple[Manifest, list]:
+    workspace = Workspace(folder)
+    manifest = make_windows(folder / "films", grid, workspace=workspace, name="w")
+    planned = [(n, clip, views) for n, clip in enumerate(planned_clips(manifest))]
+    with DecodePool(2) as pool:
+        results = decode_windows(grid, planned, pool, str(workspace.folder("indexes")))
+        return manifest, list(results)
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+@pytest.mark.parametrize("kind", SIX)
+def test_a_window_holds_exactly_its_pictures(
+    kind: str, grid: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Parts of one group each, so that windows lie across their borders.
+    monkeypatch.setattr("obygaze_features.extraction.windows.PART_BYTES", 1)
+    made = film_of(kind, tmp_path)
+    times = made.times_s or [n / 25 for n in range(len(made.numbers))]
+    view = View(4)
+    manifest, results = swept(tmp_path, grid, (view,))
+    assert len(results) == len(manifest) > 3
+    for window, result in enumerate(results):
+        expected = pictures_of(grid, window, made.numbers, times)
+        assert read_numbers(result.clips[view].frames) == sampled(expected, 4), window
+
+
+@pytest.mark.parametrize("kind", ["mkv_h264_short_groups", "avi_packed_b"])
+def test_a_sweep_gives_what_each_window_alone_gives(kind: str, tmp_path: Path) -> None:
+    """Also with damage, with every rule of sampling, and for several views at once."""
+    made = film_of(kind, tmp_path)
+    if kind.startswith("mkv"):
+        whole = made.path.rename(tmp_path / "whole.mkv")
+        change_packets(whole, made.path, [30, 61], flip_bits)
+    views = View(8), View(3, "keyframes"), View(5, "fps"), View(8, resize=Resize(48))
+    grid = Grid(16, 8)
+    _, results = swept(tmp_path, grid, views)
+    indexes = Workspace(tmp_path).folder("indexes")
+    n_damaged = 0
+    for window, result in enumerate(results):
+        ranks = range(window * 8, window * 8 + 16)
+        for view in views:
+            alone = decode_clip(made.path, view, ranks=ranks, indexes=indexes, max_substituted=1)
+            swept_clip = result.clips[view]
+            for name in ("frames", "index", "substituted", "mask", "total"):
+                same = np.array_equal(getattr(alone, name), getattr(swept_clip, name))
+                assert same, (window, view, name)
+            n_damaged += int(alone.substituted.sum())
+    assert bool(n_damaged) == kind.startswith("mkv")
+
+
+def test_parts_begin_at_key_frames() -> None:
+    ranks, keys = np.arange(0, 100, 2), np.array([0, 10, 30, 60, 90])
+    parts = [part.tolist() for part in cut_at_keys(ranks, keys, 10, 100)]
+    assert [part[0] for part in parts] == [0, 30, 60, 90]
+    assert [rank for part in parts for rank in part] == ranks.tolist()
+    assert [len(part) for part in cut_at_keys(ranks, np.array([0]), 10, 20)] == [17, 17, 16]
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("films")
+    for number, name in enumerate(("tt1.mkv", "tt2.mp4")):
+        numbers = range(100 * number, 100 * number + 330 + number)
+        write_video(folder / name, numbers=numbers, size=(64, 48), options={"g": "50"})
+    return folder
+
+
+def windows(workspace: Path, films: Path, *grid: str) -> None:
+    made = run_obygaze("-C", workspace, "manifest", "windows", films, "-o", "w", *grid)
+    assert made.code == 0, made.stderr
+
+
+def test_the_manifest_is_a_table_of_films(films: Path, tmp_path: Path) -> None:
+    windows(tmp_path, films, "--window", "16", "--stride", "8")
+    manifest = read_manifest(tmp_path / "manifests" / "w.toml")
+    # 330 pictures: whole windows begin at 0, 8, ... 312, those of 331 too.
+    assert (tmp_path / "manifests" / "w.csv").read_text() == (
+        "movie_id,video,n_frames,fps,duration_s,first_row,n_rows\n"
+        "tt1,tt1.mkv,330,25.0,13.2,0,40\ntt2,tt2.mp4,331,25.0,13.24,40,40\n"
+    )
+    assert len(manifest) == 80 and manifest.movies == ("tt1", "tt2")
+    clip = manifest["tt2:000039"]
+    assert (clip.movie_id, clip.video) == ("tt2", "tt2.mp4")
+    assert (clip.start_s, clip.end_s) == pytest.approx((312 / 25, 328 / 25))
+    assert [c.clip_id for c in manifest.clips[38:42]] == [
+        *("tt1:000038", "tt1:000039", "tt2:000000", "tt2:000001")
+    ]
+    assert run_obygaze("-C", tmp_path, "manifest", "show", "w").code == 0
+    assert run_obygaze("-C", tmp_path, "manifest", "check", "w").code == 0
+    assert run_obygaze("-C", tmp_path, "manifest", "stats", "w").code == 0
+
+
+def test_films_from_a_table_and_from_another_manifest(films: Path, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    (films / "t.csv").write_text("movie_id,video\nb,tt2.mp4\na,tt1.mkv\n")
+    table = make_windows(films / "t.csv", Grid(16, 16), workspace=workspace, name="w")
+    assert [film.movie_id for film in table.clips.films] == ["a", "b"]
+    clips = (Clip("x-1", "x", None, "tt1.mkv", 0.0, 2.0), Clip("x-2", "x", None, "tt1.mkv", 2, 3))
+    other = Manifest("other", Header("Films", video_root=str(films), licence="CC0"), clips)
+    write_manifest(other, tmp_path / "manifests" / "other.toml")
+    made = make_windows("other", Grid(seconds=2, every=1), workspace=workspace, name="w")
+    # 13.2 s: windows begin at 0, 1, ... 11.
+    assert [c.clip_id for c in made.clips] == [f"x:{n:06d}" for n in range(12)]
+    assert (made.header.licence, made.header.unit) == ("CC0", "window")
+
+
+def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    both = Grid(16, 8, seconds=2, every=1)
+    for grid in (Grid(), Grid(16), both, Grid(fps=2, seconds=1, every=1)):
+        with pytest.raises(FixUsage, match="a grid needs"):
+            grid.check()
+    (tmp_path / "films").mkdir()
+    (tmp_path / "films" / "bad.mp4").write_bytes(b"not a video")
+    with pytest.raises(FixInput, match="1 film"):
+        make_windows(tmp_path / "films", Grid(16, 16), workspace=workspace, name="w")
+    grid = Grid(16, 16)
+    short = Manifest("w", Header("x", unit="window", grid=grid), Windows((), grid))
+    with pytest.raises(FixInput, match="1 violation"):
+        write_manifest(short, tmp_path / "w.toml")
+    film = Film("a", "a.mkv", 64, 25.0, 2.56)
+    good = Manifest("w", Header("x", unit="window", grid=grid), Windows((film,), grid))
+    write_manifest(good, tmp_path / "w.toml")
+    csv = tmp_path / "w.csv"
+    csv.write_text(csv.read_text().replace("0,4\n", "0,5\n"))
+    with pytest.raises(FixInput, match="1 violation"):
+        read_manifest(tmp_path / "w.toml")
+    with pytest.raises(FixInput, match="computed from films"):
+        write_manifest(good.with_column("x", {}), tmp_path / "y.toml")
+
+
+def test_a_million_windows_make_a_small_plan(tmp_path: Path) -> None:
+    grid = Grid(16, 16)
+    rows = Windows(tuple(Film(f"tt{n:03d}", "a.mkv", 160_000, 24.0, 0.0) for n in range(100)), grid)
+    manifest = Manifest("w", Header("x", unit="window", grid=grid, video_root="/films"), rows)
+    assert len(manifest) == 1_000_000
+    target = Target("s", "descriptors", block_rows=256)
+    plan = make_plan(manifest, [target], workspace=tmp_path)
+    data = plan.to_bytes()
+    assert len(data) < 20_000
+    again = plan_from_bytes(data, "plan")
+    assert again == plan and again.n_units == -(-1_000_000 // 256)
+    expected = PlannedWindow("tt042:000007", "tt042", "/films/a.mkv", window=7)
+    assert again.rows[420_007] == expected
+
+
+def run(workspace: Path, *words: str) -> None:
+    done = run_obygaze("-C", workspace, "extract", "run", "w", "-b", "descriptors", *words)
+    assert done.code == 0, done.stderr
+
+
+def test_a_store_of_windows(films: Path, tmp_path: Path) -> None:
+    windows(tmp_path, films, "--window", "16", "--stride", "8")
+    run(tmp_path, "--workers", "2")
+    store = open_store(tmp_path / "stores" / "w.descriptors")
+    sampling = store.recipe.to_dict()["sampling"]
+    assert (sampling["unit"], sampling["grid"]) == ("window", {"window": 16, "stride": 8})
+    assert store.sealed and not {"start_s", "end_s"} & set(store.levels)
+    start_s, end_s = (store.matrix(name, movies="tt1").values for name in ("start_s", "end_s"))
+    # Matroska has times in whole milliseconds.
+    np.testing.assert_allclose(start_s, np.arange(40) * 8 / 25, atol=1e-3)
+    np.testing.assert_allclose(end_s, (np.arange(40) * 8 + 16) / 25, atol=1e-3)
+    verified = run_obygaze(
+        "-C", tmp_path, "store", "verify", "w.descriptors", "--hash", "--decode", "5"
+    )
+    assert verified.code == 0, verified.stdout + verified.stderr
+    assert run_obygaze("-C", tmp_path, "store", "verify", "w.descriptors", "--videos").code == 0
+    plan = run_obygaze("-C", tmp_path, "extract", "plan", "w", "-b", "descriptors", "--json")
+    assert plan.code == 0 and plan.json()["clips"] == 80
+
+
+def test_a_window_has_the_vector_of_the_clip_cut_by_hand(films: Path, tmp_path: Path) -> None:
+    windows(tmp_path, films, "--window", "16", "--stride", "16")
+    run(tmp_path)
+    cut = [
+        Clip(f"tt1-{n:03d}", "tt1", n, "tt1.mkv", n * 16 / 25, (n + 1) * 16 / 25) for n in range(20)
+    ]
+    clips = Manifest("cut", Header("x", video_root=str(films)), tuple(cut))
+    write_manifest(clips, tmp_path / "manifests" / "cut.toml")
+    assert run_obygaze("-C", tmp_path, "extract", "run", "cut", "-b", "descriptors").code == 0
+    by_hand = open_store(tmp_path / "stores" / "cut.descriptors").matrix("clip").values
+    slices = open_store(tmp_path / "stores" / "w.descriptors").matrix("clip", movies="tt1").values
+    assert slices.tobytes() == by_hand.tobytes()
+
+
+def test_workers_and_a_kill_change_no_byte(films: Path, tmp_path: Path) -> None:
+    """Blocks of 16 windows that share pictures: each block is a sweep of its own after a kill."""
+    grid = Grid(16, 4)
+    manifest = make_windows(films, grid, workspace=Workspace(tmp_path), name="w")
+    files = {}
+    for name, block_rows in (("expected", 256), ("killed", 16), ("shared", 16)):
+        store = str(tmp_path / "stores" / name)
+        plan = make_plan(
+            manifest, [Target(store, "descriptors", block_rows=block_rows)], workspace=tmp_path
+        )
+        files[name] = plan_file(plan, tmp_path / f"{name}.json")
+    assert json.loads(files["killed"].read_text())["rows"]["grid"] == {"window": 16, "stride": 4}
+    assert run_obygaze("extract", "run", files["expected"]).code == 0
+    killed = subprocess.Popen(
+        obygaze_argv("extract", "run", files["killed"]), env=environment(), start_new_session=True
+    )
+    commits = tmp_path / "stores" / "killed" / "commits"
+    while killed.poll() is None and not list(commits.glob("block-*.json")):
+        time.sleep(0.01)
+    killed.send_signal(signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    for name, words in (("killed", []), ("shared", ["--worker", "1/2"]), ("shared", [])):
+        assert run_obygaze("extract", "run", files[name], *words).code == 0
+    stores = [open_store(tmp_path / "stores" / name) for name in files]
+    for level in (*stores[0].levels, "time_s", "start_s", "end_s"):
+        first, *others = (store.matrix(level).values.tobytes() for store in stores)
+        assert others == [first, first]
+
+
+def test_a_film_that_got_shorter_or_cannot_be_read(films: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "films"
+    folder.mkdir()
+    for name in ("tt1.mkv", "tt2.mp4"):
+        (folder / name).write_bytes((films / name).read_bytes())
+    windows(tmp_path, folder, "--window", "16", "--stride", "16")
+    write_video(folder / "tt1.mkv", numbers=range(200), size=(64, 48))
+    (folder / "tt2.mp4").write_bytes(b"not a film")
+    done = run_obygaze("-C", tmp_path, "extract", "run", "w", "-b", "descriptors")
+    assert done.code == 3
+    status = open_store(tmp_path / "stores" / "w.descriptors").status()
+    # 200 pictures are 12 whole windows; the manifest has 20 of each film.
+    assert status.counts == {"ok": 12, "failed": 28}
+    assert "200 pictures" in status.noted[12].message
+    assert status.noted[20].stage == "open"
+
+
+def test_clips_alone_have_no_span(films: Path) -> None:
+    clip: DecodedClip = decode_clip(films / "tt1.mkv", View(2), ranks=[5, 6, 7, 8])
+    assert read_numbers(clip.frames) == [5, 7] and clip.span_s is None
