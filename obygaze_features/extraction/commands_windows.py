@@ -4,44 +4,26 @@ from __future__ import annotations
 
 import click
 
-from obygaze_features.core.commands import (
-    ExampleCommand,
-    Session,
-    force_option,
-    json_option,
-    option_group,
-    pass_session,
-)
+from obygaze_features.core.commands import Session, command, force_option, option_group
 from obygaze_features.core.console import count
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.manifest.io import manifest_sha256, write_manifest
 from obygaze_features.manifest.windows import Grid
 
 
-@click.command(
-    cls=ExampleCommand,
-    examples="""
-    obygaze manifest windows films/ -o films --window 16 --stride 16
-    obygaze manifest windows films.csv -o every-second --seconds 2 --every 1
-    obygaze manifest windows mobygaze -o slow --fps 2 --window 16 --stride 8
-    """,
-)
+@command()
 @click.argument("films")
 @click.option("-o", "name", required=True, help="Name of the manifest.")
 @option_group(
     "Grid",
-    click.option("--window", type=click.IntRange(1), default=0, help="Pictures in a window."),
-    click.option(
-        "--stride", type=click.IntRange(1), default=0, help="Pictures from window to window."
-    ),
-    click.option("--fps", type=float, default=0, help="Take pictures at this rate. [default: all]"),
-    click.option("--seconds", type=float, default=0, help="Seconds of a window."),
-    click.option("--every", type=float, default=0, help="Seconds from window to window."),
+    click.option("--window", type=click.IntRange(1), help="Pictures in a window."),
+    click.option("--stride", type=click.IntRange(1), help="Pictures from window to window."),
+    click.option("--fps", type=float, help="Take pictures at this rate. [default: all]"),
+    click.option("--seconds", type=float, help="Seconds of a window."),
+    click.option("--every", type=float, help="Seconds from window to window."),
 )
 @click.option("--workers", type=click.IntRange(1), help="Processes that read. [default: cores]")
 @force_option
-@json_option
-@pass_session
 def windows(
     session: Session,
     /,
@@ -49,23 +31,27 @@ def windows(
     name: str,
     workers: int | None,
     force: bool,
-    as_json: bool,
-    **grid: float,
+    **options: float | None,
 ) -> None:
     """Cut whole films into windows.
 
     FILMS is a folder of films, a CSV table with the columns movie_id and video, or a manifest whose
     clips are linked to films. Each film is read once. Give --window and --stride, with --fps or
     without, or --seconds and --every.
+
+    Examples:
+        obygaze manifest windows films/ -o films --window 16 --stride 16
+        obygaze manifest windows films.csv -o every-second --seconds 2 --every 1
+        obygaze manifest windows mobygaze -o slow --fps 2 --window 16 --stride 8
     """
     from obygaze_features.extraction.windows import make_windows
 
     path = session.workspace.manifest(name)
-    cut = Grid(**grid).check()  # type: ignore[arg-type]
-    n_workers = workers or usable_cores()
-    made = make_windows(films, cut, workspace=session.workspace, name=path.stem, workers=n_workers)
+    grid = Grid(**{key: value or 0 for key, value in options.items()}).check()  # type: ignore[arg-type]
+    cores = workers or usable_cores()
+    made = make_windows(films, grid, workspace=session.workspace, name=path.stem, workers=cores)
     write_manifest(made, path, force=force)
-    size = f"{count(len(made), 'window')} of {count(len(made.movies), 'film')}"
     facts = {"name": made.name, "path": str(path), "sha256": manifest_sha256(made)}
-    counts = {"windows": len(made), "movies": len(made.movies), "grid": cut.as_json()}
-    session.console.show({**facts, **counts}, f"{path}: {size} ({cut})", as_json=as_json)
+    counts = {"windows": len(made), "movies": len(made.movies), "grid": grid.as_json()}
+    size = f"{count(len(made), 'window')} of {count(len(made.movies), 'film')}"
+    session.console.show({**facts, **counts}, f"{path}: {size} ({grid})")
