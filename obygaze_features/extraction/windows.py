@@ -133,10 +133,10 @@ def decode_windows(
         if made.error is not None:
             yield from (replace(made, seconds=0.0) for _ in rows)
             continue
-        index, picture_bytes = film_index(Path(video), Path(indexes))
+        index, size = film_index(Path(video), Path(indexes))
         sweep = _Sweep(grid, index, pool, DecodeJob(video, (), indexes=indexes))
         numbered = [(c.window, views) for _, c, views in rows if isinstance(c, PlannedWindow)]
-        yield from sweep.results(numbered, picture_bytes)
+        yield from sweep.results(numbered, size)
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class _Sweep:
         self.parts: deque[_Part] = deque()
 
     def results(
-        self, wanted: Sequence[tuple[int, tuple[View, ...]]], picture_bytes: int
+        self, wanted: Sequence[tuple[int, tuple[View, ...]]], size: tuple[int, int]
     ) -> Iterator[DecodeResult]:
         """Yield the result of each wanted window, by its number and its views."""
         film = _film("", "", self.index)
@@ -179,11 +179,13 @@ class _Sweep:
         ]
         needed = [window.needed for window in windows if window is not None]
         kinds = tuple(dict.fromkeys(_pictures(v, 0) for w in windows if w for v in w.samples))
+        shapes = [kind.resize.shape(*size) if kind.resize else size for kind in kinds]
+        n_bytes = max(1, sum(3 * height * width for height, width in shapes))
         parts = cut_at_keys(
             np.unique(np.concatenate([*needed, np.zeros(0, np.int64)])),
             np.sort(self.index.ranks[self.index.keys]),
-            max(1, PART_BYTES // (picture_bytes * max(1, len(kinds)))),
-            max(1, MOST_BYTES // (picture_bytes * max(1, len(kinds)))),
+            max(1, PART_BYTES // n_bytes),
+            max(1, MOST_BYTES // n_bytes),
         )
         jobs = (self._job(part, [_pictures(kind, len(part)) for kind in kinds]) for part in parts)
         decoded = zip(parts, self.pool.map(jobs), strict=True)

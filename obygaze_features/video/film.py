@@ -70,12 +70,12 @@ def make_index(path: Path, indexes: Path, progress: Progress = no_progress) -> N
             source.decode_once()
 
 
-def film_index(path: Path, indexes: Path) -> tuple[FrameIndex, int]:
-    """Return the exact index of a film, and the bytes of one of its pictures."""
+def film_index(path: Path, indexes: Path) -> tuple[FrameIndex, tuple[int, int]]:
+    """Return the exact index of a film, and the stored height and width of its pictures."""
     with open_film(path, indexes) as source:
         shape = source.stream.codec_context
         exact = source.index if source.index.timed else PacketDecoder(source).exact_index()
-        return exact, shape.width * shape.height * 3
+        return exact, (shape.height, shape.width)
 
 
 def forbid_seeking(path: Path) -> None:
