@@ -59,7 +59,9 @@ class Section:
 
 def sections_of(run: ReportRun, figures: Sequence[Figure] = ()) -> list[Section]:
     """Return the sections of a run that are not empty, in the order of the page."""
+    untested = any(record["p"] is None for record in run.of("contrast"))
     sentences: dict[str, Iterable[str]] = {
+        "contrast": [sentence("untested")] if untested else [],
         "remarks": (record["text"] for record in run.of("remark")),
         "clips": task_sentences(run),
         "results": [sentence("intervals", confidence=run.confidence)],
@@ -105,7 +107,8 @@ def contrast_tables(run: ReportRun) -> Iterable[ResultTable]:
             *(Number(record[side]["value"]) for side in ("first", "second")),
             _difference(record),
             Number(record["p"], digits=3, is_p=True),
-            *(record[key] for key in ("n_seeds", "n_movies", "n_test", "leaked")),
+            f"{record.get('n_movies_higher', '–')} of {record['n_movies']}",
+            *(record[key] for key in ("n_seeds", "n_test", "leaked")),
         )
         for record in run.of("contrast")
     ]

@@ -182,8 +182,6 @@ def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:
     elif len(by_set) > 1 and _share_no_film(first, groups):
         train = float(np.mean([t.n_train + t.n_validation for t in first.tested]))
         test = float(np.mean([len(t.rows) for t in first.tested]))
-        if first.train != second.train:  # of other clips each, but of the same share of films
-            train, test = first.n_test_sets - 1.0, 1.0
         found["p_corrected_t"] = nadeau_bengio(by_set, n_train=train, n_test=test).p
     return found
 

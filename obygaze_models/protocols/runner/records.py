@@ -49,9 +49,10 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
      metrics of decisions}
   "contrast"   one model trained on both tasks of `report.contrast`: first minus second
     {"kind", "model", "feature", "test", "metric", "first": {"train", "value"}, "second": {...},
-     "difference", "ci": by films and re-trainings, "p": sign flips of films or corrected t, as in
-     "comparison", "n_seeds", "seed_sd": of both, "n_movies", "n_test", "n_positive", "leaked": test
-     clips that trained or chose one of both; if any, a second record is without them}
+     "difference", "ci": by films and re-trainings, "p": sign flips of films; both null unless all
+     runs test the same clips, "n_seeds", "seed_sd": of both, "n_movies", "n_movies_higher": films
+     where the first is higher, "n_test", "n_positive", "leaked": test clips that trained or chose
+     one of both; if any, a second record is without them}
   "coverage"   one for each store
     {"kind", "feature", "n_clips", "n_present", "n_missing", "n_missing_in_tasks",
      "n_unused": with a vector, but without a video in the manifest, which the released code drops,

@@ -111,15 +111,17 @@ def _legend(run: Run) -> str:
 
 def _contrast(record: Record) -> str:
     first, second = record["first"], record["second"]
-    low, high = (f"{end:+.2f}" if end is not None else "-" for end in record["ci"])
+    low, high = record["ci"] or (None, None)
+    interval = f" ({low:+.2f} to {high:+.2f})" if low is not None else ""
     p = f", p {record['p']:.3f}" if record["p"] is not None else ""
+    higher = f"higher in {record['n_movies_higher']} of {record['n_movies']} films"
     leaked = f", {record['leaked']} of them leaked" if record["leaked"] else ""
     return (
         f"trained on {first['train']} / {second['train']}, tested on {record['test']}: "
         f"{record['model']} ({record['feature']}) has {record['metric']} "
         f"{_short(first['value'])} / {_short(second['value'])}, "
-        f"difference {record['difference']:+.2f} ({low} to {high}){p}; seeds {record['n_seeds']}, "
-        f"{record['n_test']} clips{leaked}"
+        f"difference {record['difference']:+.2f}{interval}{p}, {higher}; "
+        f"seeds {record['n_seeds']}, {record['n_test']} clips{leaked}"
     )
 
 
