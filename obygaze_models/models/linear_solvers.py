@@ -6,6 +6,7 @@ has a name of its own and never replaces the other.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC, LinearSVC
 
@@ -33,6 +35,7 @@ TOLERANCE = 1e-3  # the default of libsvm: the largest error of a decision
 LOGISTIC_TOLERANCE = 1e-8
 AT_BOUND = 1e-6
 MAX_FITS = 4
+MAX_STEPS = 50  # for each row, of a repeated fit; those that end at all take a few
 MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
 
 
@@ -66,14 +69,14 @@ class Gram:
 
         `weight` multiplies the tolerance C of each row. If all decisions lie closer together than
         the width of the margin, as on features of small length, libsvm stops too early; `exact`
-        then repeats the fit with a smaller stopping tolerance.
+        then repeats the fit with a smaller stopping tolerance. A tolerance that rounding does not
+        allow is never reached: after `MAX_STEPS` the plane before it is returned.
         """
         products = self.products[np.ix_(rows, rows)]
         most = C * (np.ones(len(rows)) if weight is None else weight)
         tolerance = TOLERANCE
-        for _ in range(MAX_FITS):
-            svm = SVC(kernel="precomputed", C=C, tol=tolerance)
-            svm.fit(products, positive.astype(np.int64), sample_weight=weight)
+        svm = _fit_svm(products, positive, C, weight, tolerance)
+        for _ in range(MAX_FITS - 1):
             dual = svm.dual_coef_[0]
             needed = TOLERANCE * min(1.0, float(np.ptp(products[:, svm.support_] @ dual)) / 2)
             bound = np.abs(dual) >= (1 - AT_BOUND) * most[svm.support_]
@@ -81,10 +84,31 @@ class Gram:
             if not exact or bound.sum() >= len(rows) - 1 or not 0 < needed < tolerance / 2:
                 break
             tolerance = needed
+            steps = MAX_STEPS * max(len(rows), 1000)
+            closer = _fit_svm(products, positive, C, weight, tolerance, steps)
+            if closer.fit_status_:
+                break
+            svm = closer
+        dual = svm.dual_coef_[0]
         normal = dual @ self.X[rows[svm.support_]]
         if not np.isfinite(normal).all():
             raise FixTraining("the support vector machine has a vector that is not finite")
         return normal, float(svm.intercept_[0])
+
+
+def _fit_svm(
+    products: Floats,
+    positive: Bools,
+    C: float,
+    weight: Floats | None,
+    tolerance: float,
+    steps: int = -1,
+) -> Any:
+    """Return the machine of libsvm; `fit_status_` is 1 if it did not end within the steps."""
+    svm = SVC(kernel="precomputed", C=C, tol=tolerance, max_iter=steps)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return svm.fit(products, positive.astype(np.int64), sample_weight=weight)
 
 
 def central_bias(along: Floats, positive: Bools, weights: Floats | None, bias: float) -> float:

@@ -96,6 +96,7 @@ predictions.csv   out of fold, one line for each clip, cell and fold
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -103,7 +104,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import Corrupt, Mismatch, NotFound
-from obygaze_features.core.files import parse_json
+from obygaze_features.core.files import parse_json, sha256_bytes
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr
 
 RUN_FORMAT = "obygaze-run/1"
@@ -174,9 +175,10 @@ class Run:
         path = self.folder / PREDICTIONS_FILE
         if not path.is_file():
             raise NotFound("this run has no predictions", where=str(path))
+        data = _whole(path, self.about.get("predictions_sha256"))
         try:
-            with path.open(newline="", encoding="utf-8") as stream:
-                return [_typed(row, path) for row in csv.DictReader(stream)]
+            rows = csv.DictReader(io.StringIO(data.decode("utf-8"), newline=""))
+            return [_typed(row, path) for row in rows]
         except (UnicodeDecodeError, csv.Error) as error:
             raise Corrupt(f"not a table of predictions: {error}", where=str(path)) from error
 
@@ -196,7 +198,7 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """Return the run of a folder."""
+    """Return the run of a folder; a file that changed since the run was written is an error."""
     about = _json(folder / RUN_FILE)
     if not isinstance(about, dict) or about.get("format") != RUN_FORMAT:
         raise Mismatch(
@@ -204,7 +206,7 @@ def read_run(folder: Path) -> Run:
             where=str(folder / RUN_FILE),
             hint="pip install --upgrade obygaze",
         )
-    records = _json(folder / RESULTS_FILE)
+    records = _json(folder / RESULTS_FILE, about.get("results_sha256"))
     if not isinstance(records, list) or not all(
         isinstance(record, dict) and "kind" in record for record in records
     ):
@@ -214,11 +216,25 @@ def read_run(folder: Path) -> Run:
     return Run(folder, about, records)
 
 
-def _json(path: Path) -> Any:
+def _whole(path: Path, sha256: str | None) -> bytes:
+    """Return the bytes of a file that has the checksum of run.json, if that has one."""
+    data = path.read_bytes()
+    if sha256 is not None and sha256_bytes(data) != sha256:
+        raise Corrupt(
+            f"{path.name} is not the file that this run wrote: expected sha256 {sha256[:12]}..., "
+            f"got {sha256_bytes(data)[:12]}...",
+            where=str(path),
+            hint="the same obygaze run again, with --force",
+        )
+    return data
+
+
+def _json(path: Path, sha256: str | None = None) -> Any:
     if not path.is_file():
         raise NotFound("no finished run here", where=str(path), hint="obygaze run PROTOCOL")
+    data = _whole(path, sha256)
     try:
-        return parse_json(path.read_bytes())
+        return parse_json(data)
     except ValueError as error:
         raise Corrupt(f"not valid JSON: {error}", where=str(path)) from error
 

@@ -48,6 +48,24 @@ def test_a_machine_on_some_rows_is_the_machine_of_those_rows() -> None:
     assert bias == pytest.approx(float(theirs.intercept_[0]), abs=1e-12)
 
 
+def test_a_tolerance_that_rounding_does_not_allow_ends() -> None:
+    """No weights and a small C: all decisions are nearly equal, however long it runs."""
+    rng, C = np.random.default_rng(0), 1e-3
+    X, positive = rng.normal(size=(600, 64)) * 0.1, np.arange(600) < 180
+    signs = np.where(positive, 1.0, -1.0)
+
+    def loss(normal: np.ndarray, bias: float) -> float:
+        hinge = np.maximum(1 - signs * (X @ normal + bias), 0)
+        return float(normal @ normal / 2 + C * hinge.sum())
+
+    gram, rows = Gram(X), np.arange(600)
+    first, exact = (gram.svm(rows, positive, C, exact=exact) for exact in (False, True))
+    best = loss(np.zeros(64), -1.0)  # all rows negative: 180 rows with a loss of 2
+    assert best == pytest.approx(2 * 180 * C)
+    assert loss(*exact) <= loss(*first)
+    assert loss(*exact) == pytest.approx(best, rel=1e-3)
+
+
 def test_a_margin_worked_out_by_hand() -> None:
     # Two points at -1 and 3 on a line: the widest street is centred at 1 and w = 2 / 4.
     probe = SVMProbe(C=10.0).fit([[-1.0], [3.0]], [0, 1])

@@ -294,6 +294,30 @@ class TestOnDisk:
         with pytest.raises(Mismatch, match="obygaze-run/1"):
             read_run(tmp_path)
 
+    def test_a_changed_file_of_a_run_is_an_error(self, manifest: Manifest, tmp_path: Path) -> None:
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        folder = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store}).folder
+        for name in ("results.json", "predictions.csv"):
+            whole = (folder / name).read_bytes()
+            assert read_run(folder).predictions
+            # A digit of a value: still valid JSON, and a valid table.
+            at = whole.index(b"0.", len(whole) // 2) + 2
+            changed = whole[:at] + (b"1" if whole[at : at + 1] != b"1" else b"2") + whole[at + 1 :]
+            (folder / name).write_bytes(changed)
+            with pytest.raises(Corrupt, match=f"{name} is not the file that this run wrote") as e:
+                assert read_run(folder).predictions
+            assert e.value.exit_code == 4 and "obygaze run again" in str(e.value.hint)
+            (folder / name).write_bytes(whole)
+
+    def test_a_run_without_checksums_can_be_read(self, manifest: Manifest, tmp_path: Path) -> None:
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        folder = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store}).folder
+        about = json.loads((folder / "run.json").read_bytes())
+        kept = {key: value for key, value in about.items() if not key.endswith("s_sha256")}
+        assert len(kept) == len(about) - 3  # also splits_sha256
+        (folder / "run.json").write_text(json.dumps(kept), encoding="utf-8")
+        assert read_run(folder).predictions
+
     def test_two_stores_with_other_clips_have_baselines_of_their_own(
         self, manifest: Manifest, tmp_path: Path
     ) -> None:
