@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,13 @@ from obygaze_models.models.common import (
     FixTraining,
     Floats,
     Ints,
+    balanced_weights,
     encode_classes,
     one_thread,
 )
 
 Arrays = dict[str, NDArray[Any]]
+ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
 MAX_REPR = 120
 _TEXT = "#text"
 
@@ -111,6 +113,14 @@ class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         raise NotImplementedError
+
+    def _weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:
+        """Return the weight of each row, which is that of its class."""
+        if weight is None:
+            return None
+        if isinstance(weight, Mapping):
+            return np.array([float(weight.get(name, 1)) for name in self.classes_])[codes]
+        return balanced_weights(codes, len(self.classes_))[codes]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row; a tie is the earlier class."""

@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from obygaze_features.core.errors import Corrupt
 from obygaze_models.models.common import FixTraining, Floats, Ints, column_scales, draw_seed
-from obygaze_models.models.estimator import Classifier
+from obygaze_models.models.estimator import Classifier, ClassWeight
 
 Penalty = Literal["l1", "l2"]
 PAPER_SEED = 42  # of the released code
@@ -66,14 +66,24 @@ class LogisticHead(LinearHead):
     depend on the length of the feature vectors; the released code does not do this.
     """
 
-    def __init__(self, C: float = 0.1, *, penalty: Penalty = "l2", scaled: bool = False) -> None:
+    def __init__(
+        self,
+        C: float = 0.1,
+        *,
+        penalty: Penalty = "l2",
+        scaled: bool = False,
+        class_weight: ClassWeight = None,
+    ) -> None:
         self.C = C
         self.penalty = penalty
         self.scaled = scaled
+        self.class_weight = class_weight
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         scale = column_scales(X) if self.scaled else np.ones(X.shape[1])
-        model = liblinear_logistic(self.C, self.penalty).fit(X / scale, codes)
+        weights = self._weights(codes, self.class_weight)
+        model = liblinear_logistic(self.C, self.penalty)
+        model.fit(X / scale, codes, sample_weight=weights)
         self.coef_, self.intercept_ = model.coef_[0] / scale, float(model.intercept_[0])
         self.mean_ = X.mean(axis=0)
 
@@ -89,11 +99,17 @@ class TreeHead(Head):
     )
 
     def __init__(
-        self, max_depth: int | None = 4, *, min_samples_leaf: int = 6, random_state: Any = 0
+        self,
+        max_depth: int | None = 4,
+        *,
+        min_samples_leaf: int = 6,
+        random_state: Any = 0,
+        class_weight: ClassWeight = None,
     ) -> None:
         self.max_depth = max_depth
         self.min_samples_leaf = min_samples_leaf
         self.random_state = random_state
+        self.class_weight = class_weight
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         model = DecisionTreeClassifier(
@@ -101,7 +117,7 @@ class TreeHead(Head):
             min_samples_leaf=self.min_samples_leaf,
             random_state=draw_seed(self.random_state),
         )
-        tree = model.fit(X, codes).tree_
+        tree = model.fit(X, codes, sample_weight=self._weights(codes, self.class_weight)).tree_
         self.left_, self.right_ = tree.children_left.copy(), tree.children_right.copy()
         self.feature_, self.threshold_ = tree.feature.copy(), tree.threshold.copy()
         self.share_ = tree.value[:, 0, 1] / tree.value[:, 0].sum(axis=1)

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.models.common import (
-    FixTraining,
-    Floats,
-    Ints,
-    balanced_weights,
-    total_variance,
-)
-from obygaze_models.models.estimator import Classifier
+from obygaze_models.models.common import FixTraining, Floats, Ints, total_variance
+from obygaze_models.models.estimator import Classifier, ClassWeight
 from obygaze_models.models.linear_solvers import Gram, logistic
 from obygaze_models.models.mlp_network import softmax
 
-ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
 ALPHAS = tuple(float(alpha) for alpha in np.logspace(-5, 5, 21))  # times the total variance
 
 
@@ -30,14 +23,6 @@ class LinearProbe(Classifier):
 
     coef_: Floats
     intercept_: Floats
-
-    def _weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:
-        """Return the weight of each row, which is that of its class."""
-        if weight is None:
-            return None
-        if isinstance(weight, Mapping):
-            return np.array([float(weight.get(name, 1)) for name in self.classes_])[codes]
-        return balanced_weights(codes, len(self.classes_))[codes]
 
     def decision_function(self, X: Any) -> Floats:
         """Return signed scores: one per row for two classes, else one for each class."""
@@ -77,19 +62,23 @@ class RidgeProbe(LinearProbe):
     One decomposition gives all strengths, and leaving out needs no refit: the residuals of a
     left-out film are (I - H)^-1 r with its block H of the smoother. Without groups each row is
     left out alone. The default `alphas` are in units of the variance of the features.
+    With `class_weight` errors count by the weight of their class.
     `left_out_scores_` are the scores of the training rows by the others; they are not saved.
     """
 
     fitted: ClassVar[tuple[str, ...]] = (*LinearProbe.fitted, "alpha_", "errors_")
 
-    def __init__(self, alphas: Sequence[float] | None = None) -> None:
+    def __init__(
+        self, alphas: Sequence[float] | None = None, *, class_weight: ClassWeight = None
+    ) -> None:
         self.alphas = alphas
+        self.class_weight = class_weight
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         n_classes = len(self.classes_)
         targets = np.where(np.eye(n_classes, dtype=bool)[codes], 1.0, -1.0)
         targets = targets[:, 1:] if n_classes == 2 else targets
-        path = RidgePath(X, targets)
+        path = RidgePath(X, targets, self._weights(codes, self.class_weight))
         alphas = self.alphas
         if alphas is None:
             alphas = [step * total_variance(X) for step in ALPHAS]
@@ -100,12 +89,18 @@ class RidgeProbe(LinearProbe):
 
 
 class RidgePath:
-    """All ridge regressions of some targets on the same rows, from one decomposition."""
+    """All ridge regressions of some targets on the same rows, from one decomposition.
 
-    def __init__(self, X: Floats, targets: Floats) -> None:
-        self.x_mean, self.t_mean = X.mean(axis=0), targets.mean(axis=0)
-        self.targets = targets - self.t_mean
-        self.U, self.s, self.V = np.linalg.svd(X - self.x_mean, full_matrices=False)
+    Rows have a weight each, or all the same. `root` is its square root, by which rows and targets
+    are multiplied.
+    """
+
+    def __init__(self, X: Floats, targets: Floats, weights: Floats | None = None) -> None:
+        self.root = np.ones((len(X), 1)) if weights is None else np.sqrt(weights)[:, None]
+        self.x_mean, self.t_mean = (np.average(a, axis=0, weights=weights) for a in (X, targets))
+        self.targets = self.root * (targets - self.t_mean)
+        centred = self.root * (X - self.x_mean)
+        self.U, self.s, self.V = np.linalg.svd(centred, full_matrices=False)
 
     def plane(self, alpha: float) -> tuple[Floats, Floats]:
         """Return coefficients and intercepts at one strength; the intercept is not penalised."""
@@ -115,25 +110,26 @@ class RidgePath:
 
     def left_out(self, alpha: float, groups: NDArray[Any] | None) -> Floats:
         """Return the errors of each row, predicted from the other groups, without refitting."""
-        n = len(self.U)
+        share = self.root**2 / (self.root**2).sum()  # of each row in the intercept
         keep = self.s**2 / (self.s**2 + alpha)
         residual = self.targets - (self.U * keep) @ (self.U.T @ self.targets)
         if groups is None:
-            free = 1 - 1 / n - (self.U**2) @ keep
-            left_out: Floats = residual / np.maximum(free, 1e-12)[:, None]
+            free = 1 - share - ((self.U**2) @ keep)[:, None]
+            left_out: Floats = residual / np.maximum(free, 1e-12) / self.root
             return left_out
         if len(np.unique(groups)) < 2:
             raise FixTraining("leaving out groups requires at least two groups")
         left_out = np.empty_like(residual)
         for group in np.unique(groups):
             rows = np.flatnonzero(groups == group)
-            smoother = (self.U[rows] * keep) @ self.U[rows].T + 1 / n
+            mean = self.root[rows] @ self.root[rows].T / (self.root**2).sum()
+            smoother = (self.U[rows] * keep) @ self.U[rows].T + mean
             left_out[rows] = np.linalg.solve(np.eye(len(rows)) - smoother, residual[rows])
-        return left_out
+        return left_out / self.root
 
     def left_out_error(self, alpha: float, groups: NDArray[Any] | None) -> float:
         """Return mean squared error of each group predicted from the others, without refitting."""
-        left_out = self.left_out(alpha, groups)
+        left_out = self.root * self.left_out(alpha, groups)
         if groups is None:
             return float((left_out**2).mean())
         by_group = [float((left_out[groups == group] ** 2).sum()) for group in np.unique(groups)]

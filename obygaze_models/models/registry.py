@@ -103,6 +103,7 @@ _POSITIVE = number(0, above=True)
 _OR_PAPER = choice(("paper",))  # the value of the released code, which depends on the task
 _WEIGHT = choice(("balanced", "none"))
 _SCALED = Setting(boolean, True)
+_UNWEIGHTED = Setting(_WEIGHT, "none")
 METHODS = ("svm", "liblinear", "logistic", "ridge", "mean-difference", "lda")
 
 # The settings of the concept vectors of every bottleneck. With published folds, a tolerance "folds"
@@ -127,7 +128,7 @@ _MLP = {
     "learning_rate": Setting(_POSITIVE, 1e-3),
     "weight_decay": Setting(number(0), 0.0),
     "dropout": Setting(number(0, 0.99), 0.0),
-    "class_weight": Setting(_WEIGHT, "none"),
+    "class_weight": _UNWEIGHTED,
     "keep": Setting(choice(("best", "last")), "best"),
     "double_softmax": Setting(boolean, False),
 }
@@ -135,16 +136,19 @@ _TREE = {
     "max_depth": Setting(any_of(whole(1), _OR_PAPER), 4),
     "min_samples_leaf": Setting(any_of(whole(1), _OR_PAPER), 6),
     "random_state": Setting(whole(0), 0),
+    "class_weight": _UNWEIGHTED,
 }
 _LOGISTIC = {
     "C": Setting(any_of(_POSITIVE, _OR_PAPER), 0.1),
     "penalty": Setting(choice(("l1", "l2", "paper")), "l2"),
     "scaled": _SCALED,
+    "class_weight": _UNWEIGHTED,
 }
 _HYBRID = {
     "C": Setting(_POSITIVE, 0.1),
     "residual_C": Setting(_POSITIVE, 0.01),
     "scaled": _SCALED,
+    "class_weight": _UNWEIGHTED,
 }
 _SCORECARD = {"max_points": Setting(whole(1), 5), "C": Setting(_POSITIVE, 1.0)}
 _FRAMES = {
@@ -160,7 +164,7 @@ KINDS = {
         "LogisticProbe",
         {"C": Setting(_POSITIVE, 1.0), "class_weight": Setting(_WEIGHT, "balanced")},
     ),
-    "ridge": ModelKind("RidgeProbe", {}),
+    "ridge": ModelKind("RidgeProbe", {"class_weight": _UNWEIGHTED}),
     "svm": ModelKind(
         "SVMProbe",
         {

@@ -38,7 +38,7 @@ class Data:
     view: Annotated[str, choice(VIEWS)] = "raw"
     level: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
     where: str = ""
-    scale: Annotated[str, choice(("none", "unit"))] = "none"
+    scale: Annotated[str, choice(("none", "unit", "standard"))] = "none"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store import Store
+from obygaze_models.models.common import column_scales
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import Data, Feature
 
@@ -89,6 +90,9 @@ def join(
         good &= length > 0
         X = np.asarray(X / np.where(good, length, 1.0)[:, None], dtype=np.float32)
     X, clips = np.ascontiguousarray(X[good]), clips[good]
+    if data.scale == "standard":
+        wide = X.astype(np.float64)
+        X = np.asarray((wide - wide.mean(axis=0)) / column_scales(wide), dtype=np.float32)
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
     facts = {

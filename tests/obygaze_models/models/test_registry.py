@@ -91,6 +91,7 @@ def test_the_parts_of_a_bottleneck_are_built_alone() -> None:
         "max_depth": 2,
         "min_samples_leaf": 6,
         "random_state": 0,
+        "class_weight": None,
     }
     assert build_residual("pcbm-dt", settings) is None
     assert build_head("ordinal", default_settings("ordinal")).order == ("EN", "HN", "NS", "S")

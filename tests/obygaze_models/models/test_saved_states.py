@@ -19,6 +19,16 @@ SAVED = np.load(Path(__file__).parents[2] / "data" / "saved-estimators.npz")
 DESCRIPTIONS: dict[str, Any] = json.loads(SAVED["descriptions"].tobytes())
 
 
+def without_added(description: Any) -> Any:
+    """The description without parameters that later versions added, which have their defaults."""
+    if not isinstance(description, dict):
+        return description
+    kept = {key: without_added(value) for key, value in description.items()}
+    if description.get("kind") in ("RidgeProbe", "LogisticHead", "TreeHead"):
+        assert kept["params"].pop("class_weight", None) is None
+    return kept
+
+
 @pytest.mark.parametrize("name", DESCRIPTIONS)
 def test_a_state_of_the_first_version_has_the_same_outputs(name: str) -> None:
     start = f"{name}|"
@@ -30,7 +40,7 @@ def test_a_state_of_the_first_version_has_the_same_outputs(name: str) -> None:
     outputs = getattr(model, method)(SAVED["X"])
     np.testing.assert_allclose(outputs, own[f"|{method}"], rtol=1e-12)
     description, again = save_state(model)
-    assert description == DESCRIPTIONS[name]
+    assert without_added(description) == without_added(DESCRIPTIONS[name])
     assert {key: value.tobytes() for key, value in again.items()} == {
         key: value.tobytes() for key, value in arrays.items()
     }

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.preprocessing import StandardScaler
 from support.cells import with_folds
 from support.experiments import VISUAL, cell_of, films, planted, quick, run_on, store_of
 from support.kills import kill_everywhere
@@ -293,6 +294,25 @@ class TestOnDisk:
         (tmp_path / "run.json").write_text('{"format": "obygaze-run/9"}', encoding="utf-8")
         with pytest.raises(Mismatch, match="obygaze-run/1"):
             read_run(tmp_path)
+
+    def test_standardised_features_and_weighted_classes(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
+        X = planted(manifest) * np.float32(7) + np.float32(100)
+        store = store_of(tmp_path / "s", manifest, X, without=[manifest.clip_ids[3]])
+        changes = ("data.scale=standard", "models.ridge.class_weight=balanced")
+        protocol = quick("honest", *changes, *RIDGE)
+        inputs = gather(protocol, manifest, "", {"x": store})
+        kept = np.delete(X, 3, axis=0).astype(np.float64)
+        expected = StandardScaler().fit_transform(kept)
+        np.testing.assert_allclose(inputs.features[0].X, expected, atol=1e-4)
+        run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
+        plain = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
+        # The smaller class is called more often with weights.
+        weighted, unweighted = (
+            sum(c["confusion"]["tp"] + c["confusion"]["fp"] for c in r.cells) for r in (run, plain)
+        )
+        assert weighted > unweighted and run.cells[0]["prevalence"] < 0.5
 
     def test_a_changed_file_of_a_run_is_an_error(self, manifest: Manifest, tmp_path: Path) -> None:
         store = store_of(tmp_path / "s", manifest, planted(manifest))
