@@ -204,7 +204,8 @@ def _evenly(manifest: Manifest, seed: int) -> Manifest:
 def _misses(estimates: Sequence[Mapping[str, Any]]) -> list[bool]:
     """Return whether each interval leaves out the truth, which is the mean over all worlds."""
     truth = float(np.mean([one["value"] for one in estimates]))
-    return [not one["ci"][0] <= truth <= one["ci"][1] for one in estimates]
+    given = [one["ci"] for one in estimates if one["ci"][0] is not None]
+    return [not low <= truth <= high for low, high in given]
 
 
 def _world(

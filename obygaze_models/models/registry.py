@@ -60,8 +60,9 @@ CLASSES = {
     "Neighbour": "baselines",
 }
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
-# and scene.
+# and scene, and two learn from no clip.
 BASELINES = ("random", "all_positive", "prevalence", "film_prior", "neighbour", "oracle")
+UNTRAINED = ("random", "all_positive")
 
 
 @dataclass(frozen=True)

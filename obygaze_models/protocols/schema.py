@@ -124,6 +124,7 @@ class ReportSettings:
 
     `contrast` names two training tasks, such as HN_S and EN_S: each model of both is compared on
     each test task, with `contrast_seeds` re-trainings of models that start at random.
+    `learning_films` are numbers of training films, such as 2, 4 and 8, of a learning curve.
     """
 
     title: str = ""
@@ -136,6 +137,7 @@ class ReportSettings:
     argmax: Annotated[tuple[str, ...], list_of(name)] = ()
     contrast: Annotated[tuple[str, ...], list_of(name, most=2)] = ()
     contrast_seeds: Annotated[int, whole(1, 1000)] = 5
+    learning_films: Annotated[tuple[int, ...], list_of(whole(1))] = ()
     notes: tuple[str, ...] = ()
 
 

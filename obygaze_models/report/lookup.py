@@ -13,6 +13,7 @@ from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import film_title
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
+from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.report.tables import Number
 from obygaze_models.report.texts import report_text
@@ -211,7 +212,7 @@ def merged_baselines(records: Sequence[Record]) -> list[tuple[list[str], str, Re
 
 def _without_leak(record: Record) -> Record:
     """Return the record without leaked clips if its baseline is not trained on any clip."""
-    return {**record, "leaked": 0} if record["model"] in ("random", "all_positive") else record
+    return {**record, "leaked": 0} if record["model"] in UNTRAINED else record
 
 
 def _shown_values(record: Record) -> tuple[object, ...]:

@@ -113,6 +113,19 @@ def argmax_tables(run: ReportRun) -> Iterable[ResultTable]:
         yield make_table("argmax", "argmax", rows, tasks=tasks)
 
 
+def learning_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield the primary metric of each model by the number of training films."""
+    rows: Rows = []
+    curves = run.of("learning")
+    for pair, own in grouped(curves, pair_of).items():
+        rows.append(Heading(pair_name(*pair)))
+        rows += [(run.label(r), *(Number(point["value"]) for point in r["points"])) for r in own]
+    if curves:
+        films = [f"{point['n_films']} films" for point in curves[0]["points"]]
+        metric = metric_name(curves[0]["metric"])
+        yield make_table("learning", "learning", rows, films, metric=metric)
+
+
 def film_tables(run: ReportRun) -> Iterable[ResultTable]:
     """Yield the primary metric by film: films are rows if there are few models, else columns."""
     films, metric = run.films, run.primary

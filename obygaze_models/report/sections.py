@@ -30,6 +30,7 @@ from obygaze_models.report.results import (
     Rows,
     argmax_tables,
     film_tables,
+    learning_tables,
     paper_sentences,
     paper_tables,
     result_tables,
@@ -71,7 +72,7 @@ def sections_of(run: ReportRun, figures: Sequence[Figure] = ()) -> list[Section]
     }
     tables: dict[str, Iterable[ResultTable]] = {
         "contrast": contrast_tables(run),
-        "results": (*result_tables(run), *argmax_tables(run)),
+        "results": (*result_tables(run), *argmax_tables(run), *learning_tables(run)),
         "paper": paper_tables(run),
         "films": (*film_tables(run), *clip_tables(run)),
         "comparisons": comparison_tables(run),

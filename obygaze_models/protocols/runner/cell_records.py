@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.compare import nadeau_bengio, sign_flip
+from obygaze_models.evaluation.decisions import DECISION_METRICS
+from obygaze_models.evaluation.intervals import Interval
 from obygaze_models.evaluation.metrics import evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.evaluation.recalibration import recalibrate
+from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.runner.cells import TUNED, Cell, TestedFold
 from obygaze_models.protocols.runner.features import is_backbone
 from obygaze_models.protocols.runner.records import Record
@@ -39,6 +42,10 @@ def cell_record(
     """
     names = [name for name in cell.value if name not in COUNTS]
     intervals = _intervals(cell, protocol, groups)
+    if cell.model not in UNTRAINED and len(np.unique(cell.predictions.decision)) == 1:
+        # Another training could call some clips; drawing films never does.
+        unknown = {key: [np.nan, np.nan] for key in ("ci", "ci_clips")}
+        intervals |= {name: {**intervals[name], **unknown} for name in DECISION_METRICS}
     record: Record = {
         "kind": kind,
         **{key: getattr(cell, key) for key in ("task", "train", "test", "model", "feature")},
@@ -135,18 +142,9 @@ def _film_spread(cell: Cell, groups: Groups, movie: str, names: Sequence[str]) -
 
 def comparison(first: Cell, second: Cell, protocol: Protocol, groups: Groups) -> Record:
     """Return the record of the difference of two cells."""
-    metric, report = protocol.report.primary, protocol.report
-    films = groups[first.universe]
-    ours, theirs = (cell.statistics(films, only=[metric]) for cell in (first, second))
-    drawn = resample(
-        lambda weights: {metric: ours(weights)[metric] - theirs(weights)[metric]},
-        np.unique(films),
-        n_replicates=report.replicates,
-        level=report.confidence,
-        seed=(protocol.fit.seed, 2),
-        inflation=max(first.inflation, second.inflation),
-    )
-    interval = drawn[metric][0]
+    metric = protocol.report.primary
+    inflation = max(first.inflation, second.inflation)
+    interval, _ = difference_interval(first, second, metric, protocol, groups, inflation)
     return {
         "kind": "comparison",
         **{key: getattr(first, key) for key in ("task", "train", "test")},
@@ -157,6 +155,23 @@ def comparison(first: Cell, second: Cell, protocol: Protocol, groups: Groups) ->
         "ci": [interval.low, interval.high],
         **p_values(first, second, metric, groups),
     }
+
+
+def difference_interval(
+    first: Cell, second: Cell, metric: str, protocol: Protocol, groups: Groups, inflation: float
+) -> tuple[Interval, float]:
+    """Return interval and standard error of a difference, both cells on the same drawn films."""
+    films, report = groups[first.universe], protocol.report
+    ours, theirs = (cell.statistics(films, only=[metric]) for cell in (first, second))
+    drawn = resample(
+        lambda weights: {metric: ours(weights)[metric] - theirs(weights)[metric]},
+        np.unique(films),
+        n_replicates=report.replicates,
+        level=report.confidence,
+        seed=(protocol.fit.seed, 2),
+        inflation=inflation,
+    )
+    return drawn[metric]
 
 
 def p_values(first: Cell, second: Cell, metric: str, groups: Groups) -> Record:

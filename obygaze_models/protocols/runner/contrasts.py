@@ -11,13 +11,13 @@ is computed again without them if enough films are left.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.runner.cell_records import p_values
+from obygaze_models.protocols.runner.cell_records import difference_interval, p_values
 from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schema import Protocol
@@ -68,7 +68,9 @@ def _parts(
 def _record(
     first: Cell, second: Cell, metric: str, leaked: int, protocol: Protocol, groups: Groups
 ) -> Record:
-    by_seed = [_of_seeds(cell, metric) for cell in (first, second)]
+    by_seed = [
+        np.array([cell.values([seed])[metric] for seed in cell.seeds]) for cell in (first, second)
+    ]
     one, other = (float(values.mean()) for values in by_seed)
     by_film = np.subtract(*(cell.by_group(groups, [metric])[1][metric] for cell in (first, second)))
     by_film = by_film[np.isfinite(by_film)]
@@ -101,26 +103,8 @@ def _interval(
     groups: Groups,
 ) -> list[float]:
     """Return the interval of the difference over films, with the variance over seeds added."""
-    films, report = groups[first.universe], protocol.report
-    ours, theirs = (cell.statistics(films, only=[metric]) for cell in (first, second))
     of_seeds = sum(float(v.var(ddof=1)) / len(v) for v in by_seed if len(v) > 1)
-    inflation = 1.0
-    for _ in range(2):  # the second time with the variance over seeds
-        drawn = resample(
-            lambda weights: {metric: ours(weights)[metric] - theirs(weights)[metric]},
-            np.unique(films),
-            n_replicates=report.replicates,
-            level=report.confidence,
-            seed=(protocol.fit.seed, 2),
-            inflation=inflation,
-        )
-        interval, error = drawn[metric]
-        inflation = 1 + of_seeds / error**2 if error > 0 else 1.0
+    between = partial(difference_interval, first, second, metric, protocol, groups)
+    _, error = between(1.0)
+    interval, _ = between(1 + of_seeds / error**2 if error > 0 else 1.0)
     return [interval.low, interval.high]
-
-
-def _of_seeds(cell: Cell, metric: str) -> NDArray[np.float64]:
-    """Return the metric on all test clips for each seed."""
-    units, once = np.zeros(len(cell.universe)), np.ones((1, 1))
-    found = [cell.statistics(units, [s], only=[metric])(once)[metric][0] for s in cell.seeds]
-    return np.array(found, dtype=np.float64)

@@ -23,7 +23,8 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
      "neighbours": further test clips next to a training scene (null: scenes unknown),
      "same_movie": further test clips of a training film, "leak_share",
      METRIC: {"mean": over folds, "sd": over folds, "value": of all test clips, "ci": [low, high] by
-              films, "ci_clips": as if clips were independent, "design_effect"}, ...
+              films (nulls for a metric of decisions where a model calls all clips the same),
+              "ci_clips": as if clips were independent, "design_effect"}, ...
        for f1_binary f1_weighted f1_macro precision recall accuracy ap auc, and of models that
        yield probabilities brier ece ece_width,
      "tuned": {METRIC: {"value"}} with thresholds from validation clips, or from training clips
@@ -53,6 +54,8 @@ results.json   a list of records, each with a "kind"; the same inputs give the s
      runs test the same clips, "n_seeds", "seed_sd": of both, "n_movies", "n_movies_higher": films
      where the first is higher, "n_test", "n_positive", "leaked": test clips that trained or chose
      one of both; if any, a second record is without them}
+  "learning"   the primary metric of a cell by the number of training films, if the protocol asks
+    {"kind", "model", "feature", "train", "test", "metric", "points": [{"n_films", "value"}]}
   "coverage"   one for each store
     {"kind", "feature", "n_clips", "n_present", "n_missing", "n_missing_in_tasks",
      "n_unused": with a vector, but without a video in the manifest, which the released code drops,

@@ -42,6 +42,7 @@ from obygaze_models.protocols.runner.folder import (
     predictions_csv,
     write_run,
 )
+from obygaze_models.protocols.runner.learning import learning_records
 from obygaze_models.protocols.runner.processes import map_parts, workers_for
 from obygaze_models.protocols.runner.records import RUN_FORMAT, Record, Run
 from obygaze_models.protocols.runner.remarks import remarks
@@ -128,11 +129,11 @@ def run_protocol(
     # Small products gain nothing from threads, and lose much where cores are shared.
     with one_thread():
         watch = watch or _no_progress
-        cells, baselines, splits = _train_all(inputs, n_jobs, watch, clock)
+        cells, baselines, splits, curves = _train_all(inputs, n_jobs, watch, clock)
         with clock.part("judge"):
             contrasts = contrast_records(cells, inputs.protocol, inputs.table)
             cells = [cell.first_seeds(inputs.protocol.fit.seeds) for cell in cells]
-            records = [*_records(inputs, cells, baselines, n_jobs, watch), *contrasts]
+            records = [*_records(inputs, cells, baselines, n_jobs, watch), *contrasts, *curves]
     with clock.part("write"):
         predictions = predictions_csv([*cells, *baselines], inputs.table)
     about = _about(inputs, folder.name, splits, len(cells), clock.seconds)
@@ -170,8 +171,9 @@ def _check_argmax(protocol: Protocol, labels: Labels) -> None:
 
 def _train_all(
     inputs: Inputs, n_jobs: int, watch: Watch, clock: _Clock
-) -> tuple[list[Cell], list[Cell], dict[str, str]]:
+) -> tuple[list[Cell], list[Cell], dict[str, str], list[Record]]:
     cells: list[Cell] = []
+    curves: list[Record] = []
     baselines: list[Cell] = []
     hashes: dict[str, str] = {}
     done: dict[bytes, bool] = {}
@@ -190,11 +192,12 @@ def _train_all(
             if features is not None and inputs.protocol.model_names:
                 with watch(features.name, count_fits(inputs.protocol, plan)) as progress:
                     cells += run_models(context, progress)
+                curves += learning_records(context)
             if usable.tobytes() not in done:
                 own = run_baselines(context)
                 baselines += [replace(c, feature="") for c in own] if alike else own
             done.setdefault(usable.tobytes(), alike)
-    return cells, baselines, hashes
+    return cells, baselines, hashes, curves
 
 
 def _records(

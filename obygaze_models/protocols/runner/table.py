@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from obygaze_features.core.console import table
+from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.runner.records import Record, Run
 
 SHOWN = ("f1_binary", "f1_weighted", "ap", "auc")
 LISTED_MISSING = 3
-BLIND = ("random", "all_positive")
 METRIC_NAMES = {"f1_binary": "F1", "f1_weighted": "F1 weighted", "ap": "AP", "auc": "AUC"}
 HEADERS = (
     *("store", "train", "test", "model", "clips", "positive", "leaked"),
@@ -51,7 +51,7 @@ def _once(baselines: Sequence[Record]) -> list[Record]:
     """Return one line for baselines with equal values, and for each test of those without a fit."""
     shown: dict[tuple[object, ...], Record] = {}
     for record in baselines:
-        blind = record["model"] in BLIND
+        blind = record["model"] in UNTRAINED
         train = "-" if blind else record["train"]
         values = [str(record.get(metric)) for metric in SHOWN]
         key = (record["feature"], train, record["test"], blind and record["model"], *values)

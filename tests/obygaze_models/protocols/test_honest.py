@@ -9,6 +9,7 @@ import pytest
 from support.experiments import cell_of, films, planted, quick, run_on, store_of, without_models
 
 from obygaze_models.protocols.runner.records import Run
+from obygaze_models.protocols.runner.table import result_text
 
 MODELS = 'grid.models=["ridge", "mlp", "pcbm-lr"]'
 FAST = ("models.pcbm-lr.tolerance=0.01", "models.pcbm-lr.cross_fit=3")
@@ -173,3 +174,18 @@ def test_probabilities_are_recalibrated_by_the_other_films(on_signal: Run) -> No
     assert sum(one["n"] for one in found["calibration"]) == len(rows)
     ridge = cell_of(on_signal.cells, model="ridge", train="EN_S", test="ENHN_S")
     assert ridge["recalibrated"] is None and ridge["calibration"] is None
+
+
+def test_a_model_that_calls_no_clip_positive_has_no_interval_of_decisions(tmp_path: Path) -> None:
+    manifest = films(5, 30, seed=1)
+    store = store_of(tmp_path / "s", manifest, np.zeros((len(manifest), 3), dtype=np.float32))
+    changes = ('grid.models=["ridge"]', 'grid.train=["EN_S"]', 'grid.test=["EN_S"]')
+    run = run_on(tmp_path, quick("honest", *changes), manifest, {"x": store})
+    (found,) = run.cells
+    assert found["confusion"]["tp"] == found["confusion"]["fp"] == 0
+    assert found["f1_binary"] == {**found["f1_binary"], "value": 0, "ci": [None, None]}
+    assert found["accuracy"]["ci_clips"] == [None, None]
+    assert None not in found["ap"]["ci"]
+    assert ".00-.00" not in result_text(run)
+    # All positive is what this baseline does: its values have intervals.
+    assert None not in cell_of(run.baselines, model="all_positive")["f1_binary"]["ci"]
