@@ -16,11 +16,12 @@ BIN := .venv/bin
 JOBS ?= 2
 INPUTS ?= 500000
 SEED ?= 1
+ROUNDS ?= 10
 PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint fuzz format docs bench clean
+.PHONY: help demo test lint fuzz torture format docs bench clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -39,6 +40,9 @@ lint: .venv/.test ## linters, types and the import contract only
 
 fuzz: .venv/.test ## read 500,000 changed files of every kind (INPUTS=, SEED=); no error may be a bug
 	PYTHONPATH=tests $(BIN)/python -m support.fuzz $(INPUTS) $(SEED)
+
+torture: .venv/.test ## kill, cut, flip, swap and mislead stores (ROUNDS=), and count what is lost
+	PYTHONPATH=tests $(BIN)/python -m support.torture $(ROUNDS)
 
 format: .venv/.test ## put the code in its one form
 	$(BIN)/ruff check --fix

@@ -15,6 +15,7 @@ from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import clips_sha256, sort_key
 from obygaze_features.store.commands_look import open_named
 from obygaze_features.store.remote.fetch import fetch, select_packed, unpack
+from obygaze_features.store.remote.rows import fetch_rows, select_rows
 from obygaze_features.store.remote.selection import Transferred, select_files
 from obygaze_features.store.remote.send import send, write_pack
 from obygaze_features.store.write.edit import Copied, ManifestClips, merge, subset
@@ -198,7 +199,8 @@ def pull_(
 
     From a web server, a bucket, the hub or a folder. The same command again continues an
     interrupted transfer, and every file is checked as it arrives. To add to a part, pull more of
-    the same store into the same folder.
+    the same store into the same folder. Of a large remote store, --movie makes a store of only the
+    clips of these films; `obygaze store merge` joins several.
 
     Examples:
         obygaze store pull https://example.org/features/xclip
@@ -207,6 +209,11 @@ def pull_(
     """
     target = session.workspace.new_store(output or _last_word(source))
     place = source if is_url(source) else session.workspace.existing_store(source)
+    rows = select_rows(place, target, levels or None, movies) if movies else None
+    if rows is not None:
+        with session.console.progress("pull", len(rows.rows)) as progress:
+            _report_transferred(session, fetch_rows(rows, target, progress))
+        return
     selection = select_files(place, levels or None, movies or None)
     with session.console.progress("pull", selection.n_bytes_files, "B") as progress:
         _report_transferred(session, fetch(selection, target, progress))

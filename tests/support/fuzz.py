@@ -139,8 +139,8 @@ def one(target: Target, draw: random.Random, folder: Path, number: int, found: F
     """Change one input and read it."""
     tree = target.repaired(changed(draw.choice(target.variants), draw), draw)
     n_before = _peak_bytes()
-    faulthandler.dump_traceback_later(4 * MAX_SECONDS, exit=True)  # the code of a library hangs
-    signal.alarm(MAX_SECONDS)
+    faulthandler.dump_traceback_later(20 * MAX_SECONDS, exit=True)  # the code of a library hangs
+    signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)  # of the processor, not of a busy machine
     try:
         target.read(tree, folder)
         found.counts[f"{target.name}: read"] += 1
@@ -154,7 +154,7 @@ def one(target: Target, draw: random.Random, folder: Path, number: int, found: F
     except Exception as error:  # noqa: BLE001 - that is what is looked for
         found.add(_place(target, error), number, tree, traceback.format_exc())
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         faulthandler.cancel_dump_traceback_later()
     if _peak_bytes() - n_before > MAX_BYTES:
         grown = f"{_peak_bytes() - n_before:,} bytes of memory"
@@ -188,13 +188,13 @@ def _quiet() -> Iterator[None]:
     def stop(*_: object) -> None:
         raise _TooLong(f"more than {MAX_SECONDS} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
+    before = signal.signal(signal.SIGPROF, stop)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _peak_bytes() -> int:

@@ -151,7 +151,13 @@ def _blocks(value: Mapping[str, Any]) -> dict[str, frozenset[int]]:
     return {str(name): frozenset(map(int, blocks)) for name, blocks in dict(value).items()}
 
 
+def _runs(value: Mapping[str, Any]) -> dict[str, list[tuple[int, int]]]:
+    return {str(name): [_row_range(run) for run in runs] for name, runs in dict(value).items()}
+
+
 _CODECS: Mapping[Any, _Codec] = {
+    Sequence[str]: _Codec(list, list),
+    Mapping[str, Sequence[tuple[int, int]]]: _Codec(dict, _runs),
     int: _Codec(int, int),
     str: _Codec(str, str),
     str | None: _Codec(lambda text: text, lambda text: text),

@@ -116,7 +116,7 @@ class Arrays:
         if not len(rows):
             return self.reserve(spec, 0)
         for _ in range(RETRIES):
-            if self.commits.seal is not None:
+            if self.commits.is_sealed:
                 break
             # The files of a block may be replaced between two requests.
             with suppress(Corrupt):

@@ -10,6 +10,15 @@ from typing import NamedTuple, TypeVar
 
 from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.store.format.index import (
+    INDEX_FILE,
+    INDEX_ROWS,
+    IndexPage,
+    MovieIndex,
+    check_index,
+    check_page,
+    page_key,
+)
 from obygaze_features.store.format.records import (
     PARTIAL_FILE,
     SEAL_FILE,
@@ -68,7 +77,9 @@ class Commits:
         self.files, self.plan = files, plan
         self._lock = threading.RLock()
         self._seal: Seal | None = None
-        self._looked = False
+        self._looked = self._looked_for_index = False
+        self._index: MovieIndex | None = None
+        self._pages: dict[int, IndexPage] = {}
         self._partial: Partial | None = None
         self._markers: dict[int, Marker] = {}
         self._crc32c: dict[str, list[str]] = {}
@@ -82,6 +93,69 @@ class Commits:
                 self._load_seal()
                 self._looked = True
             return self._seal
+
+    @property
+    def index(self) -> MovieIndex | None:
+        """The index by movie, once `find_index` has read it."""
+        return self._index
+
+    def find_index(self) -> MovieIndex | None:
+        """Read the index by movie, to be used in place of the seal.
+
+        None for a store that has none, is small, is on this machine, or whose seal was read before.
+        """
+        with self._lock:
+            if not (self._looked or self._looked_for_index) and self.files.is_remote:
+                self._looked_for_index = True
+                if self.plan.n_clips >= INDEX_ROWS:
+                    self._index = self._load_index()
+            return self._index
+
+    def _load_index(self) -> MovieIndex | None:
+        # A seal that was interrupted has left an index, but no seal.
+        if self.files.read(SEAL_FILE, 0, 1) is None or read_or_none(self.files, PARTIAL_FILE):
+            return None
+        index = read_record(self.files, MovieIndex, INDEX_FILE)
+        if index is not None:
+            check_index(index, self.plan, f"{self.files.location}/{INDEX_FILE}")
+        return index
+
+    def page(self, block: int) -> IndexPage:
+        """Return the page of the index with a block."""
+        index = self._index
+        if index is None:
+            raise LookupError("no index was read")
+        number = block // index.page_blocks
+        with self._lock:
+            if number not in self._pages:
+                self._pages[number] = self._load_page(index, number)
+            return self._pages[number]
+
+    def _load_page(self, index: MovieIndex, number: int) -> IndexPage:
+        name, where = page_key(number), f"{self.files.location}/{page_key(number)}"
+        data, mark = read_or_none(self.files, name), index.files.get(name, FileMark(0, ""))
+        if data is None or FileMark(len(data), sha256_bytes(data)) != mark:
+            raise Corrupt(f"{name} is not the file that {INDEX_FILE} lists", where=where)
+        page = IndexPage.from_bytes(data, where)
+        check_page(page, index, number, self.plan, where)
+        return page
+
+    def clip_ids(self, rows: Iterable[int]) -> list[str]:
+        """Return the clips of some rows, from the index."""
+        step = self.plan.block_rows
+        page_rows = self._index.page_blocks * step if self._index else 1
+        return [self.page(row // step).clip_id[row % page_rows] for row in rows]
+
+    def _part(self, block: int) -> Seal | IndexPage | None:
+        """Return what lists a block of a sealed store: the seal, or a page of the index."""
+        if self._seal is None and self._index is not None:
+            return self.page(block)
+        return self._seal
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the store is complete and closed."""
+        return self._index is not None or self.seal is not None
 
     def _load_seal(self) -> None:
         seal = read_record(self.files, Seal, SEAL_FILE)
@@ -99,7 +173,9 @@ class Commits:
     @property
     def partial(self) -> Partial | None:
         """The part that a partial copy holds; None where every file of the seal is here."""
-        return self._partial if self.seal is not None else None
+        if self._index is None:
+            _ = self.seal  # it is read with the seal
+        return self._partial
 
     def marker(self, block: int) -> Marker | None:
         """Return the marker of a block of an unsealed store; None where there is none."""
@@ -128,7 +204,7 @@ class Commits:
 
     def is_committed(self, block: int) -> bool:
         """Return whether a block is committed."""
-        if self.seal is not None or self.marker(block) is not None:
+        if self.is_sealed or self.marker(block) is not None:
             return True
         with self._lock:
             self._load_seal()  # sealed since we looked: the markers went
@@ -137,8 +213,9 @@ class Commits:
     def noted(self, block: int) -> Mapping[int, RowStatus]:
         """Return the rows of a block that are not simply ok; all of them if it is not committed."""
         if self.is_committed(block):
-            if self._seal is not None:
-                return self._rows_of(block, self._seal.noted)
+            part = self._part(block)
+            if part is not None:
+                return self._rows_of(block, part.noted)
             marker = self.marker(block)
             return marker.noted if marker else {}
         return dict.fromkeys(range(*self.plan.block_range(block)), MISSING)
@@ -147,12 +224,15 @@ class Commits:
         """Return what the rows of a block were made from, where it was recorded."""
         if not self.is_committed(block):
             return {}
-        if self._seal is None:
+        part = self._part(block)
+        if part is None:
             marker = self.marker(block)
             return marker.sources if marker else {}
+        if isinstance(part, IndexPage):
+            return self._rows_of(block, part.sources)
         with self._lock:
             if self._sources is None:
-                self._sources = self._load_sources(self._seal)
+                self._sources = self._load_sources(part)
             return self._rows_of(block, self._sources)
 
     def _rows_of(self, block: int, values: Mapping[int, V]) -> Mapping[int, V]:
@@ -180,6 +260,8 @@ class Commits:
         In a block that is not held, the rows that would be ok are not fetched.
         """
         found: dict[int, RowStatus] = {}
+        if blocks is None:
+            _ = self.seal  # one request, in place of all pages of the index
         for block in range(self.plan.n_blocks) if blocks is None else blocks:
             noted = self.noted(block)
             if not is_held(block):
@@ -201,13 +283,14 @@ class Commits:
         """Return the files of a committed block (of the whole store, where it is sealed)."""
         if not self.is_committed(block):
             return {}
-        marker = self.marker(block) if self._seal is None else None
-        return marker.files if marker else self._seal.files if self._seal else {}
+        part = self._part(block) or self.marker(block)
+        return part.files if part else {}
 
     def text_files(self) -> Mapping[str, FileMark]:
         """Return the files of the texts that go with the store; none if it has no texts."""
-        if self.seal is not None:
-            files = self.seal.files
+        listed = self._index if self._seal is None and self._index is not None else self.seal
+        if listed is not None:
+            files = listed.files
             return {name: files[name] for name in files if name.startswith(f"{TEXT_FOLDER}/")}
         found = read_record(self.files, TextMarker, TEXT_KEY)
         return found.files if found is not None else {}
@@ -238,7 +321,7 @@ class Commits:
             mark = self.text_files().get(name)
         elif mark is None:
             block = int(words[2].split(".")[1])
-            mark = (self._seal.files if self._seal else self.marks(block)).get(name)
+            mark = self.marks(block).get(name)
             if mark is not None:
                 return Expected(mark, self._crc32c_of(words[1], block))
         if mark is None:
@@ -247,6 +330,10 @@ class Commits:
         return Expected(mark)
 
     def _crc32c_of(self, array: str, block: int) -> str:
+        if self._seal is None and self._index is not None:
+            words = self.page(block).crc32c.get(array, "").split()
+            place = block % self._index.page_blocks
+            return words[place] if place < len(words) else ""
         if self._seal is None:
             marker = self.marker(block)
             return marker.crc32c.get(array, "") if marker else ""
@@ -261,7 +348,7 @@ class Commits:
         While rows of a block are replaced, a file is that of the marker or that of the claim.
         """
         words = name.split("/")
-        if self.seal is not None or name in self.plan.files or words[1] == "text":
+        if self.is_sealed or name in self.plan.files or words[1] == "text":
             return []
         block = int(words[2].split(".")[1])
         with self._lock:

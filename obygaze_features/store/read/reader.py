@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from obygaze_features.core.notebook import (
     short_repr,
     unknown_name,
 )
+from obygaze_features.store.format.index import MovieIndex, movies_of, rows_of
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import STORE_FILE, Plan
 from obygaze_features.store.format.schema import (
@@ -64,7 +65,7 @@ class Selection:
     @property
     def clip_ids(self) -> npt.NDArray[np.str_]:
         """The clips; the ids of the store are read only if this is used."""
-        return self.store.clip_ids[self.rows] if self.requested is None else self.requested
+        return self.store.clip_ids_of(self.rows) if self.requested is None else self.requested
 
 
 @dataclass(frozen=True)
@@ -194,12 +195,29 @@ class Store:
     @property
     def sealed(self) -> bool:
         """Whether the store is complete and closed."""
-        return self.commits.seal is not None
+        return self.commits.is_sealed
 
     @cached_property
     def clip_ids(self) -> npt.NDArray[np.str_]:
         """The clip of each row."""
         return self.arrays.ids("clip_id")
+
+    def clip_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
+        """Return the clips of some rows, from the index by movie if that was read."""
+        index = self._index_used("clip_ids")
+        if index is None:
+            return self.clip_ids[rows]
+        return np.array(self.commits.clip_ids(rows.tolist()), dtype=np.str_)
+
+    def movie_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
+        """Return the movies of some rows, from the index by movie if that was read."""
+        index = self._index_used("movie_ids")
+        if index is None:
+            return self.movie_ids[rows]
+        return movies_of(index, rows)
+
+    def _index_used(self, ids: str) -> MovieIndex | None:
+        return None if ids in vars(self) else self.commits.index
 
     @cached_property
     def movie_ids(self) -> npt.NDArray[np.str_]:
@@ -217,13 +235,20 @@ class Store:
     def status(self) -> Status:
         """Return the status of every row; in a store that is not sealed this reads all markers."""
         self.arrays.check_rows()
-        holds = self.commits.holds
-        noted = self.commits.statuses(lambda block: any(holds(name, block) for name in self.levels))
+        noted = self.commits.statuses(self._holds)
         not_ok = {row: status for row, status in noted.items() if not status.is_ok}
         is_ok = np.ones(self.n_clips, dtype=bool)
         is_ok[list(not_ok)] = False
         states = Counter(status.state for status in not_ok.values())
         return Status({"ok": int(is_ok.sum()), **dict(sorted(states.items()))}, noted, is_ok)
+
+    def status_of(self, rows: Iterable[int]) -> dict[int, RowStatus]:
+        """Return the status of each row that is not simply ok, in the blocks of some rows."""
+        blocks = {row // self.plan.block_rows for row in rows if row >= 0}
+        return self.commits.statuses(self._holds, sorted(blocks))
+
+    def _holds(self, block: int) -> bool:
+        return any(self.commits.holds(name, block) for name in self.levels)
 
     def select(
         self,
@@ -235,6 +260,10 @@ class Store:
 
         With several conditions, the rows that meet all of them.
         """
+        if movies is not None and clips is None and mask is None:
+            index = self.commits.find_index()
+            if index is not None:
+                return Selection(rows_of(index, self._known(movies, index.movies)), self)
         self.arrays.check_rows()
         if clips is None and movies is None and mask is None:
             return Selection(np.arange(self.n_clips), self)
@@ -253,14 +282,7 @@ class Store:
     ) -> npt.NDArray[np.bool_]:
         chosen = np.ones(self.n_clips, dtype=bool)
         if movies is not None:
-            wanted = [movies] if isinstance(movies, str) else [str(movie) for movie in movies]
-            unknown = sorted(set(wanted) - set(self.movie_ids.tolist()))
-            if unknown:
-                raise NotFound(
-                    f"no movie {unknown[0]!r} in this store",
-                    where=self.location,
-                    hint=f"one of {few(sorted(set(self.movie_ids.tolist())))}",
-                )
+            wanted = self._known(movies, set(self.movie_ids.tolist()))
             chosen &= np.isin(self.movie_ids, np.array(wanted, dtype=np.str_))
         if mask is not None:
             bits = np.asarray(mask)
@@ -271,6 +293,18 @@ class Store:
                 )
             chosen &= bits
         return chosen
+
+    def _known(self, movies: Iterable[str], known: Collection[str]) -> list[str]:
+        """Return ids of movies as a list, or raise an error for one that is not in the store."""
+        wanted = [movies] if isinstance(movies, str) else [str(movie) for movie in movies]
+        unknown = sorted(set(wanted) - set(known))
+        if unknown:
+            raise NotFound(
+                f"no movie {unknown[0]!r} in this store",
+                where=self.location,
+                hint=f"one of {few(sorted(known))}",
+            )
+        return wanted
 
     def matrix(
         self,

@@ -17,6 +17,7 @@ from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.chunks import crc32c_of
+from obygaze_features.store.format.index import INDEX_FILE, index_records
 from obygaze_features.store.format.records import (
     PARTIAL_FILE,
     README_FILE,
@@ -27,7 +28,7 @@ from obygaze_features.store.format.records import (
     Seal,
     marker_key,
 )
-from obygaze_features.store.format.schema import ID_ARRAYS, FileMark
+from obygaze_features.store.format.schema import ID_ARRAYS, FileMark, RowSource
 from obygaze_features.store.read.commits import Expected, read_record
 from obygaze_features.store.read.diff import cosines
 from obygaze_features.store.read.reader import Store
@@ -201,12 +202,28 @@ def _check_arrays(store: Store, report: VerifyReport) -> None:
     for spec in plan.arrays:
         with report.collecting(f"data.zarr/{spec.name}/zarr.json"):
             store.arrays.check_layout(spec.name)
+    if INDEX_FILE in (store.commits.seal.files if store.commits.seal else ()):
+        with report.collecting(INDEX_FILE):
+            _check_index(store)
     for block in range(plan.n_blocks):
         marks = store.commits.marks(block)
         for spec in plan.arrays if marks else ():
             name = plan.block_key(spec.name, block)
             if name not in marks:
                 report.add(name, "neither the seal nor a marker lists it")
+
+
+def _check_index(store: Store) -> None:
+    """Check that the index says what the seal and the ids say."""
+    seal, sources = store.commits.seal, dict[int, RowSource]()
+    for block in range(store.plan.n_blocks):
+        sources.update(store.commits.sources(block))
+    if seal is None:
+        return
+    expected = index_records(store.plan, seal, sources, store.clip_ids, store.movie_ids)
+    for name, record in expected.items():
+        if read_record(store.files, type(record), name) != record:
+            raise Corrupt(f"{name} does not say what the seal and the ids say")
 
 
 def _check_file(store: Store, name: str, mark: FileMark, hashes: bool) -> None:

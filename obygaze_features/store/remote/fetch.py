@@ -47,6 +47,7 @@ from obygaze_features.store.remote.object_store import (
     Unreachable,
     stop_when_unreachable,
 )
+from obygaze_features.store.remote.rows import fetch_rows, select_rows
 from obygaze_features.store.remote.selection import (
     THREADS,
     ExistingCopy,
@@ -66,6 +67,8 @@ HASHING_THREADS = 4
 STORE, PARTS = "store", "parts"
 _TAG = re.compile(TAG + r"\.pull")
 TRIES = 5
+# A running transfer writes a piece every few seconds, or gives up after a minute.
+STILL_AFTER_S = 3600.0
 PAUSE_S = 0.2
 
 
@@ -80,6 +83,7 @@ def pull(
     """Fetch a store into a folder; the same call again resumes.
 
     With `levels` or `movies` the copy is partial; a later pull into the same folder adds to it.
+    Of a large remote store, `movies` makes a new store of only their clips, by way of its index.
 
     Args:
         location: a folder, a packed zip or a URL.
@@ -88,6 +92,9 @@ def pull(
         movies: ids of movies whose blocks are fetched, by default all.
         progress: counts the bytes of files.
     """
+    rows = select_rows(location, target, levels, movies) if movies is not None else None
+    if rows is not None:
+        return fetch_rows(rows, target, progress)
     return fetch(select_files(location, levels, movies), target, progress)
 
 
@@ -322,7 +329,7 @@ def _kept_draft(target: Path) -> Iterator[Path]:
         match = _TAG.fullmatch(left.name.removeprefix(start))
         if match is None or not left.name.startswith(start) or not _is_own(left):
             continue
-        if is_abandoned(left, match):
+        if is_abandoned(left, match) or _is_still(left, match):
             with suppress(FileNotFoundError):  # another process resumes it
                 left.rename(draft)
                 break
@@ -339,6 +346,17 @@ def _kept_draft(target: Path) -> Iterator[Path]:
             free = draft.rename(target.with_name(f"{start}-.0.{uuid.uuid4().hex[:12]}.pull"))
             os.utime(free, (0, 0))  # abandoned, for every process and machine
         raise
+
+
+def _is_still(draft: Path, tag: re.Match[str]) -> bool:
+    """Return whether no byte has arrived in the draft of another machine for an hour."""
+    if tag["host"] == socket.gethostname():
+        return False
+    with suppress(OSError):
+        parts = draft / PARTS
+        newest = max(path.lstat().st_mtime for path in (draft, parts, *parts.iterdir()))
+        return time.time() - newest > STILL_AFTER_S
+    return False
 
 
 def _is_own(draft: Path) -> bool:

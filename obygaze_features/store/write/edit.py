@@ -72,16 +72,27 @@ def subset(
     rows = np.unique(selection.rows)
     if not len(rows):
         raise FixInput("no clip of the store is selected", where=source.location)
+    wanted = {spec.name for spec in map(source.plan.array, levels if levels is not None else ())}
+    arrays = [s for s in source.plan.arrays if levels is None or s.name in wanted or not s.is_level]
+    return copy_rows(source, path, rows, arrays, progress)
+
+
+def copy_rows(
+    source: Store,
+    path: Path | str,
+    rows: npt.NDArray[np.int64],
+    arrays: Sequence[ArraySpec],
+    progress: Progress | None = None,
+) -> Copied:
+    """Make a store of some rows, in ascending order, and some arrays of another."""
     plan = source.plan
     manifest = ManifestClips(
         plan.manifest_name,
         plan.manifest_sha256,
-        source.clip_ids[rows].tolist(),
-        source.movie_ids[rows].tolist(),
+        source.clip_ids_of(rows).tolist(),
+        source.movie_ids_of(rows).tolist(),
     )
-    wanted = {spec.name for spec in map(plan.array, levels if levels is not None else ())}
-    arrays = [s for s in plan.arrays if levels is None or s.name in wanted or not s.is_level]
-    return _copy([source], Path(path), manifest, arrays, progress)
+    return _copy([source], [rows.tolist()], Path(path), manifest, arrays, progress)
 
 
 def merge(
@@ -113,7 +124,8 @@ def merge(
                 hint="obygaze store subset --level ..., then merge what both have",
             )
     manifest = manifest or _union(sources)
-    return _copy(sources, Path(path), manifest, first.plan.arrays, progress, seal=seal)
+    rows = [store.select(clips=manifest.clip_ids).rows.tolist() for store in sources]
+    return _copy(sources, rows, Path(path), manifest, first.plan.arrays, progress, seal=seal)
 
 
 def _union(sources: Sequence[Store]) -> ManifestClips:
@@ -140,6 +152,7 @@ def natural_order(name: str) -> list[tuple[int, int, str]]:
 
 def _copy(
     sources: Sequence[Store],
+    rows: Sequence[Sequence[int]],
     path: Path,
     manifest: ManifestClips,
     arrays: Sequence[ArraySpec],
@@ -161,7 +174,7 @@ def _copy(
         block_rows=plan.block_rows,
         compressor=plan.compressor,
     )
-    origins = _Origins(sources, manifest.clip_ids, arrays)
+    origins = _Origins(sources, rows, arrays)
     writer = StoreWriter(path, recipe=plan.recipe)
     writer.clean_litter()
     n_copied = 0
@@ -190,13 +203,13 @@ class _Origins:
     """For each clip of a new store, the old stores and rows that have it."""
 
     def __init__(
-        self, sources: Sequence[Store], clip_ids: Sequence[str], arrays: Sequence[ArraySpec]
+        self, sources: Sequence[Store], rows: Sequence[Sequence[int]], arrays: Sequence[ArraySpec]
     ) -> None:
         self.sources = sources
         self.names = [spec.name for spec in arrays]
         self.in_several = self.n_differing = 0
-        self.noted = [store.status().noted for store in sources]
-        rows = [store.select(clips=clip_ids).rows.tolist() for store in sources]
+        pairs = zip(sources, rows, strict=True)
+        self.noted = [store.status_of(own) for store, own in pairs]
         self.of = [self._origins(of_clip) for of_clip in zip(*rows, strict=True)]
 
     def _origins(self, rows: Sequence[int]) -> list[Origin]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from obygaze_features.core.drafts import own_tag
@@ -18,6 +19,7 @@ from obygaze_features.core.files import (
     write_exclusive,
     write_synced,
 )
+from obygaze_features.store.format.index import INDEX_ROWS, index_records
 from obygaze_features.store.format.records import (
     README_FILE,
     SEAL_FILE,
@@ -30,9 +32,10 @@ from obygaze_features.store.format.records import (
     Sources,
     TextMarker,
 )
-from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.format.schema import FileMark, RowSource
 from obygaze_features.store.format.text import TEXT_FOLDER, TextTable, encode_text
 from obygaze_features.store.read.describe import card_text
+from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write import commit
 
 
@@ -149,7 +152,7 @@ def _seal(root: Path, plan: Plan) -> Seal | None:
     recorded = [SOURCES_FILE] if sources else []
     for name in (STORE_FILE, README_FILE, *recorded, *plan.files):
         files[name] = FileMark((root / name).stat().st_size, sha256_file(root / name))
-    return Seal(
+    seal = Seal(
         fingerprint=plan.recipe.fingerprint,
         counts={state: counts[state] for state in sorted(counts)},
         noted=noted,
@@ -158,6 +161,22 @@ def _seal(root: Path, plan: Plan) -> Seal | None:
         versions=_versions(there),
         seconds=_seconds(there),
     )
+    if plan.n_clips < INDEX_ROWS:
+        return seal
+    return replace(seal, files={**files, **_write_index(root, plan, seal, sources)})
+
+
+def _write_index(
+    root: Path, plan: Plan, seal: Seal, sources: Mapping[int, RowSource]
+) -> dict[str, FileMark]:
+    """Write the index by movie, and return its files."""
+    store = open_store(root)
+    marks = {}
+    for name, record in index_records(plan, seal, sources, store.clip_ids, store.movie_ids).items():
+        data = record.to_bytes()
+        write_atomic(root / name, data)
+        marks[name] = FileMark(len(data), sha256_bytes(data))
+    return marks
 
 
 def _check_lengths(root: Path, files: dict[str, FileMark]) -> None:
@@ -196,7 +215,7 @@ def _tidy(root: Path) -> None:
     for name in (commit.STAGING, commit.SEALING, "commits"):
         # Two that seal at once remove the same files: what one misses, the other takes.
         shutil.rmtree(root / name, ignore_errors=True)
-    for name in (SEAL_FILE, README_FILE, SOURCES_FILE):
-        for left in root.glob(f".{name}.*.tmp"):
+    for name in (f".{SEAL_FILE}", f".{README_FILE}", f".{SOURCES_FILE}", "index/."):
+        for left in root.glob(f"{name}*.tmp"):
             left.unlink(missing_ok=True)
     sync_dir(root)

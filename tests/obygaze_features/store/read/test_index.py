@@ -1,0 +1,231 @@
+"""The index by movie: the same rows as by the seal, with little read, and no way to lie."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.store_servers import web_server
+from support.stores import CountedFiles, block_of, fill_store, plan_store, some_ids, some_values
+
+from obygaze_features.core.errors import Corrupt, Mismatch, NotFound, ObygazeError
+from obygaze_features.store import RowSource, RowStatus, StoreWriter, open_store, pull, subset
+from obygaze_features.store.format import index as index_module
+from obygaze_features.store.format.records import with_checksum
+from obygaze_features.store.read import commits
+from obygaze_features.store.read.verify import verify
+from obygaze_features.store.write import seal as seal_module
+
+N = 53
+MOVIE = "tt0000104"  # rows 20 to 24: blocks 5 and 6, both on page 2 of two blocks
+
+
+@pytest.fixture(autouse=True)
+def small_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores of 20 rows have an index, with pages of 8 rows."""
+    monkeypatch.setattr(index_module, "PAGE_ROWS", 8)
+    for module in (commits, seal_module):
+        monkeypatch.setattr(module, "INDEX_ROWS", 20)
+
+
+class RemoteFiles(CountedFiles):
+    """A folder that counts as remote and cannot be listed."""
+
+    is_remote = True
+
+    def names(self, folder: str) -> None:
+        return None
+
+
+def a_store(path: Path, seed: int = 0) -> dict[str, np.ndarray]:
+    """Rows 21 and 30 failed; row 24 has a source."""
+    plan = plan_store(path, N)
+    values = some_values(N, plan.arrays, seed)
+    writer = StoreWriter(path)
+    bad = RowStatus.failed("decode", "InvalidDataError", "no moov atom")
+    for block in range(plan.n_blocks):
+        rows = range(*plan.block_range(block))
+        writer.commit_block(
+            block,
+            block_of(values, (rows.start, rows.stop)),
+            [bad if row in (21, 30) else RowStatus() for row in rows],
+            sources=[RowSource(n_bytes=7) if row == 24 else None for row in rows],
+        )
+    writer.seal()
+    return values
+
+
+def restamp(root: Path, name: str, change: dict[str, Any], *, and_seal: bool = True) -> None:
+    """Change a document, with checksums that fit, also where others list it."""
+    value = json.loads((root / name).read_bytes())
+    value.pop("sha256")
+    data = with_checksum({**value, **change})
+    (root / name).write_bytes(data)
+    mark = [len(data), hashlib.sha256(data).hexdigest()]
+    for other in ("index/movies.json", "seal.json") if and_seal else ():
+        listed = json.loads((root / other).read_bytes())["files"]
+        if name in listed:
+            restamp(root, other, {"files": {**listed, name: mark}}, and_seal=other != "seal.json")
+
+
+def test_rows_of_a_movie_come_by_the_index_and_nothing_else_is_read(tmp_path: Path) -> None:
+    values = a_store(tmp_path / "s")
+    assert verify(tmp_path / "s", hashes=True).problems == []
+    files = RemoteFiles(tmp_path / "s")
+    store = open_store(files)
+    found = store.matrix("clip", movies=[MOVIE], missing="nan")
+    assert found.present.tolist() == [True, False, True, True, True]
+    np.testing.assert_array_equal(found.values[[0, 2, 3, 4]], values["clip"][[20, 22, 23, 24]])
+    assert found.clip_ids.tolist() == some_ids(N)[0][20:25]
+    assert store.movie_ids_of(found.rows).tolist() == [MOVIE] * 5
+    assert str(found.reasons[f"{MOVIE}-002"]) == "failed: decode InvalidDataError: no moov atom"
+    assert store.sealed
+    assert store.commits.sources(6)[24] == RowSource(n_bytes=7)
+    blocks = ["data.zarr/clip/c.5.0", "data.zarr/clip/c.6.0"]
+    documents = ["store.json", "seal.json", "partial.json"]
+    pages = ["index/movies.json", "index/2.json", "index/3.json"]
+    assert sorted(set(files.reads)) == sorted([*documents, *pages, *blocks])
+    with pytest.raises(NotFound, match="no movie 'tt9'"):
+        store.matrix("clip", movies=["tt9"])
+
+
+def test_every_movie_and_array_is_the_same_by_index_and_by_seal(tmp_path: Path) -> None:
+    a_store(tmp_path / "s")
+    local = open_store(tmp_path / "s")
+    remote = open_store(RemoteFiles(tmp_path / "s"))
+    for movie in dict.fromkeys(local.movie_ids.tolist()):
+        for level in ("clip", "frames", "time_s"):
+            ours = remote.matrix(level, movies=[movie], missing="drop")
+            theirs = local.matrix(level, movies=[movie], missing="drop")
+            np.testing.assert_array_equal(ours.values, theirs.values)
+            assert ours.clip_ids.tolist() == theirs.clip_ids.tolist()
+            assert ours.reasons == theirs.reasons
+    assert remote.commits.index is not None
+    # What needs all rows reads the seal.
+    assert remote.status().counts == local.status().counts == {"failed": 2, "ok": N - 2}
+
+
+def test_movies_in_several_runs_of_rows_are_found(tmp_path: Path) -> None:
+    clips, _ = some_ids(40)
+    movies = ["b", "a"] * 20
+    plan = plan_store(tmp_path / "s", 40, clip_ids=clips, movie_ids=movies)
+    values = some_values(40, plan.arrays)
+    fill_store(tmp_path / "s", values).seal()
+    store = open_store(RemoteFiles(tmp_path / "s"))
+    np.testing.assert_array_equal(
+        store.matrix("clip", movies=["a"]).values, values["clip"][np.arange(1, 40, 2)]
+    )
+    assert store.commits.index is not None
+
+
+def swapped_movies(root: Path) -> None:
+    movies = json.loads((root / "index/movies.json").read_bytes())["movies"]
+    movies[MOVIE], movies["tt0000105"] = movies["tt0000105"], movies[MOVIE]
+    restamp(root, "index/movies.json", {"movies": movies})
+
+
+def swapped_ids(root: Path) -> None:
+    ids = json.loads((root / "index/2.json").read_bytes())["clip_id"]
+    restamp(root, "index/2.json", {"clip_id": ids[::-1]})
+
+
+def row_that_did_not_fail(root: Path) -> None:
+    restamp(root, "index/2.json", {"noted": {}})
+
+
+@pytest.mark.parametrize("lie", [swapped_movies, swapped_ids, row_that_did_not_fail])
+def test_an_index_that_differs_from_the_seal_is_found_by_verify(tmp_path: Path, lie: Any) -> None:
+    a_store(tmp_path / "s")
+    lie(tmp_path / "s")
+    (problem,) = verify(tmp_path / "s", hashes=True).problems
+    assert "does not say what the seal and the ids say" in problem.what
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "error"),
+    [
+        ("index/movies.json", {"plan": "0" * 64}, Mismatch),
+        ("index/movies.json", {"page_blocks": 0}, Corrupt),
+        ("index/movies.json", {"page_blocks": 4}, Corrupt),
+        ("index/movies.json", {"movies": {MOVIE: [[0, 10**9]]}}, Corrupt),
+        ("index/movies.json", {"movies": {MOVIE: [[20, 25]]}}, Corrupt),
+        ("index/movies.json", {"movies": {MOVIE: 7}}, Corrupt),
+        ("index/movies.json", {"files": {}}, Corrupt),
+        ("index/2.json", {"clip_id": ["x"]}, Corrupt),
+        ("index/2.json", {"clip_id": "abcdefgh"}, Corrupt),
+        ("index/2.json", {"noted": {"0": {"state": "failed"}}}, Corrupt),
+        ("index/2.json", {"files": {"data.zarr/clip/c.0.0": [64, "0" * 64]}}, Corrupt),
+        ("index/2.json", {"files": {}}, Corrupt),
+    ],
+)
+def test_an_index_that_cannot_be_of_the_store_is_refused(
+    tmp_path: Path, name: str, change: dict[str, Any], error: type[ObygazeError]
+) -> None:
+    a_store(tmp_path / "s")
+    if change == {"clip_id": "abcdefgh"}:
+        change = {"clip_id": [1] * 8}
+    restamp(tmp_path / "s", name, change)
+    with pytest.raises(error):
+        open_store(RemoteFiles(tmp_path / "s")).matrix("clip", movies=[MOVIE], missing="drop")
+
+
+def test_a_page_of_another_store_of_the_same_plan_gives_no_wrong_numbers(tmp_path: Path) -> None:
+    a_store(tmp_path / "s")
+    a_store(tmp_path / "other", seed=1)
+    (tmp_path / "s/index/2.json").write_bytes((tmp_path / "other/index/2.json").read_bytes())
+    with pytest.raises(Corrupt, match=r"index/2\.json is not the file"):
+        open_store(RemoteFiles(tmp_path / "s")).matrix("clip", movies=[MOVIE], missing="drop")
+    for name in ("movies", "2", "3"):
+        data = (tmp_path / f"other/index/{name}.json").read_bytes()
+        (tmp_path / f"s/index/{name}.json").write_bytes(data)
+    with pytest.raises(ObygazeError):
+        open_store(RemoteFiles(tmp_path / "s")).matrix("clip", movies=[MOVIE], missing="drop")
+
+
+def test_an_index_without_a_seal_or_of_a_partial_copy_is_not_used(tmp_path: Path) -> None:
+    a_store(tmp_path / "s")
+    pull(tmp_path / "s", tmp_path / "part", levels=["clip"], movies=[MOVIE])
+    store = open_store(RemoteFiles(tmp_path / "part"))
+    assert len(store.matrix("clip", movies=[MOVIE], missing="drop")) == 4
+    assert store.commits.index is None
+    (tmp_path / "s/seal.json").unlink()
+    store = open_store(RemoteFiles(tmp_path / "s"))
+    assert store.matrix("clip", movies=[MOVIE], missing="drop").values.shape == (0, 4)
+    assert not store.sealed
+
+
+def test_pull_of_a_movie_makes_a_store_of_its_clips(tmp_path: Path) -> None:
+    a_store(tmp_path / "s")
+    expected = subset(open_store(tmp_path / "s"), tmp_path / "subset", movies=[MOVIE])
+    with web_server(tmp_path / "s") as server:
+        for _ in range(2):  # the second time everything is there
+            done = pull(server.url, tmp_path / "got", movies=[MOVIE])
+        assert done.n_requests <= 12
+        assert not done.partial
+        one = pull(server.url, tmp_path / "one", movies=[MOVIE], levels=["clip"])
+        # store.json, seal.json (a byte), partial.json, movies.json, two pages, two blocks
+        assert one.n_requests == 8
+        with pytest.raises(Mismatch, match="planned differently"):
+            pull(server.url, tmp_path / "got", movies=["tt0000103"])
+    assert expected.n_clips == 5
+    assert verify(tmp_path / "got", hashes=True).problems == []
+    for name in ("clip", "pooled", "frames", "time_s"):
+        ours, theirs = (
+            open_store(tmp_path / folder).matrix(name, missing="drop")
+            for folder in ("got", "subset")
+        )
+        np.testing.assert_array_equal(ours.values, theirs.values)
+        assert ours.clip_ids.tolist() == theirs.clip_ids.tolist()
+        assert ours.reasons == theirs.reasons
+    assert open_store(tmp_path / "one").levels == ("clip",)
+    assert open_store(tmp_path / "got").commits.sources(1)[4] == RowSource(n_bytes=7)
+
+
+def test_small_stores_have_no_index(tmp_path: Path) -> None:
+    plan = plan_store(tmp_path / "s", 19)
+    fill_store(tmp_path / "s", some_values(19, plan.arrays)).seal()
+    assert not (tmp_path / "s/index").exists()
