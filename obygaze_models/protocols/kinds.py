@@ -90,7 +90,7 @@ def for_task(kind: str, settings: Mapping[str, Any], task: str) -> Settings:
     if kind == "svm":
         from obygaze_models.models.concepts import tolerance_of  # late: it loads scikit-learn
 
-        # The task is then named after a concept, and perhaps after what it is told from.
+        # The task is then named after a concept, and perhaps after what it is distinguished from.
         own_words["C"] = tolerance_of(task.removesuffix(AGAINST_EN))
     elif kind == "pcbm-lr":
         own_words["C"] = strength
