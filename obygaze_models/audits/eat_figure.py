@@ -48,7 +48,8 @@ def draw_eat(all_tests: Sequence[EatTest], stem: Path) -> tuple[Path, Path]:
         if len(tests) == 1:
             across = f" shuffled within films, {p_equals(first.p_across)} across them"
             note = p_equals(first.p) + (across if first.outcome.p_blocked else "")
-            n_films, n_shown = _n_shared(first), len(strips) - 1
+            films = first.outcome.blocks
+            n_films, n_shown = films.n_shared if films else 0, len(strips) - 1
             note += f"; the {n_shown} largest of {n_films} films" if n_films > n_shown else ""
             axes.set_title(_with_effect(first, f"{first.kind} {note}"), fontsize=8, weight="normal")
         names = (
@@ -78,11 +79,6 @@ def _films(test: EatTest) -> list[_Strip]:
     largest = sorted(strips, key=lambda strip: -len(strip.x) - len(strip.y))[:MAX_FILMS]
     largest.sort(key=lambda strip: float(np.concatenate([strip.x, strip.y]).mean()))
     return [whole, *reversed(largest)]
-
-
-def _n_shared(test: EatTest) -> int:
-    """Return the number of films with items of both groups."""
-    return 0 if test.outcome.blocks is None else test.outcome.blocks.n_shared
 
 
 def _whole(test: EatTest, one_pair: bool, several: bool) -> _Strip:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -103,10 +104,6 @@ class ModelDocument:
     sha256: str = ""
 
 
-def _mark(**values: Any) -> FileMark:
-    return FileMark(values["bytes"], values["sha256"])
-
-
 def _document(**values: Any) -> ModelDocument:
     rest = {name: values.pop(name) for name in _REST if name in values}
     return ModelDocument(ModelInfo(**values), **rest)
@@ -121,7 +118,7 @@ _SHA256 = matching("[0-9a-f]{64}", "64 hexadecimal digits")
 _MARK = Table(
     {"bytes": whole(), "sha256": _SHA256},
     ("bytes", "sha256"),
-    build=_mark,
+    build=lambda bytes, sha256: FileMark(bytes, sha256),
 )
 _INFO = table_of(
     ModelInfo, features=table_of(FeatureSpec, width=whole(1)), metrics=Table(others=_METRIC)
@@ -170,13 +167,9 @@ def card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:
     environment = Environment(
         undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
-    environment.filters |= {"number": _number, "json": _json}
+    environment.filters |= {"number": _number, "json": partial(json.dumps, ensure_ascii=False)}
     template = files(__package__).joinpath("templates", "card.md").read_text("utf-8")
     return environment.from_string(template).render(info=info, clips=clips)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _number(value: Any) -> str:
