@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -60,10 +60,11 @@ def save(figure: Any, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
         stem: The path without its suffix.
         force: Replace files that have other contents.
     """
-    drawn = {
-        "svg": svg_bytes(figure),
-        "png": _rendered(figure, format="png", dpi=160, metadata={"Software": None}),
-    }
+    drawn = {"svg": svg_bytes(figure)}
+    engine = figure.get_layout_engine()
+    figure.set_layout_engine("none")  # the layout of the SVG, which is not computed again
+    drawn["png"] = _rendered(figure, format="png", dpi=160, metadata={"Software": None})
+    figure.set_layout_engine(engine)
     files = {stem.with_name(f"{stem.name}.{kind}"): data for kind, data in drawn.items()}
     write_all_new(files, force=force)
     first, second = files
@@ -82,6 +83,38 @@ def _rendered(figure: Any, **options: Any) -> bytes:
         warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
         figure.savefig(stream, **options)
     return stream.getvalue()
+
+
+def draw_bars(
+    axes: Any,
+    places: Iterable[float],
+    heights: Iterable[float],
+    colors: Sequence[str] | str,
+    *,
+    bottom: float,
+    width: float = 1.0,
+    zorder: float = 1.0,
+) -> None:
+    """Draw vertical bars as one artist, which takes a fraction of the time of `axes.bar`.
+
+    Args:
+        axes: The matplotlib axes; its limits are not changed.
+        places: The middle of each bar.
+        heights: The height of each bar.
+        colors: One colour, or one for each bar.
+        bottom: Where all bars begin.
+        width: The width of all bars.
+        zorder: The order of drawing.
+    """
+    from matplotlib.collections import PolyCollection
+
+    corners = [
+        [(x, bottom), (x, bottom + height), (x + width, bottom + height), (x + width, bottom)]
+        for x, height in zip((place - width / 2 for place in places), heights, strict=True)
+    ]
+    axes.add_collection(
+        PolyCollection(corners, facecolors=colors, linewidths=0, zorder=zorder), autolim=False
+    )
 
 
 def spread_dots(values: Sequence[float], least: float) -> list[float]:

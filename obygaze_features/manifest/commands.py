@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from obygaze_features.core.figures import figure_stem
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import LEVELS, VIEWS, Clip, Manifest
 from obygaze_features.manifest.stats import FoldStats, Stats, compute_stats, draw_stats
+from obygaze_features.manifest.vocabulary import concept_meaning, film_facts
 
 FIELDS = ("movie_id", "clip_id", "level")
 FILTERS = (*FIELDS, "concept", "where")
@@ -111,6 +112,8 @@ def show(session: Session, /, name: str, limit: int, **wanted: str | None) -> No
         session.console.json({**_summary(found), "clips": [vars(clip) for clip in shown]})
         return
     session.console.result(_describe(found))
+    if meaning := concept_meaning(wanted["concept"] or ""):
+        session.console.result(f"{wanted['concept']}: {meaning}\n")
     session.console.result(_clip_table(shown))
     if len(shown) < len(clips):
         session.console.note(f"{len(clips) - len(shown)} more clips; --limit 0 shows all")
@@ -178,21 +181,38 @@ def _text(counted: Stats) -> str:
         (level, n, _percent(counted.share[level]), counted.concepts_per_clip.get(level))
         for level, n in counted.levels.items()
     ]
-    names = sorted({name for counts in counted.concepts.values() for name in counts})
-    concepts = [
-        [name, *(counted.concepts[level].get(name, 0) for level in LEVELS)] for name in names
+    movies = [_film_row(counted, movie) for movie in counted.by_movie]
+    annotators = [
+        f"{name}\n{_concept_table(own.concepts, own.levels)}"
+        for name, own in counted.by_annotator.items()
     ]
-    movies = [[movie, sum(n.values()), *n.values()] for movie, n in counted.by_movie.items()]
     folds = [_fold_row(name, list(each.values())) for name, each in counted.folds.items() if each]
     parts = [
         f"{count(counted.clips, unit)} of {count(counted.movies, 'film')},"
         f" {counted.without_video} without video",
         table(("level", "clips", "share", f"concepts a {unit}"), levels),
-        table(("concept", *LEVELS), concepts) if concepts else "",
-        table(("film", f"{unit}s", *LEVELS), movies),
+        _concept_table(counted.concepts) if any(counted.concepts.values()) else "",
+        *annotators,
+        table(("film", f"{unit}s", *LEVELS, "title", "year", "genres"), movies),
         table(("split", "folds", "clips", "share of S by fold"), folds) if folds else "",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _concept_table(
+    concepts: Mapping[str, Mapping[str, int]], levels: Mapping[str, int] | None = None
+) -> str:
+    """Return the concepts by level as a table, below all clips of each level if these are given."""
+    names = sorted({name for counts in concepts.values() for name in counts})
+    rows = [[name, *(concepts[level].get(name, 0) for level in LEVELS)] for name in names]
+    first = [["all", *levels.values()]] if levels else []
+    return table(("concept", *LEVELS), [*first, *rows])
+
+
+def _film_row(counted: Stats, movie: str) -> list[Any]:
+    n, facts = counted.by_movie[movie], counted.films.get(movie, {})
+    genres = ", ".join(facts.get("genres", ()))
+    return [movie, sum(n.values()), *n.values(), facts.get("title"), facts.get("year"), genres]
 
 
 def _fold_row(name: str, folds: Sequence[FoldStats]) -> tuple[str, int, int, str]:
@@ -234,7 +254,7 @@ def _clip_table(clips: Sequence[Clip]) -> str:
     """Return the clips as a table; a column that no clip has a value for is left out."""
     columns: dict[str, list[Any]] = {
         "clip_id": [clip.clip_id for clip in clips],
-        "title": [clip.extra.get("movie_title") for clip in clips],
+        "title": [_title(clip) for clip in clips],
         "annotator": [clip.extra.get("annotator") for clip in clips],
         "scene": [clip.scene for clip in clips],
         "start": [_clock(clip.start_s) for clip in clips],
@@ -245,6 +265,10 @@ def _clip_table(clips: Sequence[Clip]) -> str:
     }
     shown = {name: cells for name, cells in columns.items() if any(one for one in cells)}
     return table(tuple(shown), zip(*shown.values(), strict=True))
+
+
+def _title(clip: Clip) -> str:
+    return clip.extra.get("movie_title") or film_facts(clip.movie_id).get("title", "")
 
 
 def _clock(seconds: float | None) -> str | None:

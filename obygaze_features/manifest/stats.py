@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from obygaze_features.core.figures import (
 )
 from obygaze_features.core.notebook import html_summary, short_repr
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest
+from obygaze_features.manifest.vocabulary import film_facts
 
 DOT, STEP = 0.018, 0.24  # the size of a dot across (of all shares), and along the rows
 
@@ -36,9 +37,21 @@ class FoldStats:
     prevalence_with_video: float | None
 
 
+@dataclass(frozen=True)
+class LevelStats:
+    """The levels that one annotator gave, and the concepts of each level."""
+
+    levels: Mapping[str, int]
+    concepts: Mapping[str, Mapping[str, int]]
+
+
 @dataclass(frozen=True, repr=False)
 class Stats:
-    """The counts of a manifest. `share` is the share of each level among all clips."""
+    """The counts of a manifest. `share` is the share of each level among all clips.
+
+    `films` has title, year and genres of the films that are known; `by_annotator` is empty unless
+    the manifest has a column `annotator`.
+    """
 
     clips: int
     movies: int
@@ -50,6 +63,8 @@ class Stats:
     without_video: int
     by_movie: Mapping[str, Mapping[str, int]]
     folds: Mapping[str, Mapping[int, FoldStats]]
+    films: Mapping[str, Mapping[str, Any]]
+    by_annotator: Mapping[str, LevelStats]
     unit: str = "clip"
 
     def __repr__(self) -> str:
@@ -84,20 +99,39 @@ def compute_stats(manifest: Manifest) -> Stats:
         levels={level: levels[level] for level in LEVELS},
         share={level: _ratio(levels[level], len(manifest)) for level in LEVELS},
         concepts_per_clip={level: _concepts_per_clip(manifest, level) for level in LEVELS[1:]},
-        concepts={level: _concept_counts(manifest, level) for level in LEVELS},
+        concepts=_concept_counts(manifest),
         without_level=levels[""],
         without_video=sum(not clip.video for clip in manifest),
         by_movie={
             movie: {level: by_movie[movie, level] for level in LEVELS} for movie in manifest.movies
         },
         folds={name: _folds(manifest, name) for name in manifest.folds},
+        films={movie: facts for movie in manifest.movies if (facts := film_facts(movie))},
+        by_annotator=_by_annotator(manifest),
         unit=manifest.header.unit,
     )
 
 
-def _concept_counts(manifest: Manifest, level: str) -> dict[str, int]:
-    counts = Counter(name for clip in manifest if clip.level == level for name in clip.concepts)
-    return {name: counts[name] for name in manifest.header.concepts if counts[name]}
+def _by_annotator(manifest: Manifest) -> dict[str, LevelStats]:
+    found: dict[str, list[Clip]] = {}
+    for clip in manifest:
+        if name := clip.extra.get("annotator", ""):
+            found.setdefault(name, []).append(clip)
+    counted = {}
+    for name in sorted(found):
+        own = replace(manifest, clips=tuple(found[name]))
+        levels = Counter(clip.level for clip in own)
+        counted[name] = LevelStats({level: levels[level] for level in LEVELS}, _concept_counts(own))
+    return counted
+
+
+def _concept_counts(manifest: Manifest) -> dict[str, dict[str, int]]:
+    """Return how many clips of each level have each concept."""
+    counts = Counter((clip.level, name) for clip in manifest for name in clip.concepts)
+    return {
+        level: {name: n for name in manifest.header.concepts if (n := counts[level, name])}
+        for level in LEVELS
+    }
 
 
 def _concepts_per_clip(manifest: Manifest, level: str) -> float | None:

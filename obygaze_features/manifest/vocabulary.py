@@ -38,14 +38,34 @@ def canonical_level(spelling: str) -> str | None:
     return _canonical()[1].get(_key(spelling))
 
 
+def concept_meaning(name: str) -> str:
+    """Return the definition of a canonical concept with its examples, "" for an unknown one.
+
+    >>> concept_meaning("Soundtrack").partition(" For")[0]
+    'Music or sounds that underline that somebody is on view.'
+    """
+    for entry in _vocabulary()["concepts"]:
+        if entry["name"] == name:
+            return f"{entry['definition']} For example: {'; '.join(entry['examples'])}."
+    return ""
+
+
 def film_title(movie_id: str) -> str:
     """Return the title of a film of ObyGaze12 or MObyGaze, of another film the id.
 
     >>> film_title("tt0467406")
     'Juno'
     """
-    film = _films().get(movie_id)
-    return str(film["title"]) if film else movie_id
+    return str(film_facts(movie_id).get("title", movie_id))
+
+
+def film_facts(movie_id: str) -> dict[str, Any]:
+    """Return title, year and genres of a film of ObyGaze12 or MObyGaze, of another film nothing.
+
+    >>> film_facts("tt0467406")
+    {'title': 'Juno', 'year': 2007, 'genres': ['Comedy', 'Drama']}
+    """
+    return dict(_films().get(movie_id, {}))
 
 
 @cache

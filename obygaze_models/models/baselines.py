@@ -8,17 +8,19 @@ is the upper bound of a bottleneck over those concepts.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models.common import Bools, FixTraining, Floats, Ints
 from obygaze_models.models.estimator import Classifier
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
 
 
 def random_average_precision(n_positive: int, n: int) -> float:
@@ -177,6 +179,8 @@ def oracle(strength: float = 1.0) -> LogisticRegression:
     Classes weigh the same. A model can have a higher F1, whose threshold this regression does not
     choose, and a higher score wherever the video shows more than the concepts.
     """
+    from sklearn.linear_model import LogisticRegression  # late: other baselines start without it
+
     return LogisticRegression(C=strength, class_weight="balanced", max_iter=1000)
 
 

@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import TransformerMixin, clone
-from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import ClassifierTags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from obygaze_models.evaluation.metrics import evaluate
+from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import (
     Bools,
     FixTraining,
@@ -182,11 +183,12 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         folds = inner_folds(positive, None if groups is None else groups[rows], self.inner_folds)
         if not folds:  # too few rows or films to validate
             return float(tolerances[len(tolerances) // 2])
-        scores = [
-            np.mean([self._score(gram, rows, positive, fold, C, seed) for fold in folds])
-            for C in tolerances
+        by_fold = [
+            # One fold after the other, because its fits share their products.
+            [self._score(gram, rows, positive, fold, C, seed) for C in tolerances]
+            for fold in folds
         ]
-        return float(tolerances[int(np.argmax(scores))])
+        return float(tolerances[int(np.argmax(np.mean(by_fold, axis=0)))])
 
     def _score(
         self,
@@ -199,7 +201,8 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     ) -> float:
         problem = self._problem(gram, rows[~fold], positive[~fold], tolerance, seed)
         normal, bias = find_plane(self.method, problem)
-        return float(average_precision_score(positive[fold], gram.X[rows[fold]] @ normal + bias))
+        scored = Predictions.of(positive[fold], gram.X[rows[fold]] @ normal + bias)
+        return evaluate(scored, ["ap"])["ap"]
 
 
 def concept_targets(levels: NDArray[Any], has: NDArray[Any], against: Against = "absent") -> Ints:

@@ -34,6 +34,7 @@ Plane = tuple[Floats, float]
 TOLERANCE = 1e-3  # the default of libsvm: the largest error of a decision
 LOGISTIC_TOLERANCE = 1e-8
 AT_BOUND = 1e-6
+EQUAL = 1e-12
 MAX_FITS = 4
 MAX_STEPS = 50  # for each row, of a repeated fit; those that end at all take a few
 MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
@@ -48,6 +49,7 @@ class Gram:
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
+        self._last: tuple[bytes, Floats] = (b"", self.X[:0])
 
     @cached_property
     def products(self) -> Floats:
@@ -69,19 +71,26 @@ class Gram:
 
         `weight` multiplies the tolerance C of each row. If all decisions lie closer together than
         the width of the margin, as on features of small length, libsvm stops too early; `exact`
-        then repeats the fit with a smaller stopping tolerance. A tolerance that rounding does not
-        allow is never reached: after `MAX_STEPS` the plane before it is returned.
+        then repeats the fit with a smaller stopping tolerance, or has no need of libsvm. A
+        tolerance that rounding does not allow is never reached: after `MAX_STEPS` the plane before
+        it is returned.
         """
-        products = self.products[np.ix_(rows, rows)]
         most = C * (np.ones(len(rows)) if weight is None else weight)
-        tolerance = TOLERANCE
+        found = self._all_at_bound(rows, positive, most) if exact else None
+        if found is not None:
+            return found
+        products, tolerance = self._products_of(rows), TOLERANCE
         svm = _fit_svm(products, positive, C, weight, tolerance)
         for _ in range(MAX_FITS - 1):
             dual = svm.dual_coef_[0]
-            needed = TOLERANCE * min(1.0, float(np.ptp(products[:, svm.support_] @ dual)) / 2)
             bound = np.abs(dual) >= (1 - AT_BOUND) * most[svm.support_]
             # Where every row has the largest weight allowed, no other solution is left.
-            if not exact or bound.sum() >= len(rows) - 1 or not 0 < needed < tolerance / 2:
+            if not exact or bound.sum() >= len(rows) - 1:
+                break
+            duals = np.zeros(len(rows))
+            duals[svm.support_] = dual
+            needed = TOLERANCE * min(1.0, float(np.ptp(products @ duals)) / 2)
+            if not 0 < needed < tolerance / 2:
                 break
             tolerance = needed
             steps = MAX_STEPS * max(len(rows), 1000)
@@ -94,6 +103,31 @@ class Gram:
         if not np.isfinite(normal).all():
             raise FixTraining("the support vector machine has a vector that is not finite")
         return normal, float(svm.intercept_[0])
+
+    def _all_at_bound(self, rows: Ints, positive: Bools, most: Floats) -> Plane | None:
+        """Return the solution in which every row has the largest weight allowed, if it is optimal.
+
+        It is where both sides have equal weight and all decisions fit between the margins, as for
+        small tolerances: the vector is then a difference of means, without iterations. Of the
+        biases that are equally good the middle one is returned; libsvm's depends on rounding.
+        """
+        if abs(most[positive].sum() - most[~positive].sum()) > EQUAL * most.sum():
+            return None
+        duals = np.zeros(len(self.X))
+        duals[rows] = np.where(positive, most, -most)
+        along = (self.X @ (duals @ self.X))[rows]
+        low, high = -1 - along[~positive].min(), 1 - along[positive].max()
+        if not low <= high:
+            return None
+        support = np.concatenate([rows[~positive], rows[positive]])  # the order of libsvm
+        return duals[support] @ self.X[support], float(low + high) / 2
+
+    def _products_of(self, rows: Ints) -> Floats:
+        """Return the products of some rows; those of the last call are kept."""
+        key = rows.tobytes()
+        if self._last[0] != key:
+            self._last = key, self.products.take(rows, axis=0).take(rows, axis=1)
+        return self._last[1]
 
 
 def _fit_svm(

@@ -10,6 +10,7 @@ from obygaze_features.core.figures import (
     LEVEL_NAMES,
     MUTED,
     PALE,
+    draw_bars,
     label_rows,
     spread_dots,
 )
@@ -89,15 +90,15 @@ def draw_timelines(run: ReportRun, figures: FigureSet) -> None:
 
 def _draw_timeline(axes: Any, timeline: Timeline, name: str, longest: int) -> None:
     colors = [LEVEL_COLORS.get(level, UNKNOWN_LEVEL) for level in timeline.levels]
-    axes.bar(range(len(colors)), 0.5, bottom=-0.5, width=1.0, color=colors, lw=0)
+    draw_bars(axes, range(len(colors)), [0.5] * len(colors), colors, bottom=-0.5)
     for row, scores in enumerate(timeline.models.values()):
         bottom = -1.7 - 1.2 * row
         axes.axhline(bottom + 0.5, color=MUTED, lw=0.4, ls=(0, (2, 3)), zorder=0)
         known = {place: score for place, score in enumerate(scores) if score is not None}
         colors = [MODEL if score.correct else WRONG for score in known.values()]
         heights = [max(score.score, 0.04) for score in known.values()]
-        axes.bar(list(known), 1.0, bottom=bottom, width=1.0, color=PALE, lw=0, zorder=-1)
-        axes.bar(list(known), heights, bottom=bottom, width=0.9, color=colors, lw=0)
+        draw_bars(axes, known, [1.0] * len(known), PALE, bottom=bottom, zorder=-1)
+        draw_bars(axes, known, heights, colors, bottom=bottom, width=0.9)
     places = [-0.25, *(-1.2 - 1.2 * row for row in range(len(timeline.models)))]
     axes.set_yticks(places, [name, *timeline.models], fontsize=6.5)
     axes.get_yticklabels()[0].set(fontweight="bold", fontsize=7.5)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from obygaze_features import __version__
+from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, ObygazeError
 from obygaze_features.core.files import write_atomic
+from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.audits.result import read_findings
+from obygaze_models.protocols.runner.processes import map_jobs
 from obygaze_models.protocols.runner.records import RESULTS_FILE, read_run
 from obygaze_models.report import figure_concepts, figure_films, figure_results
 from obygaze_models.report.figure import Figure, FigureSet
@@ -86,9 +89,17 @@ def report(
     written += [path for s in sections for f in s.figures for path in (f.svg, f.png)]
     if "html" not in formats:
         return written
-    words = {"glossary": report_text().glossary, "how_to_read": sentence("read")}
+    words = {"glossary": _glossary(chapters), "how_to_read": sentence("read")}
     title = chapters[0].title if len(chapters) == 1 else f"{len(chapters)} runs"
     return [_write(page, render("report.html", chapters=chapters, title=title, **words)), *written]
+
+
+def _glossary(chapters: Sequence[Chapter]) -> dict[str, str]:
+    """Return the words of all reports, and the concepts of these runs."""
+    heads = [head for chapter in chapters for head in chapter.run.heads]
+    names = dict.fromkeys(name for head in heads for name in head["concepts"])
+    meanings = {name: concept_meaning(name) for name in names}
+    return {**report_text().glossary, **{name: text for name, text in meanings.items() if text}}
 
 
 def _is_page(path: Path) -> bool:
@@ -122,9 +133,15 @@ def _explaining(folder: Path) -> Iterator[None]:
 
 def draw_figures(run: ReportRun, folder: Path, *, for_page: bool = False) -> list[Figure]:
     """Draw all figures that a run has records for, and return them with those of its audits."""
-    made = FigureSet(folder, for_page=for_page)
-    for draw in FIGURES:
-        draw(run, made)
+    import matplotlib.figure  # noqa: F401 - once, before other processes start
+
+    def draw(kind: Callable[[ReportRun, FigureSet], None]) -> list[Figure]:
+        made = FigureSet(folder, for_page=for_page)
+        kind(run, made)
+        return made.figures
+
+    drawn = map_jobs([partial(draw, kind) for kind in FIGURES], 0, Quiet())
+    made = FigureSet(folder, [figure for figures in drawn for figure in figures])
     for name, finding in read_findings(run.folder).items():
         if svg := finding.svg(run.folder):
             png, key = svg.with_suffix(".png"), f"audit-{slug(name)}"

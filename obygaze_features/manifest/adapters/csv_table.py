@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -100,6 +101,7 @@ def read(
     )
     plan = _plan(targets, table.columns)
     cells = [_cells(row, plan, chosen, table.delimiter != ",") for row in table.rows]
+    _name_by_annotator(cells)
     changed = [column for column in NEEDED if any(f"given_{column}" in one for one in cells)]
     given = tuple(f"given_{column}" for column in changed if f"given_{column}" not in plan)
     extra = (*(target for target in plan if target not in COLUMNS), *given)
@@ -123,7 +125,17 @@ def read(
 def _changed_ids(column: str, cells: Sequence[Mapping[str, str]]) -> str:
     pairs = {one[f"given_{column}"]: one[column] for one in cells if f"given_{column}" in one}
     shown = few([f"{given!r} is now {made!r}" for given, made in pairs.items()], 3)
-    return f"{column}: ids have letters a-z, digits, . _ + - only; {shown} (given_{column})"
+    rule = "ids have letters a-z, digits, . _ + - only and are unique"
+    return f"{column}: {rule}; {shown} (given_{column})"
+
+
+def _name_by_annotator(cells: Sequence[dict[str, str]]) -> None:
+    """Where several annotators have rows of the same clips, add the annotator to each id."""
+    ids = Counter(one["clip_id"] for one in cells)
+    if len(ids) < len(cells) and all(one.get("annotator") for one in cells):
+        for one in cells:
+            one.setdefault("given_clip_id", one["clip_id"])
+            one["clip_id"] += "." + ascii_id(one["annotator"].strip())
 
 
 def read_mapping(path: Path) -> TableMapping:

@@ -8,13 +8,15 @@ a model does is in the cells of the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.console import Quiet
 from obygaze_features.core.files import canonical_json
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, build_bank
@@ -23,6 +25,7 @@ from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.runner.banks import MIN_ROWS, targets_of
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.head_records import MOST_FOLDS, head_record
+from obygaze_models.protocols.runner.processes import map_jobs
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Protocol
@@ -37,23 +40,52 @@ N_DIRECTIONS = 200
 
 
 def concept_records(
-    protocol: Protocol, stores: Sequence[Features], table: ClipTable, labels: Labels
+    protocol: Protocol,
+    stores: Sequence[Features],
+    table: ClipTable,
+    labels: Labels,
+    n_jobs: int = 0,
 ) -> list[Record]:
-    """Return the records on concepts and heads, if the protocol has `concepts = true`."""
+    """Return the records on concepts and heads, if the protocol has `concepts = true`.
+
+    Args:
+        protocol: The protocol.
+        stores: The features.
+        table: The clips.
+        labels: The class of each clip in each task.
+        n_jobs: The number of processes, as in `processes.workers_for`.
+    """
     if not protocol.report.concepts or not table.concept_names:
         return []
-    records: list[Record] = []
-    for features in stores:
-        for settings, models in _banks(protocol):
-            base = {"kind": "anatomy", "feature": features.name, "models": models}
-            try:
-                vectors = find_vectors(features, table, settings, protocol.fit.seed)
-            except FixTraining as error:
-                records.append({**base, "part": "concepts", "concepts": [], "note": error.what})
-                continue
-            records.append({**base, **_concepts(vectors, protocol.report.replicates)})
-            records += _heads(protocol, vectors, models, labels)
+    asked = [(features, *bank) for features in stores for bank in _banks(protocol)]
+    jobs: list[Callable[[], Any]] = []
+    for features, settings, models in asked:
+        jobs.append(partial(_bank_records, protocol, features, table, labels, settings, models))
+        jobs.append(partial(_on_noise, features, table, settings, protocol.fit.seed))
+    done = map_jobs(jobs, n_jobs, Quiet())
+    records = []
+    for found, noise in zip(done[::2], done[1::2], strict=True):
+        for concept in found[0]["concepts"]:
+            concept["noise"] = noise.get(concept["name"])
+        records += found
     return records
+
+
+def _bank_records(
+    protocol: Protocol,
+    features: Features,
+    table: ClipTable,
+    labels: Labels,
+    settings: Mapping[str, Any],
+    models: Sequence[str],
+) -> list[Record]:
+    base = {"kind": "anatomy", "feature": features.name, "models": models}
+    try:
+        vectors = find_vectors(features, table, settings, protocol.fit.seed)
+    except FixTraining as error:
+        return [{**base, "part": "concepts", "concepts": [], "note": error.what}]
+    concepts = _concepts(vectors, protocol.report.replicates)
+    return [{**base, **concepts}, *_heads(protocol, vectors, models, labels)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +280,6 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
         seed=vectors.seed,
         n_folds=len(vectors.part_names),
     )
-    noise = _on_noise(vectors)
     directions = _random_directions(vectors)
     for column, one in enumerate(found):
         cosine = vectors.part_cosines[:, column]
@@ -272,16 +303,20 @@ def _qualities(vectors: FoundVectors, n_replicates: int) -> Iterator[Record]:
                 "least": cosine.min(),
                 "without": vectors.part_names[int(cosine.argmin())],
             },
-            "noise": noise.get(one.concept),
+            "noise": None,  # of another process
             "random_directions": directions[column],
         }
 
 
-def _on_noise(vectors: FoundVectors) -> dict[str, Record]:
+def _on_noise(
+    features: Features, table: ClipTable, settings: Mapping[str, Any], seed: int
+) -> dict[str, Record]:
     """Return quality and stability of vectors found in the same way on random features."""
-    noise = np.random.default_rng((vectors.seed, 1)).standard_normal(vectors.features.X.shape)
-    features = replace(vectors.features, X=noise.astype(np.float32))
-    found = find_vectors(features, vectors.table, vectors.settings, vectors.seed)
+    noise = np.random.default_rng((seed, 1)).standard_normal(features.X.shape)
+    try:
+        found = find_vectors(replace(features, X=noise.astype(np.float32)), table, settings, seed)
+    except FixTraining:
+        return {}
     return {
         name: {
             **ranking_quality(found.margins[:, [column]], found.targets[:, column])[0],

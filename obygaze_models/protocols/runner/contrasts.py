@@ -10,7 +10,7 @@ is computed again without them if enough films are left.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -28,8 +28,10 @@ TESTED_METRIC = "ap"
 MIN_FILMS = 6  # with clips of both classes; no test over fewer films has a p below .05
 
 
-def contrast_records(cells: Sequence[Cell], protocol: Protocol, table: ClipTable) -> list[Record]:
-    """Return the contrasts of the two training tasks of `report.contrast`.
+def contrast_jobs(
+    cells: Sequence[Cell], protocol: Protocol, table: ClipTable
+) -> list[Callable[[], Record]]:
+    """Return functions that compute the contrasts of the two training tasks of `report.contrast`.
 
     Args:
         cells: The cells with all of their seeds.
@@ -38,7 +40,7 @@ def contrast_records(cells: Sequence[Cell], protocol: Protocol, table: ClipTable
     """
     groups = np.array(table.column(protocol.splits.group), dtype=np.str_)
     found = {(c.train, c.test, c.model, c.feature): c for c in cells}
-    records = []
+    jobs: list[Callable[[], Record]] = []
     for (train, test, model, feature), first in found.items():
         if not protocol.contrast or train != protocol.contrast[0]:
             continue
@@ -47,8 +49,8 @@ def contrast_records(cells: Sequence[Cell], protocol: Protocol, table: ClipTable
             continue
         for one, other, leaked in _parts(first, second, groups, table):
             metrics = dict.fromkeys((protocol.report.primary, TESTED_METRIC))
-            records += [_record(one, other, m, leaked, protocol, groups) for m in metrics]
-    return records
+            jobs += [partial(_record, one, other, m, leaked, protocol, groups) for m in metrics]
+    return jobs
 
 
 def _parts(

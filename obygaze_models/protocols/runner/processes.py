@@ -48,6 +48,21 @@ def map_parts(work: Work[T], n_parts: int, progress: Progress | None = None) -> 
     return [work(part, shown if part == 0 else Quiet()) for part in range(n_parts)]
 
 
+def map_jobs(jobs: Sequence[Callable[[], T]], n_jobs: int, progress: Progress) -> list[T]:
+    """Return the result of each job; `n_jobs` is as in `workers_for`."""
+    n_parts = min(workers_for(n_jobs), len(jobs))
+
+    def work(part: int, progress: Progress) -> list[T]:
+        made = []
+        for number in range(part, len(jobs), n_parts):
+            made.append(jobs[number]())
+            progress.advance(len(jobs[number : number + n_parts]))  # the others are about as far
+        return made
+
+    parts = map_parts(work, n_parts, progress)
+    return [parts[number % n_parts][number // n_parts] for number in range(len(jobs))]
+
+
 def _can_fork() -> bool:
     return sys.platform.startswith("linux") and not _WORK
 

@@ -27,7 +27,7 @@ from obygaze_models.protocols.clips import ClipTable, clip_table
 from obygaze_models.protocols.runner.cell_records import cell_record, comparable, comparison
 from obygaze_models.protocols.runner.cells import Cell
 from obygaze_models.protocols.runner.concept_records import concept_records
-from obygaze_models.protocols.runner.contrasts import contrast_records
+from obygaze_models.protocols.runner.contrasts import contrast_jobs
 from obygaze_models.protocols.runner.execute import (
     FitContext,
     check_cells,
@@ -43,7 +43,7 @@ from obygaze_models.protocols.runner.folder import (
     write_run,
 )
 from obygaze_models.protocols.runner.learning import learning_records
-from obygaze_models.protocols.runner.processes import map_parts, workers_for
+from obygaze_models.protocols.runner.processes import map_jobs
 from obygaze_models.protocols.runner.records import RUN_FORMAT, Record, Run
 from obygaze_models.protocols.runner.remarks import remarks
 from obygaze_models.protocols.schedule import Labels, schedule
@@ -131,9 +131,9 @@ def run_protocol(
         watch = watch or _no_progress
         cells, baselines, splits, curves = _train_all(inputs, n_jobs, watch, clock)
         with clock.part("judge"):
-            contrasts = contrast_records(cells, inputs.protocol, inputs.table)
+            contrasts = contrast_jobs(cells, inputs.protocol, inputs.table)
             cells = [cell.first_seeds(inputs.protocol.fit.seeds) for cell in cells]
-            records = [*_records(inputs, cells, baselines, n_jobs, watch), *contrasts, *curves]
+            records = [*_records(inputs, cells, baselines, contrasts, n_jobs, watch), *curves]
     with clock.part("write"):
         predictions = predictions_csv([*cells, *baselines], inputs.table)
     about = _about(inputs, folder.name, splits, len(cells), clock.seconds)
@@ -204,6 +204,7 @@ def _records(
     inputs: Inputs,
     cells: Sequence[Cell],
     baselines: Sequence[Cell],
+    contrasts: Sequence[Callable[[], Record]],
     n_jobs: int,
     watch: Watch,
 ) -> list[Record]:
@@ -213,36 +214,28 @@ def _records(
 
     everything = [*cells, *baselines]
     pairs = comparable(everything, protocol) if protocol.report.compare else []
-    jobs = [
+    jobs: list[Callable[[], Record]] = [
         *(partial(cell_record, c, protocol, groups, "cell", backbones[c.feature]) for c in cells),
         *(partial(cell_record, c, protocol, groups, "baseline") for c in baselines),
         *(partial(comparison, *pair, protocol, groups) for pair in pairs),
+        *contrasts,
     ]
-    n_parts = min(workers_for(n_jobs), len(jobs))
-
-    def work(part: int, progress: Progress) -> list[Record]:
-        made = []
-        for number in range(part, len(jobs), n_parts):
-            made.append(jobs[number]())
-            progress.advance(len(jobs[number : number + n_parts]))  # the others are about as far
-        return made
-
-    done: list[Record] = [{}] * len(jobs)
     with watch("evaluation", len(jobs)) as progress:
-        for part, made in enumerate(map_parts(work, n_parts, progress)):
-            done[part::n_parts] = made
+        done = map_jobs(jobs, n_jobs, progress)
+    n_first = len(done) - len(contrasts)
     ours, theirs = done[: len(cells)], done[len(cells) : len(everything)]
     primary, grouped = protocol.report.primary, protocol.splits.are_grouped
     remarked = remarks(json_values(ours), json_values(theirs), primary, grouped=grouped)
     return [
         *ours,
         *theirs,
-        *done[len(everything) :],
+        *done[len(everything) : n_first],
         *argmax_records(protocol, cells, groups),
         *analyses(protocol, cells, inputs.table),
-        *concept_records(protocol, inputs.features, inputs.table, inputs.labels),
+        *concept_records(protocol, inputs.features, inputs.table, inputs.labels, n_jobs),
         *(coverage(f, inputs.labels, inputs.table, inputs.usable(f)) for f in inputs.features),
         *remarked,
+        *done[n_first:],
     ]
 
 

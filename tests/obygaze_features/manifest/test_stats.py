@@ -9,7 +9,12 @@ import pytest
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.stats import FoldStats, compute_stats, draw_stats
-from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, concepts
+from obygaze_features.manifest.vocabulary import (
+    canonical_concept,
+    canonical_level,
+    concept_meaning,
+    concepts,
+)
 
 ROWS = [
     ("a-1", "EN", "", "a/1.avi", "0"),
@@ -135,3 +140,37 @@ def test_the_vocabulary_has_eight_visual_concepts() -> None:
         "Expression of emotion",
         "Activities",
     ]
+
+
+def test_each_annotator_is_counted_alone() -> None:
+    rows = [
+        ("a-1.x", "EN", "", "x"),
+        ("a-1.y", "S", "Look|Body", "y"),
+        ("a-2.x", "HN", "Body", "x"),
+        ("a-2.y", "S", "Body", "y"),
+    ]
+    clips = tuple(
+        Clip(clip_id, "a", 1, level=level, concepts=tuple(filter(None, names.split("|"))),
+             extra={"annotator": annotator})
+        for clip_id, level, names, annotator in rows
+    )  # fmt: skip
+    found = compute_stats(Manifest("two", Header("Two", concepts()), clips, ("annotator",)))
+    assert list(found.by_annotator) == ["x", "y"]
+    assert found.by_annotator["x"].levels == {"EN": 1, "HN": 1, "NS": 0, "S": 0}
+    assert found.by_annotator["x"].concepts == {"EN": {}, "HN": {"Body": 1}, "NS": {}, "S": {}}
+    assert found.by_annotator["y"].concepts["S"] == {"Look": 1, "Body": 2}
+
+
+def test_films_of_the_data_sets_have_title_year_and_genres(manifest: Manifest) -> None:
+    assert compute_stats(manifest).films == {}
+    clip = Clip("tt0467406-001", "tt0467406", 1)
+    known = Manifest("one", Header("One", concepts()), (clip,))
+    facts = {"title": "Juno", "year": 2007, "genres": ["Comedy", "Drama"]}
+    assert compute_stats(known).films == {"tt0467406": facts}
+
+
+def test_every_concept_of_the_vocabulary_has_a_definition_with_examples() -> None:
+    for name in concepts():
+        definition, _, examples = concept_meaning(name).partition(" For example: ")
+        assert definition.endswith(".") and examples.endswith("."), name
+    assert concept_meaning("Weather") == ""

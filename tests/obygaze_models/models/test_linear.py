@@ -171,3 +171,39 @@ def test_the_ridge_path_goes_with_the_length_of_features(length: float) -> None:
     np.testing.assert_allclose(
         other.decision_function(X * length), one.decision_function(X), atol=1e-8
     )
+
+
+def test_a_machine_whose_rows_all_have_the_largest_weight_is_that_of_libsvm() -> None:
+    # 40 random rows in 60 dimensions; at C = .002 libsvm has every dual variable at its bound.
+    rng = np.random.default_rng(3)
+    X, rows = rng.normal(size=(50, 60)), np.arange(5, 45)
+    positive = np.arange(40) % 4 == 0
+    weight = np.where(positive, 40 / 20, 40 / 60)
+    reference = SVC(kernel="linear", C=0.002)
+    reference.fit(X[rows], positive, sample_weight=weight)
+    assert len(reference.support_) == 40
+    assert np.allclose(np.abs(reference.dual_coef_), 0.002 * weight[reference.support_])
+    normal, bias = Gram(X).svm(rows, positive, 0.002, weight, exact=True)
+    assert np.allclose(normal, reference.coef_[0], rtol=1e-12, atol=0)
+    signs = np.where(positive, 1, -1)
+    ours, theirs = (
+        weight @ np.maximum(1 - signs * decisions, 0)
+        for decisions in (X[rows] @ normal + bias, reference.decision_function(X[rows]))
+    )
+    assert ours == pytest.approx(theirs, rel=1e-9)
+    # At C = 1 rows are inside the margin, and with unequal sides there is no such solution.
+    for C, own in ((1.0, weight), (0.002, None)):
+        reference = SVC(kernel="linear", C=C, tol=1e-6)
+        reference.fit(X[rows], positive, sample_weight=own)
+        normal, _ = Gram(X).svm(rows, positive, C, own, exact=True)
+        assert np.allclose(normal, reference.coef_[0], atol=2e-3)
+
+
+def test_a_gram_matrix_returns_the_machine_of_the_rows_that_are_asked() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(40, 8))
+    gram = Gram(X)
+    for rows in (np.arange(30), np.arange(10, 40), np.arange(30)):
+        positive = rng.random(30) < 0.5
+        reference = SVC(kernel="linear", C=1.0).fit(X[rows], positive)
+        assert np.allclose(gram.svm(rows, positive, 1.0)[0], reference.coef_[0], atol=2e-3)

@@ -208,3 +208,17 @@ def test_an_id_of_moviegraphs_form_names_its_scene(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("clip_id,movie_id\ntt1-007,tt1\ntt1-x,tt1\nother-3,tt1\n", encoding="utf-8")
     assert [clip.scene for clip in read(path).manifest] == [7, None, None]
+
+
+def test_clips_of_several_annotators_have_ids_of_their_own(tmp_path: Path) -> None:
+    text = "annotator,clip_id,movie_id,level\nx,a-001,a,EN\nDr. y,a-001,a,S\nx,a-002,a,HN\n"
+    table, _ = write(tmp_path, text)
+    imported = read(table)
+    found = [(clip.clip_id, clip.scene, clip.extra["given_clip_id"]) for clip in imported.manifest]
+    assert found == [("a-001.x", 1, "a-001"), ("a-001.Dr._y", 1, "a-001"), ("a-002.x", 2, "a-002")]
+    assert "'a-002' is now 'a-002.x'" in imported.warnings[0]
+    # The same annotator twice is an error, as are equal ids without annotators.
+    for other in (text.replace("Dr. y", "x"), text.replace("Dr. y", "")):
+        table.write_text(other, encoding="utf-8")
+        with pytest.raises(FixInput):
+            read(table)
