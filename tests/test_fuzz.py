@@ -20,7 +20,13 @@ from obygaze_features.core.files import parse_json
 from obygaze_features.core.schema_check import Document
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, plan_from_bytes
 from obygaze_features.manifest.adapters import csv_table
-from obygaze_features.store import ImportSettings, import_store, open_features, open_store
+from obygaze_features.store import (
+    ArraySpec,
+    ImportSettings,
+    import_store,
+    open_features,
+    open_store,
+)
 from obygaze_features.store.remote.fetch import unpack
 from obygaze_models.protocols.runner.records import read_run
 
@@ -147,6 +153,12 @@ def test_a_run_with_edited_records_is_refused_or_shown(tmp_path: Path) -> None:
     (folder / "predictions.csv").write_bytes(b"clip_id,\xff\n")
     with pytest.raises(Corrupt, match="not a table of predictions"):
         _ = read_run(folder).predictions
+
+
+@pytest.mark.parametrize("shape", [(10**400,), (10**5,) * 4])
+def test_an_array_larger_than_any_disk_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(FixInput, match="more than 1 TB"):
+        ArraySpec("clip", shape)
 
 
 def test_a_mapping_may_use_an_id_twice(tmp_path: Path) -> None:

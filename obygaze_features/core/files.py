@@ -44,7 +44,7 @@ def parse_json(data: bytes) -> Any:
     text = data.decode("utf-8-sig")
     try:
         value = json.loads(text)
-        if _HALF_PAIR.search(text):
+        if "\\u" in text and _HALF_PAIR.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except RecursionError as error:
         raise ValueError("nested too deeply") from error

@@ -22,6 +22,8 @@ TIME_ARRAYS = ("time_s", "asked_s")
 SPAN_ARRAYS = ("start_s", "end_s")
 DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")
 ROW_DIM = "row"
+# An upper bound; a larger number means a corrupt file.
+MAX_ROW_BYTES = 10**12
 
 State = Literal["ok", "failed", "no-video", "missing"]
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -57,6 +59,8 @@ class ArraySpec:
                 f"shape {self.tail_shape} does not match the dimensions {self.dims}",
                 where=self.name,
             )
+        if self.row_bytes > MAX_ROW_BYTES:
+            raise FixInput("one clip has more than 1 TB", where=self.name)
 
     @property
     def row_bytes(self) -> int:
