@@ -8,15 +8,19 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.store import RowSource, TextTable, open_store
+from obygaze_features.store.format import index
 from obygaze_features.store.format.limits import check_document
 from obygaze_features.store.format.records import with_checksum
+from obygaze_features.store.read import commits
 from obygaze_features.store.remote.files import Piece, bounds, names_in
 from obygaze_features.store.remote.selection import FileSelection
+from obygaze_features.store.write import seal
 from obygaze_models.protocols.runner.records import Run
 from support.fuzz import Target, Tree
 from support.runs import usual, write_run
@@ -69,12 +73,16 @@ def store_targets(folder: Path) -> list[Target]:
     done.commit_block(1, values, sources=[RowSource(0.0, 1.5, 7, "ab" * 32, 3)])
     done.add_text(texts)
     done.seal()
+    with mock.patch.multiple(index, PAGE_ROWS=8), mock.patch.object(seal, "INDEX_ROWS", 9):
+        indexed = plan_store(folder / "indexed", 23)
+        fill_store(folder / "indexed", some_values(23, indexed.arrays)).seal()
     stores = [sealed, tree(folder / "open"), tree(folder / "texts")]
     return [
         Target("store", stores, read_store, 2, restamped),
         Target(
             "store document", [_documents(one) for one in stores], read_documents, 12, restamped
         ),
+        Target("index", [tree(folder / "indexed")], read_index, 3, restamped_index),
         Target("packed store", [_zip_of(one) for one in stores], read_zip, 3),
     ]
 
@@ -157,6 +165,34 @@ def read_documents(files: Tree, folder: Path) -> None:
     store.commits.listed_files()
     for block in range(min(store.plan.n_blocks, 3)):
         store.commits.sources(block)
+
+
+def restamped_index(files: Tree, draw: random.Random) -> Tree:
+    """Make the list of pages fit the changed pages, then the seal and all checksums."""
+    files = {name: _stamped(data) for name, data in files.items()}
+    with suppress(LookupError, ValueError, TypeError, AttributeError, RecursionError):
+        movies = json.loads(files["index/movies.json"])
+        for name in movies["files"].keys() & files.keys():
+            movies["files"][name] = [len(files[name]), hashlib.sha256(files[name]).hexdigest()]
+        files["index/movies.json"] = _stamped(json.dumps(movies).encode())
+    return restamped(files, draw)
+
+
+def read_index(files: Tree, folder: Path) -> None:
+    """Read the rows of two movies by the index, and compare the index with the seal."""
+    from obygaze_features.store.read.verify import verify
+
+    place = MemoryFiles(files, is_remote=True)
+    with mock.patch.object(commits, "INDEX_ROWS", 9), mock.patch.multiple(index, PAGE_ROWS=8):
+        store = open_store(place)
+        errors = [
+            _error_of(lambda: store.matrix("clip", movies=["tt0000100"], missing="drop").clip_ids),
+            _error_of(lambda: store.matrix("pooled", movies=["tt0000102"], missing="drop")),
+            _error_of(lambda: store.movie_ids_of(np.arange(7))),
+            _error_of(lambda: verify(place, hashes=True)),
+        ]
+    if any(errors):
+        raise next(filter(None, errors))
 
 
 def _zip_of(files: Tree) -> Tree:
