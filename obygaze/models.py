@@ -156,7 +156,8 @@ def run(
 
     started = time.perf_counter()
     chosen = load_protocol(os.fspath(protocol), changes)
-    clips, path = _manifest(manifest or chosen.data.manifest or None, workspace)
+    named = manifest or chosen.data.segments or chosen.data.manifest or None
+    clips, path = _manifest(named, workspace)
     inputs = gather(chosen, clips, path, _stores(stores, workspace))
     folder = workspace_of(workspace).target("runs", os.fspath(output or inputs.default_name))
     read_s = time.perf_counter() - started

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from obygaze_features.store.read.reader import Status as Status
     from obygaze_features.store.read.reader import Store as Store
     from obygaze_features.store.read.reader import open_store as open_store
+    from obygaze_features.store.read.segments import Segments as Segments
     from obygaze_features.store.read.verify import verify as verify
     from obygaze_features.store.remote.fetch import pull as pull
     from obygaze_features.store.remote.fetch import unpack as unpack

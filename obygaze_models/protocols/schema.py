@@ -20,6 +20,7 @@ from typing import Annotated, Any
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.schema_rules import choice, list_of, mapping_of, name, number, whole
 from obygaze_features.manifest.model import VIEWS
+from obygaze_features.store.read.segments import REDUCERS, RULES
 from obygaze_models.evaluation.metrics import METRICS
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.kinds import QUIRKS
@@ -32,9 +33,16 @@ BALANCES = ("none", "subsample", "rotated")
 
 @dataclass(frozen=True)
 class Data:
-    """The clips, by a view and an expression, and the feature levels, the preferred one first."""
+    """The clips, by a view and an expression, and the feature levels, the preferred one first.
+
+    `segments` names the manifest of segments whose vectors come from the windows of a store: those
+    of the `rule`, reduced to one.
+    """
 
     manifest: str = ""
+    segments: str = ""
+    rule: Annotated[str, choice(RULES)] = "touch"
+    reduce: Annotated[str, choice(REDUCERS)] = "max"
     view: Annotated[str, choice(VIEWS)] = "raw"
     level: Annotated[tuple[str, ...], list_of(name, least=1)] = ("pooled", "clip")
     where: str = ""

@@ -80,12 +80,12 @@ def index_records(
     data = {name: page.to_bytes() for name, page in pages.items()}
     marks = {name: FileMark(len(d), sha256_bytes(d)) for name, d in data.items()}
     movies = MovieIndex(
-        plan=plan.sha256, page_blocks=blocks, movies=_runs(movie_ids), files={**marks, **texts}
+        plan=plan.sha256, page_blocks=blocks, movies=runs_of(movie_ids), files={**marks, **texts}
     )
     return {INDEX_FILE: movies, **pages}
 
 
-def _runs(movie_ids: npt.NDArray[np.str_]) -> dict[str, list[tuple[int, int]]]:
+def runs_of(movie_ids: npt.NDArray[np.str_]) -> dict[str, list[tuple[int, int]]]:
     """Return the runs of rows of each movie."""
     starts = [0, *(np.flatnonzero(movie_ids[1:] != movie_ids[:-1]) + 1).tolist(), len(movie_ids)]
     found: dict[str, list[tuple[int, int]]] = {}

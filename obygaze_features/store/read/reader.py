@@ -21,6 +21,7 @@ from obygaze_features.core.notebook import (
     short_repr,
     unknown_name,
 )
+from obygaze_features.manifest.model import Clip
 from obygaze_features.store.format.index import MovieIndex, movies_of, rows_of
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import STORE_FILE, Plan
@@ -33,6 +34,7 @@ from obygaze_features.store.format.schema import (
 from obygaze_features.store.format.text import TextTable
 from obygaze_features.store.read.arrays import Arrays
 from obygaze_features.store.read.commits import Commits, read_record
+from obygaze_features.store.read.segments import Reducer, Rule, Segments, read_segments
 from obygaze_features.store.remote import open_files
 from obygaze_features.store.remote.files import Files
 
@@ -367,6 +369,33 @@ class Store:
         blocks = selection.rows // self.plan.block_rows
         for block in np.unique(blocks):
             yield self._matrix(spec, selection[blocks == block], missing)
+
+    def segments(
+        self,
+        segments: Iterable[Clip],
+        level: str,
+        *,
+        rule: Rule = "touch",
+        reduce: Reducer | None = None,
+    ) -> Segments:
+        """Return the windows of segments of films, from a store of windows.
+
+        The times of a segment are in seconds from the first picture of its film. A segment without
+        a window that has features is missing, with the reason.
+
+        Args:
+            segments: clips or segments of a manifest, each with its film and its times.
+            level: the name of the array.
+            rule: which windows belong to a segment: those that `touch` it (share a picture), those
+                whose `centre` is in it, or those that are `within` it.
+            reduce: make one vector of the windows of each segment: `max`, `mean`, `first`, `last`.
+                Without it, all windows are returned, with offsets.
+
+        Example:
+            >>> found = og.open_store("films.xclip").segments(og.read_manifest("mobygaze"), "clip")
+            >>> first = found.values[found.offsets[0] : found.offsets[1]]
+        """
+        return read_segments(self, segments, level, rule, reduce)
 
     def _askable(self, level: str, missing: Missing) -> ArraySpec:
         spec = self.plan.array(level)

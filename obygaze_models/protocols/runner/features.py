@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.store import Store
+from obygaze_features.store import Matrix, Segments, Store
 from obygaze_models.models.common import column_scales
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import Data, Feature
@@ -61,7 +61,19 @@ def join(
             hint=f"--store {name}=ANOTHER",
         )
     level = choose_level(store, (feature.level,) if feature.level else data.level)
-    matrix = store.matrix(level, clips=table.ids, missing="drop")
+    matrix: Matrix | Segments
+    cut = {"rule": data.rule, "reduce": data.reduce} if data.segments else {}
+    if data.segments:
+        matrix = store.segments(table.clips, level, **cut)  # type: ignore[arg-type]
+    else:
+        matrix = store.matrix(level, clips=table.ids, missing="drop")
+    if data.segments and not len(matrix.values):
+        clip, status = next(iter(matrix.reasons.items()))
+        raise NotFound(
+            f"none of the {len(table)} segments has a window in this store ({clip}: {status})",
+            where=store.location,
+            hint="obygaze manifest windows: the films must have the same ids as in the segments",
+        )
     if not len(matrix.values):
         n_listed = sum(clip in store for clip in table.ids)
         raise NotFound(
@@ -99,6 +111,7 @@ def join(
         "location": store.location,
         "backbone": backbone,
         "level": level,
+        **cut,
         "width": int(X.shape[1]),
         "fingerprint": store.fingerprint,
         "sealed": store.sealed,
