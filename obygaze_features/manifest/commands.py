@@ -181,6 +181,11 @@ def _text(counted: Stats) -> str:
         (level, n, _percent(counted.share[level]), counted.concepts_per_clip.get(level))
         for level, n in counted.levels.items()
     ]
+    classes = [
+        (column, name or "(none)", n)
+        for column, counts in counted.classes.items()
+        for name, n in counts.items()
+    ]
     movies = [_film_row(counted, movie) for movie in counted.by_movie]
     annotators = [
         f"{name}\n{_concept_table(own.concepts, own.levels)}"
@@ -193,6 +198,7 @@ def _text(counted: Stats) -> str:
         table(("level", "clips", "share", f"concepts a {unit}"), levels),
         _concept_table(counted.concepts) if any(counted.concepts.values()) else "",
         *annotators,
+        table(("column", "class", f"{unit}s"), classes) if classes else "",
         table(("film", f"{unit}s", *LEVELS, "title", "year", "genres"), movies),
         table(("split", "folds", "clips", "share of S by fold"), folds) if folds else "",
     ]

@@ -23,6 +23,7 @@ from obygaze_features.core.notebook import html_summary, short_repr
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest
 from obygaze_features.manifest.vocabulary import film_facts
 
+CLASS_COLUMNS = ("valence_class", "arousal_class", "violence")  # of LIRIS-ACCEDE
 DOT, STEP = 0.018, 0.24  # the size of a dot across (of all shares), and along the rows
 
 
@@ -50,7 +51,7 @@ class Stats:
     """The counts of a manifest. `share` is the share of each level among all clips.
 
     `films` has title, year and genres of the films that are known; `by_annotator` is empty unless
-    the manifest has a column `annotator`.
+    the manifest has a column `annotator`, `classes` unless it has those of LIRIS-ACCEDE.
     """
 
     clips: int
@@ -65,6 +66,7 @@ class Stats:
     folds: Mapping[str, Mapping[int, FoldStats]]
     films: Mapping[str, Mapping[str, Any]]
     by_annotator: Mapping[str, LevelStats]
+    classes: Mapping[str, Mapping[str, int]]
     unit: str = "clip"
 
     def __repr__(self) -> str:
@@ -108,6 +110,11 @@ def compute_stats(manifest: Manifest) -> Stats:
         folds={name: _folds(manifest, name) for name in manifest.folds},
         films={movie: facts for movie in manifest.movies if (facts := film_facts(movie))},
         by_annotator=_by_annotator(manifest),
+        classes={
+            column: dict(sorted(Counter(clip.extra[column] for clip in manifest).items()))
+            for column in CLASS_COLUMNS
+            if column in manifest.columns
+        },
         unit=manifest.header.unit,
     )
 

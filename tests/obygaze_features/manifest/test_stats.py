@@ -174,3 +174,14 @@ def test_every_concept_of_the_vocabulary_has_a_definition_with_examples() -> Non
         definition, _, examples = concept_meaning(name).partition(" For example: ")
         assert definition.endswith(".") and examples.endswith("."), name
     assert concept_meaning("Weather") == ""
+
+
+def test_the_classes_of_mediaeval_are_counted() -> None:
+    values = ["1", "-1", "1", "", "0"]
+    clips = tuple(
+        Clip(f"a-{i}", "a", i, extra={"valence_class": value, "remark": value})
+        for i, value in enumerate(values)
+    )
+    columns = ("valence_class", "remark")
+    found = compute_stats(Manifest("liris", Header("L", ()), clips, columns))
+    assert found.classes == {"valence_class": {"": 1, "-1": 1, "0": 1, "1": 2}}
