@@ -21,10 +21,10 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import (
     csv_for_people,
+    free_for,
     not_a_formula,
     pretty_json,
     sha256_bytes,
-    write_new,
 )
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.format.limits import check_disk, disk_errors
@@ -129,8 +129,10 @@ def export_store(
             _write_labels(job, draft)
             _mark(draft, format, names, store)
         elif format == "csv":
-            beside = path.with_name(f"{path.name}.json")
-            write_new(beside, pretty_json(provenance(store)), force=force)
+            beside, facts = path.with_name(f"{path.name}.json"), pretty_json(provenance(store))
+            if force or free_for(beside, facts):
+                with new_file(beside, force=force) as hidden:
+                    hidden.write_bytes(facts)
     return Exported(path, format, int(present.sum()), names, left_out)
 
 
