@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_models.evaluation.intervals import Interval
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.cell_records import difference_interval, p_values
 from obygaze_models.protocols.runner.cells import Cell
@@ -76,7 +77,7 @@ def _record(
     one, other = (float(values.mean()) for values in by_seed)
     by_film = np.subtract(*(cell.by_group(groups, [metric])[1][metric] for cell in (first, second)))
     by_film = by_film[np.isfinite(by_film)]
-    one_test_set = first.n_test_sets == 1
+    inflated = partial(difference_interval, first, second, metric, protocol, groups)
     return {
         "kind": "contrast",
         **{key: getattr(first, key) for key in ("model", "feature", "test")},
@@ -84,7 +85,7 @@ def _record(
         "first": {"train": first.train, "value": one},
         "second": {"train": second.train, "value": other},
         "difference": one - other,
-        "ci": _interval(first, second, metric, by_seed, protocol, groups) if one_test_set else None,
+        "ci": _interval(inflated, by_seed) if first.n_test_sets == 1 else None,
         "p": p_values(first, second, metric, groups)["p_sign_flip"],
         "n_seeds": max(len(values) for values in by_seed),
         "seed_sd": [float(v.std(ddof=1)) if len(v) > 1 else np.nan for v in by_seed],
@@ -97,16 +98,10 @@ def _record(
 
 
 def _interval(
-    first: Cell,
-    second: Cell,
-    metric: str,
-    by_seed: Sequence[NDArray[np.float64]],
-    protocol: Protocol,
-    groups: Groups,
+    inflated: Callable[[float], tuple[Interval, float]], by_seed: Sequence[NDArray[np.float64]]
 ) -> list[float]:
     """Return the interval of the difference over films, with the variance over seeds added."""
     of_seeds = sum(float(v.var(ddof=1)) / len(v) for v in by_seed if len(v) > 1)
-    between = partial(difference_interval, first, second, metric, protocol, groups)
-    _, error = between(1.0)
-    interval, _ = between(1 + of_seeds / error**2 if error > 0 else 1.0)
+    _, error = inflated(1.0)
+    interval, _ = inflated(1 + of_seeds / error**2 if error > 0 else 1.0)
     return [interval.low, interval.high]

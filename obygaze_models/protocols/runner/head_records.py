@@ -88,14 +88,9 @@ def _fitted(new_head: NewHead, data: HeadData) -> Any:
 def _tree(head: Any) -> Record | None:
     if not hasattr(head, "left_"):
         return None
-    return {
-        "left": head.left_.tolist(),
-        "right": head.right_.tolist(),
-        "concept": head.feature_.tolist(),
-        "threshold": head.threshold_.tolist(),
-        "share": head.share_.tolist(),
-        "n": head.n_rows_.tolist(),
-    }
+    names = {"left": "left_", "right": "right_", "concept": "feature_"}
+    names |= {"threshold": "threshold_", "share": "share_", "n": "n_rows_"}
+    return {key: getattr(head, name).tolist() for key, name in names.items()}
 
 
 def _weights(head: Any, margins: Floats) -> Record | None:

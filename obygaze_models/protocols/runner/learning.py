@@ -18,7 +18,7 @@ def learning_records(context: FitContext) -> list[Record]:
     """Return the learning curve of each cell of a store: the primary metric by training films."""
     own, metric = _of_each_point(context.protocol), context.protocol.report.primary
     curves: dict[tuple[str, str, str], list[Record]] = {}
-    for n_films in own.report.learning_films:
+    for n_films in own.report.learning_films if own.grid.models else ():
         plan = fewer_films(context.schedule, n_films, own.splits.seed)
         for cell in run_models(replace(context, protocol=own, schedule=plan), Quiet()):
             point = {"n_films": n_films, "value": cell.value.get(metric)}
@@ -41,10 +41,8 @@ def _of_each_point(protocol: Protocol) -> Protocol:
     """
     kinds = {name: find_kind(protocol.models[name].kind) for name in protocol.model_names}
     models = tuple(name for name, kind in kinds.items() if not kind.head)
-    report = replace(protocol.report, contrast=())
-    if not models:  # an empty list of models would mean all
-        report = replace(report, learning_films=())
-    return replace(protocol, grid=replace(protocol.grid, models=models), report=report)
+    grid, report = replace(protocol.grid, models=models), replace(protocol.report, contrast=())
+    return replace(protocol, grid=grid, report=report)
 
 
 def fewer_films(schedule: Schedule, n_films: int, seed: int) -> Schedule:
