@@ -112,9 +112,14 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
     Args:
         name: A name that `obygaze backbones ls` lists, a path that ends in .toml, or a function
             that returns a card, as FILE.py:FUNCTION or MODULE:FUNCTION. The last runs that code,
-            so never pass a name from a file of somebody else.
+            so never pass a name from a file of somebody else. frames:NAME is the card of the
+            pictures that the model of another card sees.
         workspace: The workspace whose own cards are found too.
     """
+    if name.startswith("frames:"):
+        from obygaze_features.backbones.frames import frames_card
+
+        return frames_card(find_card(name.removeprefix("frames:"), workspace))
     if ":" in name:
         from obygaze_features.backbones.own import card_of_code
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from obygaze_features.backbones.base import Preset, check_frames
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.video.resize import Pixels, Resize
+from obygaze_features.video.resize import Resize, known_picture
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,7 +71,7 @@ class Preprocessor:
         plain = self.preset.as_dict()
         for key in ("sampling", "attention", "edge_from_checkpoint"):
             plain.pop(key)
-        pixels = self(_test_picture()).numpy().astype("<f4").tobytes()
+        pixels = self(known_picture()).numpy().astype("<f4").tobytes()
         return {
             **plain,
             **sizes,
@@ -79,14 +79,6 @@ class Preprocessor:
             "colour": "rgb",
             "behaviour_sha256": sha256_bytes(pixels),
         }
-
-
-def _test_picture() -> Pixels:
-    """Return edges, ramps and a coarse texture, computed in integers."""
-    t, y, x, c = np.ogrid[0:2, 0:301, 0:397, 0:3]
-    value = (x * (3 + c) + y * (5 - c) + (x * y) // 7 + t * 40) % 256
-    blocks = ((x // 16 + y // 16 + c) % 2) * 90
-    return np.asarray((value + blocks) % 256, dtype=np.uint8)
 
 
 def as_tensor(array: npt.NDArray[Any]) -> Tensor:

@@ -165,6 +165,8 @@ class BlockMaker:
                 block.arrays[name][slot] = seconds
         if "mask" in block.arrays:
             block.arrays["mask"][slot] = clip.mask
+        if "clean" in block.arrays:
+            block.arrays["clean"][slot] = not (clip.damaged or clip.missing)
         block.statuses.append(_status(clip))
 
     def _flush(self, block: _Block) -> None:
@@ -285,7 +287,7 @@ def stack(pixels: Sequence[Any]) -> Any:
 def to_numpy(level: Any) -> npt.NDArray[np.float32]:
     """Return a level in main memory, in single precision; waits for the device."""
     if isinstance(level, np.ndarray):
-        return level.astype(np.float32, copy=False)
+        return level if level.dtype == np.uint8 else level.astype(np.float32, copy=False)
     array: npt.NDArray[np.float32] = level.float().cpu().numpy()
     return array
 

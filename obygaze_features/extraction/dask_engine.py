@@ -21,6 +21,7 @@ from typing import Any
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.extras import need
 from obygaze_features.extraction.dask_cluster import ClusterLost, Connect
+from obygaze_features.extraction.kept_frames import stores_of_frames
 from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
 from obygaze_features.extraction.run import (
     SILENT,
@@ -69,7 +70,8 @@ def extract_on(
         rebuild: Connect again if the cluster is lost.
         monitor: What to report of each clip, and whether to stop at the first that fails.
     """
-    refuse_without_videos(plan)
+    if not stores_of_frames(plan):
+        refuse_without_videos(plan)
     refuse_changed(plan)
     units = missing_units(plan)
     run = _ClusterRun(plan, resources, stop, monitor, units)

@@ -6,12 +6,16 @@ It depends on callables and iterators only, so that every engine runs the same l
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import BatchTooLarge, BlockMaker
+from obygaze_features.extraction.kept_frames import KeptFrames
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.extraction.sources import source_of
@@ -21,6 +25,8 @@ from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.pool import DecodeJob, DecodePool
 
+# Threads that read kept pictures.
+READERS = 2
 NO_VIDEO = RowStatus.no_video("the manifest names no video")
 
 
@@ -90,15 +96,29 @@ def _jobs(makers: Sequence[BlockMaker]) -> list[tuple[int, tuple[View, ...]]]:
 
 
 def decode_rows(
-    plan: ExtractPlan, jobs: Jobs, pool: DecodePool, *, ahead: int
+    plan: ExtractPlan,
+    jobs: Jobs,
+    pool: DecodePool,
+    *,
+    ahead: int,
+    kept: Mapping[View, KeptFrames] = MappingProxyType({}),
 ) -> Iterator[DecodedRow]:
-    """Decode rows in order, up to `ahead` rows in advance; a row that fails has the reason."""
+    """Decode rows in order, up to `ahead` rows in advance; a row that fails has the reason.
+
+    Rows whose pictures are `kept` for all their views are read from there.
+    """
+    read = {row for row, views in jobs if all(v in kept and row in kept[v].rows for v in views)}
     planned = [(row, plan.rows[row], views) for row, views in jobs]
+    to_decode = [one for one in planned if one[0] not in read]
     if plan.grid is None:
-        results = pool.map(_decode_jobs(plan, planned, pool), ahead=ahead)
+        results = pool.map(_decode_jobs(plan, to_decode, pool), ahead=ahead)
     else:
-        results = decode_windows(plan.grid, planned, pool, _indexes(plan))
+        results = decode_windows(plan.grid, to_decode, pool, _indexes(plan))
+    from_store = _read_kept(plan, [job for job in jobs if job[0] in read], kept, ahead)
     for row, clip, views in planned:
+        if row in read:
+            yield next(from_store)
+            continue
         if not clip.video:
             yield DecodedRow(row, dict.fromkeys(views, NO_VIDEO))
             continue
@@ -112,6 +132,29 @@ def decode_rows(
         limit = plan.max_substituted
         clips = {view: _checked(decoded, limit) for view, decoded in result.clips.items()}
         yield DecodedRow(row, clips, result.seconds, source_of(clip))
+
+
+def _read_kept(
+    plan: ExtractPlan,
+    jobs: Jobs,
+    kept: Mapping[View, KeptFrames],
+    ahead: int,
+) -> Iterator[DecodedRow]:
+    """Read rows whose pictures are kept, in threads, up to `ahead` in advance."""
+
+    def read(job: tuple[int, tuple[View, ...]]) -> DecodedRow:
+        row, views = job
+        clips = {view: kept[view].clip(row, view, plan.rows[row]) for view in views}
+        return DecodedRow(row, clips, source=kept[views[0]].source(row))
+
+    with ThreadPoolExecutor(READERS) as readers:
+        waiting: deque[Future[DecodedRow]] = deque()
+        for job in jobs:
+            while len(waiting) >= ahead:
+                yield waiting.popleft().result()
+            waiting.append(readers.submit(read, job))
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _decode_jobs(

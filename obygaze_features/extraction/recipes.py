@@ -23,7 +23,12 @@ from obygaze_features.extraction.plan import PlannedClip, PlannedWindow, Target
 from obygaze_features.extraction.sources import clips_of_store
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.schema import SPAN_ARRAYS, TIME_ARRAYS, ArraySpec
+from obygaze_features.store.format.schema import (
+    PICTURES,
+    SPAN_ARRAYS,
+    TIME_ARRAYS,
+    ArraySpec,
+)
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.write.create import BLOCK_ROWS, BLOCK_ROWS_LARGE, LARGE_ROW_BYTES
 from obygaze_features.video.container import BadVideo
@@ -42,6 +47,8 @@ SAMPLING_RULES = {
 }
 # Blocks of windows are longer than those of clips: a block is one sweep.
 BLOCK_WINDOWS = 256
+# In stores of pictures: whether a clip has no damage, so that its pictures are those of the film.
+CLEAN = "clean"
 # Levels that are stored only on request.
 HEAVY = ("tokens",)
 
@@ -141,6 +148,8 @@ def arrays_of(
         specs += [ArraySpec(name, (), (), "float64") for name in SPAN_ARRAYS]
     if backbone.takes_mask:
         specs.append(ArraySpec("mask", (n_frames,), ("frame",), "bool"))
+    if PICTURES in levels:
+        specs.append(ArraySpec(CLEAN, (), (), "bool"))
     return specs
 
 
@@ -151,10 +160,15 @@ def recipe_of(
     cut = {} if grid is None else {"unit": "window", "grid": grid.as_json()}
     return Recipe.of(
         sampling={"rule": SAMPLING_RULES[view.sampling], "frames": view.count, **cut},
-        decoder={"name": "pyav", "rule": DECODER_RULE, "conversion_sha256": conversion_sha256()},
+        decoder=decoder_recipe(),
         storage={name: level.dtype for name, level in sorted(levels.items())},
         **{**backbone.recipe(), "levels": sorted(levels)},
     )
+
+
+def decoder_recipe() -> dict[str, Any]:
+    """Return the section of a recipe on the decoder."""
+    return {"name": "pyav", "rule": DECODER_RULE, "conversion_sha256": conversion_sha256()}
 
 
 def redecoder(

@@ -15,6 +15,7 @@ from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import BlockMaker
 from obygaze_features.extraction.estimate import batch_for, clips_ahead
+from obygaze_features.extraction.kept_frames import find_kept_frames, stores_of_frames
 from obygaze_features.extraction.pipeline import DecodedRow, decode_rows, run_rows
 from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import (
@@ -177,7 +178,8 @@ def extract(
         loaded: The result of `load_targets`, if the backbones are in memory already.
         pool: Processes that decode, which are left running. The default starts some.
     """
-    refuse_without_videos(plan)
+    if not stores_of_frames(plan):
+        refuse_without_videos(plan)
     refuse_changed(plan, rows, only_sealed=changed)
     if retry_failed:
         _refuse_new_stores(plan)
@@ -237,13 +239,16 @@ def extract_rows(
     ]
     if not makers:
         return
-    watch = _Watch(plan, stop, monitor, len(set().union(*(maker.rows for maker in makers))))
+    rows = set[int]().union(*(maker.rows for maker in makers))
+    watch = _Watch(plan, stop, monitor, len(rows))
     ahead = clips_ahead(resources.workers, (maker.batch for maker in makers))
+    kept = find_kept_frames(plan, rows, (maker.view for maker in makers))
     with ExitStack() as stack:
         if pool is None:
             own = DecodePool(resources.workers, timeout_s=plan.timeout_s)
             pool = stack.enter_context(own)
-        run_rows(makers, partial(decode_rows, plan, pool=pool, ahead=ahead), stop, watch)
+        decode = partial(decode_rows, plan, pool=pool, ahead=ahead, kept=kept)
+        run_rows(makers, decode, stop, watch)
     watch.raise_if_strict()
 
 

@@ -6,12 +6,14 @@ weights that NumPy computes once, and sums of integers, equal to Pillow's and Op
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from obygaze_features.core.files import sha256_bytes
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -53,6 +55,10 @@ class Resize:
         if self.squash_first:
             height = width = self.squash_first
         return self._target(height, width)[1][2:]
+
+    def recipe(self) -> dict[str, Any]:
+        """Return the settings, and a hash of a test picture that was resized."""
+        return {**asdict(self), "behaviour_sha256": sha256_bytes(self(known_picture()).tobytes())}
 
     def _target(self, height: int, width: int) -> tuple[tuple[int, int], tuple[int, int, int, int]]:
         """Return the size before the crop, and the crop's top, left, height and width."""
@@ -205,3 +211,11 @@ def squash_like_opencv(frames: Pixels, size: int) -> Pixels:
             total += sums[down.index[:, k]] * down.weight[:, k, None, None] >> 16
         squashed.append((total >> 2).clip(0, 255).astype(np.uint8))
     return np.stack(squashed)
+
+
+def known_picture() -> Pixels:
+    """Return edges, ramps and a coarse texture, computed in integers; recipes hash its pixels."""
+    t, y, x, c = np.ogrid[0:2, 0:301, 0:397, 0:3]
+    value = (x * (3 + c) + y * (5 - c) + (x * y) // 7 + t * 40) % 256
+    blocks = ((x // 16 + y // 16 + c) % 2) * 90
+    return np.asarray((value + blocks) % 256, dtype=np.uint8)

@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Self, get_type_hints
 
-from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import parse_json, pretty_json, sha256_bytes
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import (
@@ -278,6 +278,21 @@ class Plan(Record):
     def sha256(self) -> str:
         """The sha256 of the whole file, as in a seal's `files`; empty if there is no file."""
         return sha256_bytes(self._data) if self._data else ""
+
+    @property
+    def holds_pictures(self) -> bool:
+        """Whether this is a store of pictures of films, which is private."""
+        return any(spec.holds_pictures for spec in self.arrays)
+
+    def refuse_pictures(self, where: str) -> None:
+        """Raise an error for a store of pictures, which is not sent, packed or exported."""
+        if self.holds_pictures:
+            raise FixUsage(
+                "this store holds pictures of films; it is private",
+                where=where,
+                hint="features can be shared; to move pictures to another machine of yours, copy "
+                "the folder",
+            )
 
     def id_files(self, name: str) -> dict[str, FileMark]:
         """Return the files of the ids of clips or movies."""

@@ -24,6 +24,8 @@ DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")
 ROW_DIM = "row"
 # An upper bound; a larger number means a corrupt file.
 MAX_ROW_BYTES = 10**12
+# Pictures of films (uint8). A store with this array is private: it is not sent, packed or exported.
+PICTURES = "pictures"
 
 State = Literal["ok", "failed", "no-video", "missing"]
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -74,8 +76,15 @@ class ArraySpec:
 
     @property
     def is_level(self) -> bool:
-        """Whether this holds features, rather than times or masks that go with them."""
-        return self.is_float and self.name not in (*TIME_ARRAYS, *SPAN_ARRAYS)
+        """Whether this holds features or pictures, not times or masks that go with them."""
+        return self.holds_pictures or (
+            self.is_float and self.name not in (*TIME_ARRAYS, *SPAN_ARRAYS)
+        )
+
+    @property
+    def holds_pictures(self) -> bool:
+        """Whether this holds pictures of films."""
+        return (self.name, self.dtype) == (PICTURES, "uint8")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the array as in store.json."""

@@ -103,6 +103,7 @@ def export_store(
             (npz), attributes (hdf5), or `labels.csv` in the folder (npy, pth).
         progress: counts clips, once for each level.
     """
+    store.plan.refuse_pictures(store.location)
     path = Path(path)
     if format not in FORMATS:
         raise FixUsage(f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}")

@@ -1,0 +1,101 @@
+"""The pictures of clips, kept in a store: other backbones get the same bytes without the films."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone, Card, Family, Placement
+from obygaze_features.backbones.geometry import Geometry, Level
+from obygaze_features.backbones.weights import WeightFiles
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.store.format.schema import PICTURES
+from obygaze_features.video.resize import Resize
+
+
+class PictureLevel(Level):
+    """The pictures of a clip, [T, height, width, 3] uint8."""
+
+    @property
+    def dtype(self) -> str:
+        """The type in a store."""
+        return "uint8"
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of one clip in a store."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, repr=False)
+class FramesFamily(Family):
+    """The family of one card, whose only level is the pictures that another model sees."""
+
+    kept: Resize | None = None
+
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Frames:
+        """Return the backbone, which computes nothing."""
+        return Frames(card)
+
+    def resize(self, card: Card) -> Resize | None:
+        """Return how the other model's pictures are resized."""
+        return self.kept
+
+    def levels(self, sources: Mapping[str, str], geometry: Geometry) -> dict[str, Level]:
+        """Return the level of the pictures."""
+        shape = (geometry.frames, geometry.size, geometry.size, 3)
+        dims = ("frame", "height", "width", "colour")
+        return {name: PictureLevel(name, source, dims, shape) for name, source in sources.items()}
+
+    def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
+        """Return the memory of the pictures of a clip, twice."""
+        return 2 * g.frames * g.size**2 * 3
+
+
+class Frames(Backbone):
+    """The backbone that returns the pictures themselves."""
+
+    def normalise(self, pictures: Any) -> Any:
+        """Return the pictures."""
+        return np.asarray(pictures)
+
+    def forward(
+        self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """Return the pictures as the only level."""
+        return {PICTURES: pixels}
+
+    def recipe(self) -> dict[str, Any]:
+        """Return what changes the pictures."""
+        kept = self.resize.recipe() if self.resize else {}
+        name = {"name": self.card.name}
+        return {"backbone": name, "weights": {}, "preprocessing": kept, "compute": {}}
+
+
+def frames_card(card: Card) -> Card:
+    """Return the card of the pictures that another card's model sees, such as frames-32x224."""
+    resize = card.family.resize(card)
+    if resize is None:
+        raise FixUsage(f"{card.label} resizes its pictures itself; they cannot be kept")
+    size, count = resize.shape(1, 1)[0], card.geometry.frames
+    words = [f"frames-{count}x{size}", resize.filter]
+    words += [f"edge{resize.edge}"] * (resize.edge != size)
+    words += ["squash"] * (resize.fit == "squash") + ["round"] * (resize.crop_offset == "round")
+    words += [f"opencv{resize.squash_first}"] * bool(resize.squash_first)
+    words += [card.input.sampling] * (card.input.sampling != "even")
+    family = FramesFamily(
+        "frames", "uint8", outputs={}, needs_weights=False, needs_torch=False, kept=resize
+    )
+    return Card(
+        "-".join(words),
+        family,
+        f"the pictures of {card.label}",
+        "as the videos",
+        Geometry(count, size),
+        {PICTURES: PICTURES},
+        {DEFAULT_PRESET: card.input},
+    )
