@@ -110,15 +110,21 @@ def run(
     Examples:
         obygaze extract run obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400 --device cuda
         obygaze extract run obygaze12 -b descriptors --workers 4
+    obygaze extract run obygaze12 -b frames:xclip-b16-k600-zs --workers 16
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
         obygaze extract run plan.json --worker 0/8
         obygaze extract run plan.json --engine dask --devices 0,1
     """
     # Signals are caught before torch is imported: a job may be stopped while it starts.
     with stop_on_signals(options["max_hours"]) as stop, ExitStack() as stack:
+        from obygaze_features.extraction.kept_frames import stores_of_frames
         from obygaze_features.extraction.run import Monitor, seal_complete
 
         plan = chosen_plan(session, manifest, options)
+        for store in stores_of_frames(plan):
+            session.console.note(
+                f"pictures that are kept in {store.location} are not decoded again"
+            )
         if options["device"] == "cpu" and options["engine"] == "local":
             _name_idle_gpus(session, plan)
         rows = None if worker is None else plan.worker_rows(worker)

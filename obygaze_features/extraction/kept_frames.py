@@ -38,12 +38,13 @@ class KeptFrames:
         """Return whether the pictures of a view are among those of the store."""
         recipe = self.store.recipe.to_dict()
         n_frames = recipe["sampling"]["frames"]
+        of_clips = {"rule": SAMPLING_RULES[view.sampling], "frames": n_frames}
         # The pictures for a divisor are among those for a number, but not with one a second.
         fits = n_frames == view.count or (view.sampling != "fps" and n_frames % view.count == 0)
         return (
             fits
             and view.resize is not None
-            and recipe["sampling"]["rule"] == SAMPLING_RULES[view.sampling]
+            and recipe["sampling"] == of_clips
             and recipe["decoder"] == decoder_recipe()
             and recipe["preprocessing"] == view.resize.recipe()
         )
@@ -75,7 +76,12 @@ class KeptFrames:
 
 
 def stores_of_frames(plan: ExtractPlan) -> list[Store]:
-    """Return the stores of pictures of a plan's clips: those called MANIFEST.frames-* beside it."""
+    """Return the stores of pictures of a plan's clips: those called MANIFEST.frames-* beside it.
+
+    Pictures of windows are not kept.
+    """
+    if plan.grid is not None:
+        return []
     own = {Path(target.store).resolve() for target in plan.targets}
     folder = Workspace(Path(plan.workspace)).folder("stores")
     found = sorted(folder.glob(f"{plan.manifest}.frames-*/{STORE_FILE}"))

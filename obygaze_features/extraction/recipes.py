@@ -181,6 +181,8 @@ def redecoder(
         store: The store to compare with.
         weights: The file or folder of the weights.
     """
+    if store.plan.holds_pictures:
+        raise FixInput("pictures are not decoded again to verify them", where=store.location)
     if store.recipe.is_unknown:
         raise FixInput(
             "the recipe of these features is unknown; they cannot be extracted again",

@@ -128,14 +128,25 @@ def card_text(plan: Plan, counts: Mapping[str, int]) -> str:
         _arrays(plan),
         _reading(),
         _limits(plan),
-        "## What is not inside\n\nNo film, no image, no sound and no subtitle is part of this "
-        "store: it holds numbers computed from clips, and the ids of the clips.",
+        _contents(plan),
         "## Licence and citation\n\n"
         + escape(f"Licence: {plan.licence or 'not stated'}\n\n", quote=False)
         + escape(plan.citation or "No citation was given.", quote=False),
         f"Fingerprint of the recipe: `{plan.recipe.fingerprint}`",
     ]
     return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _contents(plan: Plan) -> str:
+    if plan.holds_pictures:
+        return (
+            "## Private\n\nThis store holds pictures of films. It is not sent, packed or exported; "
+            "the features that are computed from it can be."
+        )
+    return (
+        "## What is not inside\n\nNo film, no image, no sound and no subtitle is part of this "
+        "store: it holds numbers computed from clips, and the ids of the clips."
+    )
 
 
 def _front_matter(plan: Plan) -> str:
