@@ -122,9 +122,7 @@ def run(
 
         plan = chosen_plan(session, manifest, options)
         for store in stores_of_frames(plan):
-            session.console.note(
-                f"pictures that are kept in {store.location} are not decoded again"
-            )
+            session.console.note(f"kept pictures are read from {store.location}")
         if options["device"] == "cpu" and options["engine"] == "local":
             _name_idle_gpus(session, plan)
         rows = None if worker is None else plan.worker_rows(worker)
