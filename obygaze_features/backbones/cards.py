@@ -28,6 +28,8 @@ from obygaze_features.core.workspace import Workspace
 
 SCHEMA = "obygaze-backbone/1"
 ENTRY_POINTS = "obygaze.backbones"
+# Before a name: the pictures that the model of that card sees.
+FRAMES = "frames:"
 SHIPPED = Path(__file__).with_name("cards")
 _NOT_INHERITED = (
     *("name", "title", "checkpoint", "revision", "gflop"),
@@ -116,10 +118,10 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
             pictures that the model of another card sees.
         workspace: The workspace whose own cards are found too.
     """
-    if name.startswith("frames:"):
+    if name.startswith(FRAMES):
         from obygaze_features.backbones.frames import frames_card
 
-        return frames_card(find_card(name.removeprefix("frames:"), workspace))
+        return frames_card(find_card(name.removeprefix(FRAMES), workspace))
     if ":" in name:
         from obygaze_features.backbones.own import card_of_code
 

@@ -73,7 +73,12 @@ class Frames(Backbone):
         """Return what changes the pictures."""
         kept = self.resize.recipe() if self.resize else {}
         name = {"name": self.card.name}
-        return {"backbone": name, "weights": {}, "preprocessing": kept, "compute": {}}
+        return {
+            "backbone": name,
+            "weights": {},
+            "preprocessing": kept,
+            "compute": {"dtype": "uint8"},
+        }
 
 
 def frames_card(card: Card) -> Card:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone, Card
-from obygaze_features.backbones.cards import find_card
+from obygaze_features.backbones.cards import FRAMES, find_card
 from obygaze_features.backbones.geometry import Level
 from obygaze_features.backbones.load import blank_padding, load_backbone
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
@@ -83,11 +83,12 @@ def complete_target(
     card = find_card(target.backbone, workspace)
     sizes = level_bytes(card, target.levels)
     is_large = max(sizes.values(), default=0) > LARGE_ROW_BYTES
-    source, _, function = target.backbone.rpartition(":")
-    name = card.name if source else target.backbone.replace("@", "-")
+    kept = FRAMES if target.backbone.startswith(FRAMES) else ""
+    source, _, function = target.backbone.removeprefix(kept).rpartition(":")
+    name = card.name if source or kept else target.backbone.replace("@", "-")
     store = target.store or f"{manifest}.{name}"
     if source.endswith(".py"):
-        target = replace(target, backbone=f"{Path(source).resolve()}:{function}")
+        target = replace(target, backbone=f"{kept}{Path(source).resolve()}:{function}")
     rows = BLOCK_ROWS_LARGE if is_large else BLOCK_WINDOWS if unit == "window" else BLOCK_ROWS
     return replace(
         target,

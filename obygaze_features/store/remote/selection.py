@@ -111,6 +111,7 @@ def select_files(
     inner = open_files(location) if isinstance(location, str | Path) else location
     files = CountedFiles(inner)
     store = open_store(files)
+    store.plan.refuse_pictures(store.location)
     if not store.sealed:
         if levels is not None or movies is not None:
             raise FixInput(

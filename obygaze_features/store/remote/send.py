@@ -62,7 +62,6 @@ def push(
         movies: ids of movies whose blocks are sent, by default all.
         progress: counts bytes.
     """
-    store.plan.refuse_pictures(store.location)
     return send(select_files(store.files, levels, movies), target, progress)
 
 
@@ -181,7 +180,6 @@ def pack(
         force: whether to replace a file of that name.
         progress: counts bytes.
     """
-    store.plan.refuse_pictures(store.location)
     return write_pack(select_files(store.files), path, force=force, progress=progress)
 
 

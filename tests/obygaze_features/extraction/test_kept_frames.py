@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.cli import run_obygaze
 from support.extraction import a_plan, array_bytes, film_folder
 
 from obygaze_features.backbones.cards import find_card
@@ -130,6 +131,21 @@ def _view() -> View:
     return View(16, "even", card.family.resize(card))
 
 
+def test_a_part_of_the_pictures_is_used_and_resumed(films: Manifest, tmp_path: Path) -> None:
+    """The first block only, as a killed run leaves it; the rest is decoded, then resumed."""
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    run(plan_of(films, whole, "frames:descriptors"))
+    plan = plan_of(films, cut, "frames:descriptors")
+    extract(plan, Resources(workers=1, batch=2), StopFlag(), rows=range(4))
+    features = plan_of(films, cut, "descriptors")
+    extract(features, Resources(workers=1, batch=2), StopFlag())
+    run(plan)
+    assert array_bytes(cut / "stores" / KEPT) == array_bytes(whole / "stores" / KEPT)
+    run(plan_of(films, whole, "descriptors"))
+    name = "films.descriptors"
+    assert array_bytes(cut / "stores" / name) == array_bytes(whole / "stores" / name)
+
+
 def test_pictures_are_private(films: Manifest, tmp_path: Path) -> None:
     run(plan_of(films, tmp_path, "frames:descriptors"))
     store = open_store(tmp_path / "stores" / KEPT)
@@ -140,4 +156,8 @@ def test_pictures_are_private(films: Manifest, tmp_path: Path) -> None:
     for form in ("hdf5", "npz", "npy", "csv", "pth"):
         with pytest.raises(FixUsage, match="pictures of films"):
             export_store(store, tmp_path / "out", form)
+    for words in (("pack", KEPT, "-o", str(tmp_path / "packed.zip")), ("push", KEPT, "pushed")):
+        result = run_obygaze("-C", tmp_path, "store", *words)
+        assert result.code == 2
+        assert "pictures of films" in result.stderr
     assert not [name for name in ("pushed", "packed.zip", "out") if (tmp_path / name).exists()]
