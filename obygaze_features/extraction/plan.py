@@ -264,4 +264,5 @@ def _is_clip(row: Any) -> bool:
     if not isinstance(row, dict) or row.keys() - _CLIP_KINDS.keys() or len(row) < 3:
         return False
     are_kinds = all(isinstance(row.get(key), kinds) for key, kinds in _CLIP_KINDS.items())
-    return are_kinds and -inf < (row.get("start_s") or 0) <= (row.get("end_s") or 0) < inf
+    start_s, end_s = row.get("start_s") or 0, row.get("end_s")
+    return are_kinds and -inf < start_s <= (start_s if end_s is None else end_s) < inf

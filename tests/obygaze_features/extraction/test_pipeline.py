@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from obygaze_features.extraction.pipeline import decode_rows
-from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, plan_from_bytes
+from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, plan_from_bytes
 from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.pool import DecodeJob, DecodeResult
 
@@ -58,7 +58,7 @@ def test_clips_of_one_film_share_its_index(workspace: str) -> None:
 
 
 def test_a_plan_is_written_the_same_after_its_films_are_counted() -> None:
-    plan = ExtractPlan("m", "", "", ROWS, ())
+    plan = ExtractPlan("m", "", "", ROWS, (Target("s", "descriptors"),))
     before = plan.to_bytes()
     assert plan.shared_films == {"a.avi", "d.mkv"}
     assert plan.to_bytes() == before
