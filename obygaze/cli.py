@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +17,13 @@ import click
 from obygaze_features import __version__
 from obygaze_features.core.commands import LazyGroup, Session
 from obygaze_features.core.console import JSON_VERSION, Console, json_text, printable, wants_color
-from obygaze_features.core.errors import EXIT_INTERRUPTED, NotFound, ObygazeError, without_secrets
+from obygaze_features.core.errors import (
+    EXIT_INTERRUPTED,
+    NotFound,
+    ObygazeError,
+    Stopped,
+    without_secrets,
+)
 from obygaze_features.core.workspace import Workspace
 
 COMMANDS = {
@@ -140,7 +149,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     options = words[: words.index("--")] if "--" in words else words
     printer = _ErrorPrinter(wants_color("auto"), as_json="--json" in options)
     try:
-        code = root.main(args=argv, prog_name="obygaze", standalone_mode=False, obj=printer)
+        with _interrupted_by_sigterm():
+            code = root.main(args=argv, prog_name="obygaze", standalone_mode=False, obj=printer)
         return code if type(code) is int else 0
     except click.exceptions.Abort as abort:
         return _interrupted(printer, abort)
@@ -205,7 +215,29 @@ def _interrupted(printer: _ErrorPrinter, abort: click.exceptions.Abort) -> int:
     if isinstance(abort.__cause__, EOFError):
         _reraise_if_debugging()
         return _bug(printer, abort.__cause__)
-    return printer.error("interrupted", code=EXIT_INTERRUPTED)
+    hint = " ".join(getattr(abort.__cause__, "__notes__", [])) or None
+    if isinstance(abort.__cause__, _Terminated):
+        return printer.error("stopped by SIGTERM", hint=hint, code=Stopped.exit_code)
+    return printer.error("interrupted", hint=hint, code=EXIT_INTERRUPTED)
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: the command cleans up as after Ctrl-C."""
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    def terminate(number: int, frame: object) -> None:
+        raise _Terminated
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # where Python allows no handlers
+        return
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _bug(printer: _ErrorPrinter, error: Exception) -> int:

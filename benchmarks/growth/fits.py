@@ -20,7 +20,7 @@ from obygaze_models.models.concepts import ConceptBank, cross_fitted_margins
 from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe
 from obygaze_models.models.mlp import Job, MLPSettings, fit_many
-from obygaze_models.protocols.runner.processes import fit_all
+from obygaze_models.protocols.runner.processes import map_parts
 
 PACKAGES = ("numpy", "scikit-learn")
 DIMENSIONS = (64, 256, 1024, 4096)
@@ -153,12 +153,14 @@ def by_workers(settings: Settings) -> Comparison:
     perceptron = PERCEPTRON
     if not settings.quick:
         perceptron = replace(PERCEPTRON, min_epochs=10, max_epochs=10)
-    work = [(perceptron, job) for job in (*jobs, *(replace(j, seed=j.seed + 100) for j in jobs))]
+    work = [*jobs, *(replace(j, seed=j.seed + 100) for j in jobs)]
     found: dict[int, list[bytes]] = {}
 
     def fit(n_jobs: int) -> None:
-        done = fit_all(X, work, n_jobs)
-        found[n_jobs] = [layer.tobytes() for one in done for layer in one.layers]
+        done = map_parts(
+            lambda part: fit_many(X, work[part : part + 1], perceptron), len(work), n_jobs
+        )
+        found[n_jobs] = [layer.tobytes() for (one,) in done for layer in one.layers]
 
     names = {
         1: f"{len(work)} perceptrons, one process",

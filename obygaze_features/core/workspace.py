@@ -102,7 +102,7 @@ class Workspace:
         if not folder.is_dir():
             return []
         # Not glob(): it treats a folder without read permission as empty.
-        found = [path for path in folder.iterdir() if path.match(pattern)]
+        found = [p for p in folder.iterdir() if p.match(pattern) and not p.name.startswith(".")]
         if pattern != "*":  # only files have a suffix
             found = [path for path in found if not path.is_dir()]
         # A folder's dots are part of its name (vivit.k400); a file's last one is not.

@@ -7,9 +7,11 @@ bits of a product depend on the number of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, islice, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,13 +23,13 @@ from obygaze_features.manifest.folds import OUTSIDE
 from obygaze_models.evaluation.leakage import Leak, check_leaks
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.mlp import Job, MLPSettings
 from obygaze_models.models.registry import find_kind
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.runner.cells import Cell, TestedFold, tune
 from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.runner.finished import FinishedTests, Outcomes, Pair, TestKey
 from obygaze_models.protocols.runner.models import (
     NO_ROWS,
     FoldData,
@@ -35,9 +37,10 @@ from obygaze_models.protocols.runner.models import (
     best_perceptron,
     fit_baseline,
     fit_model,
+    fit_perceptrons,
     perceptron_jobs,
 )
-from obygaze_models.protocols.runner.processes import fit_all, map_parts, workers_for
+from obygaze_models.protocols.runner.processes import map_parts
 from obygaze_models.protocols.schedule import Labels, Schedule, leaks, split_leak
 from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.protocols.splits import Split
@@ -45,9 +48,6 @@ from obygaze_models.protocols.splits import Split
 if TYPE_CHECKING:
     from obygaze_models.models.concepts import ConceptBank
 
-Pair = tuple[str, str]
-FoldKey = tuple[str, Pair, int]  # model, training and test task, number of the fold
-Outcomes = dict[FoldKey, list[TestedFold | str]]  # of each seed the test, or why there is none
 SEEDS_APART = 10_000
 
 
@@ -62,6 +62,7 @@ class FitContext:
     features: Features | None
     leaks: Mapping[Pair, Sequence[Leak]]
     n_jobs: int = 0
+    finished: FinishedTests = field(default_factory=FinishedTests)
 
     @property
     def feature(self) -> str:
@@ -123,8 +124,17 @@ def run_models(context: FitContext, progress: Progress) -> list[Cell]:
     models = {name: context.protocol.models[name] for name in names}
     perceptrons = {name: model for name, model in models.items() if model.kind == "mlp"}
     others = {name: model for name, model in models.items() if model.kind != "mlp"}
-    outcomes = _run_perceptrons(context, banks.features, perceptrons, progress)
-    outcomes |= _run_others(context, banks, others, progress)
+    n_fits = {name: len(candidates(perceptrons[name].settings)) for name in perceptrons}
+    outcomes = context.finished.of(context.feature)
+    progress.advance(sum(n_fits.get(key[0], 1) for key in outcomes))
+    tested = chain(
+        _test_perceptrons(context, banks.features, perceptrons, set(outcomes)),
+        _test_others(context, banks, others, set(outcomes)),
+    )
+    for made in tested:
+        context.finished.add(context.feature, made)
+        outcomes |= made
+        progress.advance(sum(n_fits.get(key[0], 1) for key in made))
     cells = _cells(context, names, outcomes)
     # The clips of concept vectors are known only now; the first check knew those of the splits.
     found = [t.leak for cell in cells for t in cell.tested]
@@ -146,7 +156,7 @@ def run_baselines(context: FitContext) -> list[Cell]:
             if key not in seen:
                 seen.add(key)
                 fit = _try(partial(fit_baseline, name, data), data)
-                outcomes[name, pair, number] = [_test(context, pair, number, data, fit)]
+                outcomes[name, pair, number, 0] = _test(context, pair, number, data, fit)
     return _cells(context, names, outcomes)
 
 
@@ -172,7 +182,7 @@ def fit_every_clip(
     split = Split("every clip", np.setdiff1d(rows, validation), validation, NO_ROWS)
     held_out = context.fold_data(task, split, seed=context.protocol.fit.seed * SEEDS_APART)
     jobs = perceptron_jobs(model, held_out, banks.features)
-    return rows, best_perceptron(model, fit_all(banks.features.X, jobs, 1), banks.features)
+    return rows, best_perceptron(model, fit_perceptrons(banks.features, jobs), banks.features)
 
 
 def find_every_vector(
@@ -190,34 +200,33 @@ def _every_clip(context: FitContext, task: str) -> FoldData:
     return context.fold_data(task, split, seed=context.protocol.fit.seed, join_validation=True)
 
 
-def _run_others(
-    context: FitContext, banks: Banks, models: Mapping[str, Model], progress: Progress
-) -> Outcomes:
-    """Return every fold of every model but perceptrons; folds are shared among processes."""
-    n_folds = max(len(splits) for splits in context.schedule.pairs.values())
-    if any(find_kind(m.kind).head or m.kind == "svm" for m in models.values()):
+def _test_others(
+    context: FitContext, banks: Banks, models: Mapping[str, Model], finished: Container[TestKey]
+) -> Iterator[Outcomes]:
+    """Yield the tests of every model but perceptrons; each process has whole folds."""
+    by_number: dict[int, list[tuple[TestKey, Split]]] = defaultdict(list)
+    for pair, number, split in context.folds:
+        for name in models:
+            if (name, pair, number, 0) not in finished:
+                by_number[number].append(((name, pair, number, 0), split))
+    if by_number and any(find_kind(m.kind).head or m.kind == "svm" for m in models.values()):
         banks.gram.products  # noqa: B018 - computed here, so that no process computes its own
     # All cells of a fold stay in one process, because they share fits and concept vectors.
-    n_parts = min(workers_for(context.n_jobs), n_folds) if models else 0
+    folds = list(by_number.values())
+    fits: dict[tuple[str, str, bytes], FoldFit | str] = {}
 
-    def work(part: int, progress: Progress) -> Outcomes:
+    def work(part: int) -> Outcomes:
         outcomes: Outcomes = {}
-        fits: dict[tuple[str, str, bytes], FoldFit | str] = {}
-        for pair, number, split in context.folds:
-            if number % n_parts == part:
-                for name, model in models.items():
-                    data = _fold_data(context, model, pair[0], split)
-                    key = (name, pair[0], _rows_of(data, model, banks))
-                    if key not in fits:
-                        fits[key] = _try(partial(fit_model, model, data, banks), data)
-                    outcomes[name, pair, number] = [_test(context, pair, number, data, fits[key])]
-                    progress.advance(n_parts)  # the other parts are about as far
+        for key, split in folds[part]:
+            name, pair, number, _ = key
+            data = _fold_data(context, models[name], pair[0], split)
+            fit = (name, pair[0], _rows_of(data, models[name], banks))
+            if fit not in fits:
+                fits[fit] = _try(partial(fit_model, models[name], data, banks), data)
+            outcomes[key] = _test(context, pair, number, data, fits[fit])
         return outcomes
 
-    done: Outcomes = {}
-    for part in map_parts(work, n_parts, progress):
-        done.update(part)
-    return done
+    return map_parts(work, len(folds), context.n_jobs)
 
 
 def _fold_data(context: FitContext, model: Model, train: str, split: Split) -> FoldData:
@@ -245,41 +254,51 @@ def _try(fit: Callable[[], FoldFit], data: FoldData) -> FoldFit | str:
         return error.what
 
 
-def _run_perceptrons(
-    context: FitContext, features: Features, models: Mapping[str, Model], progress: Progress
+def _test_perceptrons(
+    context: FitContext,
+    features: Features,
+    models: Mapping[str, Model],
+    finished: Container[TestKey],
+) -> Iterator[Outcomes]:
+    """Yield the tests of the best candidates; fits that share a trajectory are in one process."""
+    # Each training set of a cell starts from weights of its own: with one start for all,
+    # the luck of that start would look like a property of the features.
+    starts: dict[tuple[str, Pair], dict[bytes, int]] = defaultdict(dict)
+    together: dict[tuple[str, str, int, bytes], list[tuple[TestKey, FoldData]]] = defaultdict(list)
+    for (pair, number, split), name in product(context.folds, models):
+        data, rows = context.fold_data(pair[0], split), split.train.tobytes()
+        own = starts[name, pair]
+        start = 0 if data.problem else own.setdefault(rows, len(own))
+        for repeat in range(1 if data.problem else context.protocol.n_seeds(pair[0])):
+            seed = (context.protocol.fit.seed + repeat) * SEEDS_APART + start
+            key = (name, pair, number, repeat)
+            if key not in finished:
+                together[name, pair[0], seed, rows].append((key, replace(data, seed=seed)))
+    groups = list(together.values())
+
+    def work(part: int) -> Outcomes:
+        model = models[groups[part][0][0][0]]
+        return _perceptron_tests(context, features, model, groups[part])
+
+    return map_parts(work, len(groups), context.n_jobs)
+
+
+def _perceptron_tests(
+    context: FitContext, features: Features, model: Model, folds: Sequence[tuple[TestKey, FoldData]]
 ) -> Outcomes:
-    """Fit every perceptron of every fold in one call; return the tests of the best candidates."""
+    """Fit a perceptron on training rows that folds share, and test it in each of them."""
+    distinct = {data.split.validation.tobytes(): data for _, data in folds if not data.problem}
+    jobs = [perceptron_jobs(model, data, features) for data in distinct.values()]
+    done = iter(fit_perceptrons(features, list(chain.from_iterable(jobs))))
+    fits = {
+        rows: best_perceptron(model, list(islice(done, len(own))), features)
+        for rows, own in zip(distinct, jobs, strict=True)
+    }
     outcomes: Outcomes = {}
-    asked: list[tuple[FoldKey, FoldData, int, int]] = []
-    work: list[tuple[MLPSettings, Job]] = []
-    places: dict[tuple[str, str, bytes, bytes, int], int] = {}
-    for name, model in models.items():
-        starts: dict[Pair, dict[bytes, int]] = {}
-        for pair, number, split in context.folds:
-            data = context.fold_data(pair[0], split)
-            own_outcomes = outcomes.setdefault((name, pair, number), [])
-            if data.problem:
-                own_outcomes.append(_test(context, pair, number, data, data.problem))
-                continue
-            # Each training set of a cell starts from weights of its own: with one start for all,
-            # the luck of that start would look like a property of the features.
-            own_starts = starts.setdefault(pair, {})
-            start = own_starts.setdefault(split.train.tobytes(), len(own_starts))
-            for repeat in range(context.protocol.n_seeds(pair[0])):
-                seed = context.protocol.fit.seed + repeat
-                own = replace(data, seed=seed * SEEDS_APART + start)
-                rows = (split.train.tobytes(), split.validation.tobytes())
-                place = places.setdefault((name, pair[0], *rows, own.seed), len(work))
-                if place == len(work):
-                    work += perceptron_jobs(model, own, features)
-                asked.append(((name, pair, number), own, seed, place))
-    done = fit_all(features.X, work, context.n_jobs)
-    for key, data, seed, place in asked:
-        name, pair, number = key
-        n_candidates = len(candidates(models[name].settings))
-        fit = best_perceptron(models[name], done[place : place + n_candidates], features)
-        outcomes[key].append(_test(context, pair, number, data, fit, seed))
-        progress.advance(n_candidates)
+    for key, data in folds:
+        fit = data.problem or fits[data.split.validation.tobytes()]
+        seed = context.protocol.fit.seed + key[3]
+        outcomes[key] = _test(context, key[1], key[2], data, fit, seed)
     return outcomes
 
 
@@ -291,9 +310,10 @@ def _cells(context: FitContext, names: Sequence[str], outcomes: Outcomes) -> lis
 
 def _cell(context: FitContext, model: str, pair: Pair, outcomes: Outcomes) -> Cell:
     found = [
-        (split.name, outcome)
+        (split.name, outcomes[model, pair, number, repeat])
         for number, split in enumerate(context.schedule.pairs[pair])
-        for outcome in outcomes.get((model, pair, number), [])
+        for repeat in range(context.protocol.n_seeds(pair[0]))
+        if (model, pair, number, repeat) in outcomes
     ]
     tested = [outcome for _, outcome in found if not isinstance(outcome, str)]
     skipped = [{"fold": fold, "reason": why} for fold, why in found if isinstance(why, str)]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from obygaze_models.models import registry
 from obygaze_models.models.baselines import BASELINES, oracle, places
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.mlp import Job, MLPFit, MLPSettings
+from obygaze_models.models.mlp import Job, MLPFit, MLPSettings, fit_many
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.runner.banks import Banks
@@ -132,6 +132,16 @@ def perceptron_jobs(
     train, validation = (features.row_of[r] for r in (data.split.train, data.split.validation))
     job = Job(train, labels, validation, data.seed)
     return [(registry.mlp_settings(own), job) for own in candidates(model.settings)]
+
+
+def fit_perceptrons(features: Features, work: Sequence[tuple[MLPSettings, Job]]) -> list[MLPFit]:
+    """Return the fits of perceptrons in the order of `work`."""
+    fits: dict[int, MLPFit] = {}
+    for settings in dict.fromkeys(own for own, _ in work):
+        own = [i for i, (wanted, _) in enumerate(work) if wanted == settings]
+        jobs = [work[i][1] for i in own]
+        fits.update(zip(own, fit_many(features.X, jobs, settings), strict=True))
+    return [fits[i] for i in range(len(work))]
 
 
 def best_perceptron(model: Model, fits: Sequence[MLPFit], features: Features) -> FoldFit:

@@ -37,6 +37,7 @@ from obygaze_models.protocols.runner.execute import (
 )
 from obygaze_models.protocols.runner.extras import analyses, argmax_records, coverage
 from obygaze_models.protocols.runner.features import Features, join
+from obygaze_models.protocols.runner.finished import FinishedTests
 from obygaze_models.protocols.runner.folder import (
     check_free,
     predictions_csv,
@@ -77,6 +78,15 @@ class Inputs:
                     "obygaze": __version__,
                 }
             )
+        )
+
+    @property
+    def identity_here(self) -> str:
+        """The hash of the identity, this machine and this code: the last bits depend on them."""
+        machine, code = this_machine(PACKAGES), Path(__file__).parents[2].rglob("*.py")
+        changed = max(path.stat().st_mtime_ns for path in code)
+        return sha256_bytes(
+            canonical_json([self.identity, machine.cpu, machine.python, machine.packages, changed])
         )
 
     def usable(self, features: Features | None) -> NDArray[np.bool_]:
@@ -123,13 +133,17 @@ def run_protocol(
     watch: Watch | None = None,
     read_s: float = 0.0,
 ) -> Run:
-    """Fit and test every cell, and write the run; equal inputs give an equal results.json."""
+    """Fit and test every cell, and write the run; equal inputs give an equal results.json.
+
+    An interrupted run keeps its finished tests beside the folder: the same call goes on from there.
+    """
     check_free(folder, inputs.identity, force=force)
     clock = _Clock(read=read_s)
+    finished = FinishedTests.beside(folder, inputs.identity_here)
     # Small products gain nothing from threads, and lose much where cores are shared.
-    with one_thread():
+    with one_thread(), finished.noted():
         watch = watch or _no_progress
-        cells, baselines, splits, curves = _train_all(inputs, n_jobs, watch, clock)
+        cells, baselines, splits, curves = _train_all(inputs, n_jobs, watch, clock, finished)
         with clock.part("judge"):
             contrasts = contrast_jobs(cells, inputs.protocol, inputs.table)
             cells = [cell.first_seeds(inputs.protocol.fit.seeds) for cell in cells]
@@ -138,6 +152,7 @@ def run_protocol(
         predictions = predictions_csv([*cells, *baselines], inputs.table)
     about = _about(inputs, folder.name, splits, len(cells), clock.seconds)
     about = write_run(folder, about, records, predictions)
+    finished.remove()
     return Run(folder, json_values(about), json_values(records))
 
 
@@ -170,7 +185,7 @@ def _check_argmax(protocol: Protocol, labels: Labels) -> None:
 
 
 def _train_all(
-    inputs: Inputs, n_jobs: int, watch: Watch, clock: _Clock
+    inputs: Inputs, n_jobs: int, watch: Watch, clock: _Clock, finished: FinishedTests
 ) -> tuple[list[Cell], list[Cell], dict[str, str], list[Record]]:
     cells: list[Cell] = []
     curves: list[Record] = []
@@ -185,7 +200,7 @@ def _train_all(
             plan = schedule(inputs.protocol, inputs.table, inputs.labels, usable)
             found = check_cells(inputs.protocol, plan, inputs.table)
         context = FitContext(
-            inputs.protocol, inputs.table, inputs.labels, plan, features, found, n_jobs
+            inputs.protocol, inputs.table, inputs.labels, plan, features, found, n_jobs, finished
         )
         hashes[context.feature or "none"] = plan.sha256
         with clock.part("fit"):

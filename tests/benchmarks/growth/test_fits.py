@@ -61,11 +61,12 @@ def test_two_processes_train_the_same_perceptrons(monkeypatch: pytest.MonkeyPatc
     result = fits.by_workers(Settings(quick=True))
     assert result.facts["weights"] == "the same bits from one process and from two"
     assert len(result.timings) == 2
-    honest = fits.fit_all
+    honest = fits.map_parts
 
-    def lying(X, work, n_jobs):
-        return honest(X, work[::-1] if n_jobs == 2 else work, n_jobs)
+    def lying(work, n_parts, n_jobs):
+        done = list(honest(work, n_parts, n_jobs))
+        return done[::-1] if n_jobs == 2 else done
 
-    monkeypatch.setattr(fits, "fit_all", lying)
+    monkeypatch.setattr(fits, "map_parts", lying)
     with pytest.raises(Corrupt):
         fits.by_workers(Settings(quick=True))

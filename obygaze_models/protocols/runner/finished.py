@@ -1,0 +1,105 @@
+"""The tests that an unfinished run has made, in one file: the same run reads them and goes on.
+
+The name of the file has a hash of everything that a test depends on, so that no other run reads it.
+Each line is one test, as JSON. A line that was cut off by a kill is made again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from obygaze_features.core.drafts import short_name
+from obygaze_features.core.files import json_values
+from obygaze_models.evaluation.leakage import Leak
+from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.protocols.runner.cells import TestedFold
+
+Pair = tuple[str, str]
+TestKey = tuple[str, Pair, int, int]  # model, training and test task, numbers of fold and seed
+Outcomes = dict[TestKey, TestedFold | str]  # the test, or why there is none
+KEPT_FOR_S = 30 * 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class FinishedTests:
+    """The finished tests of each store; without a file, nothing is kept."""
+
+    path: Path | None = None
+    found: Mapping[str, Outcomes] = field(default_factory=dict)
+
+    @classmethod
+    def beside(cls, folder: Path, identity: str) -> FinishedTests:
+        """Return the tests that a run of this identity left beside its folder."""
+        for old in folder.parent.glob(".*.unfinished"):
+            with suppress(OSError):
+                if time.time() - old.stat().st_mtime > KEPT_FOR_S:
+                    old.unlink()
+        path = folder.with_name(f".{short_name(folder)}~{identity[:16]}.unfinished")
+        found: dict[str, Outcomes] = {}
+        for feature, key, outcome in _read(path):
+            found.setdefault(feature, {})[key] = outcome
+        return cls(path, found)
+
+    def of(self, feature: str) -> Outcomes:
+        """Return the tests on the features of one store."""
+        return dict(self.found.get(feature, {}))
+
+    def add(self, feature: str, outcomes: Outcomes) -> None:
+        """Append tests to the file."""
+        if self.path is None:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [json.dumps([feature, key, _as_json(test)]) for key, test in outcomes.items()]
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write("".join(f"\n{line}" for line in lines))
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Add to an interrupt that the same command goes on."""
+        try:
+            yield
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note("run the same command again; it continues after the finished fits")
+            raise
+
+    def remove(self) -> None:
+        """Remove the file of a run that is finished."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> Iterator[tuple[str, TestKey, TestedFold | str]]:
+    if not path.is_file():
+        return
+    for line in path.read_bytes().splitlines():
+        # A line that was cut off is not JSON.
+        with suppress(ValueError, TypeError, KeyError):
+            feature, (model, pair, number, repeat), test = json.loads(line)
+            yield feature, (model, tuple(pair), number, repeat), _from_json(test)
+
+
+def _as_json(test: TestedFold | str) -> Any:
+    return test if isinstance(test, str) else json_values(asdict(test))
+
+
+def _from_json(test: Any) -> TestedFold | str:
+    if isinstance(test, str):
+        return test
+    p = test["predictions"]
+    predictions = Predictions(
+        np.array(p["y"], dtype=np.bool_),
+        np.array(p["score"], dtype=np.float64),
+        np.array(p["decision"], dtype=np.bool_),
+        np.array(p["model"], dtype=np.intp),
+    )
+    leak = Leak(**{**test["leak"], "clips": tuple(test["leak"]["clips"])})
+    rows = np.array(test["rows"], dtype=np.intp)
+    return TestedFold(**{**test, "rows": rows, "predictions": predictions, "leak": leak})
