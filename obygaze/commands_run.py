@@ -105,7 +105,7 @@ def train(session: Session, model: str, store: str, manifest: str, **options: An
 
 def _place(session: Session) -> dict[str, Any]:
     """Return the progress bar and the workspace of a session, as the API takes them."""
-    bar = partial(session.console.progress, unit="fits")
+    bar = partial(session.console.progress, unit="steps")
     return {"progress": bar, "workspace": session.workspace.root}
 
 

@@ -285,6 +285,7 @@ def report(
     *runs: PathLike | Run,
     output: PathLike | None = None,
     formats: Sequence[str] = ("html", "md", "latex", "csv"),
+    progress: bool | ProgressBars = False,
     workspace: PathLike | None = None,
 ) -> list[Path]:
     """Write the report of one or more runs and return its files, the page first.
@@ -293,6 +294,7 @@ def report(
         runs: Names of runs of the workspace, folders, or runs.
         output: The file of the page. The default is report.html in the folder of the first run.
         formats: Any of html, md, latex and csv.
+        progress: Show a progress bar on stderr, or a function that makes the bar.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -301,10 +303,13 @@ def report(
     """
     from obygaze_models.protocols import Run
     from obygaze_models.report import report
+    from obygaze_models.report.page import FIGURES
 
     place = workspace_of(workspace)
     folders = [r.folder if isinstance(r, Run) else place.existing("runs", r) for r in runs]
-    return report(folders, None if output is None else Path(output), formats)
+    bar = progress_bars(progress, "figures")("report", len(folders) * len(FIGURES))
+    with bar as shown:
+        return report(folders, None if output is None else Path(output), formats, shown)
 
 
 def _manifest(

@@ -91,7 +91,8 @@ class _Lines:
 
     def _write(self, now: float) -> None:
         spent = now - self.started
-        amount = f"{human(self.done, self.unit)} of {human(self.total, self.unit)}"
+        done = human(self.done) if self.unit == "B" else f"{self.done:,}"
+        amount = f"{done} of {human(self.total, self.unit)}"
         text = f"{self.label}: {amount}, {spent:.0f} s"
         if self.done:
             text += f", {spent / self.done * (self.total - self.done):.0f} s to go"

@@ -163,7 +163,11 @@ class Document:
                 where=self.where,
                 hint="pip install --upgrade obygaze",
             )
-        raise error(f"not a {what}: schema must be {schema!r}, got {got!r}", where=self.where)
+        raise error(
+            f"not a {what}: schema must be {schema!r}, got {got!r}",
+            where=self.where,
+            hint=f'schema = "{schema}" as the first line, if the file is a {what}',
+        )
 
     def add(self, place: str, message: str) -> None:
         """Add a violation at a place."""

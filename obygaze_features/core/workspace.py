@@ -73,7 +73,7 @@ class Workspace:
 
     def target(self, kind: str, name: str) -> Path:
         """Return where a new run or model is written: the folder of a name, or the given path."""
-        if not name.strip("./"):
+        if not name.strip("./") or not name.isprintable():
             raise FixUsage(f"invalid name {name!r}", hint="-o NAME: letters, digits, - and _")
         return self.checked(Path(name) if "/" in name else self.folder(kind) / name)
 

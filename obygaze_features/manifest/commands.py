@@ -106,7 +106,8 @@ def show(session: Session, /, name: str, limit: int, **wanted: str | None) -> No
     clips = [one for one in kept if all(getattr(one, key) == chosen[key] for key in fields)]
     if chosen and not clips:
         words = ", ".join(f"{key} {value}" for key, value in chosen.items())
-        raise NotFound(f"no clip with {words}", where=found.name)
+        hint = f"obygaze manifest stats {name} lists films, levels and concepts"
+        raise NotFound(f"no clip with {words}", where=found.name, hint=hint)
     shown = clips if limit <= 0 else clips[:limit]
     if session.console.as_json:
         session.console.json({**_summary(found), "clips": [vars(clip) for clip in shown]})

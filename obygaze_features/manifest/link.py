@@ -74,9 +74,9 @@ def find_videos(folder: Path) -> tuple[str, ...]:
     have (not UTF-8, or one that would lead out of the folder) is skipped.
     """
     if not folder.exists():
-        raise NotFound("no such folder", where=str(folder))
+        raise NotFound("no such folder", where=str(folder), hint="check the path")
     if not folder.is_dir():
-        raise FixInput("not a folder", where=str(folder))
+        raise FixInput("expected a folder, got a file", where=str(folder), hint="name its folder")
     return tuple(sorted(name for name in _walk(folder) if _is_valid_name(name)))
 
 

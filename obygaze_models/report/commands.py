@@ -42,10 +42,12 @@ def report(
         obygaze report runs/paper-table2 runs/paper-table4 -o paper.html
         obygaze report honest-desc --format latex --format csv
     """
+    from obygaze_models.report.page import FIGURES
     from obygaze_models.report.page import report as make
 
     folders = [session.workspace.existing("runs", name) for name in runs]
-    written = make(folders, out, formats or FORMATS)
+    with session.console.progress("report", len(folders) * len(FIGURES), "figures") as progress:
+        written = make(folders, out, formats or FORMATS, progress)
     session.console.show({"files": [str(path) for path in written]}, str(written[0]))
     if not session.console.as_json:
         session.console.note(f"and {len(written) - 1} tables and figures")

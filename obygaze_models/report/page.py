@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from obygaze_features import __version__
-from obygaze_features.core.console import Quiet
+from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, ObygazeError
 from obygaze_features.core.files import write_atomic
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.audits.result import read_findings
 from obygaze_models.protocols.runner.processes import map_jobs
-from obygaze_models.protocols.runner.records import RESULTS_FILE, read_run
+from obygaze_models.protocols.runner.records import AGAIN, RESULTS_FILE, read_run
 from obygaze_models.report import figure_concepts, figure_films, figure_results
 from obygaze_models.report.figure import Figure, FigureSet
 from obygaze_models.report.lookup import ReportRun
@@ -62,7 +62,10 @@ class Chapter:
 
 
 def report(
-    folders: Sequence[Path], out: Path | None = None, formats: Sequence[str] = FORMATS
+    folders: Sequence[Path],
+    out: Path | None = None,
+    formats: Sequence[str] = FORMATS,
+    progress: Progress | None = None,
 ) -> list[Path]:
     """Write the report of one or more runs and return its files, the page first.
 
@@ -70,6 +73,7 @@ def report(
         folders: The folders of the runs; each gets its own tables and figures.
         out: The file of the page. The default is report.html in the folder of the first run.
         formats: Any of html, md, latex and csv.
+        progress: Is advanced after each of the FIGURES of each run.
     """
     if unknown := [name for name in formats if name not in FORMATS]:
         raise FixUsage(f"unknown format {unknown[0]!r}", hint=f"one of {', '.join(FORMATS)}")
@@ -83,7 +87,7 @@ def report(
     chapters, written = [], []
     for folder in folders:
         with _explaining(folder):
-            chapters.append(_chapter(folder, "html" in formats))
+            chapters.append(_chapter(folder, "html" in formats, progress or Quiet()))
             written += _write_tables(chapters[-1], formats)
     sections = [section for chapter in chapters for section in chapter.sections]
     written += [path for s in sections for f in s.figures for path in (f.svg, f.png)]
@@ -110,9 +114,9 @@ def _is_page(path: Path) -> bool:
         return b'<meta name="generator" content="obygaze ' in stream.read(1000)
 
 
-def _chapter(folder: Path, for_page: bool) -> Chapter:
+def _chapter(folder: Path, for_page: bool, progress: Progress) -> Chapter:
     run = ReportRun.of_run(read_run(folder))
-    figures = draw_figures(run, folder / "figures", for_page=for_page)
+    figures = draw_figures(run, folder / "figures", for_page=for_page, progress=progress)
     return Chapter(run, sections_of(run, figures))
 
 
@@ -127,11 +131,13 @@ def _explaining(folder: Path) -> Iterator[None]:
         raise Corrupt(
             f"a record of this run has no value or an invalid value: {error}",
             where=str(folder / RESULTS_FILE),
-            hint="the same obygaze run again, with --force",
+            hint=AGAIN,
         ) from error
 
 
-def draw_figures(run: ReportRun, folder: Path, *, for_page: bool = False) -> list[Figure]:
+def draw_figures(
+    run: ReportRun, folder: Path, *, for_page: bool = False, progress: Progress | None = None
+) -> list[Figure]:
     """Draw all figures that a run has records for, and return them with those of its audits."""
     import matplotlib.figure  # noqa: F401 - once, before other processes start
 
@@ -140,7 +146,7 @@ def draw_figures(run: ReportRun, folder: Path, *, for_page: bool = False) -> lis
         kind(run, made)
         return made.figures
 
-    drawn = map_jobs([partial(draw, kind) for kind in FIGURES], 0, Quiet())
+    drawn = map_jobs([partial(draw, kind) for kind in FIGURES], 0, progress or Quiet())
     made = FigureSet(folder, [figure for figures in drawn for figure in figures])
     for name, finding in read_findings(run.folder).items():
         if svg := finding.svg(run.folder):

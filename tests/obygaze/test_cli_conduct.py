@@ -348,3 +348,35 @@ def test_a_workspace_that_is_a_file_is_wrong_usage(tmp_path):
     result = call_obygaze("-C", tmp_path / "file", "doctor")
     assert result.code == 2
     assert "is a file" in result.stderr
+
+
+# ---- the next step after an error ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "what", "hint"),
+    [
+        ("store import npz text.npz -o new", 4, "not a complete npz file", "numpy.savez"),
+        ("store import hdf5 text.h5 -o new", 4, "not a complete HDF5 file", "download it again"),
+        ("store import csv ids.csv -o new", 1, "no numbered columns", "x_0, x_1"),
+        ("store info foreign", 5, "format must be", "obygaze store ls"),
+        ("run empty.toml", 1, "not a protocol", 'schema = "obygaze-protocol/1"'),
+        ("manifest import folder text.npz -o new", 1, "expected a folder, got a file", "folder"),
+        ("report run", 4, "not valid JSON", "the same obygaze run again"),
+    ],
+)
+def test_a_file_of_another_kind_names_the_next_step(tmp_path, words, code, what, hint):
+    for name in ("text.npz", "text.h5"):
+        (tmp_path / name).write_text("hello")
+    (tmp_path / "ids.csv").write_text("clip_id\na\n")
+    (tmp_path / "empty.toml").write_text("")
+    for folder, name, text in (("foreign", "store.json", "{}"), ("run", "run.json", "{")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(text)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    result = run_obygaze(*words.split(), cwd=tmp_path)
+    lines = result.stderr.splitlines()
+    assert result.code == code
+    assert lines[0].startswith("Error: ") and what in lines[0]
+    assert lines[-1].startswith("  Try: ") and hint in lines[-1]
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before

@@ -135,7 +135,9 @@ def _annotation_files(given: Sequence[Path]) -> list[Path]:
         inside = path.rglob("*") if path.is_dir() else [path]
         found = {file for file in inside if file.is_file() and file.name in _readers()}
         if not found and path.is_dir():
-            raise NotFound(f"no annotation file in this folder ({known})", where=str(path))
+            raise NotFound(
+                "no annotation file in this folder", where=str(path), hint=f"one with {known}"
+            )
         if not found:
             raise FixInput(f"unknown file name; expected one of {known}", where=str(path))
         paths |= found

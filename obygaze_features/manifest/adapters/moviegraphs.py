@@ -208,7 +208,8 @@ def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
         for movie in [path.name.removesuffix(_SUFFIX)]
     }
     if not films:
-        raise NotFound(f"no {SCENES}/*{_SUFFIX} in this folder", where=str(folder))
+        hint = "the folder of MovieGraphs that holds scene_boundaries and video_boundaries"
+        raise NotFound(f"no {SCENES}/*{_SUFFIX} in this folder", where=str(folder), hint=hint)
     missing = [path for paths in films.values() for path in paths if not path.is_file()]
     if missing:
         raise FixInput(

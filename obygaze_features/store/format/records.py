@@ -85,7 +85,11 @@ def _checked_json(data: bytes, where: str) -> dict[str, Any]:
 
 def _check_version(value: Mapping[str, Any], where: str) -> None:
     if value.get("format") != FORMAT:
-        raise Mismatch("not a file of an obygaze store", where=where)
+        raise Mismatch(
+            f"format must be {FORMAT!r}, got {value.get('format')!r}",
+            where=where,
+            hint="check the path; obygaze store ls lists the stores of the workspace",
+        )
     version = value.get("version")
     if not isinstance(version, int) or version > VERSION:
         raise Mismatch(

@@ -62,7 +62,11 @@ def open_csv(
         return np.array([row[name] for row in table.rows], dtype=np.str_)
 
     if not numbers and not levels:
-        raise FixInput("no numbered columns, such as x_0, x_1", where=str(path))
+        raise FixInput(
+            "no numbered columns",
+            where=str(path),
+            hint="name the columns of a vector x_0, x_1, ...",
+        )
     ids = (id_key, movie_key or MOVIE_KEY)
     names = [*numbers, *(name for name in ids if name in table.columns)]
     return column_source(

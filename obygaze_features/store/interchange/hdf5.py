@@ -71,7 +71,8 @@ def _opened(path: Path) -> Any:
 
 
 def _not_whole(error: Exception, path: Path) -> Corrupt:
-    return Corrupt(f"not a complete HDF5 file: {error}", where=str(path))
+    hint = "copy or download it again, or name its format: npz, npy, csv or pth"
+    return Corrupt(f"not a complete HDF5 file: {error}", where=str(path), hint=hint)
 
 
 def _node(parent: Any, path: str, where: str) -> Any:

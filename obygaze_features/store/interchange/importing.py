@@ -96,11 +96,18 @@ def import_store(
             details=repeated[:20],
         )
     if not ids:
-        raise FixInput("no clips in these files", where=name_of(source))
+        raise FixInput(
+            "no clips in these files", where=name_of(source), hint="a file with at least one clip"
+        )
     rows = manifest or clips_of(source)
     indices = [index_of.get(clip) for clip in rows.clip_ids]
     if not any(index is not None for index in indices):
-        raise FixInput("the files have none of the clips of the manifest", where=rows.name)
+        raise FixInput(
+            f"the files have none of the clips of the manifest: their first clip id is {ids[0]!r}, "
+            f"the manifest's is {next(iter(rows.clip_ids), '')!r}",
+            where=rows.name,
+            hint="use the same ids in both, or name another array of ids with --id-key",
+        )
     job = _Job(source, settings, indices)
     check_disk(sum(spec.row_bytes for spec in job.specs) * len(indices), Path(path))
     create_store(

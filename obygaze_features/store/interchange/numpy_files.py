@@ -66,7 +66,8 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
 def _with_members(path: Path, use: Callable[[_Members], T]) -> T:
     if not zipfile.is_zipfile(path):
-        raise Corrupt("not an npz file", where=str(path))
+        hint = "copy or download it again, or make it with numpy.savez"
+        raise Corrupt("not a complete npz file", where=str(path), hint=hint)
     try:
         with np.load(path, allow_pickle=False) as packed:
             return use(_Members(path, packed))

@@ -237,8 +237,9 @@ def column_source(
         shape = tuple(arrays[key].shape)
         if shape[:1] != (n_clips,):
             raise FixInput(
-                f"{level}: the shape {shape} does not begin with the number of ids, {n_clips}",
+                f"{level}: expected {n_clips} rows, one for each id, got the shape {shape}",
                 where=str(path),
+                hint="save as many rows as ids, in the same order",
             )
     rows = {
         level: [partial(nullcontext, _RowOf(arrays[key], index)) for index in range(n_clips)]
@@ -270,7 +271,11 @@ def texts(values: Any, what: str, where: str) -> list[str]:
     """Return ids as Python strings, from the string types of NumPy and HDF5."""
     array = np.asarray(values)
     if array.ndim != 1:
-        raise FixInput(f"{what} has the shape {array.shape}, expected a list of ids", where=where)
+        raise FixInput(
+            f"{what}: expected a list of ids, got the shape {array.shape}",
+            where=where,
+            hint="--id-key names another array of ids",
+        )
     if array.dtype.kind in "iu":
         return [str(value) for value in array.tolist()]
     if array.dtype.kind not in "USOT" or not all(isinstance(one, str | bytes) for one in array):

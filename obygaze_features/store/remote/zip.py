@@ -213,7 +213,9 @@ class UntrustedZip(ZipFiles):
             confined(Path("/nonexistent"), entry.filename)
         except FixInput as error:
             raise FixInput(
-                f"the entry {entry.filename!r} leaves its folder", where=self.location
+                f"the entry {entry.filename!r} leaves its folder",
+                where=self.location,
+                hint="do not open this file; obygaze store pack makes one without such entries",
             ) from error
         if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
             raise FixInput(f"the entry {entry.filename!r} is not a file", where=self.location)
@@ -251,5 +253,9 @@ def _root(names: list[str], where: str) -> str:
     found = [name for name in names if PurePosixPath(name).name == STORE_FILE]
     roots = sorted({name.removesuffix(STORE_FILE) for name in found}, key=len)
     if not roots or (len(roots) > 1 and roots[0]):
-        raise FixInput(f"{len(roots)} stores are in this zip, expected 1", where=where)
+        raise FixInput(
+            f"expected one store in this zip, got {len(roots)}",
+            where=where,
+            hint="a file of obygaze store pack",
+        )
     return roots[0]

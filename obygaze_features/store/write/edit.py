@@ -67,11 +67,16 @@ def subset(
         raise NotFound(
             f"{count(len(unknown), 'clip')} not in the store, the first is {unknown[0]!r}",
             where=source.location,
+            hint="correct these ids; obygaze store export csv lists those of the store",
             details=unknown[:20],
         )
     rows = np.unique(selection.rows)
     if not len(rows):
-        raise FixInput("no clip of the store is selected", where=source.location)
+        raise FixInput(
+            "no clip of the store is selected",
+            where=source.location,
+            hint="other --movie or --clips; --clips takes a file with one clip id a line",
+        )
     wanted = {spec.name for spec in map(source.plan.array, levels if levels is not None else ())}
     arrays = [s for s in source.plan.arrays if levels is None or s.name in wanted or not s.is_level]
     return copy_rows(source, path, rows, arrays, progress)

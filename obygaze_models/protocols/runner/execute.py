@@ -125,14 +125,16 @@ def run_models(context: FitContext, progress: Progress) -> list[Cell]:
     perceptrons = {name: model for name, model in models.items() if model.kind == "mlp"}
     others = {name: model for name, model in models.items() if model.kind != "mlp"}
     n_fits = {name: len(candidates(perceptrons[name].settings)) for name in perceptrons}
-    outcomes = context.finished.of(context.feature)
+    # The splits too: learning curves train on fewer films of the same folds.
+    splits = f"{context.feature} {context.schedule.sha256}"
+    outcomes = context.finished.of(splits)
     progress.advance(sum(n_fits.get(key[0], 1) for key in outcomes))
     tested = chain(
         _test_perceptrons(context, banks.features, perceptrons, set(outcomes)),
         _test_others(context, banks, others, set(outcomes)),
     )
     for made in tested:
-        context.finished.add(context.feature, made)
+        context.finished.add(splits, made)
         outcomes |= made
         progress.advance(sum(n_fits.get(key[0], 1) for key in made))
     cells = _cells(context, names, outcomes)

@@ -30,7 +30,7 @@ KEPT_FOR_S = 30 * 24 * 3600.0
 
 @dataclass(frozen=True)
 class FinishedTests:
-    """The finished tests of each store; without a file, nothing is kept."""
+    """The finished tests of each store and its splits; without a file, nothing is kept."""
 
     path: Path | None = None
     found: Mapping[str, Outcomes] = field(default_factory=dict)
@@ -44,20 +44,20 @@ class FinishedTests:
                     old.unlink()
         path = folder.with_name(f".{short_name(folder)}~{identity[:16]}.unfinished")
         found: dict[str, Outcomes] = {}
-        for feature, key, outcome in _read(path):
-            found.setdefault(feature, {})[key] = outcome
+        for splits, key, outcome in _read(path):
+            found.setdefault(splits, {})[key] = outcome
         return cls(path, found)
 
-    def of(self, feature: str) -> Outcomes:
-        """Return the tests on the features of one store."""
-        return dict(self.found.get(feature, {}))
+    def of(self, splits: str) -> Outcomes:
+        """Return the tests on one store with the same splits."""
+        return dict(self.found.get(splits, {}))
 
-    def add(self, feature: str, outcomes: Outcomes) -> None:
+    def add(self, splits: str, outcomes: Outcomes) -> None:
         """Append tests to the file."""
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps([feature, key, _as_json(test)]) for key, test in outcomes.items()]
+        lines = [json.dumps([splits, key, _as_json(test)]) for key, test in outcomes.items()]
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write("".join(f"\n{line}" for line in lines))
 
@@ -82,8 +82,8 @@ def _read(path: Path) -> Iterator[tuple[str, TestKey, TestedFold | str]]:
     for line in path.read_bytes().splitlines():
         # A line that was cut off is not JSON.
         with suppress(ValueError, TypeError, KeyError):
-            feature, (model, pair, number, repeat), test = json.loads(line)
-            yield feature, (model, tuple(pair), number, repeat), _from_json(test)
+            splits, (model, pair, number, repeat), test = json.loads(line)
+            yield splits, (model, tuple(pair), number, repeat), _from_json(test)
 
 
 def _as_json(test: TestedFold | str) -> Any:

@@ -19,6 +19,7 @@ from obygaze_models.models.common import one_thread
 T = TypeVar("T")
 Work = Callable[[int], T]
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _WORK: dict[str, Work[Any]] = {}
 
 
@@ -65,7 +66,15 @@ def _by_forks(work: Work[T], n_parts: int, n_workers: int) -> Iterator[T]:
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(n_workers, mp_context=context, initializer=_start_worker)
     try:
-        yield from pool.map(_part, range(n_parts))
+        # Python loses an interrupt that arrives inside fork().
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+        try:
+            # Not pool.map: the futures that it cancels make a killed pool print a traceback.
+            parts = [pool.submit(_part, number) for number in range(n_parts)]
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for part in parts:
+            yield part.result()
     except BrokenProcessPool as error:
         raise FixInput(
             "a training process was killed, probably because memory ran out",
@@ -85,6 +94,7 @@ def _start_worker() -> None:
     # the kernel does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

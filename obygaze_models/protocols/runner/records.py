@@ -111,6 +111,7 @@ from obygaze_features.core.files import parse_json, sha256_bytes
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr
 
 RUN_FORMAT = "obygaze-run/1"
+AGAIN = "the same obygaze run again, with --force"
 RUN_FILE, RESULTS_FILE, PREDICTIONS_FILE = "run.json", "results.json", "predictions.csv"
 PREDICTION_COLUMNS = (
     *("clip_id", "movie_id", "task", "train", "test", "model", "feature"),
@@ -214,7 +215,9 @@ def read_run(folder: Path) -> Run:
         isinstance(record, dict) and "kind" in record for record in records
     ):
         raise Corrupt(
-            "expected a list of records, each with a kind", where=str(folder / RESULTS_FILE)
+            "expected a list of records, each with a kind",
+            where=str(folder / RESULTS_FILE),
+            hint=AGAIN,
         )
     return Run(folder, about, records)
 
@@ -227,7 +230,7 @@ def _whole(path: Path, sha256: str | None) -> bytes:
             f"{path.name} is not the file that this run wrote: expected sha256 {sha256[:12]}..., "
             f"got {sha256_bytes(data)[:12]}...",
             where=str(path),
-            hint="the same obygaze run again, with --force",
+            hint=AGAIN,
         )
     return data
 
@@ -239,7 +242,7 @@ def _json(path: Path, sha256: str | None = None) -> Any:
     try:
         return parse_json(data)
     except ValueError as error:
-        raise Corrupt(f"not valid JSON: {error}", where=str(path)) from error
+        raise Corrupt(f"not valid JSON: {error}", where=str(path), hint=AGAIN) from error
 
 
 def _typed(row: Mapping[str, str], path: Path) -> dict[str, Any]:
@@ -248,7 +251,8 @@ def _typed(row: Mapping[str, str], path: Path) -> dict[str, Any]:
         decision = bool(int(row["decision"]))
         return {**row, **numbers, "score": float(row["score"]), "decision": decision}
     except (KeyError, TypeError, ValueError) as error:
-        raise Corrupt(f"invalid row of predictions: {error}", where=str(path)) from error
+        what = f"invalid row of predictions: {error!r}"
+        raise Corrupt(what, where=str(path), hint=AGAIN) from error
 
 
 def _flat(record: Record) -> Record:

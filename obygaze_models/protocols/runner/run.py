@@ -205,7 +205,8 @@ def _train_all(
         hashes[context.feature or "none"] = plan.sha256
         with clock.part("fit"):
             if features is not None and inputs.protocol.model_names:
-                with watch(features.name, count_fits(inputs.protocol, plan)) as progress:
+                n_fits = count_fits(inputs.protocol, plan)
+                with watch(f"fits on {features.name}", n_fits) as progress:
                     cells += run_models(context, progress)
                 curves += learning_records(context)
             if usable.tobytes() not in done:

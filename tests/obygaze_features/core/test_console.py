@@ -166,7 +166,7 @@ def test_a_log_gets_a_line_every_half_minute(capsys, monkeypatch):
             progress.advance()
     # 30 of 100 clips in 30 s leave 70 s for the other 70.
     captured = capsys.readouterr()
-    assert captured.err == "extract: 30 clips of 100 clips, 30 s, 70 s to go GPU waits\n"
+    assert captured.err == "extract: 30 of 100 clips, 30 s, 70 s to go GPU waits\n"
     assert captured.out == ""
 
 

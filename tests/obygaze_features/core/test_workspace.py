@@ -101,3 +101,12 @@ def test_a_folder_called_like_a_manifest_is_none(workspace):
 )
 def test_the_name_of_a_copy_has_no_secrets(location: str, name: str) -> None:
     assert last_part(location) == name
+
+
+def test_a_name_with_a_line_break_is_refused_and_drafts_are_not_names(tmp_path: Path) -> None:
+    with pytest.raises(FixUsage, match="invalid name"):
+        Workspace(tmp_path).target("runs", "a\nb")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / ".a~1.unfinished").touch()
+    (tmp_path / "runs" / "b").mkdir()
+    assert Workspace(tmp_path).names("runs", "*") == ["b"]

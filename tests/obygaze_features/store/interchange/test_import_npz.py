@@ -158,7 +158,7 @@ def test_the_same_again_is_no_change_and_other_features_are_refused(tmp_path: Pa
             "no array of floats has a row for each of the 3 ids; the file has no other array",
         ),
         ({"clip_id": IDS, "n": np.arange(6).reshape(3, 2)}, r"3 ids: n is int64 \[3, 2\]"),
-        ({"clip_id": IDS, "X": X[:2]}, "does not begin with the number of ids, 3"),
+        ({"clip_id": IDS, "X": X[:2]}, "expected 3 rows, one for each id, got the shape"),
         ({"clip_id": [IDS], "X": X}, "expected a list of ids"),
         ({"clip_id": np.zeros(3), "X": X}, "not ids"),
         ({"ids": IDS, "X": X}, "no array 'clip_id'; the file has ids, X"),
