@@ -18,7 +18,7 @@ from obygaze_features.backbones.families import PRETRAINED
 from obygaze_features.backbones.pretrained import save_random
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import write_atomic
-from obygaze_features.extraction.blocks import stack, to_numpy
+from obygaze_features.extraction.compute import ThreadComputer, clip_threads, computer_for, stack
 from obygaze_features.extraction.pipeline import DecodedRow, decode_rows
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target
 from obygaze_features.extraction.run import LoadedTarget, Resources, extract, load_targets
@@ -171,7 +171,7 @@ def measure_size(size: Size) -> Comparison:
 
 
 def _contestants(plans: Plans, resources: Resources) -> list[Contestant]:
-    first, second = (loaded.backbone for loaded in plans.loaded_two)
+    first = plans.loaded_two[0]
 
     def fresh(loaded: Sequence[LoadedTarget]) -> Callable[[], None]:
         return lambda: _empty_stores(loaded)
@@ -180,8 +180,8 @@ def _contestants(plans: Plans, resources: Resources) -> list[Contestant]:
         return lambda: extract(plan, resources, StopFlag(), loaded=loaded)
 
     def forward_both() -> None:
-        _forward(first, plans.decoded, resources)
-        _forward(second, plans.decoded, resources)
+        for loaded in plans.loaded_two:
+            _forward(loaded, plans.decoded, resources)
 
     return [
         Contestant("decode alone", lambda: _decode(plans, resources)),
@@ -189,7 +189,7 @@ def _contestants(plans: Plans, resources: Resources) -> list[Contestant]:
         Contestant("pipeline", pipeline(plans.loaded_one, plans.one), fresh(plans.loaded_one)),
         Contestant("forward of two", forward_both),
         Contestant("two, one pass", pipeline(plans.loaded_two, plans.two), fresh(plans.loaded_two)),
-        Contestant("one clip at a time", lambda: _one_at_a_time(plans, first)),
+        Contestant("one clip at a time", lambda: _one_at_a_time(plans, first.backbone)),
         Contestant("reading back", lambda: open_store(plans.one.targets[0].store).matrix("frames")),
     ]
 
@@ -271,12 +271,18 @@ def _decode(plans: Plans, resources: Resources) -> None:
         pass
 
 
-def _forward(backbone: Backbone, clips: Sequence[DecodedClip], resources: Resources) -> None:
-    size = resources.batch or BATCH
-    for start in range(0, len(clips), size):
-        pixels = stack([backbone.normalise(clip.frames) for clip in clips[start : start + size]])
-        for level in backbone.forward(pixels, only={"clip", "pooled", "frames"}).values():
-            to_numpy(level)
+def _forward(loaded: LoadedTarget, clips: Sequence[DecodedClip], resources: Resources) -> None:
+    """Compute all clips as a run does, as many at once as there."""
+    levels = [spec for spec in loaded.writer.plan.arrays if spec.is_level]
+    with clip_threads(resources.compute_threads) as pool:
+        computer = computer_for(loaded.backbone, levels, pool)
+        size = (
+            len(clips)
+            if isinstance(computer, ThreadComputer)
+            else resources.batch_of(loaded.backbone)
+        )
+        for start in range(0, len(clips), size):
+            computer.compute_all(clips[start : start + size])
 
 
 def _one_at_a_time(plans: Plans, backbone: Backbone) -> None:

@@ -17,6 +17,7 @@ from benchmarks.timing import OBYGAZE
 from obygaze_features.core.errors import InstallExtra, ObygazeError
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_file
+from obygaze_features.extraction.compute import clip_threads
 from obygaze_features.extraction.pipeline import NO_VIDEO, DecodedRow, run_rows
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, write_plan
 from obygaze_features.extraction.run import Resources, extract, load_targets, pending_rows
@@ -103,7 +104,6 @@ def ways() -> tuple[dict[str, Way], dict[str, str]]:
 def alone(plan: ExtractPlan) -> None:
     """Decode, compute and commit clip after clip in this process."""
     (loaded,) = load_targets(plan)
-    maker = loaded.maker(pending_rows(loaded), Resources())
 
     def decode(jobs: Sequence[tuple[int, tuple[View, ...]]]) -> Iterator[DecodedRow]:
         for row, views in jobs:
@@ -111,7 +111,9 @@ def alone(plan: ExtractPlan) -> None:
             clips = decode_views(video, views) if video else dict.fromkeys(views, NO_VIDEO)
             yield DecodedRow(row, clips)
 
-    run_rows([maker], decode, StopFlag(), lambda decoded: None)
+    with clip_threads(1) as pool:
+        maker = loaded.maker(pending_rows(loaded), Resources(threads=1), pool)
+        run_rows([maker], decode, StopFlag(), lambda decoded: None)
 
 
 def local(plan: ExtractPlan) -> None:

@@ -107,7 +107,8 @@ class Family:
         needs_torch: Whether it computes with torch, so that a GPU can be used.
         takes_mask: Whether a mask can mark the padding of short clips.
         attention: What tokens attend to: "joint" (all of a frame or clip), "divided" (time, then
-            space) or "messages" (all of a frame, and one message of every other frame).
+            space), "factorised" (space in the first layers, then time; all are counted as space) or
+            "messages" (all of a frame, and one message of every other frame).
         live: How many tensors of the size of all tokens exist at once while it computes.
         pixel_range: The range of random pixels that `backbones check` uses.
     """
@@ -165,6 +166,8 @@ class Family:
             # A message token joins the attention of each frame, after attention among messages.
             messages = times * 2 * 9 * width**2 + 4 * times**2 * width
             layer = times * (n * dense + 4 * (n + 1) ** 2 * width) + messages
+        elif self.attention == "factorised":
+            layer = g.steps * (g.patches * dense + 4 * g.patches**2 * width)
         elif self.attention == "divided":
             # Over time, then over space, each with its projections, and one more dense layer.
             n = g.steps * g.patches
@@ -178,7 +181,7 @@ class Family:
         tokens = g.steps * g.patches + g.prefix * (g.frames if g.unit == "frame" else 1)
         scores = 0
         if attention == "eager" and g.depth is not None:
-            in_frames = g.unit == "frame" or self.attention == "divided"
+            in_frames = g.unit == "frame" or self.attention in ("divided", "factorised")
             pairs = g.frames * (g.patches + g.prefix) ** 2 if in_frames else tokens**2
             scores = 2 * g.depth.heads * pairs * max(itemsize, 4)
         pixels = g.frames * 3 * g.size**2 * itemsize

@@ -43,7 +43,9 @@ def _one(value: Any) -> int:
 def _depth(config: Any, patch: int, tubelet: int = 1) -> Depth:
     hidden = getattr(config, "intermediate_size", None)
     hidden = hidden or int(config.hidden_size * config.mlp_ratio)
-    return Depth(config.num_hidden_layers, hidden, config.num_attention_heads, patch, tubelet)
+    layers = getattr(config, "num_hidden_layers", None)
+    layers = layers or config.num_spatial_layers + config.num_temporal_layers
+    return Depth(layers, hidden, config.num_attention_heads, patch, tubelet)
 
 
 def _image_geometry(config: Any, frames: int, size: int, prefix: int, out: int) -> Geometry:
@@ -163,6 +165,10 @@ def _video_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[s
     return _split(module(pixel_values=pixels).last_hidden_state, g)
 
 
+def _videoprism_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
+    return _split(module(pixel_values_videos=pixels).last_hidden_state, g)
+
+
 def _vjepa2_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
     seen = module(pixel_values_videos=pixels, skip_predictor=True)
     return _split(seen.last_hidden_state, g)
@@ -247,6 +253,13 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
     ),
     _video_family(
         "timesformer", "TimesformerModel", attention="divided", geometry=_timesformer_geometry
+    ),
+    _video_family(
+        "videoprism",
+        "VideoPrismVisionModel",
+        model_types=("videoprism_vision_model",),
+        attention="factorised",
+        run=_videoprism_run,
     ),
     _video_family("vjepa2", "VJEPA2Model", run=_vjepa2_run, keep=_vjepa2_keep),
 )

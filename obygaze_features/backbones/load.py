@@ -11,7 +11,7 @@ import numpy.typing as npt
 from obygaze_features.backbones.base import Backbone, Card, Placement, check_pixels
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.hub import find_weights
-from obygaze_features.backbones.pixels import as_tensor
+from obygaze_features.backbones.pixels import on_device
 from obygaze_features.backbones.weights import NO_WEIGHTS, WeightFiles
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.extras import need
@@ -133,4 +133,4 @@ def blank_padding(pixels: Any, mask: Any) -> Any:
     kept = np.asarray(mask, dtype=np.float32)[..., None, None, None]
     if isinstance(pixels, np.ndarray):
         return pixels * kept
-    return pixels * as_tensor(kept).to(device=pixels.device, dtype=pixels.dtype)
+    return pixels * on_device(kept, str(pixels.device)).to(pixels.dtype)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Family, Placement, Preset
 from obygaze_features.backbones.geometry import Geometry, Level
-from obygaze_features.backbones.pixels import as_tensor
+from obygaze_features.backbones.pixels import on_device
 from obygaze_features.backbones.torch_backbone import TorchBackbone
 from obygaze_features.backbones.weights import WeightFiles, WeightHashes, tensors_sha256
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError, first_line
@@ -142,8 +142,8 @@ class ModuleBackbone(TorchBackbone):
             return super().normalise(pictures)
         own = self._own
         pixels = _call(lambda: own(pictures), f"{self.card.name}: the preprocessing failed")
-        tensor: Tensor = as_tensor(pixels) if hasattr(pixels, "__array_interface__") else pixels
-        return tensor.reshape(-1, *tensor.shape[-3:]).float().to(self.placement.device)
+        tensor = on_device(pixels, self.placement.device)
+        return tensor.reshape(-1, *tensor.shape[-3:]).float()
 
     def recipe(self) -> dict[str, Any]:
         """Return what changes the numbers."""

@@ -7,7 +7,7 @@ looked up, since floating point differs by device.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,12 +53,19 @@ class Preprocessor:
         std = np.array(self.preset.std, dtype=np.float32)[:, None]
         return np.asarray((scaled[None] - mean) / std, dtype=np.float32)
 
+    @lru_cache(maxsize=8)  # noqa: B019
+    def _table_on(self, device: str) -> Tensor:
+        """Return the table on a device, where it stays."""
+        import torch
+
+        return torch.from_numpy(self.table).to(device)
+
     def normalise(self, pictures: Tensor) -> Tensor:
         """Return resized pictures [T, S, S, 3] uint8, on any device, as pixels [T, 3, S, S]."""
         import torch
 
         levels = pictures.permute(0, 3, 1, 2)
-        table = torch.from_numpy(self.table).to(levels.device)
+        table = self._table_on(str(levels.device))
         out = torch.empty(levels.shape, dtype=torch.float32, device=levels.device)
         for channel in range(3):
             flat = levels[:, channel].reshape(-1).int()
@@ -91,12 +98,16 @@ def as_tensor(array: npt.NDArray[Any]) -> Tensor:
 
 def as_frames(frames: Any, device: str) -> Tensor:
     """Return checked uint8 frames [T, H, W, 3] as a tensor on a device."""
+    check_frames(frames)
+    return on_device(frames, device)
+
+
+def on_device(values: Any, device: str) -> Tensor:
+    """Return an array or tensor on a device; the copy to a GPU runs while the host goes on."""
     import torch
 
-    check_frames(frames)
-    tensor = as_tensor(frames) if isinstance(frames, np.ndarray) else frames
+    tensor: Tensor = as_tensor(values) if isinstance(values, np.ndarray) else values
     if torch.device(device).type == "cuda" and not tensor.is_cuda:
-        # From pinned memory the copy runs while the device computes; from other memory it waits.
+        # From other memory the host waits. Torch pins the same memory again for later copies.
         tensor = tensor.pin_memory()
-    on_device: Tensor = tensor.to(device, non_blocking=True)
-    return on_device
+    return tensor.to(device, non_blocking=True)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from obygaze_features.backbones.base import (
     Backbone,
     Card,
@@ -17,7 +15,7 @@ from obygaze_features.backbones.base import (
 )
 from obygaze_features.backbones.geometry import Geometry, Level
 from obygaze_features.backbones.hub import repository_folder
-from obygaze_features.backbones.pixels import Preprocessor, as_frames, as_tensor
+from obygaze_features.backbones.pixels import Preprocessor, as_frames, on_device
 from obygaze_features.backbones.weights import FETCH_AGAIN, WeightFiles, WeightHashes, is_blob
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.video.resize import Resize
@@ -91,12 +89,11 @@ class TorchBackbone(Backbone):
         import torch
 
         check_pixels(pixels, self.geometry, self.card.label)
-        x = as_tensor(pixels) if isinstance(pixels, np.ndarray) else pixels
         levels = {
             name: level for name, level in self.levels.items() if only is None or name in only
         }
         with torch.inference_mode():
-            x = x.to(self.placement.device, dtype=self.dtype, non_blocking=True)
+            x = on_device(pixels, self.placement.device).to(self.dtype)
             outputs = self.outputs(self.module, x, self._mask(mask, len(x)), self.geometry)
             return {name: _checked(outputs, level, len(x)) for name, level in levels.items()}
 
@@ -106,14 +103,14 @@ class TorchBackbone(Backbone):
         shape = (n_clips, self.geometry.frames)
         if mask is None:
             return torch.ones(shape, device=self.placement.device)
-        given = torch.as_tensor(mask).to(self.placement.device, dtype=torch.float32)
+        given = torch.as_tensor(mask, dtype=torch.float32)
         if tuple(given.shape) != shape:
             raise FixInput(f"the mask must be {list(shape)}, got {list(given.shape)}")
         if not self.takes_mask and not bool((given == 1).all()):
             raise FixInput(f"{self.card.label} takes no mask: every clip needs all its frames")
         if not bool(((given == 0) | (given == 1)).all()) or not bool(given.any(dim=1).all()):
             raise FixInput("the mask must be 1 for real frames and 0 for padding, with some 1")
-        return given
+        return on_device(given, self.placement.device)
 
     def recipe(self) -> dict[str, Any]:
         """Return what changes the numbers: card, weights, preprocessing, precision, attention."""

@@ -13,13 +13,14 @@ import numpy.typing as npt
 
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.machine import Machine, this_machine
+from obygaze_features.core.machine import Machine, this_machine, usable_cores
 from obygaze_features.core.timing import Runs, duration, time_runs
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.base import Backbone
     from obygaze_features.core.workspace import Workspace
     from obygaze_features.store.read.reader import Matrix
+    from obygaze_features.video.decoded_clip import DecodedClip
 
 MAX_S = 30.0
 
@@ -120,7 +121,8 @@ def measure_forward(
     """Measure how many clips a second a backbone handles on a device, by the size of the batch.
 
     Frames are random numbers of the backbone's own shape. The first row is the preparation of the
-    frames of one clip, which the decoder has resized.
+    frames of one clip, which the decoder has resized. On a CPU, the clips of a batch are computed
+    in threads, one a core.
     """
     from obygaze_features.backbones.load import load_backbone
 
@@ -145,22 +147,30 @@ def measure_forward(
 def forward_runs(
     model: Backbone, frames: npt.NDArray[np.uint8], batches: Sequence[int], rounds: int
 ) -> list[Measurement]:
-    """Return the times to prepare the frames of one clip, and of a forward pass of each batch."""
-    from obygaze_features.extraction.blocks import stack, to_numpy
+    """Return the times to prepare the frames of one clip, and to compute clips at once."""
+    from obygaze_features.extraction.compute import clip_threads, computer_for
+    from obygaze_features.extraction.recipes import arrays_of, chosen_levels
 
+    specs = [spec for spec in arrays_of(model, chosen_levels(model, ())) if spec.is_level]
     pictures = frames if model.resize is None else model.resize(frames)
-    pixels = model.normalise(pictures)
-
-    def forward(inputs: Any) -> None:
-        for level in model.forward(inputs).values():
-            to_numpy(level)  # waits until the device has computed it
-
+    clip = _clip_of(pictures)
     prepare = partial(model.normalise, pictures)
     measurements = [_measure("prepare frames", prepare, rounds, 1, frames.nbytes)]
-    for batch in batches:
-        work = partial(forward, stack([pixels] * batch))
-        measurements.append(_measure(f"forward, batch {batch}", work, rounds, batch))
+    with clip_threads(usable_cores()) as pool:
+        computer = computer_for(model, specs, pool)
+        for batch in batches:
+            work = partial(computer.compute_all, [clip] * batch)
+            measurements.append(_measure(f"forward, batch {batch}", work, rounds, batch))
     return measurements
+
+
+def _clip_of(frames: npt.NDArray[np.uint8]) -> DecodedClip:
+    from obygaze_features.video.decoded_clip import DecodedClip
+
+    index = np.arange(len(frames))
+    times, real = index / 25, np.ones(len(frames), bool)
+    facts = (index, index, times, times, ~real, real, len(frames), False, 0.0)
+    return DecodedClip(Path(), frames, *facts)
 
 
 def measure_reading(

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.base import Backbone
-from obygaze_features.backbones.load import blank_padding
-from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.machine import package_version
+from obygaze_features.extraction.compute import Clock, Computed, Computer
 from obygaze_features.store.format.schema import OK, SPAN_ARRAYS, ArraySpec, RowSource, RowStatus
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decoded_clip import DecodedClip, View
@@ -32,32 +31,7 @@ PACKAGES = ("av", "numpy", "torch", "transformers", "zarr")
 
 
 class BatchTooLarge(Exception):
-    """A batch does not fit into memory; the next batches are half as large."""
-
-
-class Clock:
-    """Seconds by stage: `take` returns them and resets the clock."""
-
-    def __init__(self) -> None:
-        self._seconds: dict[str, float] = {}
-
-    def add(self, stage: str, seconds: float) -> None:
-        """Add seconds that were measured elsewhere."""
-        self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
-
-    @contextmanager
-    def of(self, stage: str) -> Iterator[None]:
-        """Add the seconds of a block of code."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self.add(stage, time.monotonic() - started)
-
-    def take(self) -> dict[str, float]:
-        """Return the seconds since the last call."""
-        taken, self._seconds = self._seconds, {}
-        return taken
+    """What is computed at once does not fit into memory: it must be halved."""
 
 
 @dataclass
@@ -69,6 +43,13 @@ class _Block:
     arrays: dict[str, npt.NDArray[Any]]
     statuses: list[RowStatus] = field(default_factory=list)
     sources: list[RowSource | None] = field(default_factory=list)
+    n_awaited: int = 0
+    clock: Clock = field(default_factory=Clock)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every row was added and computed."""
+        return len(self.statuses) == len(self.rows) and not self.n_awaited
 
 
 class BlockMaker:
@@ -77,17 +58,17 @@ class BlockMaker:
     A batch ends with its block, so that a block's numbers do not depend on the blocks before it.
 
     Args:
-        backbone: The model.
+        computer: The model, and how it is computed.
         writer: The writer of its store.
         view: The frames that the model uses.
         wanted: The rows to make, by the number of their block.
-        batch: Clips in a batch.
+        batch: Clips computed at once.
         retry: Replace single rows of committed blocks.
     """
 
     def __init__(
         self,
-        backbone: Backbone,
+        computer: Computer,
         writer: StoreWriter,
         view: View,
         wanted: Mapping[int, Sequence[int]],
@@ -95,46 +76,56 @@ class BlockMaker:
         batch: int,
         retry: bool = False,
     ) -> None:
-        self.backbone, self.writer, self.view = backbone, writer, view
+        self.computer, self.writer, self.view = computer, writer, view
         self.wanted, self.batch, self.retry = dict(wanted), batch, retry
         self.rows = {row for rows in self.wanted.values() for row in rows}
         self.versions = {name: text for name in PACKAGES if (text := package_version(name))}
-        self.clock = Clock()
-        self._levels = [spec for spec in writer.plan.arrays if spec.is_level]
         self._failed: list[tuple[int, RowStatus]] = []
         self._block: _Block | None = None
-        self._waiting: list[tuple[int, Any, npt.NDArray[np.bool_]]] = []
-        self._computing: tuple[list[int], Mapping[str, Any]] | None = None
+        self._waiting: list[tuple[int, DecodedClip]] = []
+        self._running: deque[tuple[_Block, list[int], Callable[[], Computed]]] = deque()
         # One thread: a block is written and synced while the next one is computed.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="commit")
         self._commit: Future[None] | None = None
 
-    def add(self, row: int, clip: DecodedClip | RowStatus, source: RowSource | None = None) -> None:
-        """Add the next row and its source; the last row of a block completes the block."""
+    def add(
+        self,
+        row: int,
+        clip: DecodedClip | RowStatus,
+        source: RowSource | None = None,
+        seconds: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
+        """Add the next row, its source, and the seconds by stage that it took until now."""
         block = self._open(row)
-        slot = len(block.statuses)
+        block.clock.add(seconds)
         if source is not None and isinstance(clip, DecodedClip):
             source = replace(source, pictures=clip.total)
         block.sources.append(source)
         if isinstance(clip, RowStatus):
             block.statuses.append(clip)
         else:
-            self._take(block, slot, clip)
-        if len(self._waiting) == self.batch:
-            self._flush(block)
-        if row == block.rows[-1]:
-            self._flush(block)
-            self._collect(block)
-            self._commit_block(block)
+            self._take(block, clip)
+        is_last = row == block.rows[-1]
+        if is_last or len(self._waiting) == self.computer.split(self.batch)[0]:
+            self._start(block)
+        if is_last:
+            self._block = None
+            self._commit_if_complete(block)
+
+    def finish(self) -> None:
+        """Wait for the blocks whose rows were all added, and commit them."""
+        while self._running and self._running[0][0] is not self._block:
+            self._collect()
 
     def take_failed(self) -> list[tuple[int, RowStatus]]:
         """Return the rows that were decoded but failed in the model since the last call."""
         failed, self._failed = self._failed, []
         return failed
 
-    def restart_block(self) -> None:
-        """Drop the unfinished block; its rows must be added again."""
-        self._block, self._waiting, self._computing = None, [], None
+    def restart(self) -> None:
+        """Halve what is computed at once; the rows of unfinished blocks must be added again."""
+        self._block, self._waiting, self.batch = None, [], max(1, self.batch // 2)
+        self._running.clear()
 
     def close(self) -> None:
         """Wait until finished blocks are on disk; drop the unfinished one."""
@@ -151,13 +142,10 @@ class BlockMaker:
             self._block = _Block(number, rows, arrays)
         return self._block
 
-    def _take(self, block: _Block, slot: int, clip: DecodedClip) -> None:
-        # The frames of other clips and the batch before occupy memory too: the whole batch counts.
-        with self.clock.of("preprocess"), self._smaller_if_too_large(self.batch):
-            pixels = self.backbone.normalise(clip.frames)
-            if self.backbone.takes_mask:
-                pixels = blank_padding(pixels, clip.mask)
-        self._waiting.append((slot, pixels, clip.mask))
+    def _take(self, block: _Block, clip: DecodedClip) -> None:
+        slot = len(block.statuses)
+        self._waiting.append((slot, clip))
+        block.n_awaited += 1
         block.arrays["time_s"][slot] = clip.time_s
         block.arrays["asked_s"][slot] = clip.asked_s
         if clip.span_s is not None:
@@ -169,73 +157,55 @@ class BlockMaker:
             block.arrays["clean"][slot] = not (clip.damaged or clip.missing)
         block.statuses.append(_status(clip))
 
-    def _flush(self, block: _Block) -> None:
-        """Start a batch, then fetch the previous one, so that a device always has work."""
+    def _start(self, block: _Block) -> None:
+        """Start to compute the clips that wait, as soon as not too many others are computed."""
         if not self._waiting:
             return
-        slots = [slot for slot, _, _ in self._waiting]
-        pixels = [pixels for _, pixels, _ in self._waiting]
-        mask = np.stack([mask for _, _, mask in self._waiting])
+        while len(self._running) >= self.computer.split(self.batch)[1]:
+            self._collect()
+        slots, clips = zip(*self._waiting, strict=True)
         self._waiting = []
-        with self.clock.of("forward"), self._smaller_if_too_large(len(slots)):
-            levels = self._forward(pixels, mask)
-        self._collect(block)
-        self._computing = slots, levels
+        with self._too_large_if_out_of_memory():
+            result = self.computer.start(clips)
+        self._running.append((block, list(slots), result))
 
-    def _collect(self, block: _Block) -> None:
-        if self._computing is None:
+    def _collect(self) -> None:
+        """Wait for the first of the running clips; commit their block if it is complete."""
+        block, slots, result = self._running.popleft()
+        with self._too_large_if_out_of_memory():
+            computed = result()
+        block.clock.add(computed.seconds)
+        for name, values in computed.levels.items():
+            block.arrays[name][slots] = values
+        for i, slot in enumerate(slots):
+            infinite = [name for name, finite in computed.finite.items() if not finite[i]]
+            if infinite:
+                message = f"{', '.join(infinite)} not finite as stored"
+                block.statuses[slot] = RowStatus.failed("forward", "NotFinite", message)
+                self._failed.append((block.rows[slot], block.statuses[slot]))
+        block.n_awaited -= len(slots)
+        self._commit_if_complete(block)
+
+    def _commit_if_complete(self, block: _Block) -> None:
+        """Write a complete block beside the next one; two are never written at once."""
+        if not block.is_complete:
             return
-        (slots, levels), self._computing = self._computing, None
-        with self.clock.of("forward"), self._smaller_if_too_large(len(slots)):
-            arrays = {name: to_numpy(level) for name, level in levels.items()}
-        for spec in self._levels:
-            with np.errstate(over="ignore"):  # what overflows is found below
-                block.arrays[spec.name][slots] = arrays[spec.name]
-        for slot in slots:
-            self._check(block, slot)
-
-    def _check(self, block: _Block, slot: int) -> None:
-        """Mark a clip as failed if a number is not finite in the precision of the store."""
-        arrays = ((spec.name, block.arrays[spec.name][slot]) for spec in self._levels)
-        infinite = [name for name, values in arrays if not np.isfinite(values).all()]
-        if infinite:
-            message = f"{', '.join(infinite)} not finite as stored"
-            block.statuses[slot] = RowStatus.failed("forward", "NotFinite", message)
-            self._failed.append((block.rows[slot], block.statuses[slot]))
-
-    def _forward(self, pixels: Sequence[Any], mask: npt.NDArray[np.bool_]) -> Mapping[str, Any]:
-        names = {spec.name for spec in self._levels}
-        return self.backbone.forward(
-            stack(pixels), mask if self.backbone.takes_mask else None, only=names
-        )
+        self.rows.difference_update(block.rows)
+        with block.clock.of("write"):
+            self._settle()
+        self._commit = self._pool.submit(self._write, block, block.clock.seconds)
 
     @contextmanager
-    def _smaller_if_too_large(self, n_clips: int) -> Iterator[None]:
-        """Halve the batch size from now on if a batch does not fit into memory."""
+    def _too_large_if_out_of_memory(self) -> Iterator[None]:
         try:
             yield
         except (MemoryError, RuntimeError) as error:
             if not _ran_out_of_memory(error):
                 raise
-            if n_clips == 1:
-                label = self.backbone.card.label
-                raise ObygazeError(
-                    f"one clip of {label} does not fit into memory",
-                    hint="use a smaller backbone, --dtype bfloat16, or another --device",
-                ) from error
-            self.batch = n_clips // 2
             torch = sys.modules.get("torch")
             if torch is not None and torch.cuda.is_available():
                 torch.cuda.empty_cache()
-            raise BatchTooLarge from error
-
-    def _commit_block(self, block: _Block) -> None:
-        """Write a complete block beside the next one; two are never written at once."""
-        self._block = None
-        self.rows.difference_update(block.rows)
-        with self.clock.of("write"):
-            self._settle()
-        self._commit = self._pool.submit(self._write, block, self.clock.take())
+            raise BatchTooLarge(self.computer.backbone.card.label) from error
 
     def _write(self, block: _Block, seconds: Mapping[str, float]) -> None:
         commit = partial(self.writer.commit_block, block.number)
@@ -273,23 +243,6 @@ def _status(clip: DecodedClip) -> RowStatus:
     if clip.total < len(clip.index) and clip.mask.all():
         messages.append(f"{clip.total} frames repeated to {len(clip.index)}")
     return RowStatus("ok", message="; ".join(messages)) if messages else OK
-
-
-def stack(pixels: Sequence[Any]) -> Any:
-    """Return one batch of several clips' pixels, on the device they are on."""
-    if isinstance(pixels[0], np.ndarray):
-        return np.stack(pixels)
-    import torch
-
-    return torch.stack(list(pixels))
-
-
-def to_numpy(level: Any) -> npt.NDArray[np.float32]:
-    """Return a level in main memory, in single precision; waits for the device."""
-    if isinstance(level, np.ndarray):
-        return level if level.dtype == np.uint8 else level.astype(np.float32, copy=False)
-    array: npt.NDArray[np.float32] = level.float().cpu().numpy()
-    return array
 
 
 def _ran_out_of_memory(error: BaseException) -> bool:

@@ -57,12 +57,14 @@ if TYPE_CHECKING:
 @feature_options
 @option_group(
     "Machine",
-    click.option("--device", default="cpu", help="cpu, cuda or cuda:N."),
+    click.option("--device", default="cpu", help="cpu, cuda, cuda:1, or cuda:all."),
     workers_option,
     click.option(
-        "--batch", type=click.IntRange(1), help="Clips in a batch. [default: as many as fit]"
+        "--batch", type=click.IntRange(1), help="Clips computed at once. [default: as many as fit]"
     ),
-    click.option("--exact", is_flag=True, help="Batches of one: the same bytes for any --batch."),
+    click.option(
+        "--exact", is_flag=True, help="On a GPU: batches of one, for the same bytes always."
+    ),
     click.option("--gpu-mem", type=float, metavar="GB", help="Limit GPU memory, in GB."),
     click.option("--share", is_flag=True, help="Use a GPU that other people use."),
     click.option("--nice", is_flag=True, help="Run with low CPU and disk priority."),
@@ -113,6 +115,7 @@ def run(
     obygaze extract run obygaze12 -b frames:xclip-b16-k600-zs --workers 16
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
         obygaze extract run plan.json --worker 0/8
+    obygaze extract run plan.json --device cuda:all
         obygaze extract run plan.json --engine dask --devices 0,1
     """
     # Signals are caught before torch is imported: a job may be stopped while it starts.
@@ -191,12 +194,15 @@ def _extract(
     monitor: Monitor,
 ) -> list[StoreStatus]:
     """Extract with the chosen engine."""
+    from obygaze_features.extraction.devices import devices_of, extract_on_devices
     from obygaze_features.extraction.run import Resources, extract
 
+    devices = devices_of(options["device"])
     resources = Resources(
-        device=options["device"],
+        device=devices[0],
         workers=options["workers"] or usable_cores(),
-        batch=1 if options["exact"] else options["batch"],
+        batch=options["batch"],
+        exact=options["exact"],
         gpu_gb=options["gpu_mem"],
         nice=options["nice"],
     )
@@ -211,7 +217,11 @@ def _extract(
         if options[name]:
             raise FixUsage(f"--{name} needs --engine dask", hint="use --device for this process")
     if not options["share"]:
-        refuse_busy_gpus([resources.device])
+        refuse_busy_gpus(devices)
+    if len(devices) > 1:
+        if rows is not None or retry:
+            raise FixUsage("--worker, --retry-failed and --changed need one --device")
+        return extract_on_devices(plan, devices, resources, stop, monitor=monitor)
     resources.apply_limits()
     return extract(
         plan,

@@ -15,6 +15,7 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.hub import find_weights, is_cached
 from obygaze_features.core.console import few, human, table
 from obygaze_features.core.errors import FixUsage, InstallExtra, NotFound, ObygazeError
+from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.timing import duration
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.bench import forward_runs
@@ -22,6 +23,7 @@ from obygaze_features.extraction.pipeline import decode_rows
 from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import level_bytes, load_target, view_of
 from obygaze_features.extraction.shared_machine import idle_gpus
+from obygaze_features.store.format.limits import memory_bytes
 from obygaze_features.store.format.records import SEAL_FILE
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.write.create import BLOCK_ROWS
@@ -37,8 +39,7 @@ TYPICAL_CLIP_BYTES = 32 * 224 * 224 * 3
 DECODER_BYTES = 150_000_000
 # The weights of a typical model, in single precision.
 TYPICAL_WEIGHT_BYTES = 4 * 200_000_000
-# A batch is as large as fits into this much memory, up to a size beyond which it is not faster.
-BATCH_BYTES = 1_000_000_000
+# Larger batches are not faster.
 MAX_BATCH = 16
 # The memory of Python and its libraries.
 FLOOR_BYTES = 150_000_000
@@ -196,10 +197,20 @@ class _Model:
         return level_bytes(self.card, self.target.levels)
 
 
-def batch_for(activation_bytes: int) -> int:
-    """Return the clips in a batch: as many as fit into memory, within a limit."""
-    fits = BATCH_BYTES // max(activation_bytes, 1)
-    return int(min(max(fits, 1), MAX_BATCH))
+def gpu_batch(activation_bytes: int, free_bytes: int) -> int:
+    """Return the clips of a batch: a power of two that fits into half of the free memory.
+
+    The estimate of the memory of a clip is rough, and the last bits depend on the batch: a machine
+    with a little less memory should give the same.
+    """
+    fits = free_bytes // 2 // max(activation_bytes, 1)
+    return min(1 << max(fits, 1).bit_length() - 1, MAX_BATCH)
+
+
+def cpu_batch(activation_bytes: int, n_threads: int) -> int:
+    """Return the clips computed at once: one a thread, in a quarter of the machine's memory."""
+    fits = memory_bytes() // 4 // max(activation_bytes, 1)
+    return max(1, min(fits, n_threads))
 
 
 def clips_ahead(workers: int, batches: Iterable[int]) -> int:
@@ -252,7 +263,7 @@ def estimate(
         stores=stores,
         decode_s=seconds,
         unreadable=unreadable,
-        peak_bytes=_peak_bytes(models, clip_bytes, workers),
+        peak_bytes=_peak_bytes(models, clip_bytes, workers, device),
         free_bytes=shutil.disk_usage(folder).free,
         workers=workers,
         device=device,
@@ -270,14 +281,20 @@ def _timed(
         model = load_target(target, workspace, device)
         size = model.geometry.size or SIZE_OF_ANY
         frames = np.zeros((model.geometry.frames, size, size, 3), np.uint8)
-        batch = 1 if device == "cpu" else batch_for(model.activation_bytes)
-        prepare, forward = forward_runs(model, frames, [batch], rounds=1)
+        batch = _batch(model.activation_bytes, device)
+        forward = forward_runs(model, frames, [batch], rounds=1)[-1]
     except FixUsage:
         raise
     except ObygazeError as error:
         why = "; ".join([error.what, *map(str.strip, error.details)])
         return replace(store, why=store.why or why)
-    return replace(store, forward_s=prepare.runs.median_s + forward.runs.median_s / batch)
+    return replace(store, forward_s=forward.runs.median_s / batch)
+
+
+def _batch(activation_bytes: int, device: str) -> int:
+    """Return the clips computed at once; a GPU, which may be of another machine, has the memory."""
+    on_cpu = device == "cpu"
+    return cpu_batch(activation_bytes, usable_cores()) if on_cpu else MAX_BATCH
 
 
 def _model(target: Target, card: Card) -> _Model:
@@ -348,23 +365,26 @@ def _probe(
     return mean, unreadable, max(sizes, default=TYPICAL_CLIP_BYTES)
 
 
-def _peak_bytes(models: Sequence[_Model], clip_bytes: int, workers: int) -> int:
-    """Return the peak memory: decoders, waiting pictures, batches, two blocks a store, weights.
+def _peak_bytes(models: Sequence[_Model], clip_bytes: int, workers: int, device: str) -> int:
+    """Return the peak memory: decoders, pictures, clips on the CPU, two blocks a store, weights.
 
-    Backbones compute in turn, but each holds the pixels of its batch while it waits.
+    The backbones of a run on the CPU share its threads.
     """
     activations = []
     for model in models:
         target, card = model.target, model.card
         attention = target.attention or card.input.attention
         activations.append(card.family.activation_bytes(card.geometry, target.dtype, attention))
-    batches = [batch_for(each) for each in activations]
-    waiting = (clips_ahead(workers, batches) + 1) * clip_bytes
-    computing = sum(batch * each for batch, each in zip(batches, activations, strict=True))
+    batches = [_batch(each, device) for each in activations]
+    # Each backbone holds the frames of a batch that waits, and of two on their way to a GPU.
+    waiting = clips_ahead(workers, batches) + 1 + 3 * sum(batches)
+    computing = max(n * each for n, each in zip(batches, activations, strict=True))
     blocks = sum((m.target.block_rows or BLOCK_ROWS) * sum(m.levels.values()) for m in models)
     weights = sum(model.weight_bytes for model in models)
     floor = FLOOR_WITH_TORCH_BYTES if weights else FLOOR_BYTES
-    return floor + workers * DECODER_BYTES + waiting + computing + 2 * blocks + weights
+    on_host = computing if device == "cpu" else 0
+    pictures = waiting * clip_bytes
+    return floor + workers * DECODER_BYTES + pictures + on_host + 2 * blocks + weights
 
 
 def _gflop_text(gflop: float) -> str | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import BatchTooLarge, BlockMaker
 from obygaze_features.extraction.kept_frames import KeptFrames
@@ -57,34 +58,47 @@ def run_rows(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch
             try:
                 _pass(makers, decode, stop, watch)
                 break
-            except BatchTooLarge:
-                # Restart unfinished blocks; finished ones are no longer among the wanted rows.
-                for maker in makers:
-                    maker.restart_block()
+            except BatchTooLarge as error:
+                _restart(makers, error)
     finally:
         for maker in makers:
             maker.close()
 
 
+def _restart(makers: Sequence[BlockMaker], error: BatchTooLarge) -> None:
+    """Halve the batches of all makers, since they share the memory, and drop unfinished blocks."""
+    if all(maker.batch == 1 for maker in makers):
+        raise ObygazeError(
+            f"one clip of {error} does not fit into memory",
+            hint="use a smaller backbone, --dtype bfloat16, or another --device",
+        ) from error
+    for maker in makers:
+        maker.restart()
+
+
 def _pass(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: Watch) -> None:
     results = iter(decode(_jobs(makers)))
-    while True:
+    while not stop:
         started = time.monotonic()
         decoded = next(results, None)
         waited = time.monotonic() - started
         if decoded is None:
-            return
+            break
+        seconds = {"wait": waited, "decode": decoded.seconds}
         for maker in makers:
             if decoded.row in maker.rows:
-                maker.clock.add("wait", waited)
-                maker.clock.add("decode", decoded.seconds)
-                maker.add(decoded.row, decoded.clips[maker.view], decoded.source)
+                maker.add(decoded.row, decoded.clips[maker.view], decoded.source, seconds)
         watch(decoded)
-        for maker in makers:
-            for row, status in maker.take_failed():
-                watch(DecodedRow(row, {maker.view: status}))
-        if stop:
-            return
+        _report_failed(makers, watch)
+    for maker in makers:
+        maker.finish()
+    _report_failed(makers, watch)
+
+
+def _report_failed(makers: Sequence[BlockMaker], watch: Watch) -> None:
+    for maker in makers:
+        for row, status in maker.take_failed():
+            watch(DecodedRow(row, {maker.view: status}))
 
 
 def _jobs(makers: Sequence[BlockMaker]) -> list[tuple[int, tuple[View, ...]]]:

@@ -8,17 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone, Card
 from obygaze_features.backbones.cards import FRAMES, find_card
 from obygaze_features.backbones.geometry import Level
-from obygaze_features.backbones.load import blank_padding, load_backbone
+from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.schema_rules import near
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.blocks import stack, to_numpy
+from obygaze_features.extraction.compute import clip_threads, computer_for
 from obygaze_features.extraction.plan import PlannedClip, PlannedWindow, Target
 from obygaze_features.extraction.sources import clips_of_store
 from obygaze_features.manifest.windows import Grid
@@ -253,9 +252,7 @@ def _extract(
         decoded = decode(clip)
     except BadVideo:
         return None
-    pixels = backbone.normalise(decoded.frames)
-    mask = None
-    if backbone.takes_mask:
-        pixels, mask = blank_padding(pixels, decoded.mask), decoded.mask[np.newaxis]
-    found = backbone.forward(stack([pixels]), mask, only=set(levels))
-    return {name: to_numpy(level)[0] for name, level in found.items()}
+    specs = [spec for spec in arrays_of(backbone, levels) if spec.is_level]
+    with clip_threads(1) as pool:
+        (found,) = computer_for(backbone, specs, pool).compute_all([decoded])
+    return {name: level[0] for name, level in found.levels.items()}

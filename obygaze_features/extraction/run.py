@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,9 +13,11 @@ from typing import Any
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
+from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.blocks import BlockMaker
-from obygaze_features.extraction.estimate import batch_for, clips_ahead
+from obygaze_features.extraction.compute import clip_threads, computer_for, is_on_gpu
+from obygaze_features.extraction.estimate import clips_ahead, cpu_batch, gpu_batch
 from obygaze_features.extraction.kept_frames import find_kept_frames, stores_of_frames
 from obygaze_features.extraction.pipeline import DecodedRow, decode_rows, run_rows
 from obygaze_features.extraction.plan import ExtractPlan, Target
@@ -25,7 +28,12 @@ from obygaze_features.extraction.recipes import (
     recipe_of,
     view_of,
 )
-from obygaze_features.extraction.shared_machine import StopFlag, limit_gpu_memory, lower_priority
+from obygaze_features.extraction.shared_machine import (
+    StopFlag,
+    free_gpu_memory,
+    limit_gpu_memory,
+    lower_priority,
+)
 from obygaze_features.extraction.sources import (
     changed_rows,
     refuse_changed,
@@ -47,15 +55,34 @@ Event = Mapping[str, Any]
 class Resources:
     """What a run may use of its machine; none of it changes the features.
 
-    `workers` decode, `batch` clips are computed at once (None: as many as fit), `gpu_gb` limits the
-    GPU memory, and `nice` lowers the priority of the CPU and the disk.
+    `workers` decode, `batch` clips are computed at once (None: as many as fit), on a CPU by at most
+    `threads` (None: one a core). On a GPU, `exact` makes batches of one, so that the last bits do
+    not depend on `batch`, and `gpu_gb` limits the memory. `nice` lowers the priority of the CPU and
+    the disk.
     """
 
     device: str = "cpu"
     workers: int = 1
     batch: int | None = None
+    threads: int | None = None
+    exact: bool = False
     gpu_gb: float | None = None
     nice: bool = False
+
+    @property
+    def compute_threads(self) -> int:
+        """Threads that compute on the CPU: one a core, since decoders that wait use none."""
+        return self.threads or usable_cores()
+
+    def batch_of(self, backbone: Backbone) -> int:
+        """Return how many clips of a backbone are computed at once."""
+        needed = backbone.activation_bytes
+        if is_on_gpu(backbone):
+            if self.exact:
+                return 1
+            return self.batch or gpu_batch(needed, free_gpu_memory(self.device, self.gpu_gb))
+        fits = cpu_batch(needed, self.compute_threads)
+        return min(fits, self.batch or fits)
 
     def apply_limits(self) -> None:
         """Lower the priority of this process and limit its GPU memory, as the fields define."""
@@ -95,11 +122,18 @@ class LoadedTarget:
     view: View
 
     def maker(
-        self, wanted: Mapping[int, Sequence[int]], resources: Resources, *, retry: bool = False
+        self,
+        wanted: Mapping[int, Sequence[int]],
+        resources: Resources,
+        pool: Executor,
+        *,
+        retry: bool = False,
     ) -> BlockMaker:
-        """Return the block maker of this store."""
-        batch = resources.batch or batch_for(self.backbone.activation_bytes)
-        return BlockMaker(self.backbone, self.writer, self.view, wanted, batch=batch, retry=retry)
+        """Return the block maker of this store; `pool` computes if no GPU does."""
+        levels = [spec for spec in self.writer.plan.arrays if spec.is_level]
+        computer = computer_for(self.backbone, levels, pool)
+        batch = resources.batch_of(self.backbone)
+        return BlockMaker(computer, self.writer, self.view, wanted, batch=batch, retry=retry)
 
 
 def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[LoadedTarget]:
@@ -232,18 +266,19 @@ def extract_rows(
     pool: DecodePool | None = None,
 ) -> None:
     """Extract the `wanted` rows of each target; a given `pool` is left running."""
-    makers = [
-        target.maker(blocks, resources, retry=retry)
-        for target, blocks in zip(targets, wanted, strict=True)
-        if any(blocks.values())
-    ]
-    if not makers:
+    if not any(any(blocks.values()) for blocks in wanted):
         return
-    rows = set[int]().union(*(maker.rows for maker in makers))
-    watch = _Watch(plan, stop, monitor, len(rows))
-    ahead = clips_ahead(resources.workers, (maker.batch for maker in makers))
-    kept = find_kept_frames(plan, rows, (maker.view for maker in makers))
     with ExitStack() as stack:
+        threads = stack.enter_context(clip_threads(resources.compute_threads))
+        makers = [
+            target.maker(blocks, resources, threads, retry=retry)
+            for target, blocks in zip(targets, wanted, strict=True)
+            if any(blocks.values())
+        ]
+        rows = set[int]().union(*(maker.rows for maker in makers))
+        watch = _Watch(plan, stop, monitor, len(rows))
+        ahead = clips_ahead(resources.workers, (maker.batch for maker in makers))
+        kept = find_kept_frames(plan, rows, (maker.view for maker in makers))
         if pool is None:
             own = DecodePool(resources.workers, timeout_s=plan.timeout_s)
             pool = stack.enter_context(own)

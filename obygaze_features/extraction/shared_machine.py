@@ -110,6 +110,16 @@ def limit_gpu_memory(device: str, gigabytes: float) -> None:
     torch.cuda.set_per_process_memory_fraction(share, chosen)
 
 
+def free_gpu_memory(device: str, gigabytes: float | None = None) -> int:
+    """Return the bytes of a GPU that are free, or left of a limit in GB."""
+    import torch
+
+    free, _ = torch.cuda.mem_get_info(device)
+    if gigabytes is None:
+        return free
+    return min(free, int(gigabytes * 1e9) - torch.cuda.memory_allocated(device))
+
+
 def lower_priority() -> None:
     """Give this process, and the processes it starts, a low CPU and disk priority."""
     os.nice(max(0, NICENESS - os.nice(0)))

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from obygaze_features.backbones.base import Placement
 from obygaze_features.extraction.plan import ExtractPlan, Target, make_plan, write_plan
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -65,7 +67,7 @@ def array_bytes(store: Path) -> dict[str, bytes]:
 
 
 class CountingBackbone:
-    """A backbone whose answer is its input, and which notes how it was used."""
+    """A backbone in NumPy as one of a GPU; it notes how it was used, and fails as told."""
 
     takes_mask = False
 
@@ -81,6 +83,7 @@ class CountingBackbone:
         self.card, self.geometry, self.levels = inner.card, inner.geometry, inner.levels
         self.flops, self.activation_bytes = inner.flops, inner.activation_bytes
         self.resize = inner.resize
+        self.placement = Placement("cuda")
         self.inner, self.most, self.odd_rows = inner, most, set(odd_rows)
         self.most_waiting, self.error = most_waiting, error
         self.batches: list[int] = []
@@ -92,7 +95,7 @@ class CountingBackbone:
         if self.waiting > self.most_waiting:
             self.waiting = 0
             raise RuntimeError(self.error)
-        return np.asarray(self.inner.normalise(pictures))
+        return np.asarray(self.inner.normalise(np.asarray(pictures)))
 
     def forward(self, pixels: Any, mask: Any = None, only: Any = None) -> dict[str, Any]:
         """As the inner one; out of memory above `most` clips, NaN for the rows in `odd_rows`."""
@@ -100,12 +103,12 @@ class CountingBackbone:
         if len(pixels) > self.most:
             raise RuntimeError(self.error)
         self.batches.append(len(pixels))
-        levels: dict[str, Any] = self.inner.forward(pixels, mask, only)
+        levels = dict(self.inner.forward(pixels, mask, only))
         for slot in range(len(pixels)):
             if self.seen + slot in self.odd_rows:
                 levels["clip"][slot] = np.nan
         self.seen += len(pixels)
-        return levels
+        return {name: torch.from_numpy(level).to("cuda") for name, level in levels.items()}
 
     def recipe(self) -> dict[str, Any]:
         """As the inner one."""

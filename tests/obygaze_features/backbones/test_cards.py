@@ -38,6 +38,10 @@ PUBLISHED = {
     "dinov3-b16": (16, 224, 16 * 201, 768, 768, (16, 768), None, B16),
     "videomae-b": (16, 224, 8 * 196, 768, 768, (8, 768), 361, replace(B16, tubelet=2)),
     "timesformer-b-k400": (8, 224, 1 + 8 * 196, 768, 768, (8, 768), None, B16),
+    "videoprism-b": (
+        *(16, 288, 16 * 256, 768, 768, (16, 768), None),
+        replace(B16, layers=16, patch=18),
+    ),
     "vjepa2-l": (16, 256, 8 * 256, 1024, 1024, (8, 1024), 1656, replace(L14, patch=16, tubelet=2)),
 }
 

@@ -167,6 +167,16 @@ def _vjepa2(own: Any, x: Any) -> dict[str, Any]:
     return _thw(own("vjepa2", "VJEPA2Model").get_vision_features(x), 2)
 
 
+def _videoprism(own: Any, x: Any) -> dict[str, Any]:
+    seen = own("videoprism", "VideoPrismVisionModel")(x)
+    # The temporal encoder has a sequence of frames for each patch of each clip.
+    temporal = own("videoprism", "VideoPrismVisionModel").layernorm2(
+        seen.last_temporal_hidden_state
+    )
+    sequence = temporal.reshape(len(x), 4, 3, 32).transpose(1, 2).reshape(len(x), 12, 32)
+    return _thw(sequence, 3)
+
+
 def _timesformer(own: Any, x: Any) -> dict[str, Any]:
     sequence = own("timesformer", "TimesformerModel")(x).last_hidden_state
     # Token 1 + p * T + t, spelled out.
@@ -191,6 +201,7 @@ _REFERENCES = {
     "vivit": _vivit,
     "videomae": _videomae,
     "timesformer": _timesformer,
+    "videoprism": _videoprism,
     "vjepa2": _vjepa2,
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from support.extraction import CountingBackbone
 
+from benchmarks.extraction.simulated_gpu import SimulatedGpu
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import FixInput, ObygazeError
-from obygaze_features.extraction.blocks import BlockMaker, Clock
+from obygaze_features.extraction.blocks import BlockMaker
+from obygaze_features.extraction.compute import BatchComputer, Clock
 from obygaze_features.extraction.pipeline import DecodedRow, run_rows
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target
 from obygaze_features.extraction.recipes import arrays_of, chosen_levels, recipe_of, view_of
@@ -24,6 +26,13 @@ from obygaze_features.video.decoded_clip import DecodedClip, View
 
 N = 11
 BLOCK = 4
+
+
+@pytest.fixture(autouse=True)
+def gpu() -> Iterator[SimulatedGpu]:
+    """Batches are those of a GPU."""
+    with SimulatedGpu() as simulated:
+        yield simulated
 
 
 def a_clip(row: int) -> DecodedClip:
@@ -65,9 +74,10 @@ class World:
     def maker(self, batch: int = 3, **more: Any) -> BlockMaker:
         plan = self.writer.plan
         wanted = {b: list(range(*plan.block_range(b))) for b in self.writer.pending_blocks()}
-        return BlockMaker(
-            self.backbone, self.writer, self.view, more.pop("wanted", wanted), batch=batch, **more
-        )
+        levels = [spec for spec in plan.arrays if spec.is_level]
+        computer = BatchComputer(self.backbone, levels)  # type: ignore[arg-type]
+        wanted = more.pop("wanted", wanted)
+        return BlockMaker(computer, self.writer, self.view, wanted, batch=batch, **more)
 
     def decode(self, jobs: Sequence[tuple[int, tuple[View, ...]]]) -> Any:
         for row, views in jobs:
@@ -179,7 +189,7 @@ def test_out_of_memory_in_preprocessing_halves_the_batch(tmp_path: Path) -> None
     world.run(world.maker(batch=4))
     # With a batch of 4, the third clip of the first block does not fit.
     assert world.backbone.batches == [2, 2, 2, 2, 2, 1]
-    assert [world.decoded.count(row) for row in range(N)] == [2, 2, 2] + [1] * 8
+    assert [world.decoded.count(row) for row in range(N)] == [2, 2, 2, 2] + [1] * 7
     assert open_store(world.path).status().counts == {"ok": N}
 
 
@@ -197,6 +207,24 @@ def test_each_error_for_too_little_memory_halves_the_batch(tmp_path: Path, error
     world.run(world.maker(batch=4))
     assert set(world.backbone.batches) == {2, 1}
     assert open_store(world.path).status().counts == {"ok": N}
+
+
+def test_all_batches_are_halved_if_one_does_not_fit(tmp_path: Path) -> None:
+    """They share the memory: the one that fails may already be as small as possible."""
+    one, two = World(tmp_path / "one"), World(tmp_path / "two")
+    large, small = one.maker(batch=4), two.maker(batch=1)
+    forward = two.backbone.forward
+
+    def forward_if_there_is_room(*args: Any, **options: Any) -> Any:
+        if large.batch > 1:
+            raise RuntimeError("CUDA out of memory")
+        return forward(*args, **options)
+
+    two.backbone.forward = forward_if_there_is_room  # type: ignore[method-assign]
+    one.run(large, small)
+    assert (large.batch, small.batch) == (1, 1)
+    for world in (one, two):
+        assert open_store(world.path).status().counts == {"ok": N}
 
 
 @pytest.mark.parametrize("limit", ["most", "most_waiting"])
@@ -263,9 +291,8 @@ def test_seconds_are_kept_in_the_markers(tmp_path: Path) -> None:
     assert {"wait", "preprocess", "forward"} <= marker.seconds.keys()
 
 
-def test_a_clock_starts_again_when_it_is_read() -> None:
+def test_a_clock_adds_seconds_by_stage() -> None:
     clock = Clock()
-    clock.add("wait", 1.5)
-    clock.add("wait", 0.5)
-    assert clock.take() == {"wait": 2.0}
-    assert clock.take() == {}
+    clock.add({"wait": 1.5, "decode": 1.0})
+    clock.add({"wait": 0.5})
+    assert clock.seconds == {"wait": 2.0, "decode": 1.0}

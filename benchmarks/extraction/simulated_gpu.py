@@ -1,0 +1,245 @@
+"""A simulated GPU: torch's streams, events and copies for "cuda", computed on the CPU.
+
+Inside `with SimulatedGpu() as gpu:` the program runs as on a GPU, without a line of its own for it.
+Tensors moved to "cuda" are marked, and so is all that is computed from them. A clock says when each
+stream would have done its work, and the host waits where CUDA would make it wait: for an event,
+and for every copy that is not asynchronous. A copy to the host changes its memory only then, so
+that numbers that are read too early are wrong.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+
+from obygaze_features.backbones.base import Backbone, Placement
+
+# Functions of a tensor that wait for the device.
+_READS = {"cpu", "item", "tolist", "numpy", "__bool__", "__int__", "__float__", "nonzero"}
+
+
+class VirtualClock:
+    """Seconds that pass only when the program says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def time(self) -> float:
+        """Return the seconds since the start."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let seconds pass."""
+        self.now += max(0.0, seconds)
+
+
+class RealClock:
+    """The clock of the machine."""
+
+    def time(self) -> float:
+        """Return the seconds since some start."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(max(0.0, seconds))
+
+
+class _Stream:
+    """Work that is done in order; `ready` is when all of it is done."""
+
+    def __init__(self, gpu: SimulatedGpu) -> None:
+        self.gpu, self.ready = gpu, 0.0
+
+    def wait_stream(self, other: _Stream) -> None:
+        """Let later work of this stream begin after the present work of another."""
+        self.ready = max(self.ready, other.ready)
+
+    def record_event(self) -> _Event:
+        """Return an event after the present work."""
+        return _Event(self.gpu, self.ready)
+
+
+class _Event:
+    def __init__(self, gpu: SimulatedGpu, at: float) -> None:
+        self.gpu, self.at = gpu, at
+
+    def synchronize(self) -> None:
+        """Wait until the work before the event is done."""
+        self.gpu.wait("event", self.at)
+
+
+class SimulatedGpu(TorchFunctionMode):
+    """Torch's "cuda" on the CPU.
+
+    Args:
+        clock: The clock of host and device.
+        copy_s: Seconds of each copy.
+    """
+
+    def __init__(self, clock: VirtualClock | RealClock | None = None, copy_s: float = 0.0) -> None:
+        super().__init__()
+        self.clock, self.copy_s = clock or VirtualClock(), copy_s
+        self.current = self.default = _Stream(self)
+        self.waits: list[tuple[str, float]] = []
+        self._landing: list[tuple[float, torch.Tensor, torch.Tensor]] = []
+        self._patch = mock.patch.multiple(
+            torch.cuda,
+            Stream=lambda device=None: _Stream(self),
+            current_stream=lambda device=None: self.current,
+            stream=self._use,
+            is_available=lambda: True,
+            empty_cache=lambda: None,
+            mem_get_info=lambda device=None: (10**11, 10**11),
+            memory_allocated=lambda device=None: 0,
+        )
+
+        # Its argument is checked before the function can be replaced below.
+        self._record = mock.patch.object(torch.Tensor, "record_stream", lambda tensor, stream: None)
+
+    def __enter__(self) -> SimulatedGpu:
+        self._patch.start()
+        self._record.start()
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._record.stop()
+        self._patch.stop()
+
+    @property
+    def blocking_copies(self) -> int:
+        """How often the host waited for a copy or a value."""
+        return sum(kind != "event" for kind, _ in self.waits)
+
+    def work(self, seconds: float) -> float:
+        """Give work to the current stream; return when it is done."""
+        self.current.ready = max(self.current.ready, self.clock.time()) + seconds
+        return self.current.ready
+
+    def wait(self, kind: str, until: float) -> None:
+        """Let the host wait for the device."""
+        seconds = max(0.0, until - self.clock.time())
+        self.waits.append((kind, seconds))
+        self.clock.sleep(seconds)
+        for at, target, values in self._landing:
+            if at <= until:
+                target.numpy()[...] = values.numpy()
+        self._landing = [copy for copy in self._landing if copy[0] > until]
+
+    @contextmanager
+    def _use(self, stream: _Stream) -> Iterator[None]:
+        before, self.current = self.current, stream
+        try:
+            yield
+        finally:
+            self.current = before
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Run a function of torch as a GPU would."""
+        options, name = dict(kwargs or {}), getattr(func, "__name__", "")
+        first: Any = args[0] if args else None
+        if func == vars(torch.Tensor.__base__)["is_cuda"].__get__:
+            return _is_on(first)
+        if func == vars(torch.Tensor.__base__)["device"].__get__:
+            return torch.device("cuda" if _is_on(first) else "cpu")
+        if name == "pin_memory":
+            return _mark(first.clone(), "pinned")
+        if name == "to":
+            return self._to(func, args, options)
+        if name == "copy_" and _is_on(args[1]) and not _is_on(first):
+            return self._copy_out(first, args[1], options)
+        if name in _READS and _is_on(first):
+            self.wait(name, self.current.ready)
+            return func(*args, **options)
+        wanted = options.get("device")
+        to_device = wanted is not None and torch.device(wanted).type == "cuda"
+        if to_device:
+            options["device"] = "cpu"
+        pinned = options.pop("pin_memory", False)
+        result = func(*args, **options)
+        on = to_device or any(map(_is_on, _tensors((args, tuple(options.values())))))
+        for tensor in _tensors(result):
+            _mark(tensor, "on_device" if on else "pinned" if pinned else "")
+        return result
+
+    def _to(self, func: Any, args: Any, options: dict[str, Any]) -> Any:
+        source = args[0]
+        words = [*args[1:], *options.values()]
+        devices = [str(word) for word in words if isinstance(word, str | torch.device)]
+        dtype = next((word for word in words if isinstance(word, torch.dtype)), source.dtype)
+        on = devices[0].startswith("cuda") if devices else _is_on(source)
+        if not on and not _is_on(source):
+            return func(*args, **options)
+        if on == _is_on(source):
+            result = source if dtype == source.dtype else func(source, dtype)
+        else:
+            overlaps = options.get("non_blocking") and (hasattr(source, "pinned") or not on)
+            done = self.work(self.copy_s)
+            if not overlaps or not on:
+                self.wait("copy", done)
+            result = source.detach().clone()
+            result = result if dtype == source.dtype else func(result, dtype)
+        return _mark(result, "on_device") if on else result
+
+    def _copy_out(self, target: torch.Tensor, source: torch.Tensor, options: Any) -> torch.Tensor:
+        done = self.work(self.copy_s)
+        if not (options.get("non_blocking") and hasattr(target, "pinned")):
+            self.wait("copy", done)
+        target.numpy()[...] = 1 if target.dtype == torch.bool else np.nan
+        self._landing.append((done, target, source.detach().clone()))
+        return target
+
+
+def _is_on(value: Any) -> bool:
+    return hasattr(value, "on_device")
+
+
+def _mark(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    if name:
+        setattr(tensor, name, True)
+    return tensor
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for one in value:
+            yield from _tensors(one)
+
+
+class TimedBackbone:
+    """A backbone with the levels of another one, which occupies a simulated GPU for some time."""
+
+    takes_mask = False
+
+    def __init__(self, inner: Backbone, gpu: SimulatedGpu, seconds: float) -> None:
+        self.card, self.levels, self.resize = inner.card, inner.levels, inner.resize
+        self.gpu, self.seconds, self.placement = gpu, seconds, Placement("cuda")
+        self.started: list[float] = []
+
+    def normalise(self, pictures: torch.Tensor) -> torch.Tensor:
+        """Return the first number of each picture."""
+        return pictures.flatten(1)[:, :1]
+
+    def forward(self, pixels: torch.Tensor, mask: Any = None, only: Any = ()) -> dict[str, Any]:
+        """Return levels that are the sum of the clip's pixels everywhere."""
+        self.started.append(self.gpu.clock.time())
+        self.gpu.work(self.seconds * len(pixels))
+        total = pixels.float().flatten(1).sum(1)
+        return {
+            name: total.view(-1, *[1] * len(level.shape)).expand(-1, *level.shape)
+            for name, level in self.levels.items()
+            if name in only
+        }

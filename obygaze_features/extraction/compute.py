@@ -1,0 +1,234 @@
+"""Compute the features of decoded clips: one by one in threads on a CPU, in batches on a GPU.
+
+On a CPU, the last bits of a batch depend on its size and on torch's threads. There each clip is
+computed alone in one thread, and several clips at once, so that its features depend on neither.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.backbones.base import Backbone
+from obygaze_features.backbones.load import as_arrays, blank_padding
+from obygaze_features.backbones.pixels import on_device
+from obygaze_features.store.format.schema import ArraySpec
+from obygaze_features.video.decoded_clip import DecodedClip
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Clock:
+    """Seconds by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def add(self, seconds: Mapping[str, float]) -> None:
+        """Add seconds that were measured elsewhere."""
+        for stage, more in seconds.items():
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + more
+
+    @contextmanager
+    def of(self, stage: str) -> Iterator[None]:
+        """Add the seconds of a block of code."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.add({stage: time.monotonic() - started})
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The levels of some clips as stored [B, ...], which are finite [B], and seconds by stage."""
+
+    levels: Mapping[str, npt.NDArray[Any]]
+    finite: Mapping[str, npt.NDArray[np.bool_]]
+    seconds: Mapping[str, float]
+
+
+class Computer(ABC):
+    """A backbone, and how its clips are computed.
+
+    Args:
+        backbone: The model.
+        specs: The levels to compute, with the types in which they are stored.
+    """
+
+    def __init__(self, backbone: Backbone, specs: Sequence[ArraySpec]) -> None:
+        self.backbone = backbone
+        self.dtypes = {spec.name: spec.dtype for spec in specs}
+
+    @abstractmethod
+    def start(self, clips: Sequence[DecodedClip]) -> Callable[[], Computed]:
+        """Start to compute clips; return a function that waits for their features."""
+
+    @abstractmethod
+    def split(self, at_once: int) -> tuple[int, int]:
+        """Return the clips of one `start`, and how many starts there may be at once."""
+
+    def compute_all(self, clips: Sequence[DecodedClip]) -> list[Computed]:
+        """Compute clips at once, and wait for them."""
+        n_clips = self.split(len(clips))[0]
+        results = [self.start(clips[i : i + n_clips]) for i in range(0, len(clips), n_clips)]
+        return [result() for result in results]
+
+    def forward(self, frames: Sequence[Any], masks: Sequence[Any], clock: Clock) -> dict[str, Any]:
+        """Return the levels of clips, given the frames and the mask of each."""
+        mask = None
+        with clock.of("preprocess"):
+            pixels = [self.backbone.normalise(each) for each in frames]
+            if self.backbone.takes_mask:
+                pixels = [blank_padding(x, one) for x, one in zip(pixels, masks, strict=True)]
+                mask = np.stack(masks)
+        with clock.of("forward"):
+            return self.backbone.forward(stack(pixels), mask, only=set(self.dtypes))
+
+
+class ThreadComputer(Computer):
+    """Compute each clip alone, in a thread of `pool`."""
+
+    def __init__(self, backbone: Backbone, specs: Sequence[ArraySpec], pool: Executor) -> None:
+        super().__init__(backbone, specs)
+        self.pool = pool
+
+    def start(self, clips: Sequence[DecodedClip]) -> Callable[[], Computed]:
+        """Start to compute one clip."""
+        (clip,) = clips
+        return self.pool.submit(self._compute, clip).result
+
+    def split(self, at_once: int) -> tuple[int, int]:
+        """Return one clip, and as many starts as clips may be computed at once."""
+        # Code of the user may keep values of a clip between two of its functions.
+        return 1, 1 if self.backbone.card.code else at_once
+
+    def _compute(self, clip: DecodedClip) -> Computed:
+        clock = Clock()
+        found = self.forward([clip.frames], [clip.mask], clock)
+        with np.errstate(over="ignore"):  # what overflows is not finite
+            arrays = as_arrays({name: found[name] for name in self.dtypes})
+            levels = {name: arrays[name].astype(dtype) for name, dtype in self.dtypes.items()}
+        finite = {name: np.array([np.isfinite(level).all()]) for name, level in levels.items()}
+        return Computed(levels, finite, clock.seconds)
+
+
+class BatchComputer(Computer):
+    """Compute batches on a GPU, and copy to and from it on streams of their own.
+
+    The host waits for nothing but the event after the copy of a batch's features.
+    """
+
+    def __init__(self, backbone: Backbone, specs: Sequence[ArraySpec]) -> None:
+        import torch
+
+        super().__init__(backbone, specs)
+        self.device, self.cuda = backbone.placement.device, torch.cuda
+        stream: Callable[[str], torch.cuda.Stream] = torch.cuda.Stream
+        self.incoming, self.outgoing = stream(self.device), stream(self.device)
+
+    def start(self, clips: Sequence[DecodedClip]) -> Callable[[], Computed]:
+        """Start to compute a batch."""
+        import torch
+
+        clock = Clock()
+        frames: list[Any] = [clip.frames for clip in clips]
+        if self.backbone.resize is not None:  # else the user's own code takes arrays
+            frames = [self._upload(each) for each in frames]
+        found = self.forward(frames, [clip.mask for clip in clips], clock)
+        levels = {
+            name: found[name].to(getattr(torch, dtype)).contiguous()
+            for name, dtype in self.dtypes.items()
+        }
+        finite = {name: torch.isfinite(x).flatten(1).all(1) for name, x in levels.items()}
+        numbers, flags = self._download(levels), self._download(finite)
+
+        def result() -> Computed:
+            with clock.of("forward"):
+                return Computed(numbers(), flags(), clock.seconds)
+
+        return result
+
+    def split(self, at_once: int) -> tuple[int, int]:
+        """Return the clips of a batch, and two: one is computed while the next is prepared."""
+        return at_once, 2
+
+    def _upload(self, frames: npt.NDArray[np.uint8]) -> Tensor:
+        """Return frames on the device; the host does not wait for the copy."""
+        compute = self.cuda.current_stream(self.device)
+        with self.cuda.stream(self.incoming):
+            tensor = on_device(frames, self.device)
+        compute.wait_stream(self.incoming)
+        # The memory must not be used again before the computation that reads it has ended.
+        tensor.record_stream(compute)
+        return tensor
+
+    def _download(self, tensors: Mapping[str, Tensor]) -> Callable[[], dict[str, Any]]:
+        """Start to copy tensors to pinned memory; return a function that waits for the copies."""
+        import torch
+
+        self.outgoing.wait_stream(self.cuda.current_stream(self.device))
+        copies = {}
+        with self.cuda.stream(self.outgoing):
+            for name, tensor in tensors.items():
+                # Torch uses pinned memory again that is not in use any more.
+                copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+                copies[name] = copy.copy_(tensor, non_blocking=True)
+                tensor.record_stream(self.outgoing)
+            done = self.outgoing.record_event()
+
+        def wait() -> dict[str, Any]:
+            done.synchronize()
+            return {name: copy.numpy() for name, copy in copies.items()}
+
+        return wait
+
+
+def computer_for(backbone: Backbone, specs: Sequence[ArraySpec], pool: Executor) -> Computer:
+    """Return how a backbone's clips are computed on its device; `pool` is for the CPU."""
+    if is_on_gpu(backbone):
+        return BatchComputer(backbone, specs)
+    return ThreadComputer(backbone, specs, pool)
+
+
+def is_on_gpu(backbone: Backbone) -> bool:
+    """Return whether a GPU computes a backbone."""
+    return backbone.card.family.needs_torch and backbone.placement.device.startswith("cuda")
+
+
+@contextmanager
+def clip_threads(n_threads: int) -> Iterator[Executor]:
+    """Return threads that compute clips; inside, torch computes with one thread in each."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        with ThreadPoolExecutor(n_threads, thread_name_prefix="compute") as pool:
+            yield pool
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    # Every thread has a number of threads of its own.
+    pool = ThreadPoolExecutor(n_threads, "compute", torch.set_num_threads, (1,))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(before)
+
+
+def stack(pixels: Sequence[Any]) -> Any:
+    """Return one batch of several clips' pixels, on the device they are on."""
+    if isinstance(pixels[0], np.ndarray):
+        return np.stack(pixels)
+    import torch
+
+    return torch.stack(list(pixels))

@@ -1,0 +1,159 @@
+"""Extract on several devices of one machine, with a process for each."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.errors import FixUsage, ObygazeError
+from obygaze_features.core.extras import need
+from obygaze_features.core.machine import usable_cores
+from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
+from obygaze_features.extraction.run import SILENT, Monitor, Resources, extract
+from obygaze_features.extraction.shared_machine import StopFlag, stop_on_signals
+from obygaze_features.extraction.sources import refuse_changed, refuse_without_videos
+from obygaze_features.extraction.status import StoreStatus, missing_units, store_status
+
+POLL_S = 0.2
+
+
+def devices_of(text: str) -> list[str]:
+    """Return the devices of `--device`: one, several as in cuda:0,cuda:1, or every GPU (cuda:all).
+
+    Args:
+        text: The value of the option.
+
+    Example:
+        >>> devices_of("cpu,cpu")
+        ['cpu', 'cpu']
+    """
+    names = [name.strip() for name in text.split(",")]
+    if names == ["cuda:all"]:
+        cuda = need("torch", "extract", "computing on a GPU").cuda
+        names = [f"cuda:{index}" for index in range(cuda.device_count())]
+        if not names:
+            raise FixUsage("this machine has no CUDA device", hint="--device cpu")
+    if len({name.partition(":")[0] for name in names}) > 1:
+        raise FixUsage(
+            f"--device must be all GPUs or all cpu, got {text}: their features differ slightly"
+        )
+    return names
+
+
+def extract_on_devices(
+    plan: ExtractPlan,
+    devices: Sequence[str],
+    resources: Resources,
+    stop: StopFlag,
+    *,
+    monitor: Monitor = SILENT,
+) -> list[StoreStatus]:
+    """Extract what is missing of a plan's stores on several devices and return their status.
+
+    The processes take the missing units in turns. If one of them ends early, the others stop too;
+    the same call extracts what is left.
+
+    Args:
+        plan: The clips, backbones and stores.
+        devices: The device of each process; one may be named several times.
+        resources: What to use of this machine; the processes share its decoders and cores.
+        stop: The flag that stops the run.
+        monitor: What to report of each clip, and whether to stop at the first that fails.
+    """
+    refuse_without_videos(plan)
+    refuse_changed(plan)
+    missing, n = missing_units(plan), len(devices)
+    rows = [[row for u in missing[i::n] for row in plan.unit_range(u)] for i in range(n)]
+    share = replace(
+        resources,
+        workers=max(1, resources.workers // n),
+        threads=max(1, (resources.threads or usable_cores()) // n),
+    )
+    workers = [
+        _Worker(plan, replace(share, device=device), some, monitor.strict)
+        for device, some in zip(devices, rows, strict=True)
+        if some
+    ]
+    _watch(workers, stop, monitor, sum(map(len, rows)))
+    stores = (target.store for target in plan.targets)
+    return [store_status(store) for store in stores if Path(store).exists()]
+
+
+class _Worker:
+    """A process that extracts some rows on one device, and the messages that it sends."""
+
+    def __init__(
+        self, plan: ExtractPlan, resources: Resources, rows: Sequence[int], strict: bool
+    ) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self.device = resources.device
+        self.messages, theirs = spawn.Pipe(duplex=False)
+        work = theirs, plan.to_bytes(), resources, rows, strict
+        self.process = spawn.Process(target=_work, args=work)
+        self.process.start()
+        theirs.close()
+
+    def receive(self) -> Any:
+        """Return the next event or error; None once the process has ended as it should."""
+        try:
+            return self.messages.recv()
+        except EOFError:
+            self.process.join()
+        code = self.process.exitcode or 0
+        if not code:
+            return None
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return ObygazeError(
+            f"the process of {self.device} ended ({how}) before its clips were extracted",
+            hint="run the same command again to resume",
+        )
+
+
+def _watch(workers: Sequence[_Worker], stop: StopFlag, monitor: Monitor, n_rows: int) -> None:
+    """Report the events of all workers until they have ended; raise the first error of one."""
+    progress = monitor.start(n_rows)
+    running = {worker.messages: worker for worker in workers}
+    errors: list[ObygazeError] = []
+    while running:
+        for messages in wait(list(running), POLL_S):
+            message = running[messages].receive()  # type: ignore[index]
+            if isinstance(message, ObygazeError):
+                errors.append(message)
+            if not isinstance(message, dict):
+                del running[messages]  # type: ignore[arg-type]
+                continue
+            progress.advance()
+            if monitor.on_event is not None:
+                monitor.on_event(message)
+        if stop or errors:
+            for worker in running.values():
+                worker.process.terminate()
+    for worker in workers:
+        worker.process.join()
+    if errors and not stop:
+        raise errors[0]
+
+
+def _work(
+    messages: Connection, plan: bytes, resources: Resources, rows: Sequence[int], strict: bool
+) -> None:
+    with stop_on_signals() as stop:
+        threading.Thread(target=_stop_without_parent, args=(stop,), daemon=True).start()
+        try:
+            resources.apply_limits()
+            monitor = Monitor(strict, on_event=messages.send)
+            extract(plan_from_bytes(plan, "plan"), resources, stop, rows=rows, monitor=monitor)
+        except ObygazeError as error:
+            messages.send(error)
+
+
+def _stop_without_parent(stop: StopFlag) -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        stop.signal_name = stop.signal_name or "the end of the run"

@@ -1,0 +1,285 @@
+"""Bytes do not depend on threads or batches on a CPU; on a GPU the host waits for events only."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.checkpoints import (
+    TINY,
+    lsmdc_card,
+    save_lsmdc,
+    save_tiny,
+    tiny_card,
+    write_tiny_card,
+)
+from support.extraction import BLOCK_ROWS, array_bytes, film_folder
+
+from benchmarks.extraction.simulated_gpu import SimulatedGpu, TimedBackbone
+from obygaze_features.backbones.base import Backbone
+from obygaze_features.backbones.load import load_backbone
+from obygaze_features.extraction.blocks import BlockMaker
+from obygaze_features.extraction.compute import (
+    BatchComputer,
+    Computed,
+    ThreadComputer,
+    clip_threads,
+    computer_for,
+)
+from obygaze_features.extraction.pipeline import DecodedRow, run_rows
+from obygaze_features.extraction.plan import Target, make_plan
+from obygaze_features.extraction.recipes import arrays_of, recipe_of, view_of
+from obygaze_features.extraction.run import Resources, extract
+from obygaze_features.extraction.shared_machine import StopFlag
+from obygaze_features.store import StoreWriter, create_store, open_store
+from obygaze_features.store.format.schema import ArraySpec
+from obygaze_features.video.decoded_clip import DecodedClip, View
+
+pytest.importorskip("transformers")
+FAMILIES = (*TINY, "lsmdc")
+
+
+def tiny(family: str, folder: Path) -> Backbone:
+    """A tiny backbone of a family."""
+    if family == "lsmdc":
+        return load_backbone(lsmdc_card(), save_lsmdc(folder))
+    return load_backbone(tiny_card(family), save_tiny(family, folder))
+
+
+def levels_of(backbone: Backbone) -> list[ArraySpec]:
+    return [spec for spec in arrays_of(backbone, backbone.levels) if spec.is_level]
+
+
+def a_clip(seed: int, n_frames: int, n_masked: int = 0) -> DecodedClip:
+    random = np.random.default_rng(seed)
+    frames = random.integers(0, 256, (n_frames, 40, 56, 3), dtype=np.uint8)
+    index, no = np.arange(n_frames), np.zeros(n_frames, bool)
+    mask = index < n_frames - n_masked
+    times = index / 25
+    return DecodedClip(Path("x"), frames, index, index, times, times, no, mask, 99, False, 0.0)
+
+
+def some_clips(backbone: Backbone, n_clips: int) -> list[DecodedClip]:
+    masked = int(backbone.takes_mask)
+    clips = [a_clip(i, backbone.geometry.frames, masked * (i % 3)) for i in range(n_clips)]
+    assert backbone.resize is not None
+    return [replace(clip, pictures=backbone.resize(clip.pictures)) for clip in clips]
+
+
+def as_bytes(found: Sequence[Computed]) -> dict[str, bytes]:
+    """The features of all clips, whatever batches they were computed in."""
+    names = found[0].levels
+    return {name: b"".join(each.levels[name].tobytes() for each in found) for name in names}
+
+
+@pytest.fixture
+def four_threads_of_torch() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    assert torch.get_num_threads() == 4
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("four_threads_of_torch")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_features_on_a_cpu_depend_neither_on_threads_nor_on_clips_at_once(
+    family: str, tmp_path: Path
+) -> None:
+    backbone = tiny(family, tmp_path)
+    clips, specs = some_clips(backbone, 7), levels_of(backbone)
+    found = []
+    for n_threads, n_clips in ((1, 1), (1, 7), (4, 2), (3, 7)):
+        with clip_threads(n_threads) as pool:
+            computer = computer_for(backbone, specs, pool)
+            parts = [clips[i : i + n_clips] for i in range(0, 7, n_clips)]
+            found.append(as_bytes([one for part in parts for one in computer.compute_all(part)]))
+    assert found[0].keys() == backbone.levels.keys()
+    assert all(other == found[0] for other in found[1:])
+    assert len(set(found[0].values())) > 1
+
+
+@pytest.mark.usefixtures("four_threads_of_torch")
+def test_each_clip_is_computed_alone_by_one_thread_of_torch(tmp_path: Path) -> None:
+    backbone = tiny("clip", tmp_path)
+    seen: set[tuple[int, int]] = set()
+    forward = backbone.forward
+
+    def observed(pixels: Any, *args: Any, **options: Any) -> Any:
+        seen.add((torch.get_num_threads(), len(pixels)))
+        return forward(pixels, *args, **options)
+
+    backbone.forward = observed  # type: ignore[method-assign]
+    with clip_threads(3) as pool:
+        computer_for(backbone, levels_of(backbone), pool).compute_all(some_clips(backbone, 6))
+    assert seen == {(1, 1)}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_batch_of_a_gpu_has_the_features_of_its_clips(family: str, tmp_path: Path) -> None:
+    """The same numbers as on the CPU, and no wait but for the events after each batch."""
+    backbone = tiny(family, tmp_path)
+    clips = some_clips(backbone, 6)
+    with clip_threads(1) as pool:
+        expected = computer_for(backbone, levels_of(backbone), pool).compute_all(clips)
+    backbone.placement = replace(backbone.placement, device="cuda")
+    with SimulatedGpu() as gpu, clip_threads(1) as pool:
+        computer = computer_for(backbone, levels_of(backbone), pool)
+        assert isinstance(computer, BatchComputer)
+        computer.start(clips[:1])()  # tables are moved once
+        gpu.waits.clear()
+        found = [computer.start(clips[:4]), computer.start(clips[4:])]
+        assert gpu.waits == []
+        results = [result() for result in found]
+        assert {kind for kind, _ in gpu.waits} == {"event"}
+    for name in backbone.levels:
+        values = np.concatenate([one.levels[name] for one in results]).astype(np.float32)
+        alone = np.concatenate([one.levels[name] for one in expected]).astype(np.float32)
+        np.testing.assert_allclose(values, alone, rtol=2e-3, atol=2e-5)
+        assert all(one.finite[name].all() for one in results)
+
+
+def test_a_simulated_copy_is_not_there_before_its_event() -> None:
+    with SimulatedGpu(copy_s=1.0) as gpu:
+        on_gpu = torch.arange(3.0).pin_memory().to("cuda", non_blocking=True)
+        host = torch.empty(3, pin_memory=True).copy_(on_gpu * 2, non_blocking=True)
+        event = gpu.current.record_event()
+        assert torch.isnan(host).all() and gpu.waits == []
+        event.synchronize()
+        assert host.tolist() == [0.0, 2.0, 4.0] and gpu.waits == [("event", 2.0)]
+        torch.arange(3.0).to("cuda", non_blocking=True)  # not pinned: CUDA waits
+        assert float(on_gpu.sum()) == 3.0
+        assert [kind for kind, _ in gpu.waits] == ["event", "copy", "__float__"]
+
+
+class Values:
+    """A backbone whose only level is its pixels: numbers that a store must round."""
+
+    takes_mask, resize = False, None
+
+    def __init__(self, values: Any, device: str) -> None:
+        self.values, self.placement = values, type("Placement", (), {"device": device})
+        self.card = type("Card", (), {"code": {}})
+
+    def normalise(self, frames: Any) -> Any:
+        return torch.from_numpy(self.values).to(self.placement.device)  # type: ignore[attr-defined]
+
+    def forward(self, pixels: Any, mask: Any, only: Any) -> Any:
+        return {"frames": pixels}
+
+
+def test_numbers_are_rounded_as_numpy_rounds_them() -> None:
+    random = np.random.default_rng(0)
+    exponents = random.uniform(-30, 20, (4, 5000))
+    values = (random.choice([-1, 1], exponents.shape) * 2.0**exponents).astype(np.float32)
+    with np.errstate(over="ignore"):
+        expected = values.astype(np.float16)
+    assert np.isinf(expected).any() and (np.abs(expected[expected != 0]) < 1e-6).any()
+    specs = [ArraySpec("frames", values.shape, dtype="float16")]
+    with ThreadPoolExecutor(1) as pool:
+        backbone: Any = Values(values, "cpu")
+        (on_cpu,) = ThreadComputer(backbone, specs, pool).compute_all([a_clip(0, 2)])
+    with SimulatedGpu():
+        backbone = Values(values, "cuda")
+        (on_gpu,) = BatchComputer(backbone, specs).compute_all([a_clip(0, 2)])
+    for found in (on_cpu, on_gpu):
+        np.testing.assert_array_equal(found.levels["frames"][0], expected)
+        assert found.finite["frames"].tolist() == [False]
+
+
+@pytest.mark.parametrize(("code", "most"), [({}, 3), ({"files": {}}, 1)])
+def test_code_of_the_user_computes_one_clip_at_a_time(code: dict[str, Any], most: int) -> None:
+    backbone: Any = Values(np.zeros((1, 1), np.float32), "cpu")
+    backbone.card.code = code
+    with ThreadPoolExecutor(3) as pool:
+        computer = ThreadComputer(backbone, [ArraySpec("frames", (1, 1))], pool)
+        assert computer.split(3) == (1, most)
+
+
+def test_a_store_has_the_same_bytes_for_any_workers_threads_and_batch(tmp_path: Path) -> None:
+    manifest = film_folder(tmp_path, 6)
+    card, weights = write_tiny_card("clip", tmp_path), save_tiny("clip", tmp_path / "w")
+    found = []
+    for number, used in enumerate(
+        (Resources(workers=1, threads=1, batch=1), Resources(workers=2, threads=3, batch=5))
+    ):
+        store = tmp_path / f"store-{number}"
+        target = Target(str(store), str(card), str(weights), block_rows=BLOCK_ROWS)
+        plan = make_plan(manifest, [target], workspace=tmp_path)
+        assert [state.ok for state in extract(plan, used, StopFlag())] == [6]
+        found.append(array_bytes(store))
+    assert found[0] == found[1]
+
+
+# --- Overlap: seconds of a virtual clock
+
+
+def timed_run(folder: Path, device_s: float, n_clips: int, batch: int) -> tuple[float, Any]:
+    """Extract clips that take 12 ms of the host each; return the seconds, and the GPU."""
+    inner = load_backbone("descriptors")
+    view = view_of(inner, Target("s", "descriptors"))
+    store = folder / "store"
+    create_store(
+        store,
+        recipe=recipe_of(inner, view, inner.levels),
+        manifest_name="m",
+        manifest_sha256="0" * 64,
+        clip_ids=[f"c-{i:04d}" for i in range(n_clips)],
+        movie_ids=["c"] * n_clips,
+        arrays=arrays_of(inner, inner.levels),
+        licence="",
+        citation="",
+        block_rows=64,
+    )
+    writer = StoreWriter(store)
+    wanted = {b: list(range(*writer.plan.block_range(b))) for b in writer.pending_blocks()}
+    with SimulatedGpu() as gpu:
+        backbone: Any = TimedBackbone(inner, gpu, device_s)
+
+        def decode(jobs: Sequence[tuple[int, tuple[View, ...]]]) -> Iterator[DecodedRow]:
+            for row, views in jobs:
+                gpu.clock.sleep(0.012)
+                yield DecodedRow(row, dict.fromkeys(views, a_clip(row, 16)))
+
+        levels = [spec for spec in writer.plan.arrays if spec.is_level]
+        maker = BlockMaker(BatchComputer(backbone, levels), writer, view, wanted, batch=batch)
+        run_rows([maker], decode, StopFlag(), lambda decoded: None)
+        return gpu.clock.time(), gpu
+
+
+@pytest.mark.parametrize("device_s", [0.005, 0.012, 0.022])
+def test_a_run_takes_as_long_as_the_slower_of_host_and_device(
+    device_s: float, tmp_path: Path
+) -> None:
+    n_clips = 256
+    seconds, gpu = timed_run(tmp_path, device_s, n_clips, batch=4)
+    # In order, every batch would wait for the one before: 0.012 + device_s a clip.
+    assert 1.0 <= seconds / (n_clips * max(0.012, device_s)) <= 1.05
+    assert gpu.blocking_copies == 0
+    store = open_store(tmp_path / "store")
+    assert store.status().counts == {"ok": n_clips}
+    total = float(a_clip(70, 16).frames.reshape(16, -1)[:, 0].sum())
+    assert store.matrix("clip").values[70].tolist() == [total] * store.plan.arrays[0].tail_shape[0]
+
+
+def test_batches_start_before_the_one_before_is_fetched(tmp_path: Path) -> None:
+    """A device that is slower than the host has the next batch before it ends one."""
+    seconds, gpu = timed_run(tmp_path, 0.022, 64, batch=4)
+    waits = [waited for kind, waited in gpu.waits if kind == "event" and waited > 0]
+    # 16 batches, fetched in order: each but the first few makes the host wait once, for numbers.
+    assert 12 <= len(waits) <= 16
+    assert seconds == pytest.approx(4 * 0.012 + 64 * 0.022)
+
+
+def test_no_thread_is_left(tmp_path: Path) -> None:
+    started = threading.active_count()
+    with clip_threads(2) as pool:
+        pool.submit(int).result()
+    assert threading.active_count() == started

@@ -1,0 +1,129 @@
+"""Several devices of one machine: a process for each, whole units, the same bytes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cli import call_obygaze, run_obygaze
+from support.extraction import a_plan, array_bytes, film_folder, plan_file
+
+from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
+from obygaze_features.extraction import devices
+from obygaze_features.extraction.devices import devices_of, extract_on_devices
+from obygaze_features.extraction.run import Monitor, Resources
+from obygaze_features.extraction.shared_machine import StopFlag
+from obygaze_features.manifest.model import Manifest
+
+N_CLIPS = 18
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    return film_folder(tmp_path_factory.mktemp("films"), N_CLIPS, bad={5: b"not a video"})
+
+
+@pytest.fixture(scope="module")
+def undisturbed(films: Manifest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    plan = plan_file(a_plan(films, folder, "descriptors"), folder / "plan.json")
+    assert run_obygaze("extract", "run", plan, "--workers", "1").code == 3
+    return array_bytes(folder / "stores" / "descriptors")
+
+
+def test_the_devices_of_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert devices_of("cuda:1") == ["cuda:1"]
+    assert devices_of("cuda:0, cuda:2") == ["cuda:0", "cuda:2"]
+    with pytest.raises(FixUsage, match="all GPUs or all cpu, got cpu,cuda:0"):
+        devices_of("cpu,cuda:0")
+    n_gpus = 3
+    fake = types.SimpleNamespace(cuda=types.SimpleNamespace(device_count=lambda: n_gpus))
+    monkeypatch.setattr(devices, "need", lambda *words: fake)
+    assert devices_of("cuda:all") == ["cuda:0", "cuda:1", "cuda:2"]
+    n_gpus = 0
+    with pytest.raises(FixUsage, match="no CUDA device"):
+        devices_of("cuda:all")
+
+
+def test_two_devices_give_the_bytes_of_one(
+    films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
+    done = run_obygaze("extract", "run", plan, "--device", "cpu,cpu", "--events", "-")
+    assert done.code == 3
+    assert done.stdout.count('"event": "clip"') == N_CLIPS
+    assert array_bytes(tmp_path / "stores" / "descriptors") == undisturbed
+
+
+def test_each_process_has_its_share_of_units_and_cores(
+    films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[Resources, list[int]]] = []
+
+    class Recorded:
+        def __init__(self, plan: Any, resources: Resources, rows: list[int], strict: bool) -> None:
+            found.append((resources, rows))
+
+    monkeypatch.setattr(devices, "_Worker", Recorded)
+    monkeypatch.setattr(devices, "_watch", lambda *words: None)
+    plan = a_plan(films, tmp_path, "descriptors")
+    used = Resources(workers=7, threads=4, batch=3)
+    extract_on_devices(plan, ["cuda:0", "cuda:1"], used, StopFlag())
+    # Blocks of four of 18 clips: the first process has 0, 2 and 4, the second 1 and 3.
+    assert [rows for _, rows in found] == [
+        [0, 1, 2, 3, 8, 9, 10, 11, 16, 17],
+        [4, 5, 6, 7, 12, 13, 14, 15],
+    ]
+    assert [(r.device, r.workers, r.threads, r.batch) for r, _ in found] == [
+        ("cuda:0", 3, 2, 3),
+        ("cuda:1", 3, 2, 3),
+    ]
+
+
+def test_after_the_end_of_a_process_the_same_call_resumes(
+    films: Manifest, undisturbed: dict[str, bytes], tmp_path: Path
+) -> None:
+    plan = a_plan(films, tmp_path, "descriptors")
+    killed = threading.Event()
+
+    def kill_one(event: Mapping[str, Any]) -> None:
+        if not killed.is_set():
+            killed.set()
+            multiprocessing.active_children()[0].kill()
+
+    monitor = Monitor(on_event=kill_one)
+    pair = ["cpu", "cpu"]
+    with pytest.raises(ObygazeError, match=r"the process of cpu ended \(signal 9\)"):
+        extract_on_devices(plan, pair, Resources(workers=2), StopFlag(), monitor=monitor)
+    assert multiprocessing.active_children() == []
+    (state,) = extract_on_devices(plan, pair, Resources(workers=2), StopFlag())
+    assert (state.ok, state.failed) == (N_CLIPS - 1, 1)
+    assert array_bytes(tmp_path / "stores" / "descriptors") == undisturbed
+
+
+def test_a_stop_ends_all_processes(films: Manifest, tmp_path: Path) -> None:
+    stop = StopFlag()
+
+    def request(event: Mapping[str, Any]) -> None:
+        stop.signal_name = "SIGTERM"
+
+    plan, monitor = a_plan(films, tmp_path, "descriptors"), Monitor(on_event=request)
+    extract_on_devices(plan, ["cpu", "cpu"], Resources(workers=2), stop, monitor=monitor)
+    assert multiprocessing.active_children() == []
+
+
+def test_the_error_of_a_process_is_that_of_the_run(films: Manifest, tmp_path: Path) -> None:
+    plan = a_plan(films, tmp_path, "clip-b16", weights=str(tmp_path / "absent"))
+    with pytest.raises(NotFound, match="weights"):
+        extract_on_devices(plan, ["cpu", "cpu"], Resources(), StopFlag())
+
+
+def test_options_that_need_one_device(films: Manifest, tmp_path: Path) -> None:
+    plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
+    done = call_obygaze("extract", "run", plan, "--device", "cpu,cpu", "--worker", "0/2")
+    assert done.code == 2 and "need one --device" in done.stderr
