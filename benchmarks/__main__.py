@@ -23,6 +23,7 @@ PACKAGES = ("numpy", "zarr", "h5py", "scikit-learn", "torch", "transformers", "a
 @click.argument("names", nargs=-1)
 @click.option("--quick", is_flag=True, help="Small sizes, single rounds: shows that all work.")
 @click.option("--rounds", type=click.IntRange(1), help="Rounds of every benchmark.")
+@click.option("--device", default="cuda", help="The device of gpu; cpu shows that it works.")
 @click.option("-o", "out", type=click.Path(path_type=Path), help="Write the page here.")
 @click.option(
     "--figure",
@@ -34,6 +35,7 @@ def main(
     names: tuple[str, ...],
     quick: bool,
     rounds: int | None,
+    device: str,
     out: Path | None,
     figure: Path | None,
     as_json: bool,
@@ -45,7 +47,7 @@ def main(
     """
     console = Console()
     svg = None if figure is None else f"{figure_stem(figure.resolve())}.svg"
-    settings = Settings(quick, rounds, svg)
+    settings = Settings(quick, rounds, svg, device)
     wanted = chosen(names)
     sections = []
     for number, name in enumerate(wanted, start=1):

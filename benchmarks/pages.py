@@ -67,6 +67,13 @@ BENCHMARKS = {
         " save if each clip is decoded once for both. The models are small and have random weights,"
         " so decoding takes a larger share of the time than with real models.",
     ),
+    "overlap": Benchmark(
+        "benchmarks.extraction.overlap:measure",
+        "The time of a run on a GPU compared with the slower of host and GPU alone. The GPU is"
+        " simulated: it has streams, events and copies with the rules of CUDA, and a clock that"
+        " passes only when host or GPU work. The real program runs on it. What remains above 1 is"
+        " the first batch, which the GPU waits for, and the last one, which the host waits for.",
+    ),
     "engines": Benchmark(
         "benchmarks.extraction.engines:measure",
         "The overhead of each engine for a block. The clips are small, so that the overhead is"
@@ -99,9 +106,11 @@ BENCHMARKS = {
         has_figure=True,
     ),
     "gpu": Benchmark(
-        "benchmarks.extraction.pipeline:measure_gpu",
-        "The extraction pipeline on a GPU of this machine, with models of the size of real"
-        " checkpoints.",
+        "benchmarks.extraction.gpu:measure",
+        "Every family on a GPU of this machine, with random weights of the size of the checkpoints:"
+        " the largest relative difference to the CPU in float32, the speed of the best batch, and"
+        " where the host waits while a batch is started. Then whole runs: the share of time with a"
+        " kernel, the share of copies beside one, a batch that does not fit, and kills.",
     ),
 }
 

@@ -45,11 +45,12 @@ class Result(Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """How long a benchmark may take, and where it draws its figure."""
+    """How long a benchmark may take, where it draws its figure, and the device of `gpu`."""
 
     quick: bool = False
     rounds: int | None = None
     figure: str | None = None
+    device: str = "cuda"
 
     def rounds_or(self, default: int) -> int:
         """The number of rounds: as set, 1 if quick, or the benchmark's own default."""

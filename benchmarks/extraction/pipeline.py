@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.timing import Comparison, Contestant, NotMeasured, Settings, compare
+from benchmarks.timing import Comparison, Contestant, Settings, compare
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.families import PRETRAINED
 from obygaze_features.backbones.pretrained import save_random
@@ -129,14 +129,6 @@ class Size:
 def measure(settings: Settings) -> Comparison:
     """Measure the pipeline on the CPU with small models."""
     return measure_size(Size(4 if settings.quick else N_CLIPS, settings.rounds_or(ROUNDS)))
-
-
-def measure_gpu(settings: Settings) -> Comparison:
-    """Measure the pipeline on a GPU with models of the size of real checkpoints."""
-    if why_not := no_gpu():
-        raise NotMeasured(why_not)
-    rounds = settings.rounds_or(ROUNDS)
-    return measure_size(Size(N_CLIPS, rounds, "cuda", 32, "bfloat16", real_size=True))
 
 
 def no_gpu() -> str:

@@ -8,20 +8,15 @@ import types
 import pytest
 
 from benchmarks.extraction import pipeline
-from benchmarks.extraction.pipeline import Size, measure, measure_gpu, no_gpu
-from benchmarks.timing import NotMeasured, Settings
+from benchmarks.extraction.pipeline import Size, measure, no_gpu
+from benchmarks.timing import Settings
 from obygaze_features.core.errors import InstallExtra
 
 
 def test_each_page_has_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "measure_size", lambda size: size)
-    monkeypatch.setattr(pipeline, "no_gpu", lambda: "")
     assert measure(Settings()) == Size(12, 3)
     assert measure(Settings(quick=True)) == Size(4, 1)
-    assert measure_gpu(Settings(rounds=2)) == Size(12, 2, "cuda", 32, "bfloat16", True)
-    monkeypatch.setattr(pipeline, "no_gpu", lambda: "PyTorch finds no GPU")
-    with pytest.raises(NotMeasured, match="finds no GPU"):
-        measure_gpu(Settings())
 
 
 def test_why_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,10 +22,10 @@ from support.checkpoints import (
 )
 from support.extraction import BLOCK_ROWS, array_bytes, film_folder
 
-from benchmarks.extraction.simulated_gpu import SimulatedGpu, TimedBackbone
+from benchmarks.extraction.overlap import a_clip, timed_run
+from benchmarks.extraction.simulated_gpu import SimulatedGpu
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.load import load_backbone
-from obygaze_features.extraction.blocks import BlockMaker
 from obygaze_features.extraction.compute import (
     BatchComputer,
     Computed,
@@ -33,14 +33,13 @@ from obygaze_features.extraction.compute import (
     clip_threads,
     computer_for,
 )
-from obygaze_features.extraction.pipeline import DecodedRow, run_rows
 from obygaze_features.extraction.plan import Target, make_plan
-from obygaze_features.extraction.recipes import arrays_of, recipe_of, view_of
+from obygaze_features.extraction.recipes import arrays_of
 from obygaze_features.extraction.run import Resources, extract
 from obygaze_features.extraction.shared_machine import StopFlag
-from obygaze_features.store import StoreWriter, create_store, open_store
+from obygaze_features.store import open_store
 from obygaze_features.store.format.schema import ArraySpec
-from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.decoded_clip import DecodedClip
 
 pytest.importorskip("transformers")
 FAMILIES = (*TINY, "lsmdc")
@@ -55,15 +54,6 @@ def tiny(family: str, folder: Path) -> Backbone:
 
 def levels_of(backbone: Backbone) -> list[ArraySpec]:
     return [spec for spec in arrays_of(backbone, backbone.levels) if spec.is_level]
-
-
-def a_clip(seed: int, n_frames: int, n_masked: int = 0) -> DecodedClip:
-    random = np.random.default_rng(seed)
-    frames = random.integers(0, 256, (n_frames, 40, 56, 3), dtype=np.uint8)
-    index, no = np.arange(n_frames), np.zeros(n_frames, bool)
-    mask = index < n_frames - n_masked
-    times = index / 25
-    return DecodedClip(Path("x"), frames, index, index, times, times, no, mask, 99, False, 0.0)
 
 
 def some_clips(backbone: Backbone, n_clips: int) -> list[DecodedClip]:
@@ -221,45 +211,12 @@ def test_a_store_has_the_same_bytes_for_any_workers_threads_and_batch(tmp_path: 
 # --- Overlap: seconds of a virtual clock
 
 
-def timed_run(folder: Path, device_s: float, n_clips: int, batch: int) -> tuple[float, Any]:
-    """Extract clips that take 12 ms of the host each; return the seconds, and the GPU."""
-    inner = load_backbone("descriptors")
-    view = view_of(inner, Target("s", "descriptors"))
-    store = folder / "store"
-    create_store(
-        store,
-        recipe=recipe_of(inner, view, inner.levels),
-        manifest_name="m",
-        manifest_sha256="0" * 64,
-        clip_ids=[f"c-{i:04d}" for i in range(n_clips)],
-        movie_ids=["c"] * n_clips,
-        arrays=arrays_of(inner, inner.levels),
-        licence="",
-        citation="",
-        block_rows=64,
-    )
-    writer = StoreWriter(store)
-    wanted = {b: list(range(*writer.plan.block_range(b))) for b in writer.pending_blocks()}
-    with SimulatedGpu() as gpu:
-        backbone: Any = TimedBackbone(inner, gpu, device_s)
-
-        def decode(jobs: Sequence[tuple[int, tuple[View, ...]]]) -> Iterator[DecodedRow]:
-            for row, views in jobs:
-                gpu.clock.sleep(0.012)
-                yield DecodedRow(row, dict.fromkeys(views, a_clip(row, 16)))
-
-        levels = [spec for spec in writer.plan.arrays if spec.is_level]
-        maker = BlockMaker(BatchComputer(backbone, levels), writer, view, wanted, batch=batch)
-        run_rows([maker], decode, StopFlag(), lambda decoded: None)
-        return gpu.clock.time(), gpu
-
-
 @pytest.mark.parametrize("device_s", [0.005, 0.012, 0.022])
 def test_a_run_takes_as_long_as_the_slower_of_host_and_device(
     device_s: float, tmp_path: Path
 ) -> None:
     n_clips = 256
-    seconds, gpu = timed_run(tmp_path, device_s, n_clips, batch=4)
+    seconds, gpu = timed_run(tmp_path / "store", device_s, n_clips, batch=4)
     # In order, every batch would wait for the one before: 0.012 + device_s a clip.
     assert 1.0 <= seconds / (n_clips * max(0.012, device_s)) <= 1.05
     assert gpu.blocking_copies == 0
@@ -271,7 +228,7 @@ def test_a_run_takes_as_long_as_the_slower_of_host_and_device(
 
 def test_batches_start_before_the_one_before_is_fetched(tmp_path: Path) -> None:
     """A device that is slower than the host has the next batch before it ends one."""
-    seconds, gpu = timed_run(tmp_path, 0.022, 64, batch=4)
+    seconds, gpu = timed_run(tmp_path / "store", 0.022, 64, batch=4)
     waits = [waited for kind, waited in gpu.waits if kind == "event" and waited > 0]
     # 16 batches, fetched in order: each but the first few makes the host wait once, for numbers.
     assert 12 <= len(waits) <= 16
