@@ -62,14 +62,14 @@ class _Stream:
         """Let later work of this stream begin after the present work of another."""
         self.ready = max(self.ready, other.ready)
 
-    def record_event(self) -> _Event:
-        """Return an event after the present work."""
-        return _Event(self.gpu, self.ready)
-
 
 class _Event:
-    def __init__(self, gpu: SimulatedGpu, at: float) -> None:
-        self.gpu, self.at = gpu, at
+    def __init__(self, gpu: SimulatedGpu) -> None:
+        self.gpu, self.at = gpu, 0.0
+
+    def record(self, stream: _Stream) -> None:
+        """Put the event after the present work of a stream."""
+        self.at = stream.ready
 
     def synchronize(self) -> None:
         """Wait until the work before the event is done."""
@@ -93,6 +93,7 @@ class SimulatedGpu(TorchFunctionMode):
         self._patch = mock.patch.multiple(
             torch.cuda,
             Stream=lambda device=None: _Stream(self),
+            Event=lambda blocking=False: _Event(self),
             current_stream=lambda device=None: self.current,
             stream=self._use,
             is_available=lambda: True,

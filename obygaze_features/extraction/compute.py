@@ -185,7 +185,9 @@ class BatchComputer(Computer):
                 copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
                 copies[name] = copy.copy_(tensor, non_blocking=True)
                 tensor.record_stream(self.outgoing)
-            done = self.outgoing.record_event()
+            # Blocking: a host that spins would take a core from the decoders.
+            done = self.cuda.Event(blocking=True)
+            done.record(self.outgoing)
 
         def wait() -> dict[str, Any]:
             done.synchronize()

@@ -140,7 +140,8 @@ def test_a_simulated_copy_is_not_there_before_its_event() -> None:
     with SimulatedGpu(copy_s=1.0) as gpu:
         on_gpu = torch.arange(3.0).pin_memory().to("cuda", non_blocking=True)
         host = torch.empty(3, pin_memory=True).copy_(on_gpu * 2, non_blocking=True)
-        event = gpu.current.record_event()
+        event = torch.cuda.Event()
+        event.record(gpu.current)
         assert torch.isnan(host).all() and gpu.waits == []
         event.synchronize()
         assert host.tolist() == [0.0, 2.0, 4.0] and gpu.waits == [("event", 2.0)]
