@@ -133,9 +133,9 @@ class BatchComputer(Computer):
         import torch
 
         super().__init__(backbone, specs)
-        self.device, self.cuda = backbone.placement.device, torch.cuda
-        stream: Callable[[str], torch.cuda.Stream] = torch.cuda.Stream
-        self.incoming, self.outgoing = stream(self.device), stream(self.device)
+        cuda: Any = torch.cuda
+        self.device, self.cuda = backbone.placement.device, cuda
+        self.incoming, self.outgoing = cuda.Stream(self.device), cuda.Stream(self.device)
 
     def start(self, clips: Sequence[DecodedClip]) -> Callable[[], Computed]:
         """Start to compute a batch."""
