@@ -68,7 +68,7 @@ def test_a_benchmark_that_fails_has_its_reason_and_the_others_are_complete(stand
     assert "**Failed:** 'store' failed (4): Corrupt: other bytes" in text
     assert "```text\nfigures of growth\n```" in text
     assert "**Not measured:** no GPU" in text
-    assert "startup (1 of 10) ..." in done.stderr
+    assert "startup (1 of 11) ..." in done.stderr
 
 
 def test_one_document_holds_them_all(stand_ins):
@@ -83,7 +83,7 @@ def test_one_document_holds_them_all(stand_ins):
 def test_settings_reach_every_benchmark(stand_ins, tmp_path):
     figure = tmp_path / "images" / "growth.v2"
     assert call("startup", "--rounds", "7", "--quick", "--figure", figure).exit_code == 0
-    wanted = {"quick": True, "rounds": 7, "figure": f"{figure}.svg"}
+    wanted = {"quick": True, "rounds": 7, "figure": f"{figure}.svg", "device": "cuda"}
     assert stand_ins == [{"name": "startup", **wanted}]
     assert call("startup", "--rounds", "0").exit_code == 2
 

@@ -353,6 +353,7 @@ def test_downloads_are_four_bytes_for_each_parameter() -> None:
         "siglip2-b16": 375_187_970,
         "timesformer-b-k400": 121_566_352,
         "videomae-b": 94_209_408,
+        "videoprism-b": 114_365_184,
         "vivit-b16x2-k400": 88_954_000,
         "vjepa2-l": 325_971_328,
     }
