@@ -155,9 +155,9 @@ def test_a_run_with_edited_records_is_refused_or_shown(tmp_path: Path) -> None:
         _ = read_run(folder).predictions
 
 
-@pytest.mark.parametrize("shape", [(10**400,), (10**5,) * 4])
+@pytest.mark.parametrize("shape", [(10**400,), (10**10,) * 4])
 def test_an_array_larger_than_any_disk_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(FixInput, match="more than 1 TB"):
+    with pytest.raises(FixInput, match=r"more than 1e\+30 bytes"):
         ArraySpec("clip", shape)
 
 

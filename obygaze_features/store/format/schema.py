@@ -23,7 +23,7 @@ SPAN_ARRAYS = ("start_s", "end_s")
 DTYPES = ("float16", "float32", "float64", "bool", "uint8", "int32", "int64")
 ROW_DIM = "row"
 # An upper bound; a larger number means a corrupt file.
-MAX_ROW_BYTES = 10**12
+MAX_ROW_BYTES = 10**30
 # Pictures of films (uint8). A store with this array is private: it is not sent, packed or exported.
 PICTURES = "pictures"
 
@@ -62,7 +62,7 @@ class ArraySpec:
                 where=self.name,
             )
         if self.row_bytes > MAX_ROW_BYTES:
-            raise FixInput("one clip has more than 1 TB", where=self.name)
+            raise FixInput(f"one clip has more than {MAX_ROW_BYTES:.0e} bytes", where=self.name)
 
     @property
     def row_bytes(self) -> int:

@@ -47,6 +47,8 @@ from obygaze_features.store.remote.files import Files, read_or_none
 
 R = TypeVar("R", bound=Record)
 V = TypeVar("V")
+# So few statuses are looked through at once, not block by block.
+FEW_ROWS = 1000
 # Where the files of a block are between its claim and its marker.
 _CLAIMED = ("staging", "staging.sealing")
 
@@ -262,6 +264,10 @@ class Commits:
         found: dict[int, RowStatus] = {}
         if blocks is None:
             _ = self.seal  # one request, in place of all pages of the index
+        if self.is_sealed and self._seal and not self._partial and len(self._seal.noted) < FEW_ROWS:
+            rows, step = self._seal.noted, self.plan.block_rows
+            wanted = None if blocks is None else set(blocks)
+            return {n: rows[n] for n in sorted(rows) if wanted is None or n // step in wanted}
         for block in range(self.plan.n_blocks) if blocks is None else blocks:
             noted = self.noted(block)
             if not is_held(block):
@@ -321,7 +327,7 @@ class Commits:
             mark = self.text_files().get(name)
         elif mark is None:
             block = int(words[2].split(".")[1])
-            mark = self.marks(block).get(name)
+            mark = (self._seal.files if self._seal else self.marks(block)).get(name)
             if mark is not None:
                 return Expected(mark, self._crc32c_of(words[1], block))
         if mark is None:
