@@ -29,6 +29,8 @@ from obygaze_models.report.texts import report_text, sentence
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+# What code raises over a record with an invalid value.
+INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 FORMATS = ("html", "md", "latex", "csv")
 FIGURES = (*figure_films.FIGURES, *figure_results.FIGURES, *figure_concepts.FIGURES)
 
@@ -95,7 +97,9 @@ def report(
         return written
     words = {"glossary": _glossary(chapters), "how_to_read": sentence("read")}
     title = chapters[0].title if len(chapters) == 1 else f"{len(chapters)} runs"
-    return [_write(page, render("report.html", chapters=chapters, title=title, **words)), *written]
+    with _explaining(folders[0]):
+        text = render("report.html", chapters=chapters, title=title, **words)
+    return [_write(page, text), *written]
 
 
 def _glossary(chapters: Sequence[Chapter]) -> dict[str, str]:
@@ -127,7 +131,10 @@ def _explaining(folder: Path) -> Iterator[None]:
         yield
     except ObygazeError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except Exception as error:
+        of_template = type(error).__module__.startswith("jinja2.")
+        if not of_template and not isinstance(error, INVALID):
+            raise
         raise Corrupt(
             f"a record of this run has no value or an invalid value: {error}",
             where=str(folder / RESULTS_FILE),
