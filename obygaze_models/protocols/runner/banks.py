@@ -16,12 +16,12 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, build_bank
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.runner.fold_data import FoldData
 from obygaze_models.protocols.splits import far_from
 
 if TYPE_CHECKING:
     from obygaze_models.models.concepts import ConceptBank
     from obygaze_models.models.linear_solvers import Gram
-    from obygaze_models.protocols.runner.models import FoldData
 
 Floats = NDArray[np.float64]
 MIN_ROWS = 3

@@ -42,8 +42,7 @@ def cell_record(
     """
     names = [name for name in cell.value if name not in COUNTS]
     intervals = _intervals(cell, protocol, groups)
-    if cell.model not in UNTRAINED and len(np.unique(cell.predictions.decision)) == 1:
-        # Another training could call some clips; drawing films never does.
+    if not _has_stable_decisions(cell):
         unknown = {key: [np.nan, np.nan] for key in ("ci", "ci_clips")}
         intervals |= {name: {**intervals[name], **unknown} for name in DECISION_METRICS}
     record: Record = {
@@ -73,6 +72,17 @@ def cell_record(
     if kind == "baseline":
         record |= {"expected": cell.share is not None, "ceiling": cell.model == "oracle"}
     return record
+
+
+def _has_stable_decisions(cell: Cell) -> bool:
+    """Return whether drawing test films shows how much the decisions of a cell can vary.
+
+    It does not where another training could call many other clips: at a fixed threshold of
+    margins, and where all clips or none are called (`benchmarks.type_one_error`).
+    """
+    is_constant = len(np.unique(cell.predictions.decision)) == 1
+    margins = not all(t.are_probabilities for t in cell.tested)
+    return cell.model in UNTRAINED or not (margins or is_constant)
 
 
 def comparable(cells: Sequence[Cell], protocol: Protocol) -> list[tuple[Cell, Cell]]:

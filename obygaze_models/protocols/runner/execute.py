@@ -30,9 +30,9 @@ from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.runner.cells import Cell, TestedFold, tune
 from obygaze_models.protocols.runner.features import Features
 from obygaze_models.protocols.runner.finished import FinishedTests, Outcomes, Pair, TestKey
+from obygaze_models.protocols.runner.fold_data import FoldData
 from obygaze_models.protocols.runner.models import (
     NO_ROWS,
-    FoldData,
     FoldFit,
     best_perceptron,
     fit_baseline,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +13,13 @@ from numpy.typing import NDArray
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import build_head
 from obygaze_models.protocols.kinds import candidates, for_task
+from obygaze_models.protocols.runner.found_vectors import FoundVectors
 from obygaze_models.protocols.runner.records import Record
 from obygaze_models.protocols.schema import Model
-
-if TYPE_CHECKING:
-    from obygaze_models.protocols.runner.concept_records import FoundVectors
 
 Floats = NDArray[np.float64]
 NewHead = Callable[[], Any]
 ORDERS = ("greedy", "uncertainty", "random")
-MOST_FOLDS = 4
 N_DRAWS = 5
 WITHOUT_TASK = ("ordinal",)  # learns levels, whatever the task
 SHOWN = ("C", "penalty", "scaled", "max_depth", "min_samples_leaf", "max_concepts", "max_points")

@@ -18,12 +18,11 @@ from obygaze_models.models import registry
 from obygaze_models.models.baselines import BASELINES, oracle, places
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.mlp import Job, MLPFit, MLPSettings, fit_many
-from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.runner.features import Features
+from obygaze_models.protocols.runner.fold_data import FoldData
 from obygaze_models.protocols.schema import Model
-from obygaze_models.protocols.splits import Split
 
 Floats = NDArray[np.float64]
 INNER_FOLDS = 3
@@ -45,45 +44,6 @@ class FoldFit:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     found_on: NDArray[np.intp] = field(default_factory=NO_ROWS.copy)
     inner: tuple[NDArray[np.int64], Floats] | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class FoldData:
-    """The data of one fold that a model is fitted on; rows are rows of the clip table."""
-
-    task: str
-    split: Split
-    labels: NDArray[np.int8]
-    table: ClipTable
-    groups: NDArray[np.str_]
-    seed: int = 0
-    join_validation: bool = False
-
-    @property
-    def fit_rows(self) -> NDArray[np.intp]:
-        """The training rows, and with `join_validation` the validation rows."""
-        if self.join_validation:
-            return np.union1d(self.split.train, self.split.validation)
-        return self.split.train
-
-    @property
-    def films(self) -> NDArray[np.str_] | None:
-        """The film of each row to fit on; None if there is only one film."""
-        films = self.groups[self.fit_rows]
-        return films if len(np.unique(films)) > 1 else None
-
-    @property
-    def y(self) -> NDArray[np.int64]:
-        """The class of each row to fit on."""
-        return self.labels[self.fit_rows].astype(np.int64)
-
-    @property
-    def problem(self) -> str:
-        """The reason why no model can be fitted on these rows, or ""."""
-        classes = np.unique(self.y).tolist()
-        if len(classes) == 1:
-            return f"the training clips hold one class only: {classes[0]}"
-        return "" if classes else "no clip is left to train on"
 
 
 def fit_model(model: Model, data: FoldData, banks: Banks) -> FoldFit:

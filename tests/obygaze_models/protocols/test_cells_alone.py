@@ -19,7 +19,7 @@ from obygaze_models.evaluation.leakage import LeakedTest
 from obygaze_models.protocols.kinds import KINDS
 from obygaze_models.protocols.reading import shipped
 from obygaze_models.protocols.runner.banks import Banks, Margins
-from obygaze_models.protocols.runner.models import FoldData
+from obygaze_models.protocols.runner.fold_data import FoldData
 from obygaze_models.protocols.schema import Protocol
 
 KFOLD = ("splits.kind=kfold", "splits.folds=4")

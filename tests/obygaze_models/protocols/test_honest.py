@@ -179,7 +179,8 @@ def test_probabilities_are_recalibrated_by_the_other_films(on_signal: Run) -> No
 def test_a_model_that_calls_no_clip_positive_has_no_interval_of_decisions(tmp_path: Path) -> None:
     manifest = films(5, 30, seed=1)
     store = store_of(tmp_path / "s", manifest, np.zeros((len(manifest), 3), dtype=np.float32))
-    changes = ('grid.models=["ridge"]', 'grid.train=["EN_S"]', 'grid.test=["EN_S"]')
+    changes = ('grid.models=["mlp"]', 'grid.train=["ENHN_S"]', 'grid.test=["ENHN_S"]')
+    changes += ('models.mlp.class_weight="none"',)
     run = run_on(tmp_path, quick("honest", *changes), manifest, {"x": store})
     (found,) = run.cells
     assert found["confusion"]["tp"] == found["confusion"]["fp"] == 0
@@ -189,3 +190,12 @@ def test_a_model_that_calls_no_clip_positive_has_no_interval_of_decisions(tmp_pa
     assert ".00-.00" not in result_text(run)
     # All positive is what this baseline does: its values have intervals.
     assert None not in cell_of(run.baselines, model="all_positive")["f1_binary"]["ci"]
+
+
+def test_a_fixed_threshold_of_margins_has_no_interval_of_decisions(on_signal: Run) -> None:
+    ridge = cell_of(on_signal.cells, model="ridge", train="EN_S", test="ENHN_S")
+    assert ridge["confusion"]["tp"] > 0
+    assert ridge["f1_weighted"]["ci"] == ridge["f1_binary"]["ci"] == [None, None]
+    assert None not in ridge["auc"]["ci"]
+    perceptron = cell_of(on_signal.cells, model="mlp", train="EN_S", test="ENHN_S")
+    assert None not in perceptron["f1_weighted"]["ci"]
