@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -27,9 +26,12 @@ from obygaze_features.video.source import (
     open_source,
 )
 
-SCHEMA = "obygaze-film-index/1"
-_ARRAYS = ("pts", "size", "key", "order", "broken", "clock_s")
-_FACTS = tuple(one.name for one in fields(FrameIndex) if one.name not in _ARRAYS)
+SCHEMA = "obygaze-film-index/2"
+_INDEX = tuple(one.name for one in fields(FrameIndex))
+
+# The arrays, numbers and texts of a file.
+Values = dict[str, Any]
+T = TypeVar("T")
 
 _FILMS: dict[tuple[str, int, int, Path], _Film] = {}
 
@@ -53,14 +55,14 @@ def open_film(path: Path, indexes: Path, progress: Progress = no_progress) -> It
         facts = path.stat()
         identity = str(path.absolute()), facts.st_size, facts.st_mtime_ns, indexes
         if identity not in _FILMS:
-            film = _Film(path, indexes / quick_sha256(path)[1])
-            film.known = film.load_or_make(lambda known: known, film.make_index, progress)
-            _FILMS[identity] = film
+            folder = indexes / quick_sha256(path)[1]
+            make, unpack = partial(_read_film, path, progress), partial(_source, path)
+            _FILMS[identity] = _Film(folder, _kept(folder / "index.npz", make, unpack, progress))
             while len(_FILMS) > CACHED_FILMS:
                 del _FILMS[next(iter(_FILMS))]
         film = _FILMS[identity]
         once = partial(film.decode_once, progress)
-        yield replace(film.index, path=path, container=container, stream=stream, decode_once=once)
+        yield replace(film.source, path=path, container=container, stream=stream, decode_once=once)
 
 
 def make_index(path: Path, indexes: Path, progress: Progress = no_progress) -> None:
@@ -80,136 +82,110 @@ def film_index(path: Path, indexes: Path) -> tuple[FrameIndex, tuple[int, int]]:
 
 def forbid_seeking(path: Path) -> None:
     """Read a film from its beginning from now on, in this process."""
-    for film in _films_at(path):
-        film.index.seekable = False
+    for film in _FILMS.values():
+        if film.source.path == path:
+            film.source.seekable = False
 
 
 def forget_film(path: Path) -> None:
     """Remove the index of a film from its folder and from memory."""
-    for film in _films_at(path):
-        film.file.unlink(missing_ok=True)
-        film.known = None
-    for identity in [identity for identity, film in _FILMS.items() if film.known is None]:
-        del _FILMS[identity]
-
-
-def _films_at(path: Path) -> list[_Film]:
-    return [film for film in _FILMS.values() if film.path == path]
+    for identity, film in list(_FILMS.items()):
+        if film.source.path == path:
+            for file in film.folder.glob("*.npz"):
+                file.unlink(missing_ok=True)
+            del _FILMS[identity]
 
 
 @dataclass
 class _Film:
-    """The index of one film: in memory, and in a file that other processes may write."""
+    """The index of a film, and the folder of its files, which other processes may write."""
 
-    path: Path
     folder: Path
-    known: VideoSource | None = None
-
-    @property
-    def file(self) -> Path:
-        return self.folder / "index.npz"
-
-    @property
-    def index(self) -> VideoSource:
-        return cast(VideoSource, self.known)
+    source: VideoSource
 
     def decode_once(self, progress: Progress) -> DecodedOrder:
         """Return which pictures come out of the decoder; the whole film is decoded only once."""
-        if self.index.decoded is None:
-            self.known = self.load_or_make(
-                lambda known: known if known and known.decoded else None, self.decode, progress
-            )
-        return cast(DecodedOrder, self.index.decoded)
+        if self.source.decoded is None:
+            make = partial(_decode_film, self.source.path, progress)
+            self.source.decoded = _kept(self.folder / "decoded.npz", make, _decoded, progress)
+        return self.source.decoded
 
-    def load_or_make(
-        self,
-        complete: Callable[[VideoSource | None], VideoSource | None],
-        make: Callable[[Progress], VideoSource],
-        progress: Progress,
-    ) -> VideoSource:
-        """Return what the file contains if it is complete; else make it, in one process only."""
-        if found := complete(self._read()):
+
+def _kept(
+    file: Path, make: Callable[[], Values], unpack: Callable[[Values], T], progress: Progress
+) -> T:
+    """Return the content of a file; make it if it is missing or invalid, in one process only."""
+
+    def read() -> T | None:
+        with suppress(OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
+            return unpack(_read(file))
+        return None
+
+    if found := read():
+        return found
+    # A workspace that cannot be written to has no indexes.
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    with locked(file.parent, progress) if file.parent.is_dir() else nullcontext():
+        if found := read():
             return found
-        # A workspace that cannot be written to has no indexes.
+        values = make()
         with suppress(OSError):
-            self.folder.mkdir(parents=True, exist_ok=True)
-        lock = locked(self.folder, progress) if self.folder.is_dir() else nullcontext()
-        with lock:
-            if found := complete(self._read()):
-                return found
-            made = make(progress)
-            with suppress(OSError):
-                write_atomic(self.file, _packed(made))
-        return made
-
-    def make_index(self, progress: Progress) -> VideoSource:
-        """Read all packets of the film."""
-        with open_source(self.path, progress) as source:
-            describe(PacketDecoder(source))
-            return replace(source, container=None, stream=None, kept=None, described=True)
-
-    def decode(self, progress: Progress) -> VideoSource:
-        """Decode the whole film."""
-        with open_source(self.path, progress) as source:
-            decoder, keys = PacketDecoder(source), list[bool]()
-            describe(decoder)
-            before, out = set(decoder.damage), list[int]()
-
-            def take(position: int, frame: Any) -> None:
-                out.append(position)
-                keys.append(bool(frame.key_frame))
-                progress()
-
-            decoder.run(decoder.whole, take)
-        damage = frozenset(decoder.damage - before)
-        decoded = DecodedOrder(np.array(out, np.int64), np.array(keys, np.bool_), damage)
-        return replace(self.index, decoded=decoded)
-
-    def _read(self) -> VideoSource | None:
-        """Return what the file contains; None if it is missing, damaged, or of another version."""
-        try:
-            with np.load(self.file, allow_pickle=False) as arrays:
-                return _unpacked(self.path, {name: arrays[name] for name in arrays.files})
-        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
-            return None
+            write_atomic(file, _packed(values))
+    return unpack(values)
 
 
-def _versions() -> dict[str, Any]:
-    return {"schema": SCHEMA, "avformat": list(av().library_versions["libavformat"])}
+def _version() -> str:
+    return f"{SCHEMA} avformat {av().library_versions['libavformat']}"
 
 
-def _packed(source: VideoSource) -> bytes:
-    index, decoded = source.index, source.decoded
-    arrays = {name: getattr(index, name) for name in _ARRAYS if getattr(index, name) is not None}
-    facts = {name: getattr(index, name) for name in _FACTS}
-    own: dict[str, Any] = {"is_broken": source.broken, "declared_s": source.declared_s}
-    if decoded is not None:
-        arrays |= {"decoded": decoded.positions, "decoded_key": decoded.key}
-        own["damage"] = sorted(decoded.damage)
-    text = json.dumps({**_versions(), "index": facts, **own})
+def _packed(values: Values) -> bytes:
+    known = {name: value for name, value in values.items() if value is not None}
     file = io.BytesIO()
-    np.savez_compressed(file, facts=np.array(text), offset=source.offset, **arrays)
+    np.savez_compressed(file, version=np.array(_version()), **known)
     return file.getvalue()
 
 
-def _unpacked(path: Path, arrays: dict[str, Any]) -> VideoSource:
-    facts = json.loads(str(arrays["facts"]))
-    if {name: facts.get(name) for name in _versions()} != _versions():
+def _read(file: Path) -> Values:
+    with np.load(file, allow_pickle=False) as arrays:
+        values = {name: arrays[name] for name in arrays.files}
+    if values.pop("version") != _version():
         raise ValueError("the index of another version")
-    columns: dict[str, Any] = {name: arrays.get(name) for name in _ARRAYS}
-    index = FrameIndex(**columns, **facts["index"])
-    decoded = None
-    if "decoded" in arrays:
-        damage = frozenset((int(at), bool(spreads)) for at, spreads in facts["damage"])
-        decoded = DecodedOrder(arrays["decoded"], arrays["decoded_key"], damage)
-    return VideoSource(
-        path=path,
-        container=None,
-        stream=None,
-        index=index,
-        broken=facts["is_broken"],
-        declared_s=facts["declared_s"],
-        offset=arrays["offset"],
-        described=True,
-        decoded=decoded,
-    )
+    return {name: value if value.ndim else value.item() for name, value in values.items()}
+
+
+def _read_film(path: Path, progress: Progress) -> Values:
+    """Read all packets of a film; return its index and its facts."""
+    with open_source(path, progress) as source:
+        describe(PacketDecoder(source))
+        facts = {"is_broken": source.broken, "declared_s": source.declared_s}
+        index = {name: getattr(source.index, name) for name in _INDEX}
+        return {**index, **facts, "offset": source.offset}
+
+
+def _source(path: Path, values: Values) -> VideoSource:
+    index = FrameIndex(**{name: value for name, value in values.items() if name in _INDEX})
+    broken, declared_s, offset = (values[name] for name in ("is_broken", "declared_s", "offset"))
+    return VideoSource(path, None, None, index, broken, declared_s, offset, described=True)
+
+
+def _decode_film(path: Path, progress: Progress) -> Values:
+    """Decode a whole film; return the pictures that come out."""
+    with open_source(path, progress) as source:
+        decoder, out, keys = PacketDecoder(source), list[int](), list[bool]()
+        describe(decoder)
+        before = set(decoder.damage)
+
+        def take(position: int, frame: Any) -> None:
+            out.append(position)
+            keys.append(bool(frame.key_frame))
+            progress()
+
+        decoder.run(decoder.whole, take)
+    damage = np.array(sorted(decoder.damage - before), np.int64).reshape(-1, 2)
+    return {"positions": np.array(out, np.int64), "key": np.array(keys, bool), "damage": damage}
+
+
+def _decoded(values: Values) -> DecodedOrder:
+    damage = frozenset((at, bool(spreads)) for at, spreads in values["damage"].tolist())
+    return DecodedOrder(values["positions"], values["key"], damage)

@@ -73,7 +73,7 @@ def test_a_film_is_read_and_decoded_once(
 ) -> None:
     made = KINDS[name](tmp_path)
     read = count_calls(monkeypatch, source, "_read_packets")
-    decoded = count_calls(monkeypatch, film._Film, "decode")
+    decoded = count_calls(monkeypatch, film, "_decode_film")
     film.make_index(made.path, tmp_path / "indexes")
     passes = 1 if made.timed else 2
     assert (len(read), len(decoded)) == (passes, passes - 1)
