@@ -213,8 +213,8 @@ def column_source(
     """
     if movie_key is None and MOVIE_KEY in names:
         movie_key = MOVIE_KEY
-    ids = texts(read(id_key), repr(id_key), str(path))
-    movies = texts(read(movie_key), repr(movie_key), str(path)) if movie_key else None
+    ids = _ids(path, read, id_key)
+    movies = _ids(path, read, movie_key) if movie_key else None
     keys = levels.values() or [name for name in names if name not in (id_key, movie_key)]
     arrays, warnings = {key: read(key) for key in keys}, []
     if not levels:
@@ -247,6 +247,18 @@ def column_source(
     }
     handles = [] if handle is None else [handle]
     return FeatureSource(origin(levels), ids, movies, rows, warnings, handles)
+
+
+def _ids(path: Path, read: Callable[[str], Any], key: str) -> list[str]:
+    values = read(key)
+    # HDF5 returns fill values for what a file does not hold, which takes hours for a damaged size.
+    if path.is_file() and math.prod(values.shape) > 8 * path.stat().st_size:
+        raise Corrupt(
+            f"{key!r} lists {math.prod(values.shape)} ids, more than the bits of the file",
+            where=str(path),
+            hint="copy the file again",
+        )
+    return texts(values, repr(key), str(path))
 
 
 def _as_clip(levels: Mapping[str, str], arrays: Mapping[str, Any]) -> Mapping[str, str]:

@@ -148,6 +148,15 @@ def test_a_dataset_that_only_says_it_is_huge_takes_no_memory(tmp_path: Path) -> 
         import_store(open_features("hdf5", [tmp_path / "f.h5"]), tmp_path / "s")
 
 
+def test_more_ids_than_the_file_has_bits_are_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "f.h5"
+    with h5py.File(file, "w") as opened:  # the chunks are never written, so reads give fill values
+        opened.create_dataset("clip_id", (10**9,), dtype="S4", chunks=(1000,))
+        opened["X"] = A
+    with pytest.raises(Corrupt, match="lists 1000000000 ids, more than the bits of the file"):
+        open_features("hdf5", [file], {"clip": "X"}, id_key="clip_id")
+
+
 @pytest.mark.parametrize(
     ("levels", "words"),
     [
