@@ -81,11 +81,14 @@ def find_weights(
         _download(card)
     snapshot = cached_snapshot(card.checkpoint, card.revision)
     if snapshot is None:
-        source = f"FOLDER, or: hf download {card.checkpoint}"
-        own = source if card.checkpoint else "PATH of your copy of the checkpoint"
-        raise _no_weights(card, f"--weights {own}")
+        own = "--weights PATH of your copy of the checkpoint"
+        raise _no_weights(card, _fetching(card) if card.checkpoint else own)
     found = _in_folder(snapshot, f"{card.checkpoint}@{card.revision}")
     return replace(found, is_from_hub=True)
+
+
+def _fetching(card: Card) -> str:
+    return f"--weights FOLDER, or with a network: obygaze backbones fetch {card.name}"
 
 
 def _no_weights(card: Card, hint: str, where: str = "", why: str = "") -> NotFound:
@@ -103,7 +106,7 @@ def _is_complete(card: Card) -> bool:
 
 def _download(card: Card) -> None:
     if offline():
-        hint = f"--weights FOLDER, or download {card.checkpoint} where there is a network"
+        hint = _fetching(card)
         raise _no_weights(card, hint, why=", and the environment forbids the network")
     purpose = f"downloading {card.checkpoint}"
     hub = need("huggingface_hub", "extract", purpose)
@@ -119,7 +122,7 @@ def _download(card: Card) -> None:
         hub.snapshot_download(card.checkpoint, revision=card.revision, allow_patterns=files)
     except Exception as error:
         # The hub's library raises many types of error, and each means that there are no weights.
-        hint = "--weights FOLDER, or try again where there is a network"
+        hint = _fetching(card)
         if card.gated:
             page = f"https://huggingface.co/{card.checkpoint}"
             hint = f"accept the licence on {page}, then: hf auth login"

@@ -112,10 +112,10 @@ def run(
     Examples:
         obygaze extract run obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400 --device cuda
         obygaze extract run obygaze12 -b descriptors --workers 4
-    obygaze extract run obygaze12 -b frames:xclip-b16-k600-zs --workers 16
+        obygaze extract run obygaze12 -b frames:xclip-b16-k600-zs --workers 16
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
         obygaze extract run plan.json --worker 0/8
-    obygaze extract run plan.json --device cuda:all
+        obygaze extract run plan.json --device cuda:all
         obygaze extract run plan.json --engine dask --devices 0,1
     """
     # Signals are caught before torch is imported: a job may be stopped while it starts.

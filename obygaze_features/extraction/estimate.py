@@ -131,7 +131,8 @@ class CostEstimate:
         if needed > self.free_bytes:
             found.append(f"{human(needed)} of disk needed, {human(self.free_bytes)} free")
         found += [
-            f"{s.backbone}: weights {s.weights}{f': {s.why}' if s.why else ''}"
+            f"{s.backbone}: weights {s.weights}"
+            + (f": {s.why}" if s.why else "; obygaze backbones fetch" * (s.weights == "not cached"))
             for s in self.stores
             if s.weights in ("not cached", "not found", "unusable") or s.why
         ]

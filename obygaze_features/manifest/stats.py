@@ -108,7 +108,7 @@ def compute_stats(manifest: Manifest) -> Stats:
             movie: {level: by_movie[movie, level] for level in LEVELS} for movie in manifest.movies
         },
         folds={name: _folds(manifest, name) for name in manifest.folds},
-        films={movie: facts for movie in manifest.movies if (facts := film_facts(movie))},
+        films={movie: facts for movie, facts in _film_facts(manifest).items() if facts},
         by_annotator=_by_annotator(manifest),
         classes={
             column: dict(sorted(Counter(clip.extra[column] for clip in manifest).items()))
@@ -117,6 +117,15 @@ def compute_stats(manifest: Manifest) -> Stats:
         },
         unit=manifest.header.unit,
     )
+
+
+def _film_facts(manifest: Manifest) -> dict[str, dict[str, Any]]:
+    """Return what is known of each film, with the titles of the column `movie_title`."""
+    known = {movie: film_facts(movie) for movie in manifest.movies}
+    for clip in manifest:
+        if title := clip.extra.get("movie_title"):
+            known[clip.movie_id].setdefault("title", title)
+    return known
 
 
 def _by_annotator(manifest: Manifest) -> dict[str, LevelStats]:

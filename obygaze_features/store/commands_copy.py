@@ -161,7 +161,10 @@ def pack_(session: Session, name: str, output: str | None, force: bool) -> None:
     with session.console.progress("pack", selection.n_bytes, "B") as progress:
         packed = write_pack(selection, path, force=force, progress=progress)
     if not packed.sealed and not session.console.as_json:
-        session.console.warn("this store is not sealed: the zip holds what is committed so far")
+        session.console.warn(
+            "this store is not sealed: the zip holds what is committed so far; extract run --seal "
+            "seals a store with failed clips"
+        )
     size = f"{packed.n_files} files, {human(packed.n_bytes)}"
     text = f"{packed.path}: {size}, sha256 {packed.sha256}"
     session.console.show({**asdict(packed), "path": str(packed.path)}, text)

@@ -18,7 +18,7 @@ from obygaze_features.core.schema_rules import choice, filled, matching
 from obygaze_features.manifest.adapters.common import ImportedManifest, ascii_id, source_of
 from obygaze_features.manifest.io import ClipReader
 from obygaze_features.manifest.model import COLUMNS, LEVELS, UNITS, Header, Manifest, concept_name
-from obygaze_features.manifest.tables import DELIMITERS, TableRow, read_table
+from obygaze_features.manifest.tables import DELIMITERS, CsvTable, TableRow, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, concepts
 
 NEEDED = ("clip_id", "movie_id")
@@ -108,8 +108,7 @@ def read(
     known = {**concepts(), **chosen.modalities}
     reader = ClipReader(known, extra)
     clips = tuple(reader.clip_of(row, own) for row, own in zip(table.rows, cells, strict=True))
-    hint = "correct the cells, or give the meaning of their words in a --mapping file"
-    violations.raise_if_any("the table cannot be imported", hint if table.rows else None)
+    violations.raise_if_any("the table cannot be imported", _hint(table, targets))
     header = Header(
         chosen.dataset or csv.stem,
         known,
@@ -120,6 +119,14 @@ def read(
     )
     warnings = tuple(_changed_ids(column, cells) for column in changed)
     return ImportedManifest(Manifest(name or csv.stem, header, clips, extra), warnings)
+
+
+def _hint(table: CsvTable, targets: Mapping[str, str]) -> str | None:
+    if table.rows:
+        return 'correct the cells, or translate words in a --mapping file: [levels] WORD = "EN"'
+    if missing := [name for name in NEEDED if name not in (*table.columns, *targets)]:
+        return f"--map {missing[0]}=COLUMN; the columns of the table: {few(table.columns)}"
+    return None
 
 
 def _changed_ids(column: str, cells: Sequence[Mapping[str, str]]) -> str:

@@ -126,7 +126,7 @@ def card_text(plan: Plan, counts: Mapping[str, int]) -> str:
         escape(f"# Features of {plan.manifest_name}: {plan.recipe.title}", quote=False),
         explain(plan, counts),
         _arrays(plan),
-        _reading(),
+        _reading(plan),
         _limits(plan),
         _contents(plan),
         "## Licence and citation\n\n"
@@ -196,13 +196,20 @@ def _limits(plan: Plan) -> str:
     )
 
 
-def _reading() -> str:
+def _reading(plan: Plan) -> str:
+    level = next(spec.name for spec in plan.arrays if spec.is_level)
     return (
-        "## Reading it\n\n```python\nfrom obygaze_features.store import open_store\n\n"
-        'store = open_store("this-folder")\n'
-        'features = store.matrix(store.levels[0], missing="drop")\n```\n\n'
-        "`data.zarr` is an ordinary Zarr v3 group; `clips.csv` names the clip of each row. "
-        "Rows that failed hold NaN; `seal.json` says which and why."
+        "## Reading it\n\n`data.zarr` is an ordinary Zarr v3 group, which `pip install zarr` can "
+        "read, in this folder:\n\n```python\nimport zarr\n\n"
+        'group = zarr.open_group("data.zarr", mode="r")\n'
+        f'clips, features = group["clip_id"][:], group["{level}"][:]\n```\n\n'
+        "Row i of every array belongs to the clip in row i of `clip_id`, as in `clips.csv`. Clips "
+        "that failed have rows of NaN, and 0 in arrays of whole numbers; `noted` in `seal.json` "
+        "gives the reason by row, and `files` the length and sha256 of every file.\n\n"
+        "With obygaze the rows have the order you ask for, and failed clips are left out:\n\n"
+        "```python\nimport obygaze as og\n\n"
+        'store = og.open_store("path/of/this/folder")\n'
+        f'features = store.matrix("{level}", missing="drop")\n```'
     )
 
 

@@ -165,8 +165,9 @@ def test_a_failed_download_is_one_error(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", fail)
-    with pytest.raises(NotFound, match="could not be downloaded: no route to host"):
+    with pytest.raises(NotFound, match="could not be downloaded: no route to host") as caught:
         load_backbone("clip-b16")
+    assert "obygaze backbones fetch clip-b16" in (caught.value.hint or "")
 
 
 def test_a_hub_that_cannot_be_reached_is_asked_nothing(

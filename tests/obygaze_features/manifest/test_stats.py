@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,9 @@ def test_films_of_the_data_sets_have_title_year_and_genres(manifest: Manifest) -
     known = Manifest("one", Header("One", concepts()), (clip,))
     facts = {"title": "Juno", "year": 2007, "genres": ["Comedy", "Drama"]}
     assert compute_stats(known).films == {"tt0467406": facts}
+    own = replace(clip, clip_id="a-1", movie_id="a", extra={"movie_title": "À nos amours"})
+    both = Manifest("two", Header("Two", concepts()), (clip, own), ("movie_title",))
+    assert compute_stats(both).films == {"tt0467406": facts, "a": {"title": "À nos amours"}}
 
 
 def test_every_concept_of_the_vocabulary_has_a_definition_with_examples() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.cli import call_obygaze
@@ -220,6 +223,27 @@ def test_a_card_says_what_how_and_what_is_not_inside(workspace: Path) -> None:
     assert call(workspace, "card", "whole", "-o", str(target)).code == 1
     assert target.read_text() == "mine"
     assert call(workspace, "card", "whole", "--json").ok().json()["card"] == text
+
+
+def test_the_readme_of_a_store_can_be_followed_with_and_without_obygaze(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = sealed_store(workspace / "stores/mine")["clip"]
+    monkeypatch.chdir(workspace / "stores/mine")
+    files = {name: Path(name).read_bytes() for name in ("README.md", "clips.csv", "seal.json")}
+    blocks = re.findall("```python\n(.*?)```", files["README.md"].decode(), re.DOTALL)
+    names: dict[str, Any] = {}
+    assert "obygaze" not in blocks[0]
+    exec(blocks[0], names)
+    rows = csv.DictReader(files["clips.csv"].decode().splitlines())
+    assert names["clips"].tolist() == [row["clip_id"] for row in rows]
+    assert (names["features"] == values).all()
+    exec(blocks[1].replace("path/of/this/folder", str(Path.cwd())), names)
+    assert (names["features"].values == values).all()
+    seal = json.loads(files["seal.json"])
+    sha256 = hashlib.sha256(files["clips.csv"]).hexdigest()
+    assert seal["files"]["clips.csv"] == [len(files["clips.csv"]), sha256]
+    assert seal["noted"] == {}
 
 
 def test_a_list_of_clips_has_an_id_a_line_whatever_is_in_it(workspace: Path) -> None:

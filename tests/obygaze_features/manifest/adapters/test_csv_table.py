@@ -106,7 +106,8 @@ def test_missing_columns_are_named(tmp_path: Path) -> None:
         f"{table}:1: column 'shots': required column is missing (did you mean 'shot'?)",
         f"{table}:1: column 'movie_id': required column is missing",
     )
-    assert "--mapping" not in (caught.value.hint or "")
+    columns = "shot, verdict, tags, group, start_s, end_s, remark"
+    assert caught.value.hint == f"--map movie_id=COLUMN; the columns of the table: {columns}"
     with pytest.raises(FixInput) as caught:
         read(table, {"clip_id": "shot", "movie_id": "=m"}, delimiter=",")
     assert caught.value.details == (
