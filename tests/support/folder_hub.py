@@ -44,12 +44,12 @@ class FolderHub:
     def create(self, repo: Repo) -> None:
         self._at(repo).mkdir(parents=True, exist_ok=True)
 
-    def stage(self, repo: Repo, files: Mapping[str, bytes]) -> None:
+    def stage(self, repo: Repo, files: Mapping[str, bytes | Path]) -> None:
         for path, data in files.items():
             if self.breaks_after == len(self.sent):
                 raise ConnectionError("the hub went away")
             self.sent.append(path)
-            self.staged[path] = bytes(data)
+            self.staged[path] = data.read_bytes() if isinstance(data, Path) else bytes(data)
 
     def head(self, repo: Repo) -> str:
         return f"{len(self.messages):040x}"

@@ -59,8 +59,8 @@ class Target(Protocol):
     def has(self, name: str, mark: FileMark) -> bool:
         """Return whether the same file is there already."""
 
-    def put(self, name: str, data: bytes, mark: FileMark) -> None:
-        """Send one whole file; several threads may call this."""
+    def put(self, name: str, data: bytes | Path, mark: FileMark) -> None:
+        """Send one whole file, given as bytes or as a file here; several threads may call this."""
 
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from threading import Lock
 from typing import Any
 from urllib.parse import quote
@@ -53,6 +54,11 @@ class Repo:
     def path(self, name: str) -> str:
         """Return the path in the repository of a file of the store."""
         return f"{self.folder}/{name}" if self.folder else name
+
+    @property
+    def zip_name(self) -> str:
+        """The name of a packed store there."""
+        return (self.folder or self.id).rpartition("/")[2] + ".zip"
 
 
 class HuggingFaceHub:
@@ -111,7 +117,7 @@ class HuggingFaceHub:
         with self._errors(repo):
             self.api.create_repo(repo.id, repo_type="dataset", private=True, exist_ok=True)
 
-    def stage(self, repo: Repo, files: Mapping[str, bytes]) -> None:
+    def stage(self, repo: Repo, files: Mapping[str, bytes | Path]) -> None:
         """Upload contents, not yet visible; the hub keeps them by digest, nothing is sent twice."""
         operations = [
             self.package.CommitOperationAdd(path_in_repo=path, path_or_fileobj=data)
@@ -194,7 +200,8 @@ class HubTarget:
         self.files = self.hub.files(self.repo)
         self._pinned = self.repo
         self._there: Mapping[str, FileMark] | None = None
-        self._batch: dict[str, bytes] = {}
+        self._batch: dict[str, bytes | Path] = {}
+        self._n_bytes = 0
         self._removed: list[str] = []
         self._head, self._n_staged = "", 0
         self._lock = Lock()
@@ -224,12 +231,12 @@ class HubTarget:
                 self._there = self.hub.listing(self._pinned)
         return self._there.get(self.repo.path(name)) == mark
 
-    def put(self, name: str, data: bytes, mark: FileMark) -> None:
+    def put(self, name: str, data: bytes | Path, mark: FileMark) -> None:
         """Send files in batches: each batch costs the hub a few requests."""
         with self._lock:
             self._batch[self.repo.path(name)] = data
-            n_bytes = sum(map(len, self._batch.values()))
-            if len(self._batch) >= COMMIT_FILES or n_bytes >= STAGED_BYTES:
+            self._n_bytes += mark.n_bytes
+            if len(self._batch) >= COMMIT_FILES or self._n_bytes >= STAGED_BYTES:
                 self._flush()
 
     def remove(self, name: str) -> None:
@@ -257,7 +264,7 @@ class HubTarget:
         if self._batch:
             self.hub.stage(self.repo, self._batch)
             self._n_staged += len(self._batch)
-            self._batch = {}
+            self._batch, self._n_bytes = {}, 0
         if self._n_staged >= COMMIT_FILES:
             self._commit(f"Upload {self._n_staged} files")
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -186,7 +187,7 @@ class S3Target:
         found = {str(key).lower(): value for key, value in answer.attributes.items()}
         return answer.meta["size"] == mark.n_bytes and found.get("sha256") == mark.sha256
 
-    def put(self, name: str, data: bytes, mark: FileMark) -> None:
+    def put(self, name: str, data: bytes | Path, mark: FileMark) -> None:
         """Send an object, then compare its length and checksum."""
         self._do("put", name, data, attributes={"sha256": mark.sha256})
         if not self.has(name, mark):

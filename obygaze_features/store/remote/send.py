@@ -6,6 +6,7 @@ The same store always packs to the same bytes, and a packed store can be read wi
 from __future__ import annotations
 
 import stat
+import tempfile
 import time
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,15 +17,24 @@ from threading import Lock
 
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import new_file
+from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import sha256_bytes, sha256_file
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.limits import check_disk, disk_errors
-from obygaze_features.store.format.records import PARTIAL_FILE, SEAL_FILE, STORE_FILE, Partial, Plan
+from obygaze_features.store.format.records import (
+    PARTIAL_FILE,
+    README_FILE,
+    SEAL_FILE,
+    STORE_FILE,
+    Partial,
+    Plan,
+)
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import open_target
 from obygaze_features.store.remote.fetch import fetch, run_all
 from obygaze_features.store.remote.files import Target, read_or_none
+from obygaze_features.store.remote.hub import HubTarget
 from obygaze_features.store.remote.object_store import stop_when_unreachable
 from obygaze_features.store.remote.selection import (
     THREADS,
@@ -35,6 +45,8 @@ from obygaze_features.store.remote.selection import (
     select_files,
 )
 
+# The hub is slow with more files: each hundred is a commit.
+UNPACKED_FILES = 1_000
 # At most this many files are in memory at once.
 SENDING_THREADS = 4
 # The first date a zip can have.
@@ -53,7 +65,8 @@ def push(
 ) -> Transferred:
     """Send a store to a folder, a bucket or the hub; the same call again resumes.
 
-    With `levels` or `movies` the copy there is partial.
+    With `levels` or `movies` the copy there is partial. More than 1,000 files are sent to the hub
+    as one packed file, which can be read there.
 
     Args:
         store: the store to send.
@@ -69,11 +82,45 @@ def send(
     selection: FileSelection, target: str | Path | Target, progress: Progress | None = None
 ) -> Transferred:
     """Send the selected files."""
-    if not isinstance(target, str | Path):
-        return _Upload(selection, target, progress or Quiet()).run()
-    if not is_url(str(target)):
-        return fetch(selection, target, progress)
-    return _Upload(selection, open_target(str(target)), progress or Quiet()).run()
+    if isinstance(target, str | Path):
+        if not is_url(str(target)):
+            return fetch(selection, target, progress)
+        target = open_target(str(target))
+    if isinstance(target, HubTarget) and len(selection.marks) > UNPACKED_FILES:
+        return _send_packed(selection, target, progress or Quiet())
+    return _Upload(selection, target, progress or Quiet()).run()
+
+
+def _send_packed(selection: FileSelection, target: HubTarget, progress: Progress) -> Transferred:
+    """Send the selected files as one zip file, with the card of the store beside it."""
+    started, name = time.monotonic(), target.repo.zip_name
+    with tempfile.TemporaryDirectory(prefix="obygaze-") as folder:
+        packed = write_pack(selection, Path(folder) / name, progress=progress)
+        mark = FileMark(packed.n_bytes, packed.sha256)
+        target.prepare({name: mark})
+        is_there = target.has(name, mark)
+        if not is_there:
+            if target.files.read(name, 0, 1) is not None:
+                raise AlreadyThere(
+                    f"another {name} is there", where=target.location, hint="another address"
+                )
+            target.put(name, packed.path, mark)
+            if README_FILE in selection.marks:  # the hub shows it as the card of the data set
+                card = selection.read(README_FILE)
+                target.put(README_FILE, card, selection.marks[README_FILE])
+        target.settle(f"Features, packed: {name}")
+    return Transferred(
+        source=selection.source.location,
+        target=f"{target.location}/{name}",
+        n_files=1,
+        n_files_kept=int(is_there),
+        n_bytes_rows=selection.n_bytes_rows,
+        n_bytes_needed=packed.n_bytes,
+        n_bytes_transferred=0 if is_there else packed.n_bytes,
+        n_requests=1,
+        seconds=time.monotonic() - started,
+        partial=packed.partial,
+    )
 
 
 class _Upload:
