@@ -251,7 +251,7 @@ def fetch(session: Session, names: tuple[str, ...]) -> None:
 @click.option(
     "--pixels", type=path_type, required=True, help="A .npy of normalised pixels [B, T, 3, S, S]."
 )
-@click.option("--mask", type=path_type, help="A .npy [B, T]: 1 real, 0 padding.")
+@click.option("--mask", type=path_type, help="A .npy [B, T]: 1 for frames, 0 for padding.")
 @click.option("-o", "out", type=path_type, required=True, help="The .npz to write.")
 @placement_options
 @force_option

@@ -19,13 +19,14 @@ from obygaze_features.backbones.pixels import on_device
 from obygaze_features.backbones.torch_backbone import TorchBackbone
 from obygaze_features.backbones.weights import WeightFiles, WeightHashes, tensors_sha256
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError, first_line
-from obygaze_features.core.files import sha256_file
+from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.video.resize import Resize
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _DEFAULT = Preset()
+_NAMES = "FILE.py:FUNCTION or MODULE:FUNCTION, a function that returns module_card(...)"
 Load = Callable[[], Any]
 Run = Callable[[Any, "Tensor"], Mapping[str, "Tensor"]]
 
@@ -157,7 +158,7 @@ def card_of_code(name: str) -> Card:
     module = _call(lambda: _module(source), f"{source} cannot be imported")
     made = getattr(module, function, None)
     if not callable(made):
-        raise NotFound(f"no function {function!r}", where=source)
+        raise NotFound(f"no function {function!r}", where=source, hint=_NAMES)
     return card_of_function(made)
 
 
@@ -179,8 +180,7 @@ def _module(source: str) -> Any:
         if str(Path.cwd()) not in sys.path:
             sys.path.append(str(Path.cwd()))
         return importlib.import_module(source)
-    if not path.is_file():
-        raise NotFound("no such file", where=source)
+    require_file(path)
     if str(path.resolve().parent) not in sys.path:
         sys.path.append(str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(f"own_{path.stem}", path.resolve())
@@ -198,7 +198,8 @@ def _call(function: Callable[[], Any], what: str) -> Any:
     except Exception as error:
         if isinstance(error, RuntimeError) and ("memory" in str(error) or "ALLOC" in str(error)):
             raise
-        raise FixInput(f"{what}: {type(error).__name__}: {first_line(error)}") from error
+        what = f"{what}: {type(error).__name__}: {first_line(error)}"
+        raise FixInput(what, hint=_NAMES) from error
 
 
 def _code(file: Path) -> dict[str, Any]:

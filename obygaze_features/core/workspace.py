@@ -15,7 +15,7 @@ URL_SCHEMES = ("http://", "https://", "s3://", "hf://")
 KINDS = ("manifests", "stores", "runs", "models", "texts", "backbones", "indexes")
 MAKERS = {
     "manifests": "obygaze manifest import --help",
-    "stores": "obygaze extract run --help",
+    "stores": "obygaze extract run --help, or obygaze store import --help",
     "runs": "obygaze run --help",
     "models": "obygaze train --help",
 }
@@ -146,6 +146,8 @@ class Workspace:
             ]
         noun = kind.removesuffix("s")
         hint = f"one of {few(known)}" if known else MAKERS[kind]
+        if Path(name).exists():
+            hint = f"./{name} for the file or folder here"
         what = f"no {noun} called {name!r}{near(name, known)}"
         return NotFound(what, where=str(path), hint=hint)
 

@@ -50,6 +50,7 @@ BLOCK_WINDOWS = 256
 CLEAN = "clean"
 # Levels that are stored only on request.
 HEAVY = ("tokens",)
+BYTES = "obygaze store verify --hash compares its bytes with their checksums"
 
 Levels = dict[str, npt.NDArray[Any]]
 
@@ -182,11 +183,13 @@ def redecoder(
         weights: The file or folder of the weights.
     """
     if store.plan.holds_pictures:
-        raise FixInput("pictures are not decoded again to verify them", where=store.location)
+        what = "pictures are not decoded again to verify them"
+        raise FixInput(what, where=store.location, hint=BYTES)
     if store.recipe.is_unknown:
         raise FixInput(
             "the recipe of these features is unknown; they cannot be extracted again",
             where=store.location,
+            hint=BYTES,
         )
     recipe = store.recipe.to_dict()
     target = _target(recipe, weights)

@@ -59,8 +59,8 @@ def link_(session: Session, name: str, folder: Path) -> None:
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, help="Seed of the random assignment."
 )
-@click.option("--block", default=10, help="Neighbour: number of clips in a block.")
-@click.option("--gap", default=1, help="Neighbour: clips left out at borders.")
+@click.option("--block", default=10, help="With --kind neighbour: clips in a block.")
+@click.option("--gap", default=1, help="With --kind neighbour: clips left out at borders.")
 @click.option("--as", "column", help="Name of the split. [default: the kind]")
 @click.option("--force", is_flag=True, help="Replace a split of that name.")
 def folds(

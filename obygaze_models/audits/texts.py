@@ -119,7 +119,8 @@ def _of_folder(folder: Path, names: str, columns: Sequence[str]) -> list[_Record
     records: list[_Record] = []
     paths = sorted(folder.glob("*.txt"))
     if not paths:
-        raise NotFound("no .txt file in this folder", where=str(folder))
+        hint = "a folder with one .txt file for each text, or a CSV table"
+        raise NotFound("no .txt file in this folder", where=str(folder), hint=hint)
     for path in paths:
         found = pattern.fullmatch(path.stem)
         if found is None:

@@ -46,7 +46,8 @@ def read_vectors(source: str | Path | Mapping[str, ArrayLike], *, single: bool =
 def _group(arrays: Mapping[str, NDArray[Any]], name: str, where: str) -> VectorGroup:
     if name not in arrays:
         found = ", ".join(arrays) or "no arrays"
-        raise FixInput(f"missing array {name!r}; found {found}", where=where)
+        hint = "X and Y are the vectors of two groups, A and B those of two sets of words"
+        raise FixInput(f"missing array {name!r}; found {found}", where=where, hint=hint)
     vectors = arrays[name]
     if vectors.dtype.kind not in "fiu":
         raise FixInput(f"array {name!r} must hold numbers, got {vectors.dtype}", where=where)
@@ -137,7 +138,8 @@ def read_text_table(store: Store, path: str | Path | None) -> TextTable:
     arrays = read_arrays(Path(path))
     missing = [name for name in ("embeddings", "attribute") if name not in arrays]
     if missing:
-        raise FixInput(f"missing array {', '.join(missing)}", where=str(path))
+        hint = "a file that obygaze extract text wrote"
+        raise FixInput(f"missing array {', '.join(missing)}", where=str(path), hint=hint)
     blank = np.full(len(arrays["embeddings"]), "")
     names = ("prompt", "template", "attribute")
     words = {name: [str(word) for word in arrays.get(name, blank).tolist()] for name in names}

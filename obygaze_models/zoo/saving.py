@@ -270,7 +270,8 @@ def _write(folder: Path, contents: Mapping[str, bytes], *, force: bool) -> Path:
 def _fetch(files: Files, name: str, draft: Path) -> None:
     piece = files.read(name)
     if piece is None:
-        raise NotFound(f"no model here: no {name}", where=files.location)
+        hint = "the folder or address of a saved model, as in obygaze models push"
+        raise NotFound(f"no model here: no {name}", where=files.location, hint=hint)
     write_atomic(draft / name, piece.data.data)
 
 

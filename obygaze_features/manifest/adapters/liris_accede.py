@@ -147,7 +147,8 @@ def _annotation_files(given: Sequence[Path]) -> list[Path]:
     for path in sorted(paths):
         twin = by_name.setdefault(path.name, path)
         if twin != path:
-            raise FixInput(f"two files have the name {path.name}", where=f"{twin}, {path}")
+            where, hint = f"{twin}, {path}", "name one of them"
+            raise FixInput(f"two files have the name {path.name}", where=where, hint=hint)
     return [by_name[name] for name in _readers() if name in by_name]
 
 

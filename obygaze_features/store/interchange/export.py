@@ -114,7 +114,8 @@ def export_store(
             present[row] = False
             left_out[str(store.clip_ids[row])] = str(status)
     if not present.any():
-        raise FixInput("no clip has features; nothing to export", where=store.location)
+        hint = "obygaze extract status shows why"
+        raise FixInput("no clip has features; nothing to export", where=store.location, hint=hint)
     if FORMATS[format].ids_are_names:
         _check_names(store.clip_ids.tolist() + store.movie_ids.tolist(), store.location)
     words = None

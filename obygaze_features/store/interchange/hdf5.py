@@ -16,6 +16,7 @@ from typing import Any
 
 import h5py
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import require_file
 from obygaze_features.store.interchange.source import (
@@ -144,7 +145,8 @@ def _a_dataset_a_clip(path: Path, handle: Any, levels: Mapping[str, str]) -> Fea
         dict.fromkeys(clip for pattern in levels.values() for clip in _ids(handle, pattern, path))
     )
     if not clips:
-        raise FixInput(f"no dataset at the paths {list(levels.values())}", where=str(path))
+        hint = f"--level NAME=PATH; the file has {few(list(handle))}"
+        raise FixInput(f"no dataset at {few(list(levels.values()))}", where=str(path), hint=hint)
     keys = {
         level: {clip: pattern.replace(ID, clip) for clip in clips}
         for level, pattern in levels.items()
@@ -256,7 +258,7 @@ def _one_array(group: Any, prefix: str, where: str) -> str:
     chosen = named if len(named) == 1 else arrays
     if len(chosen) != 1:
         raise FixInput(
-            f"each clip has {', '.join(arrays) or 'no array of numbers'}",
+            f"expected one array of numbers for each clip, got {', '.join(arrays) or 'none'}",
             where=where,
             hint=f"--level NAME='{prefix}KEY' for each level to import",
         )

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_rules import near
@@ -172,7 +173,8 @@ def _npy_columns(root: Path, levels: Mapping[str, str]) -> FeatureSource:
     def read(name: str) -> Array:
         path = root / f"{name.removesuffix('.npy')}.npy"
         if path not in files:
-            raise FixInput(f"{path.name} is missing", where=str(root))
+            hint = f"the folder has {few([file.name for file in files])}"
+            raise FixInput(f"{path.name} is missing", where=str(root), hint=hint)
         return _mapped(path)
 
     digest = folder_origin("npy", root, files)

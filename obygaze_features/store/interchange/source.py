@@ -130,7 +130,9 @@ def joined_source(sources: Sequence[FeatureSource]) -> FeatureSource:
         if set(source.levels) != set(levels):
             here, there = ", ".join(levels), ", ".join(source.levels)
             raise FixInput(
-                f"the sources have different levels: {here}; {there}", where=name_of(source)
+                f"the sources have different levels: {here}; {there}",
+                where=name_of(source),
+                hint="import each into its own store, or choose --level in all of them",
             )
     movies = [one.movie_ids for one in sources if one.movie_ids is not None]
     return FeatureSource(
@@ -232,7 +234,8 @@ def column_source(
             hint="--level NAME=KEY stores whole numbers too, --id-key names other ids",
         )
     if movies is not None and len(movies) != n_clips:
-        raise FixInput(f"{len(movies)} movies for {n_clips} clips", where=str(path))
+        what = f"expected {n_clips} movie ids, one for each clip, got {len(movies)}"
+        raise FixInput(what, where=str(path), hint="--movie-key names the array of movie ids")
     for level, key in levels.items():
         shape = tuple(arrays[key].shape)
         if shape[:1] != (n_clips,):

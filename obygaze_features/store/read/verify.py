@@ -178,7 +178,8 @@ def _opened(files: Files, report: VerifyReport) -> Store | None:
         with report.collecting(PARTIAL_FILE):
             read_record(files, Partial, PARTIAL_FILE)
     if data is None:
-        raise NotFound("no store here: no store.json", where=files.location)
+        hint = "obygaze store ls lists the stores of the workspace"
+        raise NotFound("no store here: no store.json", where=files.location, hint=hint)
     try:
         store = Store(files, Plan.from_bytes(data, STORE_FILE))
     except ObygazeError as error:

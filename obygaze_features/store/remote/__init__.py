@@ -24,7 +24,7 @@ def open_files(location: str | Path) -> Files:
         return FolderFiles(path)
     if path.is_file():
         return open_zip(path)
-    raise NotFound("no store here", where=str(path), hint="obygaze store ls")
+    raise NotFound("no such file or folder", where=str(path), hint="check the name")
 
 
 def _open_url(url: str) -> Files:

@@ -84,7 +84,7 @@ class ZipFiles:
             raise FixInput(
                 f"the entry {entry.filename!r} is compressed or encrypted",
                 where=self.location,
-                hint="copy it to this machine, obygaze store unpack, then read the folder",
+                hint="read a zip that obygaze store pack made, or a folder of obygaze store unpack",
             )
         if entry.file_size != entry.compress_size or entry.file_size > self.total:
             raise Corrupt(f"{entry.filename!r} is longer than the zip file", where=self.location)
@@ -125,7 +125,8 @@ class ZipFiles:
             return np.empty(0, np.uint8)
         piece = self.inner.read(self.name, start, stop)
         if piece is None or piece.total != self.total or len(piece.data) != stop - start:
-            raise Corrupt("this file changed while it was read", where=self.location)
+            hint = "run the same command again"
+            raise Corrupt("this file changed while it was read", where=self.location, hint=hint)
         return piece.data
 
     def names(self, folder: str) -> list[str] | None:
@@ -218,7 +219,10 @@ class UntrustedZip(ZipFiles):
                 hint="do not open this file; obygaze store pack makes one without such entries",
             ) from error
         if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
-            raise FixInput(f"the entry {entry.filename!r} is not a file", where=self.location)
+            hint = "obygaze store pack makes a zip of files only"
+            raise FixInput(
+                f"the entry {entry.filename!r} is not a file", where=self.location, hint=hint
+            )
         if entry.flag_bits & NOT_PLAIN or entry.compress_type not in METHODS:
             raise FixInput(
                 f"the entry {entry.filename!r} is encrypted, or compressed by an unknown method",

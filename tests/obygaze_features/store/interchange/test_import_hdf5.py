@@ -174,7 +174,9 @@ def test_paths_that_lead_nowhere(tmp_path: Path, levels: dict[str, str], words: 
 
 def test_groups_in_which_nothing_stands_out(tmp_path: Path) -> None:
     file = written(tmp_path / "f.h5", {"a/x": A, "a/y": A})
-    with pytest.raises(FixInput, match="each clip has x, y") as error:
+    with pytest.raises(
+        FixInput, match="expected one array of numbers for each clip, got x, y"
+    ) as error:
         open_features("hdf5", [file])
     assert "{id}/KEY" in str(error.value)
 

@@ -152,5 +152,5 @@ def test_a_name_never_leads_out_of_the_folder(folder, name: str) -> None:
 
 
 def test_nothing_is_where_nothing_is(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="no store here"):
+    with pytest.raises(NotFound, match="no such file or folder"):
         open_files(tmp_path / "nothing")
