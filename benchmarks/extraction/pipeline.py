@@ -21,7 +21,7 @@ from obygaze_features.core.files import write_atomic
 from obygaze_features.extraction.compute import ThreadComputer, clip_threads, computer_for, stack
 from obygaze_features.extraction.pipeline import DecodedRow, decode_rows
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target
-from obygaze_features.extraction.run import LoadedTarget, Resources, extract, load_targets
+from obygaze_features.extraction.run import LoadedTarget, Resources, extract_pending, load_targets
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.video.decoded_clip import DecodedClip, View
@@ -169,7 +169,7 @@ def _contestants(plans: Plans, resources: Resources) -> list[Contestant]:
         return lambda: _empty_stores(loaded)
 
     def pipeline(loaded: Sequence[LoadedTarget], plan: ExtractPlan) -> Callable[[], object]:
-        return lambda: extract(plan, resources, StopFlag(), loaded=loaded)
+        return lambda: extract_pending(loaded, plan, resources, StopFlag())
 
     def forward_both() -> None:
         for loaded in plans.loaded_two:

@@ -80,7 +80,8 @@ class BlockMaker:
         self.wanted, self.batch, self.retry = dict(wanted), batch, retry
         self.rows = {row for rows in self.wanted.values() for row in rows}
         self.versions = {name: text for name in PACKAGES if (text := package_version(name))}
-        self._failed: list[tuple[int, RowStatus]] = []
+        # Called with each row that was decoded but fails in the model.
+        self.on_failed: Callable[[int, RowStatus], None] = lambda row, status: None
         self._block: _Block | None = None
         self._waiting: list[tuple[int, DecodedClip]] = []
         self._running: deque[tuple[_Block, list[int], Callable[[], Computed]]] = deque()
@@ -116,11 +117,6 @@ class BlockMaker:
         """Wait for the blocks whose rows were all added, and commit them."""
         while self._running and self._running[0][0] is not self._block:
             self._collect()
-
-    def take_failed(self) -> list[tuple[int, RowStatus]]:
-        """Return the rows that were decoded but failed in the model since the last call."""
-        failed, self._failed = self._failed, []
-        return failed
 
     def restart(self) -> None:
         """Halve what is computed at once; the rows of unfinished blocks must be added again."""
@@ -182,7 +178,7 @@ class BlockMaker:
             if infinite:
                 message = f"{', '.join(infinite)} not finite as stored"
                 block.statuses[slot] = RowStatus.failed("forward", "NotFinite", message)
-                self._failed.append((block.rows[slot], block.statuses[slot]))
+                self.on_failed(block.rows[slot], block.statuses[slot])
         block.n_awaited -= len(slots)
         self._commit_if_complete(block)
 

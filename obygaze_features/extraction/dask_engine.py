@@ -15,13 +15,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.extras import need
 from obygaze_features.extraction.dask_cluster import ClusterLost, Connect
-from obygaze_features.extraction.kept_frames import stores_of_frames
 from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
 from obygaze_features.extraction.run import (
     SILENT,
@@ -31,10 +29,10 @@ from obygaze_features.extraction.run import (
     Resources,
     extract_pending,
     load_targets,
+    refuse_unusable,
 )
 from obygaze_features.extraction.shared_machine import StopFlag
-from obygaze_features.extraction.sources import refuse_changed, refuse_without_videos
-from obygaze_features.extraction.status import StoreStatus, missing_units, store_status
+from obygaze_features.extraction.status import StoreStatus, missing_units, plan_status
 from obygaze_features.video.pool import DecodePool
 
 distributed = need("distributed", "cluster", "extraction on a Dask cluster")
@@ -70,9 +68,7 @@ def extract_on(
         rebuild: Connect again if the cluster is lost.
         monitor: What to report of each clip, and whether to stop at the first that fails.
     """
-    if not stores_of_frames(plan):
-        refuse_without_videos(plan)
-    refuse_changed(plan)
+    refuse_unusable(plan)
     units = missing_units(plan)
     run = _ClusterRun(plan, resources, stop, monitor, units)
     failed_clusters = 0
@@ -91,9 +87,7 @@ def extract_on(
                 hint="use --engine local to see the error",
             )
         units = left
-    # After an early stop, there may be no store yet.
-    stores = (target.store for target in plan.targets)
-    return [store_status(store) for store in stores if Path(store).exists()]
+    return plan_status(plan)
 
 
 class _ClusterRun:

@@ -7,17 +7,15 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.extras import need
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
-from obygaze_features.extraction.run import SILENT, Monitor, Resources, extract
+from obygaze_features.extraction.run import SILENT, Monitor, Resources, extract, refuse_unusable
 from obygaze_features.extraction.shared_machine import StopFlag, stop_on_signals
-from obygaze_features.extraction.sources import refuse_changed, refuse_without_videos
-from obygaze_features.extraction.status import StoreStatus, missing_units, store_status
+from obygaze_features.extraction.status import StoreStatus, missing_units, plan_status
 
 POLL_S = 0.2
 
@@ -65,8 +63,7 @@ def extract_on_devices(
         stop: The flag that stops the run.
         monitor: What to report of each clip, and whether to stop at the first that fails.
     """
-    refuse_without_videos(plan)
-    refuse_changed(plan)
+    refuse_unusable(plan)
     missing, n = missing_units(plan), len(devices)
     rows = [[row for u in missing[i::n] for row in plan.unit_range(u)] for i in range(n)]
     share = replace(
@@ -80,8 +77,7 @@ def extract_on_devices(
         if some
     ]
     _watch(workers, stop, monitor, sum(map(len, rows)))
-    stores = (target.store for target in plan.targets)
-    return [store_status(store) for store in stores if Path(store).exists()]
+    return plan_status(plan)
 
 
 class _Worker:

@@ -6,10 +6,10 @@ It depends on callables and iterators only, so that every engine runs the same l
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -24,7 +24,7 @@ from obygaze_features.extraction.windows import decode_windows
 from obygaze_features.store.format.schema import RowSource, RowStatus
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, View
-from obygaze_features.video.pool import DecodeJob, DecodePool
+from obygaze_features.video.pool import DecodeJob, DecodePool, in_order
 
 # Threads that read kept pictures.
 READERS = 2
@@ -53,6 +53,8 @@ def run_rows(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch
     `watch` is called when a row is decoded, and again if the model fails on the row or its block is
     restarted.
     """
+    for maker in makers:
+        maker.on_failed = partial(_report_failed, watch, maker.view)
     try:
         while not stop:
             try:
@@ -89,16 +91,12 @@ def _pass(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: W
             if decoded.row in maker.rows:
                 maker.add(decoded.row, decoded.clips[maker.view], decoded.source, seconds)
         watch(decoded)
-        _report_failed(makers, watch)
     for maker in makers:
         maker.finish()
-    _report_failed(makers, watch)
 
 
-def _report_failed(makers: Sequence[BlockMaker], watch: Watch) -> None:
-    for maker in makers:
-        for row, status in maker.take_failed():
-            watch(DecodedRow(row, {maker.view: status}))
+def _report_failed(watch: Watch, view: View, row: int, status: RowStatus) -> None:
+    watch(DecodedRow(row, {view: status}))
 
 
 def _jobs(makers: Sequence[BlockMaker]) -> list[tuple[int, tuple[View, ...]]]:
@@ -162,13 +160,7 @@ def _read_kept(
         return DecodedRow(row, clips, source=kept[views[0]].source(row))
 
     with ThreadPoolExecutor(READERS) as readers:
-        waiting: deque[Future[DecodedRow]] = deque()
-        for job in jobs:
-            while len(waiting) >= ahead:
-                yield waiting.popleft().result()
-            waiting.append(readers.submit(read, job))
-        while waiting:
-            yield waiting.popleft().result()
+        yield from in_order(lambda job: readers.submit(read, job), jobs, ahead)
 
 
 def _decode_jobs(

@@ -147,12 +147,10 @@ def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[LoadedTarget]:
     backbones = [load_target(target, workspace, device) for target in plan.targets]
     # A run that is refused must create no store: everything is checked first, then existing stores.
     pairs = zip(plan.targets, backbones, strict=True)
-    openings = [_opening(plan, target, backbone) for target, backbone in pairs]
-    order = sorted(
-        range(len(openings)), key=lambda index: not Path(plan.targets[index].store).exists()
-    )
-    opened = {index: openings[index]() for index in order}
-    return [opened[index] for index in range(len(openings))]
+    openings = {target: _opening(plan, target, backbone) for target, backbone in pairs}
+    existing_first = sorted(plan.targets, key=lambda target: not Path(target.store).exists())
+    opened = {target: openings[target]() for target in existing_first}
+    return [opened[target] for target in plan.targets]
 
 
 def _opening(plan: ExtractPlan, target: Target, backbone: Backbone) -> Callable[[], LoadedTarget]:
@@ -193,8 +191,6 @@ def extract(
     retry_failed: bool = False,
     changed: bool = False,
     monitor: Monitor = SILENT,
-    loaded: Sequence[LoadedTarget] | None = None,
-    pool: DecodePool | None = None,
 ) -> list[StoreStatus]:
     """Extract what is missing of a plan's stores and return their status, that of `rows` if given.
 
@@ -209,21 +205,32 @@ def extract(
         retry_failed: Extract all rows again that failed or had no video, and no others.
         changed: With `retry_failed`, also rows of clips whose times or video changed.
         monitor: What to report of each clip, and whether to stop at the first that fails.
-        loaded: The result of `load_targets`, if the backbones are in memory already.
-        pool: Processes that decode, which are left running. The default starts some.
+    """
+    refuse_unusable(plan, rows, only_sealed=changed)
+    if retry_failed:
+        _refuse_new_stores(plan)
+    targets = load_targets(plan, resources.device)
+    if retry_failed:
+        wanted = [rows_to_retry(target, plan, changed) for target in targets]
+        extract_rows(targets, wanted, plan, resources, stop, monitor=monitor, retry=True)
+    else:
+        extract_pending(targets, plan, resources, stop, rows=rows, monitor=monitor)
+    return [store_status(target.target.store, rows) for target in targets]
+
+
+def refuse_unusable(
+    plan: ExtractPlan, rows: Sequence[int] | None = None, *, only_sealed: bool = False
+) -> None:
+    """Raise an error if no clip has a video or kept pictures, or if clips changed.
+
+    Args:
+        plan: The plan.
+        rows: The rows whose changes matter. The default is all rows.
+        only_sealed: Ignore changes of clips in stores that are not sealed.
     """
     if not stores_of_frames(plan):
         refuse_without_videos(plan)
-    refuse_changed(plan, rows, only_sealed=changed)
-    if retry_failed:
-        _refuse_new_stores(plan)
-    targets = load_targets(plan, resources.device) if loaded is None else loaded
-    if retry_failed:
-        wanted = [rows_to_retry(target, plan, changed) for target in targets]
-        extract_rows(targets, wanted, plan, resources, stop, monitor=monitor, retry=True, pool=pool)
-    else:
-        extract_pending(targets, plan, resources, stop, rows=rows, monitor=monitor, pool=pool)
-    return [store_status(target.target.store, rows) for target in targets]
+    refuse_changed(plan, rows, only_sealed=only_sealed)
 
 
 def extract_pending(

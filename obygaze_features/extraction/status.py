@@ -133,6 +133,12 @@ def store_status(location: str | Path, rows: Sequence[int] | None = None) -> Sto
     )
 
 
+def plan_status(plan: ExtractPlan) -> list[StoreStatus]:
+    """Return the status of the stores of a plan; after an early stop, there may be none yet."""
+    stores = (target.store for target in plan.targets)
+    return [store_status(store) for store in stores if Path(store).exists()]
+
+
 def seconds_a_clip(plan: ExtractPlan) -> float | None:
     """Return the seconds a worker needs for a clip with all backbones; None if unknown."""
     paces = []

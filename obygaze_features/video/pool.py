@@ -14,17 +14,20 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.worker import unpacked
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
 
 TIMEOUT_S = 120.0
 # How long a new worker may take to import its packages, also from a slow shared disk.
@@ -37,7 +40,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, si
 
 @dataclass(frozen=True)
 class DecodeJob:
-    """One clip to decode, in all the views wanted of it; `tag` may hold anything of the caller.
+    """One clip to decode, in all the views wanted of it.
 
     The clip is the pictures between two times, or those of `ranks`.
 
@@ -49,7 +52,6 @@ class DecodeJob:
     views: tuple[View, ...]
     start_s: float | None = None
     end_s: float | None = None
-    tag: Any = None
     indexes: str | None = None
     ranks: Sequence[int] | None = None
 
@@ -110,19 +112,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             ahead: how many clips may be under way or waiting to be taken, which limits the memory
                 they hold (default: two for each worker).
         """
-        most = max(1, ahead if ahead is not None else 2 * len(self._threads))
-        under_way: deque[Future[DecodeResult]] = deque()
-        try:
-            for job in jobs:
-                while len(under_way) >= most:
-                    yield under_way.popleft().result()
-                under_way.append(self.submit(job))
-            while under_way:
-                yield under_way.popleft().result()
-        finally:
-            # Nobody waits for these jobs; they must not delay those of the next caller.
-            for future in under_way:
-                future.cancel()
+        return in_order(self.submit, jobs, 2 * len(self._threads) if ahead is None else ahead)
 
     def worker_ids(self) -> list[int]:
         """Return the process ids of the workers alive now."""
@@ -198,6 +188,24 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         return worker
 
 
+def in_order(
+    submit: Callable[[Job], Future[Result]], jobs: Iterable[Job], ahead: int
+) -> Iterator[Result]:
+    """Submit jobs and yield their results in the same order, up to `ahead` jobs in advance."""
+    under_way: deque[Future[Result]] = deque()
+    try:
+        for job in jobs:
+            while len(under_way) >= max(1, ahead):
+                yield under_way.popleft().result()
+            under_way.append(submit(job))
+        while under_way:
+            yield under_way.popleft().result()
+    finally:
+        # Nobody waits for these jobs; they must not delay those of the next caller.
+        for future in under_way:
+            future.cancel()
+
+
 class _WorkerExited(Exception):
     """The process of a worker has ended."""
 
@@ -240,7 +248,7 @@ class _Worker:
     ) -> tuple[dict[View, DecodedClip] | None, BadVideo | None]:
         """Send a job and wait for its clips or its error, at most until the time limit."""
         self.channel.settimeout(timeout_s)
-        request = asdict(replace(job, path=os.fspath(job.path), tag=None))
+        request = asdict(replace(job, path=os.fspath(job.path)))
         memory = _shared_memory()
         try:
             _send(self.channel, request, memory)

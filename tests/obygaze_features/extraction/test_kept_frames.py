@@ -15,6 +15,7 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.errors import FixUsage, Mismatch
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.devices import extract_on_devices
 from obygaze_features.extraction.kept_frames import find_kept_frames, stores_of_frames
 from obygaze_features.extraction.plan import ExtractPlan, Target, make_plan
 from obygaze_features.extraction.recipes import complete_target
@@ -69,6 +70,14 @@ def test_the_same_bytes_without_films(films: Manifest, tmp_path: Path) -> None:
         assert {r: s for r, s in our_sources.items() if r != 2} == {
             r: s for r, s in their_sources.items() if r != 2
         }
+
+
+def test_several_devices_need_no_films_either(films: Manifest, tmp_path: Path) -> None:
+    run(plan_of(films, tmp_path, "frames:descriptors"))
+    shutil.rmtree(tmp_path / "videos")
+    plan, used = plan_of(films, tmp_path, "descriptors"), Resources(workers=2)
+    (state,) = extract_on_devices(plan, ["cpu", "cpu"], used, StopFlag())
+    assert (state.ok, state.missing + state.failed) == (5, 1)
 
 
 def test_the_pictures_are_the_decoders(films: Manifest, tmp_path: Path) -> None:
