@@ -222,12 +222,13 @@ def read_run(folder: Path) -> Run:
     return Run(folder, about, records)
 
 
-def _whole(path: Path, sha256: str | None) -> bytes:
+def _whole(path: Path, sha256: object) -> bytes:
     """Return the bytes of a file that has the checksum of run.json, if that has one."""
     data = path.read_bytes()
     if sha256 is not None and sha256_bytes(data) != sha256:
         raise Corrupt(
-            f"{path.name} is not the file that this run wrote: expected sha256 {sha256[:12]}..., "
+            f"{path.name} is not the file that this run wrote: expected sha256 "
+            f"{str(sha256)[:12]}..., "
             f"got {sha256_bytes(data)[:12]}...",
             where=str(path),
             hint=AGAIN,
@@ -235,7 +236,7 @@ def _whole(path: Path, sha256: str | None) -> bytes:
     return data
 
 
-def _json(path: Path, sha256: str | None = None) -> Any:
+def _json(path: Path, sha256: object = None) -> Any:
     if not path.is_file():
         raise NotFound("no finished run here", where=str(path), hint="obygaze run PROTOCOL")
     data = _whole(path, sha256)

@@ -337,6 +337,10 @@ class TestOnDisk:
         assert len(kept) == len(about) - 3  # also splits_sha256
         (folder / "run.json").write_text(json.dumps(kept), encoding="utf-8")
         assert read_run(folder).predictions
+        kept["results_sha256"] = 0.5  # not even text
+        (folder / "run.json").write_text(json.dumps(kept), encoding="utf-8")
+        with pytest.raises(Corrupt, match=r"expected sha256 0\.5"):
+            read_run(folder)
 
     def test_two_stores_with_other_clips_have_baselines_of_their_own(
         self, manifest: Manifest, tmp_path: Path
