@@ -7,24 +7,28 @@ the last one belong to no window.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Annotated, Any, TypeVar, overload
-
-import numpy as np
-from numpy.typing import NDArray
+from itertools import accumulate
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, overload
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.schema_rules import number, whole
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
 
 FILM_COLUMNS = ("movie_id", "video", "n_frames", "fps", "duration_s", "first_row", "n_rows")
 # Times are products of ticks: times that differ by less than this are equal.
 ROUNDING_S = 1e-6
 FORMS = "window and stride in pictures, with fps where pictures are sampled; or seconds and every"
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Row = TypeVar("Row")
 
 
@@ -69,6 +73,8 @@ class Grid:
 
     def ranks(self, times_s: Floats, window: int) -> Ints:
         """Return the numbers of a window's pictures, from the times of all pictures of the film."""
+        import numpy as np
+
         if self.seconds:
             bounds = window * self.every + np.array([0, self.seconds])
             first, stop = np.searchsorted(times_s, bounds - ROUNDING_S).tolist()
@@ -131,7 +137,7 @@ class FilmRows(Sequence[Row]):
     def first_rows(self) -> tuple[int, ...]:
         """The first row of each film, and the number of all rows."""
         sizes = [self.grid.n_windows(film.n_frames, film.duration_s) for film in self.films]
-        return tuple(np.cumsum([0, *sizes]).tolist())
+        return tuple(accumulate(sizes, initial=0))
 
     def __len__(self) -> int:
         return self.first_rows[-1]
@@ -146,7 +152,7 @@ class FilmRows(Sequence[Row]):
         at = row + len(self) if row < 0 else row
         if not 0 <= at < len(self):
             raise IndexError(row)
-        film = int(np.searchsorted(self.first_rows, at, side="right")) - 1
+        film = bisect_right(self.first_rows, at) - 1
         return self.row_of(self.films[film], at - self.first_rows[film])
 
     def __iter__(self) -> Iterator[Row]:

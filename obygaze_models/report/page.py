@@ -95,9 +95,9 @@ def report(
     written += [path for s in sections for f in s.figures for path in (f.svg, f.png)]
     if "html" not in formats:
         return written
-    words = {"glossary": _glossary(chapters), "how_to_read": sentence("read")}
     title = chapters[0].title if len(chapters) == 1 else f"{len(chapters)} runs"
     with _explaining(folders[0]):
+        words = {"glossary": _glossary(chapters), "how_to_read": sentence("read")}
         text = render("report.html", chapters=chapters, title=title, **words)
     return [_write(page, text), *written]
 

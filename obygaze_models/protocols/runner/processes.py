@@ -20,7 +20,7 @@ T = TypeVar("T")
 Work = Callable[[int], T]
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_WORK: dict[str, Work[Any]] = {}
+_WORK: dict[str, Work[Any]] = {}  # of a forked process; empty in the first one
 
 
 def workers_for(n_jobs: int) -> int:
@@ -61,10 +61,9 @@ def _can_fork() -> bool:
 
 
 def _by_forks(work: Work[T], n_parts: int, n_workers: int) -> Iterator[T]:
-    _WORK["work"] = work
     # A fork sees features and Gram matrices without copying them, and starts at once.
     context = multiprocessing.get_context("fork")
-    pool = ProcessPoolExecutor(n_workers, mp_context=context, initializer=_start_worker)
+    pool = ProcessPoolExecutor(n_workers, context, _start_worker, (work,))
     try:
         # Python loses an interrupt that arrives inside fork().
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
@@ -86,10 +85,10 @@ def _by_forks(work: Work[T], n_parts: int, n_workers: int) -> Iterator[T]:
         raise
     finally:
         pool.shutdown()
-        _WORK.clear()
 
 
-def _start_worker() -> None:
+def _start_worker(work: Work[Any]) -> None:
+    _WORK["work"] = work
     # Ctrl-C reaches every process of a terminal. The first one ends the others; if it is killed,
     # the kernel does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -228,8 +228,7 @@ def _whole(path: Path, sha256: object) -> bytes:
     if sha256 is not None and sha256_bytes(data) != sha256:
         raise Corrupt(
             f"{path.name} is not the file that this run wrote: expected sha256 "
-            f"{str(sha256)[:12]}..., "
-            f"got {sha256_bytes(data)[:12]}...",
+            f"{str(sha256)[:12]}..., got {sha256_bytes(data)[:12]}...",
             where=str(path),
             hint=AGAIN,
         )

@@ -57,7 +57,8 @@ def test_a_toy_is_refused_by_the_card_of_the_real_checkpoint(family: str, tmp_pa
     assert load_backbone(tiny_card(family), folder)
     with pytest.raises(FixInput, match=f"the sizes of the card {CARD_OF[family]}") as caught:
         load_backbone(CARD_OF[family], folder)
-    width, layers = (1024, 24) if family == "vjepa2" else (768, 12)
+    width = 1024 if family == "vjepa2" else 768
+    layers = {"vjepa2": 24, "videoprism": 12 + 4}.get(family, 12)
     assert f"width: expected {width}, got 32" in caught.value.details
     assert f"layers: expected {layers}, got 2" in caught.value.details
 

@@ -369,7 +369,8 @@ def test_evaluation_shows_its_progress(manifest: Manifest, tmp_path: Path) -> No
 
     watch = lambda label, total: nullcontext(Counter(label, total))  # noqa: E731
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1, watch=watch)
-    n_steps = len(run.cells) + len(run.baselines) + len(run.of("comparison"))
+    kinds = ("comparison", "contrast")
+    n_steps = len(run.cells) + len(run.baselines) + sum(len(run.of(kind)) for kind in kinds)
     assert shown["evaluation"] == [n_steps, n_steps]
     # Three processes share the evaluation, and count all of its steps.
     parts = run_protocol(inputs, tmp_path / "parts", n_jobs=3, watch=watch)

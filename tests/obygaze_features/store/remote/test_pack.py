@@ -250,7 +250,7 @@ def test_a_zip_that_was_cut_off_is_refused(tmp_path: Path, sealed: Path, keep: f
 
 def test_a_zip_of_something_else_is_refused(tmp_path: Path) -> None:
     rezip(tmp_path / "z.zip", {"hello.txt": b"hi"})
-    with pytest.raises(FixInput, match="0 stores"):
+    with pytest.raises(FixInput, match="one store in this zip, got 0"):
         unpack(tmp_path / "z.zip", tmp_path / "again")
 
 
