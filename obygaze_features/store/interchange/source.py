@@ -324,7 +324,8 @@ def folder_origin(kind: str, root: Path, files: Sequence[Path]) -> dict[str, Any
 def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
     """Return the files of some suffixes below a folder, sorted; reject links to other folders."""
     if not root.is_dir():
-        raise FixInput("expected a folder", where=str(root))
+        hint = "the folder of the files; obygaze store import --help lists the formats"
+        raise FixInput("expected a folder", where=str(root), hint=hint)
     base = root.resolve()
     found = sorted(path for path in root.rglob("*") if path.suffix.lower() in suffixes)
     for path in found:
@@ -332,7 +333,8 @@ def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
             raise FixInput("this link points outside the folder", where=str(path))
     files = [path for path in found if path.is_file()]
     if not files:
-        raise FixInput(f"no {suffixes[0]} file in this folder", where=str(root))
+        hint = "another folder, or obygaze store import --help for other formats"
+        raise FixInput(f"no {suffixes[0]} file in this folder", where=str(root), hint=hint)
     return files
 
 
