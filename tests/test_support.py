@@ -10,6 +10,7 @@ import pytest
 from support.cli import call_obygaze, run_obygaze
 from support.data import golden, real_data
 from support.servers import free_port, need_program, wait_for_port, wait_until
+from support.videos import write_video
 
 # Skipped and Failed are what pytest raises; neither is an Exception.
 SKIPPED, FAILED = pytest.skip.Exception, pytest.fail.Exception
@@ -67,3 +68,10 @@ def test_no_test_reads_a_persons_home_or_settings(tmp_path_factory):
     assert os.environ["HF_HOME"].startswith(os.environ["HOME"])
     assert os.environ["OMP_NUM_THREADS"] == "1"
     assert "OBYGAZE_WORKSPACE" not in os.environ
+
+
+def test_videos_in_av1_leave_the_process_as_it_was(tmp_path: Path) -> None:
+    before = os.sched_getscheduler(0)
+    options = {"preset": "8", "svtav1-params": "lp=1"}
+    write_video(tmp_path / "v.mp4", "libsvtav1", numbers=range(3), options=options)
+    assert os.sched_getscheduler(0) == before == os.SCHED_OTHER

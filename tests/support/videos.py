@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -93,7 +94,14 @@ def write_video(
         _mux(out, stream.encode(), each_packet)
         for packet in extras:
             out.mux(packet)
+    _without_real_time()
     return path
+
+
+def _without_real_time() -> None:
+    """Undo what SVT-AV1 does as root: all later work would be real-time and starve the others."""
+    if hasattr(os, "sched_setscheduler"):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def _mux(out: Any, packets: list[Any], each_packet: Callable[[Any], Any] | None) -> None:
