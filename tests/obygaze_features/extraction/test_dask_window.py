@@ -113,9 +113,9 @@ def pool() -> Iterator[DecodePool]:
         yield running
 
 
-def made_here(plan: ExtractPlan, pool: DecodePool) -> Callable[[int], StubFuture]:
+def made_here(plan: ExtractPlan) -> Callable[[int], StubFuture]:
     def make(unit: int) -> StubFuture:
-        extract(plan, Resources(), StopFlag(), rows=plan.unit_range(unit), pool=pool)
+        extract(plan, Resources(), StopFlag(), rows=plan.unit_range(unit))
         return StubFuture("finished", [])
 
     return make
@@ -131,7 +131,7 @@ def test_a_client_that_hangs_is_replaced(
     hung = StubClient(lambda unit: StubFuture("pending"))
     mute = StubClient(lambda unit: StubFuture("pending"))
     monkeypatch.setattr(mute, "processing", lambda: time.sleep(60))
-    good = StubClient(made_here(plan, pool))
+    good = StubClient(made_here(plan))
     clients = [hung, mute, good]
 
     def connect() -> contextlib.AbstractContextManager[StubClient]:
@@ -164,7 +164,7 @@ def test_units_lost_with_their_workers_are_made_again(
     plan: ExtractPlan, undisturbed: dict[str, bytes], pool: DecodePool
 ) -> None:
     seen: list[int] = []
-    make = made_here(plan, pool)
+    make = made_here(plan)
 
     def ends(unit: int) -> StubFuture:
         seen.append(unit)

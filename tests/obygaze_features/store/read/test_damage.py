@@ -155,7 +155,7 @@ def test_a_store_of_a_later_version_asks_for_an_update(sealed, tmp_path: Path) -
 
 
 def test_something_else_is_not_a_store(tmp_path: Path) -> None:
-    with pytest.raises(NotFound, match="no store"):
+    with pytest.raises(NotFound, match="no such file or folder"):
         open_store(tmp_path / "nothing")
     with pytest.raises(NotFound, match=r"no store\.json"):
         open_store(tmp_path)
