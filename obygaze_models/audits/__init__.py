@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from obygaze_models.audits.association import Association as Association
     from obygaze_models.audits.captions import audit_captions as audit_captions
     from obygaze_models.audits.cooccurrence import audit_cooc as audit_cooc
     from obygaze_models.audits.cooccurrence import bias_amplification as bias_amplification
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from obygaze_models.audits.gender import audit_gender_score as audit_gender_score
     from obygaze_models.audits.gender import gender_score as gender_score
     from obygaze_models.audits.gender import prior_of_tokens as prior_of_tokens
+    from obygaze_models.audits.group_tests import GroupTest as GroupTest
     from obygaze_models.audits.mediaeval import audit_mediaeval as audit_mediaeval
     from obygaze_models.audits.mediaeval_files import read_affect_run as read_affect_run
     from obygaze_models.audits.mediaeval_files import read_qrels as read_qrels

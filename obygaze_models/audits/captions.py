@@ -7,23 +7,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.figures import MUTED, canvas, draw_grid, label_rows, save
+from obygaze_models.audits.figure import COLORS, MAX_ROWS, Dot, Drawing, Panel, Row
 from obygaze_models.audits.permutation import PValue, permutation_p
-from obygaze_models.audits.result import (
-    BLUE,
-    RED,
-    Audit,
-    Finding,
-    p_equals,
-    p_text,
-    ratio_interval,
-)
+from obygaze_models.audits.result import Audit, Finding, p_equals, p_text, ratio_interval
 from obygaze_models.audits.texts import (
     NAMES,
     LabelledText,
@@ -31,7 +22,6 @@ from obygaze_models.audits.texts import (
     WordLists,
     by_label,
     column_names,
-    occurrences,
     read_texts,
     read_words,
     source_name,
@@ -39,8 +29,6 @@ from obygaze_models.audits.texts import (
 )
 from obygaze_models.evaluation.compare import holm
 
-COLORS = (BLUE, RED, "#e3a857", "#5f8f6b", "#8a6fa8", "#77756f")
-MAX_GROUPS = 60
 HEADERS = ("words", "group", "captions", "clusters", "count", "per 1000", "low", "high")
 
 
@@ -115,11 +103,6 @@ class CaptionAudit(Audit):
             )
             for rate in self.rates
         )
-        title = f"Words of {self.n_captions} captions: {self.source}"
-        headers = (*HEADERS, "captions with a hit per 1000")
-        return Finding(title, headers, rows, sentences=tuple(self._sentences()))
-
-    def _sentences(self) -> list[str]:
         sentences = ["Intervals (95 %) are bootstrapped over clusters, not captions."]
         sentences += map(str, self.contrasts)
         if not self.contrasts and len({rate.group for rate in self.rates}) == 2:
@@ -131,36 +114,28 @@ class CaptionAudit(Audit):
                 f"{self.words_left_out} words of the lists occur fewer than {self.min_count} times "
                 "in all captions and were left out."
             )
-        return sentences
+        title = f"Words of {self.n_captions} captions: {self.source}"
+        headers = (*HEADERS, "captions with a hit per 1000")
+        return Finding(title, headers, rows, sentences=tuple(sentences))
 
-    def draw(self, stem: Path) -> tuple[Path, Path]:
-        """Draw one panel per list: a bar for the rate of each group, a line for its interval."""
+    def drawing(self) -> Drawing:
+        """Return one panel per list, with the rate of each group and its interval."""
         found = {(rate.words, rate.group): rate for rate in self.rates}
-        lists = list(dict.fromkeys(rate.words for rate in self.rates))
         every = sorted({rate.group for rate in self.rates})
-        groups = every[:MAX_GROUPS][::-1]
-        cut = f"; {MAX_GROUPS} of {len(every)} groups" if len(every) > MAX_GROUPS else ""
+        groups = every[:MAX_ROWS]
+        cut = f"; {MAX_ROWS} of {len(every)} groups" if len(every) > MAX_ROWS else ""
+        colors = COLORS if len(groups) <= len(COLORS) else COLORS[:1] * len(groups)
         highest = max(max(rate.occurrences_per_1000, rate.ci[1] or 0.0) for rate in self.rates)
-        size = (7.2, 1.0 + 0.26 * len(groups))
-        with canvas(*size, ncols=len(lists), sharey=True, squeeze=False) as (figure, all_axes):
-            for axes, words in zip(all_axes[0], lists, strict=True):
-                for row, group in enumerate(groups):
-                    color = COLORS[len(groups) - 1 - row if len(groups) <= len(COLORS) else 0]
-                    _draw_rate(axes, row, found[words, group], color)
-                axes.set_title(words)
-                axes.set_xlim(0, 1.05 * (highest or 1.0))
-                draw_grid(axes)
-                label_rows(axes, groups, upwards=True)
-            label = f"words per thousand captions, 95 % over clusters{cut}"
-            figure.supxlabel(label, fontsize=8, color=MUTED)
-            return save(figure, stem)
-
-
-def _draw_rate(axes: Any, row: int, rate: WordRate, color: str) -> None:
-    axes.barh(row, rate.occurrences_per_1000, height=0.66, color=color)
-    low, high = rate.ci
-    if low is not None and high is not None:
-        axes.plot([low, high], [row, row], color="#2b2b2b", lw=1.1)
+        panels = []
+        for words in dict.fromkeys(rate.words for rate in self.rates):
+            rates = [found[words, group] for group in groups]
+            rows = [
+                Row(rate.group, [Dot(rate.occurrences_per_1000, color, rate.ci)])
+                for rate, color in zip(rates, colors, strict=False)
+            ]
+            panels.append(Panel(words, rows, limits=(-0.03 * highest, 1.05 * (highest or 1.0))))
+        title = f"Words per thousand captions, with 95 % over clusters{cut}"
+        return Drawing(panels, title=title, side_by_side=True)
 
 
 def audit_captions(
@@ -222,7 +197,7 @@ def word_rates(
     for group, inside in by_label(captions).items():
         clusters, n = [caption.cluster for caption in inside], len(inside)
         for name, words in lists.items():
-            hits = occurrences(inside, words)
+            hits = _occurrences(inside, words)
             n_hits = sum(hit > 0 for hit in hits)
             per_1000 = (1000 * sum(hits) / n, 1000 * n_hits / n)
             ci = ratio_interval(hits, [1] * n, clusters, scale=1000, seed=seed)
@@ -245,64 +220,36 @@ def contrasts(
     cluster is the number of its words above the number that the rate over all captions predicts for
     its size. So a cluster with many captions does not count as one that uses the words more often.
     """
-    of_cluster: dict[str, set[str]] = {}
+    of_cluster = defaultdict[str, set[str]](set)
     for caption in captions:
-        of_cluster.setdefault(caption.cluster, set()).update(caption.labels)
+        of_cluster[caption.cluster] |= caption.labels
     groups = sorted(set().union(*of_cluster.values()))
-    if len(groups) != 2:
+    pairs = sorted(name for name, found in of_cluster.items() if len(found) > 1)
+    if len(groups) != 2 or len(pairs) == 1:
         return []
-    paired = sorted(name for name, found in of_cluster.items() if len(found) > 1)
-    if len(paired) == 1:
-        return []
-    if paired:
-        n_left_out = len(of_cluster) - len(paired)
-        return _paired_contrasts(captions, lists, groups, paired, n_left_out, permutations, seed)
-    names, sizes = sorted(of_cluster), Counter(caption.cluster for caption in captions)
-    is_first = [of_cluster[name] == {groups[0]} for name in names]
-    found: dict[str, PValue] = {}
+    names, sizes = pairs or sorted(of_cluster), Counter(caption.cluster for caption in captions)
+    is_first = [True, False] * len(pairs) or [of_cluster[name] == {groups[0]} for name in names]
+    blocks = [name for name in pairs for _ in groups] or None
+    counts = (bool(pairs), len(pairs), len(of_cluster) - len(pairs) if pairs else 0)
+    tests = []
     for title, words in lists.items():
-        counts = Counter[str]()
-        for caption, n in zip(captions, occurrences(captions, words), strict=True):
-            counts[caption.cluster] += n
-        # In whole numbers, so that ties are ties.
-        above = [counts[name] * len(captions) - counts.total() * sizes[name] for name in names]
-        found[title] = permutation_p(above, is_first, permutations=permutations, seed=seed)
-    corrected = holm([p.two_sided for p in found.values()])
-    return [
-        GroupContrast(title, groups[0], groups[1], p, float(p_holm))
-        for (title, p), p_holm in zip(found.items(), corrected, strict=True)
-    ]
-
-
-def _paired_contrasts(
-    captions: Sequence[LabelledText],
-    lists: WordLists,
-    groups: Sequence[str],
-    clusters: Sequence[str],
-    n_left_out: int,
-    permutations: int,
-    seed: int,
-) -> list[GroupContrast]:
-    """Return the test of each list by exchanging the two groups within each cluster."""
-    is_first = [True, False] * len(clusters)
-    block = [name for name in clusters for _ in groups]
-    found: list[tuple[str, PValue, float]] = []
-    for title, words in lists.items():
-        counts = defaultdict[tuple[str, str], list[int]](list)
-        for caption, n in zip(captions, occurrences(captions, words), strict=True):
+        hits = defaultdict[tuple[str, str], list[int]](list)
+        for caption, n in zip(captions, _occurrences(captions, words), strict=True):
             for label in caption.labels:
-                counts[caption.cluster, label].append(n)
-        means = [fmean(counts[name, group]) for name in clusters for group in groups]
-        p = permutation_p(means, is_first, block, permutations=permutations, seed=seed)
-        found.append((title, p, 1000 * (fmean(means[::2]) - fmean(means[1::2]))))
-    corrected = holm([p.two_sided for _, p, _ in found])
-    return [
-        GroupContrast(
-            *(title, groups[0], groups[1], p, float(p_holm)),
-            *(True, len(clusters), n_left_out, difference),
-        )
-        for (title, p, difference), p_holm in zip(found, corrected, strict=True)
-    ]
+                hits[caption.cluster, label].append(n)
+        values, difference = list[float](), None
+        if pairs:
+            values = [fmean(hits[name, group]) for name in names for group in groups]
+            difference = 1000 * (fmean(values[::2]) - fmean(values[1::2]))
+        else:
+            found = {name: sum(sum(hits[name, group]) for group in groups) for name in names}
+            total = sum(found.values())
+            # In whole numbers, so that ties are ties.
+            values = [found[name] * len(captions) - total * sizes[name] for name in names]
+        p = permutation_p(values, is_first, blocks, permutations=permutations, seed=seed)
+        tests.append(GroupContrast(title, groups[0], groups[1], p, 1.0, *counts, difference))
+    corrected = holm([test.p.two_sided for test in tests])
+    return [replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True)]
 
 
 def frequent_words(captions: Sequence[LabelledText], lists: WordLists, min_count: int) -> WordLists:
@@ -312,3 +259,8 @@ def frequent_words(captions: Sequence[LabelledText], lists: WordLists, min_count
         name: frozenset(word for word in words if seen[word] >= min_count)
         for name, words in lists.items()
     }
+
+
+def _occurrences(captions: Sequence[LabelledText], words: frozenset[str]) -> list[int]:
+    """Return how many words of each caption are in a list."""
+    return [sum(word in words for word in tokens(caption.text)) for caption in captions]

@@ -6,7 +6,6 @@ amplifies it if the share in its predictions is further from one half than in it
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,19 +14,24 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.figures import INK, MUTED, canvas, label_rows, save, spread_dots
+from obygaze_features.core.figures import INK
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import read_table, whole_number
-from obygaze_models.audits.captions import COLORS
-from obygaze_models.audits.gender import cut_shares
-from obygaze_models.audits.result import (
+from obygaze_models.audits.figure import (
     BLUE,
+    COLORS,
+    DOT,
+    MAX_ROWS,
     RED,
-    Audit,
-    Finding,
-    note_beside,
-    ratio_interval,
+    TICK,
+    Dot,
+    Drawing,
+    Panel,
+    Row,
+    Tick,
 )
+from obygaze_models.audits.gender import cut_shares
+from obygaze_models.audits.result import Audit, Finding, ratio_interval
 from obygaze_models.audits.texts import (
     CONCEPTS,
     LabelledText,
@@ -39,14 +43,13 @@ from obygaze_models.audits.texts import (
     read_texts,
     read_words,
     source_name,
+    split_cell,
 )
 
 CUT = (
     "Shares under 'cut' are cut after two decimals, as in published tables, so that the two of a "
     "row may sum to .99; 'share' is exact."
 )
-RANGE = "#d4d4d0"
-MAX_ROWS = 40
 
 
 @dataclass(frozen=True)
@@ -91,26 +94,36 @@ class CoocAudit(Audit):
         """Return the counts, the shares and the amplification."""
         return {name: value for name, value in super().to_json().items() if name != "compared"}
 
-    def finding(self) -> Finding:
-        """Return one row per thing, and sentences about intervals and amplification."""
-        headers = ["thing", *self.genders]
-        if self.is_pair:
-            headers += [f"share {self.genders[0]}", "low", "high"]
-            headers += [f"cut {gender}" for gender in self.genders]
-        else:
-            ends = ("share {}", "low {}", "high {}")
-            headers += [end.format(gender) for gender in self.genders for end in ends]
-        rows = [_row(thing, self.is_pair) for thing in self.things]
-        if self.amplification:
-            headers.append("amplified")
-            rows = [(*row, self.amplification.by_thing.get(str(row[0]))) for row in rows]
-        title = "Co-occurrence" + (f": {self.source}" if self.source else "")
-        return Finding(title, tuple(headers), tuple(rows), sentences=tuple(self._sentences()))
-
     @property
     def is_pair(self) -> bool:
         """Whether there are two lists of gendered words, and not more."""
         return len(self.genders) == 2
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The genders whose shares are shown."""
+        return self.genders[:1] if self.is_pair else self.genders
+
+    def finding(self) -> Finding:
+        """Return one row per thing, and sentences about intervals and amplification."""
+        headers = ["thing", *self.genders]
+        for gender in self.shown:
+            end = "" if self.is_pair else f" {gender}"
+            headers += [f"share {gender}", f"low{end}", f"high{end}"]
+        headers += [f"cut {gender}" for gender in self.genders if self.is_pair]
+        headers += ["amplified"] if self.amplification else []
+        rows = []
+        for thing in self.things:
+            row = [thing.thing, *thing.counts.values()]
+            for gender in self.shown:
+                row += [thing.shares.get(gender), *thing.intervals.get(gender, (None, None))]
+            if self.is_pair:
+                row += [f"{cut:.2f}" for cut in thing.printed] if thing.printed else [None, None]
+            if self.amplification:
+                row.append(self.amplification.by_thing.get(thing.thing))
+            rows.append(tuple(row))
+        title = "Co-occurrence" + (f": {self.source}" if self.source else "")
+        return Finding(title, tuple(headers), tuple(rows), sentences=tuple(self._sentences()))
 
     def _sentences(self) -> list[str]:
         sentences, added = [CUT] if self.is_pair else [], self.amplification
@@ -132,76 +145,40 @@ class CoocAudit(Audit):
             sentences.append("No thing has gendered texts in both sources: nothing to compare.")
         return sentences
 
-    def draw(self, stem: Path) -> tuple[Path, Path]:
-        """Draw the share of each thing with its interval, and where predictions move it."""
-        things = [thing for thing in self.things if thing.share is not None]
-        n_things = len(things)
-        things = sorted(things, key=lambda thing: -sum(thing.counts.values()))[:MAX_ROWS]
-        cut = f" ({MAX_ROWS} of {n_things} things)" if n_things > MAX_ROWS else ""
-        things.sort(key=lambda thing: thing.share or 0.0)
-        moved = self.amplification.shares if self.amplification else {}
-        with canvas(7.2, 1.3 + 0.24 * len(things)) as (figure, axes):
-            for row, thing in enumerate(things):
-                if self.is_pair:
-                    _draw_thing(axes, row, thing, moved.get(thing.thing))
-                else:
-                    _draw_shares(axes, row, thing)
-            if not things:
-                axes.text(0.5, 0, "no text has a gendered word", ha="center", color=MUTED)
-            names = [textwrap.shorten(thing.thing, 48, placeholder=" …") for thing in things]
-            label_rows(axes, names, upwards=True)
-            axes.axvline(1 / len(self.genders), color=MUTED, lw=0.8, zorder=0)
-            axes.set_xlim(-0.02, 1.02)
-            first, *others = self.genders
-            sides = (f"{others[0]}  ←  ", f"  →  {first}") if self.is_pair else ("", "")
-            axes.set_xlabel("share of gendered texts".join(sides), color=MUTED)
-            for gender, color in zip(self.genders, COLORS, strict=False):
-                if not self.is_pair:
-                    axes.scatter([], [], s=34, color=color, label=gender)
-            axes.set_title(f"Words of which gender are used with each thing{cut}")
-            if any(thing.ci for thing in self.things):
-                axes.plot([], [], color=RANGE, lw=4, label="95 % over clusters")
-            if self.amplification is not None and self.is_pair:
-                axes.plot([], [], color=INK, lw=0.9, label=f"arrow: to {self.compared}")
-            if axes.get_legend_handles_labels()[0]:
-                figure.legend(loc="outside lower center", ncols=2, fontsize=8)
-            return save(figure, stem)
+    def drawing(self) -> Drawing:
+        """Return the share of each thing with its interval, and that of the predictions."""
+        found = [thing for thing in self.things if thing.share is not None]
+        things = sorted(found, key=lambda thing: -sum(thing.counts.values()))[:MAX_ROWS]
+        cut = f" ({MAX_ROWS} of {len(found)} things)" if len(found) > MAX_ROWS else ""
+        things.sort(key=lambda thing: -(thing.share or 0.0))
+        first, *others = self.genders
+        sides = (f"{others[0]}  ←  ", f"  →  {first}") if self.is_pair else ("", "")
+        label = "share of gendered texts" if things else "no text has a gendered word"
+        label += ", with 95 % over clusters" if any(thing.ci for thing in things) else ""
+        panel = Panel(
+            f"Words of which gender are used with each thing{cut}",
+            [self._row(thing) for thing in things],
+            label.join(sides),
+            line=1 / len(self.genders),
+            limits=(-0.02, 1.02),
+        )
+        colors = [(DOT, color) for color in COLORS]
+        legend = {} if self.is_pair else dict(zip(self.genders, colors, strict=False))
+        if self.amplification and self.is_pair:
+            legend[self.compared] = (TICK, INK)
+        return Drawing([panel], legend)
 
-
-def _row(thing: CoOccurrence, is_pair: bool) -> tuple[object, ...]:
-    if not is_pair:
-        none = (None, None)
-        shares = [
-            value
-            for gender in thing.counts
-            for value in (thing.shares.get(gender), *thing.intervals.get(gender, none))
-        ]
-        return thing.thing, *thing.counts.values(), *shares
-    cut = [f"{value:.2f}" for value in thing.printed] if thing.printed else [None, None]
-    return thing.thing, *thing.counts.values(), thing.share, *(thing.ci or (None, None)), *cut
-
-
-def _draw_thing(axes: Any, row: int, thing: CoOccurrence, moved: float | None) -> None:
-    share = thing.share or 0.0
-    if thing.ci and None not in thing.ci:
-        axes.plot(thing.ci, [row, row], color=RANGE, lw=4, solid_capstyle="butt", zorder=1)
-    if moved is not None:
-        arrow = {"arrowstyle": "->", "color": INK, "lw": 0.9, "shrinkA": 0, "shrinkB": 0}
-        axes.annotate("", (moved, row), (share, row), arrowprops=arrow)
-    color = MUTED if share == 0.5 else BLUE if share > 0.5 else RED
-    axes.scatter(share, row, s=34, color=color, zorder=3)
-    n = sum(thing.counts.values())
-    note_beside(axes, row, f"n = {n}", 4, fontsize=7, color=MUTED)
-
-
-def _draw_shares(axes: Any, row: int, thing: CoOccurrence) -> None:
-    moved = spread_dots(list(thing.shares.values()), 0.03)
-    for (gender, share), step, color in zip(thing.shares.items(), moved, COLORS, strict=False):
-        low, high = thing.intervals.get(gender, (None, None))
-        if low is not None and high is not None:
-            axes.plot([low, high], [row + 0.16 * step] * 2, color=color, lw=1, alpha=0.6)
-        axes.scatter(share, row + 0.16 * step, s=34, color=color, zorder=3)
-    note_beside(axes, row, f"n = {sum(thing.counts.values())}", 4, fontsize=7, color=MUTED)
+    def _row(self, thing: CoOccurrence) -> Row:
+        colors = list(COLORS)
+        if self.is_pair:
+            colors = [BLUE if (thing.share or 0.0) >= 0.5 else RED]
+        marks: list[Dot | Tick] = []
+        for i, (gender, color) in enumerate(zip(self.shown, colors, strict=False)):
+            lift = 0.12 * ((len(self.shown) - 1) / 2 - i)
+            marks.append(Dot(thing.shares[gender], color, thing.intervals.get(gender, ()), lift))
+        if self.amplification and self.is_pair and thing.thing in self.amplification.shares:
+            marks.append(Tick(self.amplification.shares[thing.thing], INK))
+        return Row(thing.thing, marks, f"n = {sum(thing.counts.values())}")
 
 
 def audit_cooc(
@@ -237,14 +214,14 @@ def audit_cooc(
     genders, lists = read_words(words), None if things == CONCEPTS else read_words(things)
     column = CONCEPTS if lists is None else text
 
+    def find_things(cells: Mapping[str, str]) -> frozenset[str]:
+        if lists is None:
+            return split_cell(cells[column])
+        found = bare_words(cells[column])
+        return frozenset(name for name, listed in lists.items() if found & listed)
+
     def count(one: TextSource) -> tuple[int, list[CoOccurrence]]:
-        texts = read_texts(
-            one,
-            text,
-            lambda cells: _things(cells[column], lists),
-            columns=(column,),
-            cluster=column_names(cluster),
-        )
+        texts = read_texts(one, text, find_things, columns=(column,), cluster=column_names(cluster))
         return len(texts), count_pairs(texts, genders, seed=seed)
 
     n_texts, found = count(source)
@@ -272,8 +249,8 @@ def count_pairs(
         raise FixInput(f"expected at least two lists of gendered words, got {len(genders)}")
     found = []
     for thing, inside in by_label(texts).items():
-        found_words = [bare_words(text.text) for text in inside]
-        flags = np.array([[not own.isdisjoint(w) for own in found_words] for w in genders.values()])
+        words = [bare_words(text.text) for text in inside]
+        flags = np.array([[not own.isdisjoint(w) for own in words] for w in genders.values()])
         counts = dict(zip(genders, flags.sum(axis=1).tolist(), strict=True))
         intervals = {}
         if flags.any():
@@ -311,14 +288,6 @@ def bias_amplification(
     return Amplification(mean, by_thing, shares)
 
 
-def _things(cell: str, lists: WordLists | None) -> frozenset[str]:
-    """Return the concepts in a cell; with lists, the lists that have a word of the text."""
-    if lists is None:
-        return frozenset(name.strip() for name in cell.split("|") if name.strip())
-    words = bare_words(cell)
-    return frozenset(name for name, listed in lists.items() if words & listed)
-
-
 def _read_counts(path: Path) -> tuple[CoOccurrence, ...]:
     violations = Violations(path)
     table = read_table(path, required=("man", "woman"), violations=violations)
@@ -334,13 +303,13 @@ def _read_counts(path: Path) -> tuple[CoOccurrence, ...]:
     violations.raise_if_any("this is not a table of counts")
     if not things:
         raise FixInput("this table has no rows", where=str(path))
-    return tuple(_co_occurrence(*thing) for thing in things)
+    return tuple(_co_occurrence(*thing, {}) for thing in things)
 
 
 def _co_occurrence(
-    thing: str, counts: Mapping[str, int], intervals: Mapping[str, list[float | None]] | None = None
+    thing: str, counts: Mapping[str, int], intervals: Mapping[str, list[float | None]]
 ) -> CoOccurrence:
-    first, total, intervals = next(iter(counts)), sum(counts.values()), intervals or {}
+    first, total = next(iter(counts)), sum(counts.values())
     shares = {gender: n / total for gender, n in counts.items()} if total else {}
     cut = cut_shares(*counts.values()) if total and len(counts) == 2 else None
     return CoOccurrence(

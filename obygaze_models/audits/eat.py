@@ -1,18 +1,28 @@
-"""The embedding association audit of the vectors of a store, an npz file or arrays."""
+"""Embedding association: is one group of vectors closer to an attribute than another group?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from obygaze_features.core.errors import FixUsage
-from obygaze_models.audits.eat_figure import draw_eat
-from obygaze_models.audits.eat_tests import ALPHA, TAILS, EatTest, Tail, run_tests, with_holm
-from obygaze_models.audits.result import Audit, Finding, p_text
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_models.audits.figure import BLUE, DOT, MAX_ROWS, RED, Drawing, Panel, Row, Strip
+from obygaze_models.audits.group_tests import (
+    ALPHA,
+    TAILS,
+    GroupTest,
+    Tail,
+    compare_groups,
+    with_holm,
+)
+from obygaze_models.audits.permutation import Floats
+from obygaze_models.audits.result import Audit, Finding, p_equals, p_text
+from obygaze_models.audits.vectors import VectorGroup, read_store_vectors, read_vectors
 
 if TYPE_CHECKING:
     from obygaze_features.manifest import Manifest
@@ -20,6 +30,7 @@ if TYPE_CHECKING:
 
 # More tests than this are summarised: how many are significant, and those with the smallest p.
 MANY = 12
+MAX_FILMS = 24
 HEADERS = ("X", "Y", "A", "B", "n X", "n Y", "d", "p", "method", "p across films", "Holm")
 
 
@@ -27,7 +38,7 @@ HEADERS = ("X", "Y", "A", "B", "n X", "n Y", "d", "p", "method", "p across films
 class EatAudit(Audit):
     """The association tests of one call, corrected together."""
 
-    tests: tuple[EatTest, ...]
+    tests: tuple[GroupTest, ...]
     source: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -39,36 +50,110 @@ class EatAudit(Audit):
     def finding(self) -> Finding:
         """Return one row per test, and sentences with the results."""
         title = f"Embedding association: {self.source}" if self.source else "Association"
-        headers: tuple[str, ...] = HEADERS
-        rows = tuple(test.to_row() for test in self.tests)
-        if any(test.store for test in self.tests):
-            headers = ("store", *HEADERS)
-            rows = tuple((t.store, *row) for t, row in zip(self.tests, rows, strict=True))
+        stores = any(test.store for test in self.tests)
+        rows = tuple(
+            (
+                *((test.store,) if stores else ()),
+                *(test.x, test.y or None, test.a, test.b, len(test.s_x), len(test.s_y)),
+                *(test.effect_size, *test.p_cells()),
+            )
+            for test in self.tests
+        )
+        headers = (*(("store",) if stores else ()), *HEADERS)
         return Finding(title, headers, rows, sentences=(*self._results(), *self._methods()))
-
-    def draw(self, stem: Path) -> tuple[Path, Path]:
-        """Draw the associations: film by film for one test, test by test for several."""
-        return draw_eat(self.tests, stem)
 
     def _results(self) -> list[str]:
         if len(self.tests) <= MANY:
-            return [test.to_sentence() for test in self.tests]
+            return [_sentence(test) for test in self.tests]
         held = sorted((t for t in self.tests if t.p_holm < ALPHA), key=lambda test: test.p)
         first = f"{len(held)} of {len(self.tests)} tests have p < {ALPHA} after Holm's correction"
-        shown = [test.to_sentence() for test in held[:MANY]]
+        shown = [_sentence(test) for test in held[:MANY]]
         return [f"{first}{':' if shown else '.'}", *shown]
 
     def _methods(self) -> list[str]:
         sentences, first = [], self.tests[0]
         if len(self.tests) > 1:
             sentences.append(f"Holm's correction is over these {len(self.tests)} tests.")
-        sampled = [test.outcome.verdict.method for test in self.tests if test.method != "exact"]
+        sampled = [test.verdict.method for test in self.tests if test.method != "exact"]
         if sampled:
             sentences.append(f"The permutations are too many to count: {sampled[0]}.")
-        if len(self.tests) == 1 and (normal := first.outcome.verdict.normal):
+        if len(self.tests) == 1 and (normal := first.verdict.normal):
             p = p_text(normal[first.tail])
             sentences.append(f"Normal approximation of the {first.kind} p: {p}.")
         return sentences
+
+    def drawing(self) -> Drawing:
+        """Return strips of all items: film by film for one test, test by test for several."""
+        # Of very many tests the ones with the smallest p, in their order.
+        smallest = sorted(self.tests, key=lambda test: test.p)[:MAX_ROWS]
+        tests = [test for test in self.tests if test in smallest]
+        first, one_pair = tests[0], len({(test.a, test.b) for test in tests}) == 1
+        one_group = len({(test.store, test.x, test.y) for test in tests if test.y}) <= 1
+        rows, note = (
+            _film_rows(first)
+            if len(tests) == 1
+            else (
+                [_test_row(test, one_pair, one_group) for test in tests],
+                f"the {len(tests)} smallest p of {len(self.tests)}"
+                * (len(tests) < len(self.tests)),
+            )
+        )
+        names = (f"{first.x} ({len(first.s_x)})", f"{first.y} ({len(first.s_y)})")
+        title = f"Association of {first.x} and {first.y}"
+        if not one_group:
+            names, title = ("X", "Y"), "Associations"
+        if not first.y:
+            names = (f"prompts of {first.a}", f"prompts of {first.b}")
+            title = f"{first.x}: cosine to each prompt" if len(tests) == 1 else "Items one by one"
+        sides = f"{first.b}  ←  association  →  {first.a}" if one_pair else "B  ←  →  A"
+        panel = Panel(note, rows, sides if first.y else "cosine to each prompt", line=0)
+        return Drawing([panel], {names[0]: (DOT, RED), names[1]: (DOT, BLUE)}, title)
+
+
+def _sentence(test: GroupTest) -> str:
+    d = test.effect_size
+    groups = f"{test.x} against {test.y}" if test.y else test.x
+    size = "no effect size, the values are constant" if d is None else f"d = {d:+.2f}"
+    p = f"{test.kind} {p_equals(test.p)} ({test.method})"
+    groups = f"{test.store}: {groups}" if test.store else groups
+    return f"{groups}, {test.a} against {test.b}: {size}, {p}. {test.explain()}".rstrip()
+
+
+def _row(label: str, s_x: Floats, s_y: Floats, note: str = "") -> Row:
+    return Row(label, (Strip(s_x, RED, 0.13), Strip(s_y, BLUE, -0.13)), note)
+
+
+def _with_effect(test: GroupTest, note: str) -> str:
+    d = test.effect_size
+    return note if d is None else f"d = {d:+.2f}, {note}".replace("= -", "= −")
+
+
+def _film_rows(test: GroupTest) -> tuple[list[Row], str]:
+    """Return the rows of one test and the note above: all items, and the films of both groups."""
+    note = f"{test.kind} {p_equals(test.p)}"
+    rows = [_row("all items" if test.y else "all prompts", test.s_x, test.s_y)]
+    if test.within and test.blocks is not None:
+        note += f" shuffled within films, {p_equals(test.p_across)} across them"
+        in_x, in_y = np.split(test.blocks, [len(test.s_x)])
+        films = [
+            (str(film), test.s_x[in_x == film], test.s_y[in_y == film])
+            for film in np.intersect1d(in_x, in_y).tolist()
+        ]
+        if len(films) > MAX_FILMS:
+            note += f"; the {MAX_FILMS} largest of {len(films)} films"
+        largest = sorted(films, key=lambda film: -len(film[1]) - len(film[2]))[:MAX_FILMS]
+        largest.sort(key=lambda film: -float(np.concatenate(film[1:]).mean()))
+        rows += [_row(f"film {name}" if name.isdigit() else name, *s) for name, *s in largest]
+    return rows, _with_effect(test, note)
+
+
+def _test_row(test: GroupTest, one_pair: bool, one_group: bool) -> Row:
+    pair = f"{test.a} / {test.b}"
+    label = pair if test.y else test.x if one_pair else f"{test.x}: {pair}"
+    if not one_group:
+        label = f"{test.store} {test.x} / {test.y}: {pair}".strip()
+    note = _with_effect(test, f"{p_equals(test.p)}, Holm {p_text(test.p_holm)}")
+    return _row(label, test.s_x, test.s_y, note)
 
 
 def audit_eat(
@@ -118,32 +203,24 @@ def audit_eat(
     Example:
         audit = audit_eat(vectors={"X": men, "Y": women, "A": career, "B": family})
     """
-    from obygaze_models.audits.vectors import read_store_vectors, read_vectors
-
     if tail not in TAILS:
         raise FixUsage(f"unknown tail {tail!r}", hint=f"one of {', '.join(TAILS)}")
     if (vectors is None) == (store is None):
         given = "neither" if store is None else "both"
         raise FixUsage(f"expected a store or a file of vectors (--vectors), got {given}")
+    draws: dict[str, Any] = {"tail": tail, "permutations": permutations, "seed": seed}
     if vectors is not None:
-        selections: dict[str, object] = {
-            "x": x,
-            "y": y,
-            "attributes": attributes,
-            "text": text,
-            "view": view,
-        }
-        selections |= {"store": stores, "groups": groups}
+        selections: dict[str, object] = {"x": x, "y": y, "store": stores, "groups": groups}
+        selections |= {"attributes": attributes, "text": text, "view": view}
         for name in (name for name, value in selections.items() if value):
             raise FixUsage(f"--{name} is for a store; a file of vectors has its own groups")
-        read = read_vectors(vectors, single=single)
         source = str(vectors) if isinstance(vectors, str | Path) else "arrays"
-        return EatAudit(run_tests(*read, tail=tail, permutations=permutations, seed=seed), source)
+        return EatAudit(run_tests(*read_vectors(vectors, single=single), **draws), source)
     if store is None or x is None or (y is None) != single:
         raise FixUsage("a store needs --x and --y, or --single and only --x")
     if single and groups:
         raise FixUsage("--groups is for two groups; --single tests the items of --x alone")
-    tests: list[EatTest] = []
+    tests: list[GroupTest] = []
     names = [Path(s if isinstance(s, str | Path) else s.location).name for s in (store, *stores)]
     for name, one in zip(names, (store, *stores), strict=True):
         for first, second in [(x, y), *groups]:
@@ -155,7 +232,77 @@ def audit_eat(
                 drop_missing=drop_missing,
                 assume_space=assume_space,
             )
-            found = run_tests(*read, tail=tail, permutations=permutations, seed=seed)
+            found = run_tests(*read, **draws)
             tests += [replace(test, store=name if stores else "") for test in found]
     # Corrected together: stores, groups and attributes are one family of tests.
     return EatAudit(with_holm(tests), ", ".join(names))
+
+
+def run_tests(
+    x: VectorGroup,
+    y: VectorGroup | None,
+    pairs: Sequence[tuple[VectorGroup, VectorGroup]],
+    *,
+    tail: Tail = "two_sided",
+    permutations: int = 1_000_000,
+    seed: int = 0,
+) -> tuple[GroupTest, ...]:
+    """Test `x` against `y` for each pair of attributes, with Holm's correction over all tests.
+
+    Without `y` each item of `x` is tested alone: is it closer to the first attribute?
+    """
+    if not pairs:
+        raise FixInput("expected at least one pair of attributes, got none")
+    groups = [x, *([] if y is None else [y]), *(group for pair in pairs for group in pair)]
+    widths = [np.shape(group.vectors)[-1] for group in groups]
+    if len(set(widths)) > 1:
+        got = ", ".join(f"{group.name} {n}" for group, n in zip(groups, widths, strict=True))
+        raise FixInput(f"vectors must all have the same number of dimensions, got {got}")
+    blocks = None
+    if y is not None and (x.blocks is None) != (y.blocks is None):
+        raise FixInput("expected both x_block and y_block or neither, got one")
+    if y is not None and x.blocks is not None and y.blocks is not None:
+        blocks = np.concatenate([np.asarray(x.blocks), np.asarray(y.blocks)])
+    draws: dict[str, Any] = {"tail": tail, "permutations": permutations, "seed": seed}
+    tests = []
+    for a, b in pairs:
+        for name, s_x, s_y in _associations(x, y, a, b):
+            names = (name, "" if y is None else y.name, a.name, b.name)
+            tests.append(compare_groups(names, s_x, s_y, blocks, **draws))
+    return with_holm(tests)
+
+
+def _associations(
+    x: VectorGroup, y: VectorGroup | None, a: VectorGroup, b: VectorGroup
+) -> Iterator[tuple[str, Floats, Floats]]:
+    """Yield the values that each test compares: of two groups, or of one item to two attributes."""
+    if y is not None:
+        s_x = association(x.vectors, a.vectors, b.vectors, name="X")
+        yield x.name, s_x, association(y.vectors, a.vectors, b.vectors, name="Y")
+        return
+    rows = unit_rows(np.atleast_2d(np.asarray(x.vectors, dtype=np.float64)), "W")
+    to_a, to_b = unit_rows(a.vectors, "A"), unit_rows(b.vectors, "B")
+    numbered = [f"{x.name} {i}" for i in range(len(rows))] if len(rows) > 1 else [x.name]
+    for name, row in zip(x.labels or numbered, rows, strict=True):
+        yield name, to_a @ row, to_b @ row
+
+
+def association(w: ArrayLike, a: ArrayLike, b: ArrayLike, name: str = "W") -> Floats:
+    """Return, for each row of `w`, its mean cosine to the rows of `a` minus that to `b`."""
+    difference = unit_rows(a, "A").mean(axis=0) - unit_rows(b, "B").mean(axis=0)
+    associations: Floats = unit_rows(w, name) @ difference
+    return associations
+
+
+def unit_rows(vectors: ArrayLike, name: str) -> Floats:
+    """Return the rows scaled to length one; a zero or non-finite row is an error."""
+    rows = np.asarray(vectors, dtype=np.float64)
+    if rows.ndim != 2 or not rows.size:
+        raise FixInput(f"{name} must be a non-empty 2-dimensional array, got shape {rows.shape}")
+    with np.errstate(over="ignore"):  # an overflow is reported below
+        lengths = np.linalg.norm(rows, axis=1)
+    bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
+    if len(bad):
+        raise FixInput(f"vector {int(bad[0])} of {name} is zero or not finite: remove it")
+    unit: Floats = rows / lengths[:, None]
+    return unit

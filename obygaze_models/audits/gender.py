@@ -7,7 +7,6 @@ what is seen.
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,10 +16,10 @@ import numpy as np
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.figures import INK, MUTED, canvas, save
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import TableRow, read_table
-from obygaze_models.audits.result import BLUE, RED, Audit, Finding, add_note
+from obygaze_models.audits.figure import BLUE, MAX_ROWS, RED, Dot, Drawing, Panel, Row, Strip
+from obygaze_models.audits.result import Audit, Finding
 
 # Cosines computed in single precision leave [-1, 1] by rounding errors up to this.
 NOISE = 1e-4
@@ -28,7 +27,6 @@ MASK = "[MASK]"
 SCORE_COLUMNS = ("lm", "sim", "prob")
 ESTIMATE_COLUMNS = ("caption", "lm_man", "sim_man", "lm_woman", "sim_woman", "prob")
 OBJECT_HEADERS = ("object", "captions", "mean score man", "mean score woman", "% to man")
-MAX_BARS = 30
 
 
 @dataclass(frozen=True)
@@ -136,16 +134,23 @@ class GenderAudit(Audit):
             sentences.append(f"Ties, counted for 'man': {ties}.")
         return sentences
 
-    def draw(self, stem: Path) -> tuple[Path, Path]:
-        """Draw one bar per caption if there are few, else a histogram."""
+    def drawing(self) -> Drawing:
+        """Return a row for each caption or object if there are few, else one strip of all."""
         rows = [(row.ratio_to_man, row.caption) for row in self.estimates]
         if self.objects:
             rows = [(own["ratio_of_means_to_man"], name) for name, own in self.by_object().items()]
-        shares = [(share, caption) for share, caption in rows if share is not None]
-        if shares and len(shares) <= MAX_BARS:
-            return _draw_bars(sorted(shares, key=lambda share: share[0]), stem)
-        values = [share for share, _ in shares] or [row.score for row in self.rows]
-        return _draw_histogram(np.array(values), stem, ratios=bool(shares))
+        shares = [(share, name) for share, name in rows if share is not None]
+        scores = np.array([share for share, _ in shares] or [row.score for row in self.rows])
+        drawn = [Row(count(len(scores), "caption"), [Strip(scores, BLUE)])]
+        if not shares:
+            return Drawing([Panel("Gender scores", drawn, "score")])
+        if len(shares) <= MAX_ROWS:
+            drawn = [
+                Row(name, [Dot(share, BLUE if share >= 50 else RED)], f"{share:.1f} %")
+                for share, name in sorted(shares, reverse=True)
+            ]
+        title = "Share of 'man' in the two scores, in percent"
+        return Drawing([Panel(title, drawn, "woman  ←  →  man", line=50, limits=(-2, 102))])
 
 
 def _mean_scores(rows: Sequence[GenderEstimate]) -> dict[str, float | None]:
@@ -158,49 +163,6 @@ def _mean_scores(rows: Sequence[GenderEstimate]) -> dict[str, float | None]:
     )
     share = 100 * man / (man + woman) if man + woman else None
     return {"mean_man": man, "mean_woman": woman, "ratio_of_means_to_man": share}
-
-
-def _draw_bars(shares: Sequence[tuple[float, str]], stem: Path) -> tuple[Path, Path]:
-    reach = max(10.0, *(abs(share - 50) for share, _ in shares)) * 1.3
-    with canvas(7.2, 1.2 + 0.27 * len(shares)) as (figure, axes):
-        for row, (share, _) in enumerate(shares):
-            to_man = share >= 50
-            axes.barh(row, share - 50, left=50, height=0.62, color=BLUE if to_man else RED)
-            text, shift = f"{max(share, 100 - share):.1f} %", (4 if to_man else -4, 0)
-            style = {"ha": "left" if to_man else "right", "va": "center", "fontsize": 7}
-            add_note(axes, text, (share, row), shift, color=INK, **style)
-        captions = [textwrap.shorten(caption, 56, placeholder=" …") for _, caption in shares]
-        axes.set_yticks(range(len(shares)), captions, fontsize=7.5)
-        axes.tick_params(axis="y", length=0)
-        axes.set_xlim(50 - reach, 50 + reach)
-        _label_shares(axes)
-        axes.set_title("Which wording of each caption scores higher")
-        return save(figure, stem)
-
-
-def _draw_histogram(values: Any, stem: Path, *, ratios: bool) -> tuple[Path, Path]:
-    with canvas(7.2, 3.0) as (figure, axes):
-        counts, edges = np.histogram(values, np.linspace(0.0, 100.0 if ratios else 1.0, 41))
-        colors = [BLUE if not ratios or edge >= 50 else RED for edge in edges[:-1]]
-        axes.bar(edges[:-1], counts, np.diff(edges), align="edge", color=colors, edgecolor="white")
-        mean = float(values.mean())
-        axes.axvline(mean, color=INK, lw=1)
-        place = ("data", "axes fraction")
-        add_note(axes, f"mean {mean:.3g}", (mean, 1), (4, -8), xycoords=place, fontsize=8)
-        axes.set_ylabel("captions", color=MUTED)
-        axes.yaxis.get_major_locator().set_params(integer=True)
-        if ratios:
-            _label_shares(axes)
-        else:
-            axes.set_xlabel("score", color=MUTED)
-        axes.set_title("Share of 'man' in the two scores" if ratios else "Gender scores")
-        return save(figure, stem)
-
-
-def _label_shares(axes: Any) -> None:
-    axes.axvline(50, color=MUTED, lw=0.8)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{max(value, 100 - value):.0f} %")
-    axes.set_xlabel("woman  ←  share of the two scores  →  man", color=MUTED)
 
 
 def audit_gender_score(table: str | Path, *, by: str | None = None) -> GenderAudit:

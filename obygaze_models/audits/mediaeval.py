@@ -8,11 +8,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.figures import INK, MUTED, canvas, draw_grid, label_rows, save
+from obygaze_features.core.figures import MUTED
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.adapters import liris_accede
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.audits.figure import BLUE, DOT, RED, TICK, Dot, Drawing, Panel, Row, Tick
 from obygaze_models.audits.mediaeval_files import (
     check_rules,
     is_affect_run,
@@ -28,11 +29,10 @@ from obygaze_models.audits.mediaeval_scores import (
     score_affect,
     score_violence,
 )
-from obygaze_models.audits.result import RED, Audit, Finding, add_note
+from obygaze_models.audits.result import Audit, Finding
 
 SUBTASKS = ("violence", "valence", "arousal")
 SPLIT, TEST = "mediaeval2015", 0
-RANGE, CHANCE = "#dfb3bb", "#7fa8c9"
 HEADERS = ("run", "subtask", "measure", "value", "of the returned", "chance", "majority")
 
 
@@ -94,25 +94,23 @@ class MediaEvalAudit(Audit):
         title = "MediaEval 2015, Affective Impact of Movies"
         return Finding(title, HEADERS, tuple(rows), sentences=tuple(sentences))
 
-    def draw(self, stem: Path) -> tuple[Path, Path]:
-        """Draw the score of each run with its range under ties, beside chance."""
-        panels = {
-            "Violence: average precision (trec_eval)": [
-                (run, score) for run, name, score in self.scores if name == "violence"
-            ],
-            "Valence and arousal: accuracy over all clips": [
-                (f"{run}, {name}", score) for run, name, score in self.scores if name != "violence"
-            ],
-        }
-        panels = {title: dots for title, dots in panels.items() if dots}
-        heights = [len(dots) + 0.6 for dots in panels.values()]
-        height = 0.9 + 0.36 * sum(heights) + 0.45 * len(panels)
-        rows: dict[str, Any] = {"nrows": len(panels), "height_ratios": heights, "squeeze": False}
-        with canvas(7.2, height, **rows) as (figure, all_axes):
-            for axes, (title, dots) in zip(all_axes[:, 0], panels.items(), strict=True):
-                _draw_panel(axes, title, dots)
-            _draw_legend(figure, [score for _, _, score in self.scores])
-            return save(figure, stem)
+    def drawing(self) -> Drawing:
+        """Return the score of each run with its range under ties, beside chance."""
+        panels, titles = [], ("Violence: average precision", "Valence and arousal: accuracy")
+        for title, is_ranked in zip(titles, (True, False), strict=True):
+            rows = []
+            for run, name, score in self.scores:
+                if (name == "violence") == is_ranked:
+                    value, low, high, chance, majority = score.span
+                    marks: list[Dot | Tick] = [Dot(value, RED, (low, high)), Tick(chance, BLUE)]
+                    marks += [] if majority is None else [Tick(majority, MUTED)]
+                    label = run if is_ranked else f"{run}, {name}"
+                    rows.append(Row(label, marks, f"{value:.3f}"))
+            if rows:
+                panels.append(Panel(title, rows, limits=(-0.02, 1.02)))
+        last = panels[-1]._replace(xlabel="line: other orders of ties, or clips not returned")
+        legend = {"score": (DOT, RED), "chance": (TICK, BLUE), "majority class": (TICK, MUTED)}
+        return Drawing([*panels[:-1], last], legend)
 
 
 def audit_mediaeval(
@@ -224,34 +222,3 @@ def _score_classes(path: Path, classes: Mapping[str, Mapping[str, int]]) -> RunS
     if valence is None and arousal is None:
         raise FixInput("no valence or arousal classes given", where=str(path), hint="--annotations")
     return RunScore(str(path), None, valence, arousal, uses_external_data(path))
-
-
-def _draw_panel(
-    axes: Any, title: str, dots: Sequence[tuple[str, RankingScore | AffectScore]]
-) -> None:
-    highest = 0.0
-    for row, (_, score) in enumerate(reversed(dots)):
-        value, low, high, chance, majority = score.span
-        axes.plot([low, high], [row, row], color=RANGE, lw=6, solid_capstyle="butt")
-        axes.plot([chance] * 2, [row - 0.3, row + 0.3], color=CHANCE, lw=2)
-        if majority is not None:
-            axes.plot([majority] * 2, [row - 0.3, row + 0.3], color=MUTED, lw=2)
-        axes.scatter(value, row, s=44, color=RED, zorder=3)
-        add_note(axes, f"{value:.3f}", (value, row), (0, 7), ha="center", fontsize=7, color=INK)
-        highest = max(highest, high, chance, majority or 0.0)
-    label_rows(axes, [label for label, _ in reversed(dots)], upwards=True, space=0.2)
-    axes.set_xlim(0, min(1.02, 1.15 * highest))
-    draw_grid(axes)
-    axes.set_title(title)
-
-
-def _draw_legend(figure: Any, scores: Sequence[RankingScore | AffectScore]) -> None:
-    axes, spans = figure.axes[-1], [score.span for score in scores]
-    axes.scatter([], [], s=44, color=RED, label="score")
-    if any(high > low for _, low, high, _, _ in spans):
-        label = "other orders of ties, or clips not returned"
-        axes.plot([], [], color=RANGE, lw=6, label=label)
-    axes.plot([], [], color=CHANCE, lw=2, label="chance")
-    if any(majority is not None for *_, majority in spans):
-        axes.plot([], [], color=MUTED, lw=2, label="majority class")
-    figure.legend(loc="outside lower center", ncols=4, fontsize=8)

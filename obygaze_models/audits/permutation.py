@@ -6,10 +6,9 @@ exchangeable. Without blocks all items form one block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import comb, erfc, log2, sqrt
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,7 +42,7 @@ class PValue:
 
 
 @dataclass(frozen=True)
-class _PermutationBlock:
+class _Block:
     """Items that can be exchanged with each other; `taken` of them are in the first group."""
 
     values: Floats
@@ -91,7 +90,7 @@ def permutation_p(
     if not first.any() or first.all():
         raise FixInput("both groups need at least one item")
     members = [labels == label for label in np.unique(labels)]
-    blocks = [_PermutationBlock(s[inside], int(first[inside].sum())) for inside in members]
+    blocks = [_Block(s[inside], int(first[inside].sum())) for inside in members]
     halves = _split(blocks) if exact else None
     sums = _all_sums(*halves) if halves else _random_sums(blocks, permutations, seed)
     observed = float(s[first].sum())
@@ -101,31 +100,24 @@ def permutation_p(
     counts = _count(sums, observed, mean, tolerance)
     greater, less, far, n = (count + (halves is None) for count in counts)
     variance = sum(block.variance for block in blocks)
-    normal = _normal_tails(observed - mean, variance) if variance > tolerance**2 else None
+    normal = None
+    if variance > tolerance**2:
+        z = (observed - mean) / sqrt(variance)
+        above, below = (0.5 * erfc(value / sqrt(2)) for value in (z, -z))
+        normal = {"greater": above, "less": below, "two_sided": erfc(abs(z) / sqrt(2))}
     method = "exact" if halves else f"sampled, {permutations} permutations, seed {seed}"
     return PValue(greater / n, less / n, far / n, method, n, greater, normal)
-
-
-def normal_p(effect_size: float, n_first: int, n_second: int) -> float:
-    """Return the closed normal form of the one-sided permutation p of an effect size."""
-    return 0.5 * erfc(effect_size * sqrt(n_first * n_second / (n_first + n_second)) / sqrt(2))
-
-
-def _normal_tails(distance: float, variance: float) -> dict[str, float]:
-    z = distance / sqrt(variance)
-    greater, less = (0.5 * erfc(value / sqrt(2)) for value in (z, -z))
-    return {"greater": greater, "less": less, "two_sided": erfc(abs(z) / sqrt(2))}
 
 
 @dataclass(frozen=True)
 class _Half:
     """Whole blocks, and a part of the one block that is split in two."""
 
-    whole: Sequence[_PermutationBlock]
+    whole: Sequence[_Block]
     part: Floats
 
 
-def _split(blocks: Sequence[_PermutationBlock]) -> tuple[_Half, _Half, int] | None:
+def _split(blocks: Sequence[_Block]) -> tuple[_Half, _Half, int] | None:
     """Distribute the blocks over two halves of similar size, with the largest block split.
 
     The third value is how many items of the split block are taken; None if a half is too large.
@@ -133,7 +125,7 @@ def _split(blocks: Sequence[_PermutationBlock]) -> tuple[_Half, _Half, int] | No
     largest, *others = sorted(blocks, key=lambda block: -block.log2_size)
     options: list[tuple[float, tuple[_Half, _Half]]] = []
     for cut in range(len(largest.values) + 1):
-        sides: tuple[list[_PermutationBlock], list[_PermutationBlock]] = ([], [])
+        sides: tuple[list[_Block], list[_Block]] = ([], [])
         log2_sizes = [float(cut), float(len(largest.values) - cut)]
         for block in others:
             smaller = int(log2_sizes[1] < log2_sizes[0])
@@ -155,20 +147,16 @@ def _count(
     distance = abs(observed - mean)
     total = greater = less = far = 0
     for left, right in sums:
-        n_up_to = _counter(np.sort(left), np.sort(right))
-        n = len(left) * len(right)
+        steps, others, n = np.sort(left), np.sort(right), len(left) * len(right)
+        below, above = observed - tolerance - steps, observed + tolerance - steps
+        nearer, farther = mean + distance - tolerance - steps, mean - distance + tolerance - steps
         total += n
-        greater += n - n_up_to(observed - tolerance, "left")
-        less += n_up_to(observed + tolerance, "right")
-        far += n - n_up_to(mean + distance - tolerance, "left")
-        far += n_up_to(mean - distance + tolerance, "right")
+        greater += n - int(np.searchsorted(others, below).sum())
+        less += int(np.searchsorted(others, above, side="right").sum())
+        far += n - int(np.searchsorted(others, nearer).sum())
+        far += int(np.searchsorted(others, farther, side="right").sum())
     # If the distance is zero, every permutation is as far, and `far` counts some of them twice.
     return greater, less, total if distance <= tolerance else far, total
-
-
-def _counter(left: Floats, right: Floats) -> Callable[[float, Literal["left", "right"]], int]:
-    """Return a function that counts the sums left + right below a bound ("right": or equal)."""
-    return lambda bound, side: int(np.searchsorted(right, bound - left, side=side).sum())
 
 
 def _all_sums(left: _Half, right: _Half, taken: int) -> Iterator[tuple[Floats, Floats]]:
@@ -197,7 +185,7 @@ def _subset_sums(values: Floats, largest: int) -> list[Floats]:
 
 
 def _random_sums(
-    blocks: Sequence[_PermutationBlock], permutations: int, seed: int
+    blocks: Sequence[_Block], permutations: int, seed: int
 ) -> Iterator[tuple[Floats, Floats]]:
     """Yield the sums of random subsets of each block, many at a time, as pairs with a zero."""
     generator = np.random.default_rng(seed)
@@ -211,7 +199,7 @@ def _random_sums(
         yield np.zeros(1), sums
 
 
-def _shuffled(block: _PermutationBlock, size: int, generator: np.random.Generator) -> Floats:
+def _shuffled(block: _Block, size: int, generator: np.random.Generator) -> Floats:
     """Return the sums of random subsets: the first steps of `size` shuffles at once."""
     n, taken = len(block.values), block.taken
     total = float(block.values.sum())

@@ -1,4 +1,4 @@
-"""What all audits share: a table with sentences, JSON, files, intervals and parts of figures."""
+"""What all audits share: a table with sentences, JSON, files, intervals, the report of a run."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.console import table as aligned
-from obygaze_features.core.errors import AlreadyThere, Corrupt, NotFound
+from obygaze_features.core.errors import Corrupt, NotFound
 from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import csv_for_people, pretty_json, write_new
 from obygaze_features.core.schema_check import read_json, table_of
 from obygaze_features.core.schema_rules import list_of
+from obygaze_models.audits.figure import Drawing, save_drawing
 from obygaze_models.evaluation.bootstrap import resample
 
 FOLDER = "audits"
-BLUE, RED = "#4f7ea3", "#a8324a"
 
 
 def _check_cells(value: Any) -> str | None:
@@ -51,10 +51,6 @@ class Finding:
         """Return the title, the aligned table and the sentences."""
         rows = aligned(self.headers, self.rows) if self.rows else ""
         return "\n\n".join(part for part in (self.title, rows, "\n".join(self.sentences)) if part)
-
-    def to_csv(self) -> bytes:
-        """Return the table as CSV at full precision; a missing value is an empty cell."""
-        return csv_for_people(self.headers, self.rows)
 
     def svg(self, run: Path) -> Path | None:
         """Return the figure in the folder of a run; None if it is missing or a link."""
@@ -89,8 +85,8 @@ class Audit(ABC):
         """Return the title, the table and the sentences for a reader."""
 
     @abstractmethod
-    def draw(self, stem: Path) -> tuple[Path, Path]:
-        """Draw the figure into STEM.svg and STEM.png; return both paths."""
+    def drawing(self) -> Drawing:
+        """Return what the figure shows."""
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -108,6 +104,15 @@ class Audit(ABC):
         finding = self.finding()
         return f"<{type(self).__name__}: {finding.title[:80]}, {len(finding.rows)} rows>"
 
+    def draw(self, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
+        """Draw the figure into STEM.svg and STEM.png; return both paths.
+
+        Args:
+            stem: The path without its suffix.
+            force: Replace files that have other contents.
+        """
+        return save_drawing(self.drawing(), stem, force=force)
+
     def write(
         self,
         *,
@@ -121,37 +126,31 @@ class Audit(ABC):
 
         Args:
             document: The JSON file for `to_json()`.
-            table: The CSV file for the table.
+            table: The CSV file for the table, at full precision.
             figure: The figure: PATH.svg and PATH.png.
             run: The folder of a run, whose report then includes this audit.
-            force: Replace files that exist.
+            force: Replace files that have other contents.
         """
         written: list[Path] = []
+        finding = self.finding()
         if document is not None:
             written.append(Path(document))
             write_new(written[-1], pretty_json(self.to_json()), force=force)
         if table is not None:
             written.append(Path(table))
-            write_new(written[-1], self.finding().to_csv(), force=force)
+            write_new(written[-1], csv_for_people(finding.headers, finding.rows), force=force)
         if figure is not None:
-            stem = figure_stem(Path(figure))
-            _check_free([stem.with_name(f"{stem.name}{end}") for end in (".svg", ".png")], force)
-            written += self.draw(stem)
-        return [*written, *(self._add_to_run(Path(run), force) if run is not None else ())]
-
-    def _add_to_run(self, run: Path, force: bool) -> list[Path]:
-        if not (run / "run.json").is_file():
-            raise NotFound(
-                "not a run folder: run.json is missing", where=str(run), hint="obygaze run --help"
-            )
-        finding = self.finding()
-        name = re.sub(r"[^A-Za-z0-9]+", "-", finding.title).strip("-").lower()[:80]
-        files = [run / FOLDER / f"{name}{end}" for end in (".json", ".svg", ".png")]
-        _check_free(files, force)
-        self.draw(run / FOLDER / name)
-        document = asdict(replace(finding, figure=files[1].name))
-        write_new(files[0], pretty_json(document), force=force)
-        return files
+            written += self.draw(figure_stem(Path(figure)), force=force)
+        if run is not None:
+            if not Path(run, "run.json").is_file():
+                what, hint = "not a run folder: run.json is missing", "obygaze run --help"
+                raise NotFound(what, where=str(run), hint=hint)
+            name = re.sub(r"[^A-Za-z0-9]+", "-", finding.title).strip("-").lower()[:80]
+            svg, png = self.draw(Path(run, FOLDER, name), force=force)
+            written += [svg.with_suffix(".json"), svg, png]
+            named = asdict(replace(finding, figure=svg.name))
+            write_new(svg.with_suffix(".json"), pretty_json(named), force=force)
+        return written
 
 
 def p_text(p: float) -> str:
@@ -180,22 +179,3 @@ def ratio_interval(
 
     interval, _ = resample(ratio, names, unit="cluster", seed=seed)["ratio"]
     return [float(end) if math.isfinite(end) else None for end in (interval.low, interval.high)]
-
-
-def add_note(
-    axes: Any, text: str, at: tuple[float, float], shift: tuple[float, float], **style: Any
-) -> None:
-    """Write a note at a point, shifted by some points of the page."""
-    axes.annotate(text, at, xytext=shift, textcoords="offset points", **style)
-
-
-def note_beside(axes: Any, row: int, text: str, shift: float, **style: Any) -> None:
-    """Write a note to the right of the axes, at the height of a row."""
-    place = {"xycoords": ("axes fraction", "data"), "va": "center"}
-    add_note(axes, text, (1.0, row), (shift, 0), **place, **style)
-
-
-def _check_free(paths: Sequence[Path], force: bool) -> None:
-    for path in paths:
-        if path.exists() and not force:
-            raise AlreadyThere("this file exists already", where=str(path), hint="--force")

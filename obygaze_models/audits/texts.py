@@ -70,9 +70,9 @@ def by_label(texts: Sequence[LabelledText]) -> dict[str, list[LabelledText]]:
     return {label: [text for text in texts if label in text.labels] for label in labels}
 
 
-def occurrences(texts: Sequence[LabelledText], words: frozenset[str]) -> list[int]:
-    """Return how many words of each text are in a list."""
-    return [sum(word in words for word in tokens(text.text)) for text in texts]
+def split_cell(cell: str) -> frozenset[str]:
+    """Return the values of a cell, which are joined with |."""
+    return frozenset(name.strip() for name in cell.split("|") if name.strip())
 
 
 def _read_records(source: TextSource, columns: Sequence[str], names: str) -> list[_Record]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import read_manifest
@@ -18,12 +20,29 @@ from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import Store, TextTable, open_store
 from obygaze_features.store.format.text import same_space, space_of_level
 from obygaze_features.store.interchange.numpy_files import read_arrays
-from obygaze_models.audits.eat_tests import VectorGroup
+
+Selection = str | Path | Sequence[str]
+_PAIR = re.compile(r"A(?P<tag>(_.+)?)")
+
+
+@dataclass(frozen=True)
+class VectorGroup:
+    """A group of items or an attribute: its vectors, and the film and name of each of them."""
+
+    name: str
+    vectors: ArrayLike
+    blocks: ArrayLike | None = None
+    labels: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        n_rows = len(np.atleast_2d(np.asarray(self.vectors)))
+        if self.blocks is not None and np.shape(self.blocks) != (n_rows,):
+            got = f"blocks of shape {np.shape(self.blocks)} for {n_rows} rows"
+            raise FixInput(f"expected one block per row of {self.name!r}, got {got}")
+
 
 Pairs = list[tuple[VectorGroup, VectorGroup]]
 Groups = tuple[VectorGroup, VectorGroup | None, Pairs]
-Selection = str | Path | Sequence[str]
-_PAIR = re.compile(r"A(?P<tag>(_.+)?)")
 
 
 def read_vectors(source: str | Path | Mapping[str, ArrayLike], *, single: bool = False) -> Groups:
@@ -77,51 +96,55 @@ def read_store_vectors(
         manifest = manifest.view(view or manifest.header.view)
     texts = read_text_table(store, text)
     check_spaces(store, level, texts, assume=assume_space)
-    selected = [select_clips(one, manifest) for one in (x, y) if one is not None]
-    both = sorted(set.intersection(*(set(ids) for _, ids in selected))) if len(selected) > 1 else []
+    groups: list[VectorGroup] = []
+    for name, ids in select_groups((x,) if y is None else (x, y), manifest):
+        try:
+            found = store.matrix(level, clips=ids, missing="drop" if drop_missing else "error")
+        except NotFound as error:
+            error.hint = "--drop-missing to leave them out, or extract them again"
+            raise
+        if not len(found.rows):
+            raise NotFound(f"the store has no clip of the group {name!r}", where=store.location)
+        values = np.asarray(found.values, dtype=np.float64)
+        films = store.movie_ids[found.rows]
+        groups.append(VectorGroup(name, values, films, found.clip_ids.tolist()))
+    return groups[0], groups[1] if y is not None else None, text_pairs(texts, attributes)
+
+
+def select_groups(
+    selections: Sequence[Selection], manifest: Manifest | None
+) -> list[tuple[str, list[str]]]:
+    """Return a name and the clip ids of each selection; no clip may be in two of them.
+
+    A selection is an expression over the manifest, a CSV file with a column clip_id, or ids.
+    """
+    groups: list[tuple[str, list[str]]] = []
+    for selection in selections:
+        where = None
+        if not isinstance(selection, str | Path):
+            name, ids = "clips", list(selection)
+        elif str(selection).endswith(".csv"):
+            table = read_table(Path(selection), required=("clip_id",))
+            name, where = Path(selection).stem, str(selection)
+            ids = [row["clip_id"] for row in table.rows]
+        elif manifest is None:
+            raise FixUsage(
+                f"the expression {str(selection)!r} needs a manifest to select clips from",
+                hint="obygaze audit eat STORE MANIFEST ..., or a list of clips: --x clips.csv",
+            )
+        else:
+            name, where = str(selection), manifest.name
+            ids = list(manifest.where(name).clip_ids)
+        if not ids:
+            raise FixInput(f"the group {name!r} has no clips", where=where)
+        groups.append((name, list(dict.fromkeys(ids))))
+    both = sorted(set.intersection(*(set(ids) for _, ids in groups))) if len(groups) > 1 else []
     if both:
         raise FixInput(
             f"{len(both)} clips are in both groups, the first is {both[0]}",
             hint="change --x or --y so that they have no clip in common",
         )
-    groups = [_clip_vectors(store, *one, level, drop_missing) for one in selected]
-    return groups[0], groups[1] if y is not None else None, text_pairs(texts, attributes)
-
-
-def select_clips(selection: Selection, manifest: Manifest | None) -> tuple[str, list[str]]:
-    """Return a name and the clip ids of a selection.
-
-    A selection is an expression over the manifest, a CSV file with a column clip_id, or ids.
-    """
-    if not isinstance(selection, str | Path):
-        name, ids, where = "clips", list(dict.fromkeys(selection)), None
-    elif str(selection).endswith(".csv"):
-        table = read_table(Path(selection), required=("clip_id",))
-        name, where = Path(selection).stem, str(selection)
-        ids = list(dict.fromkeys(row["clip_id"] for row in table.rows))
-    elif manifest is None:
-        raise FixUsage(
-            f"the expression {str(selection)!r} needs a manifest to select clips from",
-            hint="obygaze audit eat STORE MANIFEST ..., or a list of clips: --x clips.csv",
-        )
-    else:
-        name, where = str(selection), manifest.name
-        ids = list(manifest.where(name).clip_ids)
-    if not ids:
-        raise FixInput(f"the group {name!r} has no clips", where=where)
-    return name, ids
-
-
-def _clip_vectors(store: Store, name: str, ids: list[str], level: str, drop: bool) -> VectorGroup:
-    try:
-        found = store.matrix(level, clips=ids, missing="drop" if drop else "error")
-    except NotFound as error:
-        hint = "--drop-missing to leave them out, or extract them again"
-        raise NotFound(error.what, where=error.where, hint=hint, details=error.details) from error
-    if not len(found.rows):
-        raise NotFound(f"the store has no clip of the group {name!r}", where=store.location)
-    values = np.asarray(found.values, dtype=np.float64)
-    return VectorGroup(name, values, store.movie_ids[found.rows], found.clip_ids.tolist())
+    return groups
 
 
 def read_text_table(store: Store, path: str | Path | None) -> TextTable:
@@ -129,11 +152,8 @@ def read_text_table(store: Store, path: str | Path | None) -> TextTable:
     if path is None:
         texts = store.text()
         if texts is None:
-            raise NotFound(
-                "this store has no texts",
-                where=store.location,
-                hint="obygaze extract text --help, or --text FILE.npz",
-            )
+            hint = "obygaze extract text --help, or --text FILE.npz"
+            raise NotFound("this store has no texts", where=store.location, hint=hint)
         return texts
     arrays = read_arrays(Path(path))
     missing = [name for name in ("embeddings", "attribute") if name not in arrays]
@@ -152,8 +172,7 @@ def check_spaces(store: Store, level: str, texts: TextTable, *, assume: bool = F
 
     With `assume`, a space that is not named is assumed to be the same.
     """
-    spec = store.plan.array(level)
-    space = space_of_level(store.recipe, level)
+    shape, space = store.plan.array(level).tail_shape, space_of_level(store.recipe, level)
     if space is not None and texts.space_id:
         if not same_space(space, texts.space_id):
             raise Mismatch(
@@ -169,33 +188,31 @@ def check_spaces(store: Store, level: str, texts: TextTable, *, assume: bool = F
             where=store.location,
             hint="--assume-space, if clips and texts are from the same checkpoint",
         )
-    if len(spec.tail_shape) != 1:
-        one = [name for name in store.levels if len(store.plan.array(name).tail_shape) == 1]
-        raise FixInput(
-            f"level {level!r} must have one vector per clip, "
-            f"got {len(spec.tail_shape)}-dimensional arrays",
-            where=store.location,
-            hint=f"--level {one[0]}" if one else None,
-        )
-    if texts.embeddings.shape[1] != spec.tail_shape[0]:
-        widths = f"{texts.embeddings.shape[1]} dimensions, the clips {spec.tail_shape[0]}"
+    if len(shape) != 1:
+        what = f"level {level!r} must have one vector per clip, got {len(shape)}-dimensional arrays"
+        raise FixInput(what, where=store.location, hint="another --level: obygaze store info")
+    if texts.embeddings.shape[1] != shape[0]:
+        widths = f"{texts.embeddings.shape[1]} dimensions, the clips {shape[0]}"
         raise Mismatch(f"the texts have {widths}", where=store.location)
 
 
 def text_pairs(texts: TextTable, names: Sequence[tuple[str, str]]) -> Pairs:
     """Return the vectors of each pair of attributes; without names, of the only two."""
-    known = list(dict.fromkeys(texts.attribute))
-    if not names and len(known) != 2:
-        raise FixUsage(
-            f"the texts have {len(known)} attributes: {', '.join(known[:12])}",
-            hint="--attributes A B, once for each pair",
-        )
+    groups = attribute_vectors(texts)
+    if not names and len(groups) != 2:
+        what = f"the texts have {len(groups)} attributes: {few(list(groups), 12)}"
+        raise FixUsage(what, hint="--attributes A B, once for each pair")
     for name in (name for pair in names for name in pair):
-        if name not in known:
-            hint = f"one of {', '.join(known[:12])}"
+        if name not in groups:
+            hint = f"one of {few(list(groups), 12)}"
             raise NotFound(f"the texts have no attribute {name!r}", hint=hint)
-    groups = {
-        name: VectorGroup(name, texts.embeddings[[word == name for word in texts.attribute]])
-        for name in known
-    }
+    known = list(groups)
     return [(groups[a], groups[b]) for a, b in names or [(known[0], known[1])]]
+
+
+def attribute_vectors(texts: TextTable) -> dict[str, VectorGroup]:
+    """Return the vectors of the texts by attribute."""
+    return {
+        name: VectorGroup(name, texts.embeddings[[word == name for word in texts.attribute]])
+        for name in dict.fromkeys(texts.attribute)
+    }

@@ -14,9 +14,10 @@ from scipy import stats
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.audits import permutation
-from obygaze_models.audits.association import Association, association, effect_size
-from obygaze_models.audits.eat_tests import VectorGroup, run_tests
-from obygaze_models.audits.permutation import normal_p, permutation_p
+from obygaze_models.audits.eat import association, run_tests
+from obygaze_models.audits.group_tests import GroupTest, effect_size, normal_p
+from obygaze_models.audits.permutation import permutation_p
+from obygaze_models.audits.vectors import VectorGroup
 
 # Two groups of four on the axes: four ties with the observed split at each step.
 X = [[1, 0], [1, 0], [0, 1], [1, 1]]
@@ -31,11 +32,11 @@ BLOCK = [0] * 5 + [1] * 6 + [2] * 3
 
 def embedding_association(
     x: object, y: object, a: object, b: object, x_block: object = None, y_block: object = None
-) -> Association:
+) -> GroupTest:
     """The result of one test of X against Y."""
     groups = VectorGroup("X", x, x_block), VectorGroup("Y", y, y_block)  # type: ignore[arg-type]
     pair = (VectorGroup("A", a), VectorGroup("B", b))  # type: ignore[arg-type]
-    return run_tests(*groups, [pair])[0].outcome
+    return run_tests(*groups, [pair])[0]
 
 
 def test_association_by_hand() -> None:
@@ -45,8 +46,8 @@ def test_association_by_hand() -> None:
 def test_ties_count_as_reached() -> None:
     result = embedding_association(X, Y, A, B)
     assert result.effect_size == pytest.approx(0.5400617248673217)
-    assert (result.p.n, result.p.n_greater) == (70, 26)
-    assert result.p.greater == 26 / 70
+    assert (result.across.n, result.across.n_greater) == (70, 26)
+    assert result.across.greater == 26 / 70
 
 
 def test_blocked_count_by_hand() -> None:
@@ -129,23 +130,23 @@ def test_film_effect_is_significant_only_without_blocks() -> None:
         x_block=films[is_x],
         y_block=films[~is_x],
     )
-    assert result.p.greater < 0.01
-    assert result.p_blocked is not None
-    assert result.p_blocked.greater > 0.05
-    assert result.verdict is result.p_blocked
+    assert result.across.greater < 0.01
+    assert result.within is not None
+    assert result.within.greater > 0.05
+    assert result.verdict is result.within
 
 
 def test_no_blocked_test_if_no_block_has_both_groups() -> None:
     result = embedding_association(X, Y, A, B, x_block=[0, 0, 1, 1], y_block=[2, 2, 3, 3])
-    assert result.p_blocked is None
-    assert result.verdict is result.p
+    assert result.within is None
+    assert result.verdict is result.across
 
 
 def test_constant_values_have_no_effect_size() -> None:
     result = embedding_association([[1, 0], [1, 0]], [[1, 0], [1, 0]], A, B)
     assert result.effect_size is None
-    assert result.p_normal is None
-    assert (result.p.greater, result.p.less, result.p.two_sided) == (1.0, 1.0, 1.0)
+    assert result.to_json()["p_normal"] is None
+    assert (result.across.greater, result.across.less, result.across.two_sided) == (1.0, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -207,14 +208,16 @@ def test_published_cases() -> None:
         result = embedding_association(*(case[name] for name in "XYAB"))
         expected = case["expected"]
         assert result.effect_size == pytest.approx(expected["effect_size"], abs=1e-9)
-        assert result.p.n_greater == expected["exact"]["ge"]
-        assert result.p.greater == expected["exact"]["p_ge"]
-        assert result.p_normal == pytest.approx(expected["p_normal_closed_form"], rel=1e-6)
+        assert result.across.n_greater == expected["exact"]["ge"]
+        assert result.across.greater == expected["exact"]["p_ge"]
+        assert result.to_json()["p_normal"] == pytest.approx(
+            expected["p_normal_closed_form"], rel=1e-6
+        )
     for case in cases["sc_weat"]:
         pair = (VectorGroup("A", case["A"]), VectorGroup("B", case["B"]))
-        result = run_tests(VectorGroup("w", case["w"]), None, [pair])[0].outcome
+        result = run_tests(VectorGroup("w", case["w"]), None, [pair])[0]
         assert result.effect_size == pytest.approx(case["effect_size"], abs=1e-9)
-        assert result.p.greater == pytest.approx(case["p_exact_ge"], abs=1e-12)
+        assert result.across.greater == pytest.approx(case["p_exact_ge"], abs=1e-12)
     blocked = cases["blocked"]
     p = permutation_p(blocked["s"], np.array(blocked["is_x"], dtype=bool), blocked["block"])
     assert (p.greater, p.n) == (blocked["p_exact_ge"], blocked["n"])

@@ -96,6 +96,7 @@ def test_every_audit_prints_and_writes_itself(tmp_path: Path) -> None:
         assert [path.name for path in written] == ["o.json", "t.csv", "f.svg", "f.png"]
         assert json.loads(written[0].read_bytes()) == json.loads(json.dumps(audit.to_json()))
         assert len(written[1].read_text("utf-8").splitlines()) == 1 + len(finding.rows)
+        (folder / "f.png").write_bytes(b"another")
         with pytest.raises(AlreadyThere):
             audit.write(figure=folder / "f")
         assert audit.write(figure=folder / "f.png", force=True) == written[2:]
