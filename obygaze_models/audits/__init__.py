@@ -16,14 +16,13 @@ if TYPE_CHECKING:
     from obygaze_models.audits.gender import prior_of_tokens as prior_of_tokens
     from obygaze_models.audits.group_tests import GroupTest as GroupTest
     from obygaze_models.audits.mediaeval import audit_mediaeval as audit_mediaeval
-    from obygaze_models.audits.mediaeval_files import read_affect_run as read_affect_run
-    from obygaze_models.audits.mediaeval_files import read_qrels as read_qrels
-    from obygaze_models.audits.mediaeval_files import read_trec_run as read_trec_run
-    from obygaze_models.audits.mediaeval_files import write_run_file as write_run_file
-    from obygaze_models.audits.mediaeval_scores import affect_class as affect_class
-    from obygaze_models.audits.mediaeval_scores import score_affect as score_affect
-    from obygaze_models.audits.mediaeval_scores import score_ranking as score_ranking
-    from obygaze_models.audits.mediaeval_scores import score_violence as score_violence
+    from obygaze_models.audits.mediaeval_runs import affect_class as affect_class
+    from obygaze_models.audits.mediaeval_runs import read_affect_run as read_affect_run
+    from obygaze_models.audits.mediaeval_runs import read_qrels as read_qrels
+    from obygaze_models.audits.mediaeval_runs import read_trec_run as read_trec_run
+    from obygaze_models.audits.mediaeval_runs import score_affect as score_affect
+    from obygaze_models.audits.mediaeval_runs import score_ranking as score_ranking
+    from obygaze_models.audits.mediaeval_runs import write_run_file as write_run_file
     from obygaze_models.audits.permutation import permutation_p as permutation_p
     from obygaze_models.audits.result import Audit as Audit
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from obygaze_features.core.errors import FixInput
-from obygaze_models.audits.figure import COLORS, MAX_ROWS, Dot, Drawing, Panel, Row
+from obygaze_models.audits.figure import COLORS, DOT, MAX_ROWS, Drawing, Mark, Panel, Row
 from obygaze_models.audits.permutation import PValue, permutation_p
 from obygaze_models.audits.result import Audit, Finding, p_equals, p_text, ratio_interval
 from obygaze_models.audits.texts import (
@@ -130,12 +129,12 @@ class CaptionAudit(Audit):
         for words in dict.fromkeys(rate.words for rate in self.rates):
             rates = [found[words, group] for group in groups]
             rows = [
-                Row(rate.group, [Dot(rate.occurrences_per_1000, color, rate.ci)])
+                Row(rate.group, [Mark(DOT, rate.occurrences_per_1000, color, rate.ci)])
                 for rate, color in zip(rates, colors, strict=False)
             ]
             panels.append(Panel(words, rows, limits=(-0.03 * highest, 1.05 * (highest or 1.0))))
         title = f"Words per thousand captions, with 95 % over clusters{cut}"
-        return Drawing(panels, title=title, side_by_side=True)
+        return Drawing(panels, title=title)
 
 
 def audit_captions(
@@ -191,8 +190,6 @@ def word_rates(
     captions: Sequence[LabelledText], lists: WordLists, *, seed: int = 0
 ) -> list[WordRate]:
     """Return the rate of each list in each group, with a 95 % interval over clusters."""
-    if not captions:
-        raise FixInput("expected at least one caption, got none")
     rates = []
     for group, inside in by_label(captions).items():
         clusters, n = [caption.cluster for caption in inside], len(inside)

@@ -73,8 +73,6 @@ def audit_command(name: str) -> Callable[[F], click.Command]:
             for path in found.write(**files, force=force):
                 session.console.note(f"wrote {path}")
             session.console.show(found.to_json(), str(found))
-            for line in found.warnings:
-                session.console.warn(line)
 
         return command
 
@@ -229,12 +227,10 @@ def gender_score(
     """
     from obygaze_models.audits.gender import audit_gender_score
 
-    if compute is not None:
-        if lm is None or sim is None:
-            raise FixUsage("--compute needs both models: --lm and --sim")
+    if not (bool(compute) == bool(lm) == bool(sim)):
+        raise FixUsage("--compute FILE needs both models, --lm and --sim, and they need it")
+    if compute and lm and sim:
         _compute(session, table, compute, lm, sim)
-    elif lm or sim:
-        raise FixUsage("--lm and --sim are for --compute FILE")
     return audit_gender_score(compute or table, by=by)
 
 

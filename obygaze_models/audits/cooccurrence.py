@@ -16,20 +16,8 @@ import numpy as np
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.figures import INK
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.manifest.tables import read_table, whole_number
-from obygaze_models.audits.figure import (
-    BLUE,
-    COLORS,
-    DOT,
-    MAX_ROWS,
-    RED,
-    TICK,
-    Dot,
-    Drawing,
-    Panel,
-    Row,
-    Tick,
-)
+from obygaze_features.manifest.tables import read_table
+from obygaze_models.audits.figure import COLORS, DOT, MAX_ROWS, RED, TICK, Drawing, Mark, Panel, Row
 from obygaze_models.audits.gender import cut_shares
 from obygaze_models.audits.result import Audit, Finding, ratio_interval
 from obygaze_models.audits.texts import (
@@ -95,38 +83,28 @@ class CoocAudit(Audit):
         return {name: value for name, value in super().to_json().items() if name != "compared"}
 
     @property
-    def is_pair(self) -> bool:
-        """Whether there are two lists of gendered words, and not more."""
-        return len(self.genders) == 2
-
-    @property
     def shown(self) -> tuple[str, ...]:
-        """The genders whose shares are shown."""
-        return self.genders[:1] if self.is_pair else self.genders
+        """The genders whose shares are shown: of two the first, of more all."""
+        return self.genders if len(self.genders) > 2 else self.genders[:1]
 
     def finding(self) -> Finding:
         """Return one row per thing, and sentences about intervals and amplification."""
+        is_pair, added = len(self.shown) == 1, self.amplification
         headers = ["thing", *self.genders]
         for gender in self.shown:
-            end = "" if self.is_pair else f" {gender}"
+            end = "" if is_pair else f" {gender}"
             headers += [f"share {gender}", f"low{end}", f"high{end}"]
-        headers += [f"cut {gender}" for gender in self.genders if self.is_pair]
-        headers += ["amplified"] if self.amplification else []
+        headers += [f"cut {gender}" for gender in self.genders if is_pair]
+        headers += ["amplified"] if added else []
         rows = []
         for thing in self.things:
-            row = [thing.thing, *thing.counts.values()]
+            row: list[object] = [thing.thing, *thing.counts.values()]
             for gender in self.shown:
                 row += [thing.shares.get(gender), *thing.intervals.get(gender, (None, None))]
-            if self.is_pair:
+            if is_pair:
                 row += [f"{cut:.2f}" for cut in thing.printed] if thing.printed else [None, None]
-            if self.amplification:
-                row.append(self.amplification.by_thing.get(thing.thing))
-            rows.append(tuple(row))
-        title = "Co-occurrence" + (f": {self.source}" if self.source else "")
-        return Finding(title, tuple(headers), tuple(rows), sentences=tuple(self._sentences()))
-
-    def _sentences(self) -> list[str]:
-        sentences, added = [CUT] if self.is_pair else [], self.amplification
+            rows.append((*row, *([added.by_thing.get(thing.thing)] if added else [])))
+        sentences = [CUT] if is_pair else []
         if all(thing.share is None for thing in self.things):
             sentences.append(f"No text with a thing has a word of {' or '.join(self.genders)}.")
         if any(thing.ci for thing in self.things):
@@ -135,7 +113,7 @@ class CoocAudit(Audit):
                 "counts for each."
             )
         if added and added.mean is not None:
-            equal = "one half" if self.is_pair else "equal shares"
+            equal = "one half" if is_pair else "equal shares"
             further = f"further from {equal} than" if added.mean > 0 else "no further than"
             sentences.append(
                 f"Mean bias amplification over {len(added.by_thing)} things: {added.mean:+.3f}. "
@@ -143,42 +121,35 @@ class CoocAudit(Audit):
             )
         elif added:
             sentences.append("No thing has gendered texts in both sources: nothing to compare.")
-        return sentences
+        title = "Co-occurrence" + (f": {self.source}" if self.source else "")
+        return Finding(title, tuple(headers), tuple(rows), sentences=tuple(sentences))
 
     def drawing(self) -> Drawing:
         """Return the share of each thing with its interval, and that of the predictions."""
+        is_pair, moved = len(self.shown) == 1, dict[str, float]()
         found = [thing for thing in self.things if thing.share is not None]
         things = sorted(found, key=lambda thing: -sum(thing.counts.values()))[:MAX_ROWS]
         cut = f" ({MAX_ROWS} of {len(found)} things)" if len(found) > MAX_ROWS else ""
-        things.sort(key=lambda thing: -(thing.share or 0.0))
-        first, *others = self.genders
-        sides = (f"{others[0]}  ←  ", f"  →  {first}") if self.is_pair else ("", "")
         label = "share of gendered texts" if things else "no text has a gendered word"
         label += ", with 95 % over clusters" if any(thing.ci for thing in things) else ""
-        panel = Panel(
-            f"Words of which gender are used with each thing{cut}",
-            [self._row(thing) for thing in things],
-            label.join(sides),
-            line=1 / len(self.genders),
-            limits=(-0.02, 1.02),
-        )
-        colors = [(DOT, color) for color in COLORS]
-        legend = {} if self.is_pair else dict(zip(self.genders, colors, strict=False))
-        if self.amplification and self.is_pair:
-            legend[self.compared] = (TICK, INK)
+        legend = {g: (DOT, color) for g, color in zip(self.genders, COLORS, strict=False)}
+        if is_pair:
+            label, legend = f"{self.genders[1]}  ←  {label}  →  {self.genders[0]}", {}
+        if is_pair and self.amplification:
+            moved, legend = dict(self.amplification.shares), {self.compared: (TICK, INK)}
+        rows = []
+        for thing in sorted(things, key=lambda thing: -(thing.share or 0.0)):
+            marks = []
+            for i, gender in enumerate(self.shown):
+                color = COLORS[i] if thing.shares[gender] >= 0.5 or not is_pair else RED
+                lift = 0.12 * ((len(self.shown) - 1) / 2 - i)
+                ends = thing.intervals.get(gender, ())
+                marks.append(Mark(DOT, thing.shares[gender], color, ends, lift))
+            marks += [Mark(TICK, moved[thing.thing], INK)] if thing.thing in moved else []
+            rows.append(Row(thing.thing, marks, f"n = {sum(thing.counts.values())}"))
+        title = f"Words of which gender are used with each thing{cut}"
+        panel = Panel(title, rows, label, 1 / len(self.genders), (-0.02, 1.02))
         return Drawing([panel], legend)
-
-    def _row(self, thing: CoOccurrence) -> Row:
-        colors = list(COLORS)
-        if self.is_pair:
-            colors = [BLUE if (thing.share or 0.0) >= 0.5 else RED]
-        marks: list[Dot | Tick] = []
-        for i, (gender, color) in enumerate(zip(self.shown, colors, strict=False)):
-            lift = 0.12 * ((len(self.shown) - 1) / 2 - i)
-            marks.append(Dot(thing.shares[gender], color, thing.intervals.get(gender, ()), lift))
-        if self.amplification and self.is_pair and thing.thing in self.amplification.shares:
-            marks.append(Tick(self.amplification.shares[thing.thing], INK))
-        return Row(thing.thing, marks, f"n = {sum(thing.counts.values())}")
 
 
 def audit_cooc(
@@ -290,20 +261,15 @@ def bias_amplification(
 
 def _read_counts(path: Path) -> tuple[CoOccurrence, ...]:
     violations = Violations(path)
-    table = read_table(path, required=("man", "woman"), violations=violations)
+    table = read_table(path, required=("man", "woman"), violations=violations, content="rows")
     titles = [name for name in table.columns if name not in ("man", "woman")]
     things = []
     for row in table.rows:
-        counts = {name: whole_number(row[name]) for name in ("man", "woman")}
-        for name, count in counts.items():
-            if count is None or count < 0:
-                violations.add(row.line, name, f"expected a count, got {row[name]!r}")
+        counts = {name: row.whole(name, "a count") or 0 for name in ("man", "woman")}
         title = " ".join(row[name] for name in titles) or f"row {row.line}"
-        things.append((title, {name: count or 0 for name, count in counts.items()}))
+        things.append(_co_occurrence(title, counts, {}))
     violations.raise_if_any("this is not a table of counts")
-    if not things:
-        raise FixInput("this table has no rows", where=str(path))
-    return tuple(_co_occurrence(*thing, {}) for thing in things)
+    return tuple(things)
 
 
 def _co_occurrence(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_models.audits.figure import BLUE, DOT, MAX_ROWS, RED, Drawing, Panel, Row, Strip
+from obygaze_models.audits.figure import BLUE, DOT, MAX_ROWS, RED, STRIP, Drawing, Mark, Panel, Row
 from obygaze_models.audits.group_tests import (
     ALPHA,
     TAILS,
@@ -22,7 +22,7 @@ from obygaze_models.audits.group_tests import (
 )
 from obygaze_models.audits.permutation import Floats
 from obygaze_models.audits.result import Audit, Finding, p_equals, p_text
-from obygaze_models.audits.vectors import VectorGroup, read_store_vectors, read_vectors
+from obygaze_models.audits.vectors import Selection, VectorGroup, read_store_vectors, read_vectors
 
 if TYPE_CHECKING:
     from obygaze_features.manifest import Manifest
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # More tests than this are summarised: how many are significant, and those with the smallest p.
 MANY = 12
-MAX_FILMS = 24
+NAMES = ("store", "x", "y", "a", "b")
 HEADERS = ("X", "Y", "A", "B", "n X", "n Y", "d", "p", "method", "p across films", "Holm")
 
 
@@ -59,101 +59,73 @@ class EatAudit(Audit):
             )
             for test in self.tests
         )
-        headers = (*(("store",) if stores else ()), *HEADERS)
-        return Finding(title, headers, rows, sentences=(*self._results(), *self._methods()))
-
-    def _results(self) -> list[str]:
-        if len(self.tests) <= MANY:
-            return [_sentence(test) for test in self.tests]
-        held = sorted((t for t in self.tests if t.p_holm < ALPHA), key=lambda test: test.p)
-        first = f"{len(held)} of {len(self.tests)} tests have p < {ALPHA} after Holm's correction"
-        shown = [_sentence(test) for test in held[:MANY]]
-        return [f"{first}{':' if shown else '.'}", *shown]
-
-    def _methods(self) -> list[str]:
-        sentences, first = [], self.tests[0]
-        if len(self.tests) > 1:
-            sentences.append(f"Holm's correction is over these {len(self.tests)} tests.")
+        n_tests, first = len(self.tests), self.tests[0]
+        sentences = [_sentence(test) for test in self.tests]
+        if n_tests > MANY:
+            held = sorted((t for t in self.tests if t.p_holm < ALPHA), key=lambda test: test.p)
+            summary = f"{len(held)} of {n_tests} tests have p < {ALPHA} after Holm's correction"
+            sentences = [f"{summary}{':' if held else '.'}", *map(_sentence, held[:MANY])]
+        if n_tests > 1:
+            sentences.append(f"Holm's correction is over these {n_tests} tests.")
         sampled = [test.verdict.method for test in self.tests if test.method != "exact"]
         if sampled:
             sentences.append(f"The permutations are too many to count: {sampled[0]}.")
-        if len(self.tests) == 1 and (normal := first.verdict.normal):
-            p = p_text(normal[first.tail])
-            sentences.append(f"Normal approximation of the {first.kind} p: {p}.")
-        return sentences
+        if n_tests == 1 and (normal := first.verdict.normal):
+            kind, p = first.tail.replace("_", "-"), p_text(normal[first.tail])
+            sentences.append(f"Normal approximation of the {kind} p: {p}.")
+        headers = (*(("store",) if stores else ()), *HEADERS)
+        return Finding(title, headers, rows, sentences=tuple(sentences))
 
     def drawing(self) -> Drawing:
         """Return strips of all items: film by film for one test, test by test for several."""
         # Of very many tests the ones with the smallest p, in their order.
         smallest = sorted(self.tests, key=lambda test: test.p)[:MAX_ROWS]
         tests = [test for test in self.tests if test in smallest]
-        first, one_pair = tests[0], len({(test.a, test.b) for test in tests}) == 1
-        one_group = len({(test.store, test.x, test.y) for test in tests if test.y}) <= 1
-        rows, note = (
-            _film_rows(first)
-            if len(tests) == 1
-            else (
-                [_test_row(test, one_pair, one_group) for test in tests],
-                f"the {len(tests)} smallest p of {len(self.tests)}"
-                * (len(tests) < len(self.tests)),
-            )
-        )
-        names = (f"{first.x} ({len(first.s_x)})", f"{first.y} ({len(first.s_y)})")
-        title = f"Association of {first.x} and {first.y}"
-        if not one_group:
-            names, title = ("X", "Y"), "Associations"
+        first, n_all, note = tests[0], len(self.tests), ""
+        varying = {name for name in NAMES if len({getattr(test, name) for test in tests}) > 1}
+        rows = []
+        for test in tests:
+            label = " / ".join(getattr(test, name) for name in NAMES if name in varying)
+            d = "" if test.effect_size is None else f"d = {test.effect_size:+.2f}, "
+            p = p_equals(test.p) + (f", Holm {p_text(test.p_holm)}" if n_all > 1 else "")
+            rows.append(_row(label or "all", test.s_x, test.s_y, d.replace("-", "−") + p))
+        if n_all > len(tests):
+            note = f"the {len(tests)} smallest p of {n_all}"
+        elif n_all == 1 and first.within:
+            note = f"p shuffled within films; {p_equals(first.p_across)} across them"
+            rows += _film_rows(first)
+        x, y = ("X" if "x" in varying else first.x, "Y" if "y" in varying else first.y)
+        a, b = ("A" if "a" in varying else first.a, "B" if "b" in varying else first.b)
+        title, sides = f"Association of {x} and {y}", f"{b}  ←  association  →  {a}"
         if not first.y:
-            names = (f"prompts of {first.a}", f"prompts of {first.b}")
-            title = f"{first.x}: cosine to each prompt" if len(tests) == 1 else "Items one by one"
-        sides = f"{first.b}  ←  association  →  {first.a}" if one_pair else "B  ←  →  A"
-        panel = Panel(note, rows, sides if first.y else "cosine to each prompt", line=0)
-        return Drawing([panel], {names[0]: (DOT, RED), names[1]: (DOT, BLUE)}, title)
+            title, sides = f"{x}: cosine to each prompt", "cosine to each prompt"
+            x, y = f"prompts of {a}", f"prompts of {b}"
+        return Drawing([Panel(note, rows, sides, 0)], {x: (DOT, RED), y: (DOT, BLUE)}, title)
 
 
 def _sentence(test: GroupTest) -> str:
     d = test.effect_size
     groups = f"{test.x} against {test.y}" if test.y else test.x
     size = "no effect size, the values are constant" if d is None else f"d = {d:+.2f}"
-    p = f"{test.kind} {p_equals(test.p)} ({test.method})"
+    p = f"{test.tail.replace('_', '-')} {p_equals(test.p)} ({test.method})"
     groups = f"{test.store}: {groups}" if test.store else groups
     return f"{groups}, {test.a} against {test.b}: {size}, {p}. {test.explain()}".rstrip()
 
 
 def _row(label: str, s_x: Floats, s_y: Floats, note: str = "") -> Row:
-    return Row(label, (Strip(s_x, RED, 0.13), Strip(s_y, BLUE, -0.13)), note)
+    return Row(label, [Mark(STRIP, s_x, RED, lift=0.13), Mark(STRIP, s_y, BLUE, lift=-0.13)], note)
 
 
-def _with_effect(test: GroupTest, note: str) -> str:
-    d = test.effect_size
-    return note if d is None else f"d = {d:+.2f}, {note}".replace("= -", "= −")
-
-
-def _film_rows(test: GroupTest) -> tuple[list[Row], str]:
-    """Return the rows of one test and the note above: all items, and the films of both groups."""
-    note = f"{test.kind} {p_equals(test.p)}"
-    rows = [_row("all items" if test.y else "all prompts", test.s_x, test.s_y)]
-    if test.within and test.blocks is not None:
-        note += f" shuffled within films, {p_equals(test.p_across)} across them"
-        in_x, in_y = np.split(test.blocks, [len(test.s_x)])
-        films = [
-            (str(film), test.s_x[in_x == film], test.s_y[in_y == film])
-            for film in np.intersect1d(in_x, in_y).tolist()
-        ]
-        if len(films) > MAX_FILMS:
-            note += f"; the {MAX_FILMS} largest of {len(films)} films"
-        largest = sorted(films, key=lambda film: -len(film[1]) - len(film[2]))[:MAX_FILMS]
-        largest.sort(key=lambda film: -float(np.concatenate(film[1:]).mean()))
-        rows += [_row(f"film {name}" if name.isdigit() else name, *s) for name, *s in largest]
-    return rows, _with_effect(test, note)
-
-
-def _test_row(test: GroupTest, one_pair: bool, one_group: bool) -> Row:
-    pair = f"{test.a} / {test.b}"
-    label = pair if test.y else test.x if one_pair else f"{test.x}: {pair}"
-    if not one_group:
-        label = f"{test.store} {test.x} / {test.y}: {pair}".strip()
-    note = _with_effect(test, f"{p_equals(test.p)}, Holm {p_text(test.p_holm)}")
-    return _row(label, test.s_x, test.s_y, note)
+def _film_rows(test: GroupTest) -> list[Row]:
+    """Return a row for each of the largest films with items of both groups."""
+    in_x, in_y = np.split(np.asarray(test.blocks), [len(test.s_x)])
+    films = [
+        (f"film {film}" if str(film).isdigit() else str(film), s_x, s_y)
+        for film in np.intersect1d(in_x, in_y).tolist()
+        for s_x, s_y in [(test.s_x[in_x == film], test.s_y[in_y == film])]
+    ]
+    films = sorted(films, key=lambda film: -len(film[1]) - len(film[2]))[:MAX_ROWS]
+    return [_row(*f) for f in sorted(films, key=lambda f: -float(np.concatenate(f[1:]).mean()))]
 
 
 def audit_eat(
@@ -161,10 +133,10 @@ def audit_eat(
     manifest: Manifest | str | Path | None = None,
     *,
     vectors: str | Path | Mapping[str, ArrayLike] | None = None,
-    x: str | Path | Sequence[str] | None = None,
-    y: str | Path | Sequence[str] | None = None,
+    x: Selection | None = None,
+    y: Selection | None = None,
     stores: Sequence[Store | str | Path] = (),
-    groups: Sequence[tuple[str | Path | Sequence[str], str | Path | Sequence[str]]] = (),
+    groups: Sequence[tuple[Selection, Selection]] = (),
     attributes: Sequence[tuple[str, str]] = (),
     text: str | Path | None = None,
     level: str = "clip",

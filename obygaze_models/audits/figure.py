@@ -1,4 +1,4 @@
-"""The figures of audits: dots, strips of dots and ticks on labelled rows, in one or more panels."""
+"""The figures of audits: dots, strips of dots and ticks on labelled rows."""
 
 from __future__ import annotations
 
@@ -15,59 +15,27 @@ from obygaze_features.core.figures import INK, MUTED, canvas, draw_grid, label_r
 BLUE, RED = "#4f7ea3", "#a8324a"
 COLORS = (BLUE, RED, "#e3a857", "#5f8f6b", "#8a6fa8", "#77756f")
 MAX_ROWS = 40
-DOT, TICK = "o", "|"
+DOT, TICK, STRIP = "o", "|", "."
 
 
-class Dot(NamedTuple):
-    """A value, with a line between the ends of its interval."""
+class Mark(NamedTuple):
+    """What is drawn on a row: a dot, a tick to compare with, or a strip of many small dots.
 
-    value: float
+    A dot has a line between the ends of its interval, a strip a thick line at its mean.
+    """
+
+    kind: str
+    values: float | NDArray[np.float64]
     color: str
-    interval: Sequence[float | None] = ()
+    ends: Sequence[float | None] = ()
     lift: float = 0.0
-
-    def draw(self, axes: Any, row: float) -> None:
-        """Draw the dot on a row."""
-        if self.interval and None not in self.interval:
-            axes.plot(self.interval, [row, row], color=self.color, lw=1.7, alpha=0.75)
-        axes.scatter(self.value, row, s=34, color=self.color, zorder=3)
-
-
-class Strip(NamedTuple):
-    """Many values as small dots, and their mean as a thick line."""
-
-    values: NDArray[np.float64]
-    color: str
-    lift: float = 0.0
-
-    def draw(self, axes: Any, row: float) -> None:
-        """Draw the strip on a row."""
-        if len(self.values):
-            # Not random: the same figure must give the same bytes.
-            spread = 0.06 * np.cos(2.4 * np.arange(len(self.values)))
-            style = {"color": self.color, "alpha": 0.55, "lw": 0, "zorder": 2}
-            axes.scatter(self.values, row + spread, s=12, **style)
-            mean = float(self.values.mean())
-            axes.plot([mean, mean], [row - 0.14, row + 0.14], color=self.color, lw=2.6)
-
-
-class Tick(NamedTuple):
-    """A value to compare with: a short line across the row."""
-
-    value: float
-    color: str
-    lift: float = 0.0
-
-    def draw(self, axes: Any, row: float) -> None:
-        """Draw the tick on a row."""
-        axes.plot([self.value, self.value], [row - 0.3, row + 0.3], color=self.color, lw=2)
 
 
 class Row(NamedTuple):
     """A labelled row of marks, with a note beside the axes."""
 
     label: str
-    marks: Sequence[Dot | Strip | Tick]
+    marks: Sequence[Mark]
     note: str = ""
 
 
@@ -82,45 +50,40 @@ class Panel(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """Panels in a column, or side by side with the same rows; the legend has marker and colour."""
+    """Panels side by side with the same rows; the legend has marker and colour of each label."""
 
     panels: Sequence[Panel]
     legend: Mapping[str, tuple[str, str]] = {}
     title: str = ""
-    side_by_side: bool = False
 
 
 def save_drawing(drawing: Drawing, stem: Path, *, force: bool = True) -> tuple[Path, Path]:
     """Draw into STEM.svg and STEM.png, and return both paths."""
-    panels = drawing.panels
-    inches = 0.36 if any(_has_strip(panel) for panel in panels) else 0.28
-    heights = [0.5 + inches * max(len(panel.rows), 1) for panel in panels]
-    grid: dict[str, Any] = {"nrows": len(panels), "height_ratios": heights}
-    if drawing.side_by_side:
-        grid, heights = {"ncols": len(panels), "sharey": True}, [max(heights)]
-    height = sum(heights) + 0.4 + 0.3 * bool(drawing.legend) + 0.3 * bool(drawing.title)
-    with canvas(7.6, height, squeeze=False, **grid) as (figure, all_axes):
-        for axes, panel in zip(all_axes.flat, panels, strict=True):
-            _draw_panel(axes, panel, "normal" if drawing.title else "bold")
+    rows = drawing.panels[0].rows
+    has_strips = any(mark.kind == STRIP for row in rows for mark in row.marks)
+    height = 0.9 + (0.36 if has_strips else 0.28) * max(len(rows), 1)
+    height += 0.3 * bool(drawing.legend) + 0.3 * bool(drawing.title)
+    grid = {"ncols": len(drawing.panels), "sharey": True, "squeeze": False}
+    with canvas(7.6, height, **grid) as (figure, all_axes):
+        for axes, panel in zip(all_axes[0], drawing.panels, strict=True):
+            _draw_panel(axes, panel)
+            if drawing.title:
+                axes.set_title(panel.title, weight="normal", fontsize=8)
         if drawing.title:
             figure.suptitle(drawing.title, x=0.01, ha="left", fontsize=10, weight="bold")
         for label, (marker, color) in drawing.legend.items():
             style = {"markersize": 6 if marker == DOT else 11, "markeredgewidth": 1.5}
-            all_axes.flat[0].plot([], [], marker, color=color, label=label, **style)
+            all_axes[0, 0].plot([], [], marker, color=color, label=label, **style)
         if drawing.legend:
             figure.legend(loc="outside lower center", ncols=4, fontsize=8)
         return save(figure, stem, force=force)
 
 
-def _has_strip(panel: Panel) -> bool:
-    return any(isinstance(mark, Strip) for row in panel.rows for mark in row.marks)
-
-
-def _draw_panel(axes: Any, panel: Panel, weight: str) -> None:
+def _draw_panel(axes: Any, panel: Panel) -> None:
     rows = panel.rows[::-1]
     for place, row in enumerate(rows):
         for mark in row.marks:
-            mark.draw(axes, place + mark.lift)
+            _draw_mark(axes, place + mark.lift, mark)
         beside = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
         style = {"va": "center", "fontsize": 7.5, "color": INK}
         axes.annotate(row.note, (1.0, place), xytext=(5, 0), **beside, **style)
@@ -132,4 +95,20 @@ def _draw_panel(axes: Any, panel: Panel, weight: str) -> None:
         axes.set_xlim(*panel.limits)
     draw_grid(axes)
     axes.set_xlabel(panel.xlabel, color=MUTED)
-    axes.set_title(panel.title, weight=weight, fontsize=10 if weight == "bold" else 8)
+    axes.set_title(panel.title)
+
+
+def _draw_mark(axes: Any, row: float, mark: Mark) -> None:
+    _, values, color, ends, _ = mark
+    if mark.kind == TICK:
+        axes.plot([values, values], [row - 0.3, row + 0.3], color=color, lw=2)
+    elif mark.kind == DOT:
+        axes.scatter(values, row, s=34, color=color, zorder=3)
+        if ends and None not in ends:
+            axes.plot(ends, [row, row], color=color, lw=1.7, alpha=0.75)
+    elif np.size(values):
+        # Not random: the same figure must give the same bytes.
+        spread = row + 0.06 * np.cos(2.4 * np.arange(np.size(values)))
+        axes.scatter(values, spread, s=12, color=color, alpha=0.55, lw=0, zorder=2)
+        mean = float(np.mean(values))
+        axes.plot([mean, mean], [row - 0.14, row + 0.14], color=color, lw=2.6)

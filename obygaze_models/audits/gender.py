@@ -18,7 +18,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import TableRow, read_table
-from obygaze_models.audits.figure import BLUE, MAX_ROWS, RED, Dot, Drawing, Panel, Row, Strip
+from obygaze_models.audits.figure import BLUE, DOT, MAX_ROWS, RED, STRIP, Drawing, Mark, Panel, Row
 from obygaze_models.audits.result import Audit, Finding
 
 # Cosines computed in single precision leave [-1, 1] by rounding errors up to this.
@@ -101,20 +101,23 @@ class GenderAudit(Audit):
         sentences = [f"Mean score of {count(len(self.rows), 'caption')}: {summary['mean']:.3f}."]
         if noted := sum(bool(row.note) for row in self.rows):
             sentences.append(f"Captions with a note on the similarity: {noted}.")
-        title = f"Gender score: {self.source}" if self.source else "Gender score"
-        if not self.estimates:
-            rows = tuple((i, row.score, row.note or None) for i, row in enumerate(self.rows, 1))
-            return Finding(title, ("row", "score", "note"), rows, sentences=tuple(sentences))
-        sentences += self._ratio_sentences(summary)
+        if self.estimates:
+            sentences += self._ratio_sentences(summary)
+        headers: tuple[str, ...] = ("row", "score", "note")
+        rows: list[tuple[object, ...]] = [
+            (i, row.score, row.note or None) for i, row in enumerate(self.rows, 1)
+        ]
         if self.objects:
-            objects = [(name, *values.values()) for name, values in self.by_object().items()]
-            return Finding(title, OBJECT_HEADERS, tuple(objects), sentences=tuple(sentences))
-        headers = ("caption", "score", "% to man", "% to woman", "note")
-        cells = (
-            (row.caption, row.score, row.ratio_to_man, row.ratio_to_woman, row.note or None)
-            for row in self.estimates
-        )
-        return Finding(title, headers, tuple(cells), sentences=tuple(sentences))
+            headers = OBJECT_HEADERS
+            rows = [(name, *values.values()) for name, values in self.by_object().items()]
+        elif self.estimates:
+            headers = ("caption", "score", "% to man", "% to woman", "note")
+            rows = [
+                (row.caption, row.score, row.ratio_to_man, row.ratio_to_woman, row.note or None)
+                for row in self.estimates
+            ]
+        title = f"Gender score: {self.source}" if self.source else "Gender score"
+        return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
 
     def _ratio_sentences(self, summary: dict[str, Any]) -> list[str]:
         counts, (man, woman) = summary["counts"], summary["printed"]
@@ -124,7 +127,6 @@ class GenderAudit(Audit):
         ]
         if (mean := summary["mean_ratio_to_man"]) is not None:
             sentences.append(f"On average the share of 'man' in the two scores is {mean:.1f} %.")
-        if summary["ratio_of_means_to_man"] is not None:
             sentences.append(
                 f"Mean score of 'man' {summary['mean_man']:.3f}, of 'woman' "
                 f"{summary['mean_woman']:.3f}, over all captions whatever wording wins: "
@@ -141,12 +143,12 @@ class GenderAudit(Audit):
             rows = [(own["ratio_of_means_to_man"], name) for name, own in self.by_object().items()]
         shares = [(share, name) for share, name in rows if share is not None]
         scores = np.array([share for share, _ in shares] or [row.score for row in self.rows])
-        drawn = [Row(count(len(scores), "caption"), [Strip(scores, BLUE)])]
+        drawn = [Row(count(len(scores), "caption"), [Mark(STRIP, scores, BLUE)])]
         if not shares:
             return Drawing([Panel("Gender scores", drawn, "score")])
         if len(shares) <= MAX_ROWS:
             drawn = [
-                Row(name, [Dot(share, BLUE if share >= 50 else RED)], f"{share:.1f} %")
+                Row(name, [Mark(DOT, share, BLUE if share >= 50 else RED)], f"{share:.1f} %")
                 for share, name in sorted(shares, reverse=True)
             ]
         title = "Share of 'man' in the two scores, in percent"
@@ -179,18 +181,14 @@ def audit_gender_score(table: str | Path, *, by: str | None = None) -> GenderAud
     path = Path(table)
     violations = Violations(path)
     read = read_table(path, required=("prob",), violations=violations)
-    forms = (SCORE_COLUMNS, ESTIMATE_COLUMNS)
-    missing = [name for name in forms["lm_man" in read.columns] if name not in read.columns]
-    if read.columns and missing:
-        expected = " or ".join(", ".join(form) for form in forms)
+    form = ESTIMATE_COLUMNS if by or "lm_man" in read.columns else SCORE_COLUMNS
+    wanted = (*form, *([by] if by else []))
+    if missing := [name for name in wanted if read.columns and name not in read.columns]:
+        expected = " or ".join(", ".join(form) for form in (SCORE_COLUMNS, ESTIMATE_COLUMNS))
         violations.add(1, None, f"missing column {', '.join(missing)}; expected {expected}")
-    if by is not None and ("lm_man" not in read.columns or by not in read.columns):
-        needed = f"columns {by} and lm_man, sim_man, lm_woman, sim_woman"
-        violations.add(1, None, f"means by object need the {needed}")
-    violations.raise_if_any(
-        "this is not a table of captions", hint="--compute FILE adds priors and similarities"
-    )
-    rows = [_score_row(row, violations) for row in read.rows]
+    hint = "--compute FILE adds priors and similarities"
+    violations.raise_if_any("this is not a table of captions", hint=hint)
+    rows = [_score_row(row) for row in read.rows]
     violations.raise_if_any("some rows cannot be scored")
     if not rows:
         raise FixInput("the table has no captions (no row after the header)", where=str(path))
@@ -256,25 +254,24 @@ def cut_shares(man: int, woman: int) -> tuple[float, float]:
     return 100 * man // total / 100, 100 * woman // total / 100
 
 
-def _score_row(row: TableRow, violations: Violations) -> GenderScore | GenderEstimate | None:
+def _score_row(row: TableRow) -> GenderScore | GenderEstimate | None:
+    def score(*columns: str) -> GenderScore:
+        values = []
+        for column in columns:
+            try:
+                values.append(float(row[column]))
+            except ValueError:
+                raise FixInput(f"{column} must be a number, got {row[column]!r}") from None
+        return gender_score(*values)
+
     try:
         if "lm_man" not in row.cells:
-            return gender_score(*(_number(row, name) for name in SCORE_COLUMNS))
-        man, woman = (
-            gender_score(*(_number(row, name) for name in (f"lm_{word}", f"sim_{word}", "prob")))
-            for word in ("man", "woman")
-        )
+            return score(*SCORE_COLUMNS)
+        man, woman = (score(f"lm_{word}", f"sim_{word}", "prob") for word in ("man", "woman"))
         return gender_estimate(row["caption"], man, woman)
     except FixInput as error:
-        violations.add(row.line, None, error.what)
+        row.add(None, error.what)
         return None
-
-
-def _number(row: TableRow, column: str) -> float:
-    try:
-        return float(row[column])
-    except ValueError:
-        raise FixInput(f"{column} must be a number, got {row[column]!r}") from None
 
 
 def _check_probability(name: str, value: float) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from math import erfc, sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -40,8 +39,9 @@ class FilmShare:
 class GroupTest:
     """Whether the values of the items of group `x` are larger than those of group `y`.
 
-    `across` exchanges items between films, `within` only within films; None unless a film has
-    items of both groups. `a` and `b` name what the values are about.
+    `a` and `b` name what the values are about. `across` exchanges items between films, `within`
+    only within films; it is None unless a film has items of both groups. `effect_size` is the
+    difference of means in standard deviations, None if the values are constant.
     """
 
     x: str
@@ -51,6 +51,7 @@ class GroupTest:
     s_x: Floats
     s_y: Floats
     blocks: NDArray[Any] | None
+    effect_size: float | None
     across: PValue
     within: PValue | None
     films: FilmShare | None
@@ -74,29 +75,18 @@ class GroupTest:
         return float(getattr(self.across, self.tail))
 
     @property
-    def kind(self) -> str:
-        """The tail in words, for example "two-sided"."""
-        return self.tail.replace("_", "-")
-
-    @property
     def method(self) -> str:
         """How the reported p-value was computed: "exact" or "sampled"."""
-        return "exact" if self.verdict.method == "exact" else "sampled"
-
-    @property
-    def effect_size(self) -> float | None:
-        """The difference of means in standard deviations; None if the values are constant."""
-        return effect_size(self.s_x, self.s_y)
+        return self.verdict.method.partition(",")[0]
 
     def to_json(self) -> dict[str, Any]:
         """Return the result, what was tested, and the explanation of the p-values."""
-        d, sizes = self.effect_size, (len(self.s_x), len(self.s_y))
         return {
-            "effect_size": d,
-            **dict(zip(("n_x", "n_y"), sizes, strict=True)),
+            "effect_size": self.effect_size,
+            **{"n_x": len(self.s_x), "n_y": len(self.s_y)},
             "p": asdict(self.across),
             "p_blocked": asdict(self.within) if self.within else None,
-            "p_normal": None if d is None else normal_p(d, *sizes),
+            "p_normal": self.across.normal["greater"] if self.across.normal else None,
             **{name: getattr(self, name) for name in ("x", "y", "a", "b", "tail")},
             **({"store": self.store} if self.store else {}),
             "verdict": "blocked" if self.within else "unblocked",
@@ -128,16 +118,12 @@ class GroupTest:
         part = f"the means of the films explain {part} of the difference"
         shared = f"{films.n_shared} of {films.n_blocks} films have items of both groups"
         shared += f" ({films.n_items_shared} items)"
-        if across < ALPHA <= within and films.share is not None and films.share >= MOSTLY:
-            return (
-                f"The difference is between films: {both}. {self.x} and {self.y} come from the "
-                f"same films in different proportions, and {part}."
-            )
         if across < ALPHA <= within:
-            return (
-                f"The difference is significant across films but not within films: {both}. "
-                f"Only {shared}, and {part}."
-            )
+            why, what = f"Only {shared}", "is significant across films but not within films"
+            if films.share is not None and films.share >= MOSTLY:
+                why = f"{self.x} and {self.y} come from the same films in different proportions"
+                what = "is between films"
+            return f"The difference {what}: {both}. {why}, and {part}."
         if within < ALPHA <= across:
             return (
                 f"The difference is within films and is hidden across films: {both}. Films differ "
@@ -174,7 +160,8 @@ def compare_groups(
     if blocks is not None:
         films = film_share(s, is_x, blocks)
         within = permutation_p(s, is_x, blocks, **draws) if films.n_shared else None
-    return GroupTest(*names, s_x, s_y, blocks, across, within, films, tail)
+    effect = effect_size(s_x, s_y)
+    return GroupTest(*names, s_x, s_y, blocks, effect, across, within, films, tail)
 
 
 def with_holm(tests: Sequence[GroupTest]) -> tuple[GroupTest, ...]:
@@ -194,11 +181,6 @@ def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
     if spread <= 1e-12 * max(1.0, float(np.abs(both).max())):
         return None
     return float(x.mean() - y.mean()) / spread
-
-
-def normal_p(effect_size: float, n_first: int, n_second: int) -> float:
-    """Return the closed normal form of the one-sided permutation p of an effect size."""
-    return 0.5 * erfc(effect_size * sqrt(n_first * n_second / (n_first + n_second)) / sqrt(2))
 
 
 def film_share(s: Floats, is_x: NDArray[np.bool_], blocks: NDArray[Any]) -> FilmShare:

@@ -9,30 +9,29 @@ from typing import Any
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.figures import MUTED
+from obygaze_features.core.schema_check import read_json
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.adapters import liris_accede
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.audits.figure import BLUE, DOT, RED, TICK, Dot, Drawing, Panel, Row, Tick
-from obygaze_models.audits.mediaeval_files import (
-    check_rules,
+from obygaze_models.audits.figure import BLUE, DOT, RED, TICK, Drawing, Mark, Panel, Row
+from obygaze_models.audits.mediaeval_runs import (
+    AffectScore,
+    Precision,
+    RankingScore,
     is_affect_run,
     read_affect_run,
     read_qrels,
     read_trec_run,
-    uses_external_data,
-)
-from obygaze_models.audits.mediaeval_scores import (
-    AffectScore,
-    Precision,
-    RankingScore,
     score_affect,
-    score_violence,
+    score_ranking,
 )
 from obygaze_models.audits.result import Audit, Finding
 
-SUBTASKS = ("violence", "valence", "arousal")
+# The column of a manifest with the classes of each subtask.
+COLUMNS = {"violence": "violence", "valence": "valence_class", "arousal": "arousal_class"}
 SPLIT, TEST = "mediaeval2015", 0
+MAX_RUNS = 5
 HEADERS = ("run", "subtask", "measure", "value", "of the returned", "chance", "majority")
 
 
@@ -57,38 +56,38 @@ class MediaEvalAudit(Audit):
     runs: tuple[RunScore, ...]
 
     @property
-    def warnings(self) -> Sequence[str]:
-        """The rules that are broken."""
-        return [f"against the rules of the task: {line}" for line in self.broken]
-
-    @property
     def scores(self) -> list[tuple[str, str, RankingScore | AffectScore]]:
         """The file name, the subtask and the score of each run and subtask."""
         return [
             (Path(run.run).name, name, score)
             for run in self.runs
-            for name in SUBTASKS
+            for name in COLUMNS
             if (score := getattr(run, name)) is not None
         ]
 
     def to_json(self) -> dict[str, Any]:
         """Return every run; at the top, for each subtask, its first run."""
-        first = dict[str, Any].fromkeys(SUBTASKS)
+        first = dict[str, Any].fromkeys(COLUMNS)
         for _, name, score in reversed(self.scores):
             first[name] = asdict(score)
         return {**first, **asdict(self)}
 
     def finding(self) -> Finding:
         """Return a row for each run and measure, and sentences about ties and missing clips."""
-        rows = [(run, name, *row) for run, name, score in self.scores for row in score.to_rows()]
+        rows: list[tuple[object, ...]] = []
         sentences = [line for run in self.runs for line in run.warnings]
-        sentences += [
-            f"{run}, {name}: {line}"
-            for run, name, score in self.scores
-            for line in score.to_sentences()
-        ]
-        bits = self.precision.removeprefix("float")
+        for run, name, score in self.scores:
+            sentences += [f"{run}, {name}: {line}" for line in score.to_sentences()]
+            if isinstance(score, AffectScore):
+                values = (score.accuracy, score.accuracy_returned, score.random, score.majority)
+                rows.append((run, name, "accuracy", *values))
+                continue
+            rows.append((run, name, "ap_trec", score.ap_trec, None, score.ap_random, None))
+            rows.append((run, name, "ap_sklearn", score.ap_sklearn, None, score.ap_random, None))
+            area = score.pr_auc_trapezoid
+            rows.append((run, name, "pr_auc_trapezoid", area, None, None, None))
         if any(run.violence is not None and run.violence.tied for run in self.runs):
+            bits = self.precision.removeprefix("float")
             sentences.append(f"Tied scores are equal as {bits}-bit numbers.")
         sentences += [f"Against the rules of the task: {line}." for line in self.broken]
         title = "MediaEval 2015, Affective Impact of Movies"
@@ -96,21 +95,22 @@ class MediaEvalAudit(Audit):
 
     def drawing(self) -> Drawing:
         """Return the score of each run with its range under ties, beside chance."""
-        panels, titles = [], ("Violence: average precision", "Valence and arousal: accuracy")
-        for title, is_ranked in zip(titles, (True, False), strict=True):
-            rows = []
-            for run, name, score in self.scores:
-                if (name == "violence") == is_ranked:
-                    value, low, high, chance, majority = score.span
-                    marks: list[Dot | Tick] = [Dot(value, RED, (low, high)), Tick(chance, BLUE)]
-                    marks += [] if majority is None else [Tick(majority, MUTED)]
-                    label = run if is_ranked else f"{run}, {name}"
-                    rows.append(Row(label, marks, f"{value:.3f}"))
-            if rows:
-                panels.append(Panel(title, rows, limits=(-0.02, 1.02)))
-        last = panels[-1]._replace(xlabel="line: other orders of ties, or clips not returned")
-        legend = {"score": (DOT, RED), "chance": (TICK, BLUE), "majority class": (TICK, MUTED)}
-        return Drawing([*panels[:-1], last], legend)
+        rows = []
+        for run, name, score in self.scores:
+            if isinstance(score, AffectScore):
+                value, low, chance = score.accuracy, score.accuracy, score.random
+                high = score.accuracy + (score.n - score.n_returned) / score.n
+            else:
+                value, chance = score.ap_trec, score.ap_random
+                low, high = score.ap_ties_worst, score.ap_ties_best
+            marks = [Mark(DOT, value, RED, (low, high)), Mark(TICK, chance, BLUE)]
+            marks += [Mark(TICK, score.majority, MUTED)] if isinstance(score, AffectScore) else []
+            rows.append(Row(f"{run}, {name}", marks, f"{value:.3f}"))
+        label = "line: other orders of ties, or clips not returned"
+        title = "ap_trec of violence, accuracy of valence and arousal"
+        legend = {"score": (DOT, RED), "chance": (TICK, BLUE)}
+        legend |= {"majority class": (TICK, MUTED)} if any(run.arousal for run in self.runs) else {}
+        return Drawing([Panel(title, rows, label, limits=(-0.02, 1.02))], legend)
 
 
 def audit_mediaeval(
@@ -146,19 +146,29 @@ def audit_mediaeval(
         manifest = read_manifest(Workspace.current().existing_manifest(str(manifest)))
     grades = read_qrels(qrels) if qrels is not None else None
     classes = classes_of(manifest) if manifest is not None else {}
-    paths = {path: is_affect_run(path) for path in map(Path, runs)}
-    scores = [
-        _score_classes(path, classes)
-        if paths[path]
-        else _score_ranks(path, grades, classes, precision)
-        for path in map(Path, runs)
-    ]
-    broken = [
-        f"{'affect' if affect else 'violence'}: {line}"
-        for affect in (False, True)
-        for line in check_rules([path for path in map(Path, runs) if paths[path] == affect])
-    ]
+    scores = [_score_run(path, grades, classes, precision) for path in map(Path, runs)]
+    of_subtask = {
+        "violence": [run for run in scores if run.violence is not None],
+        "affect": [run for run in scores if run.violence is None],
+    }
+    broken = [f"{name}: {line}" for name, own in of_subtask.items() for line in check_rules(own)]
     return MediaEvalAudit(precision, tuple(broken), tuple(scores))
+
+
+def check_rules(runs: Sequence[RunScore]) -> list[str]:
+    """Return which rules of the task are broken by the runs of one subtask and one team."""
+    broken = []
+    if len(runs) > MAX_RUNS:
+        broken.append(f"{len(runs)} runs, at most {MAX_RUNS} are allowed for a subtask")
+    broken += [
+        f"{run.run}: {Path(run.run).stem}.json with the field external_data is missing"
+        for run in runs
+        if run.external_data is None
+    ]
+    # A run whose file is missing may be the one without external data.
+    if runs and all(run.external_data for run in runs):
+        broken.append("all runs use external data; at least one must be without it")
+    return broken
 
 
 def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
@@ -169,9 +179,7 @@ def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
     official = SPLIT in manifest.folds
     clips = [clip for clip in manifest if not official or clip.fold(SPLIT) == TEST]
     classes: dict[str, dict[str, int]] = {}
-    for subtask, column in zip(
-        SUBTASKS, ("violence", "valence_class", "arousal_class"), strict=True
-    ):
+    for subtask, column in COLUMNS.items():
         cells = {PurePosixPath(clip.clip_id).stem: clip.extra.get(column, "") for clip in clips}
         try:
             classes[subtask] = {stem: int(cell) for stem, cell in cells.items() if cell}
@@ -179,7 +187,7 @@ def classes_of(manifest: Manifest) -> dict[str, dict[str, int]]:
             raise FixInput(f"column {column!r} must hold integers", where=manifest.name) from None
     if not any(classes.values()):
         raise FixInput(
-            "no clip has a value in the columns violence, valence_class and arousal_class",
+            f"no clip has a value in the columns {', '.join(COLUMNS.values())}",
             where=manifest.name,
             hint="obygaze manifest import liris-accede FOLDER",
         )
@@ -196,29 +204,46 @@ def _renamed(classes: Mapping[str, int], returned: Iterable[str]) -> dict[str, i
     return {names.get(stem, stem): value for stem, value in classes.items()}
 
 
-def _score_ranks(
+def _uses_external_data(run: Path) -> bool | None:
+    """Return the field `external_data` of the JSON file beside a run; None without a file."""
+    path = run.with_suffix(".json")
+    if not path.is_file():
+        return None
+    answer = read_json(path.read_bytes(), str(path)).tree.get("external_data")
+    if not isinstance(answer, bool):
+        raise FixInput("the field external_data must be true or false", where=str(path))
+    return answer
+
+
+def _score_run(
     path: Path,
     grades: Mapping[str, Mapping[str, int]] | None,
     classes: Mapping[str, Mapping[str, int]],
     precision: Precision,
 ) -> RunScore:
+    """Score a run against TREC judgements (violence), or the classes of each subtask."""
+    external = _uses_external_data(path)
+    if is_affect_run(path):
+        predictions = zip(("valence", "arousal"), read_affect_run(path), strict=True)
+        valence, arousal = (
+            score_affect(_renamed(classes[subtask], predicted), predicted)
+            if classes.get(subtask)
+            else None
+            for subtask, predicted in predictions
+        )
+        if valence is None and arousal is None:
+            what = "no valence or arousal classes given"
+            raise FixInput(what, where=str(path), hint="--annotations")
+        return RunScore(str(path), None, valence, arousal, external)
     run = read_trec_run(path)
+    topic, returned = next(iter(run.scores.items()))
     if grades is None and classes.get("violence"):
-        topic, returned = next(iter(run.scores.items()))
         grades = {topic: _renamed(classes["violence"], returned)}
     if not grades:
         raise FixInput("no violence judgements for this run", where=str(path), hint="--qrels")
-    score = score_violence(grades, run, precision)
-    return RunScore(str(path), score, None, None, uses_external_data(path), run.warnings)
-
-
-def _score_classes(path: Path, classes: Mapping[str, Mapping[str, int]]) -> RunScore:
-    valence, arousal = (
-        score_affect(_renamed(classes[subtask], predicted), predicted)
-        if classes.get(subtask)
-        else None
-        for subtask, predicted in zip(SUBTASKS[1:], read_affect_run(path), strict=True)
-    )
-    if valence is None and arousal is None:
-        raise FixInput("no valence or arousal classes given", where=str(path), hint="--annotations")
-    return RunScore(str(path), None, valence, arousal, uses_external_data(path))
+    if len(run.scores) != 1 or topic not in grades:
+        topics = f"{', '.join(sorted(run.scores))} in the run, {', '.join(sorted(grades))} judged"
+        what = f"a run and its judgements must have the same topic, got {topics}"
+        raise FixInput(what, where=str(path))
+    score = score_ranking(grades[topic], returned, precision)
+    return RunScore(str(path), score, None, None, external, run.warnings)

@@ -109,12 +109,8 @@ def permutation_p(
     return PValue(greater / n, less / n, far / n, method, n, greater, normal)
 
 
-@dataclass(frozen=True)
-class _Half:
-    """Whole blocks, and a part of the one block that is split in two."""
-
-    whole: Sequence[_Block]
-    part: Floats
+# Whole blocks, and a part of the one block that is split in two.
+_Half = tuple[Sequence[_Block], Floats]
 
 
 def _split(blocks: Sequence[_Block]) -> tuple[_Half, _Half, int] | None:
@@ -123,7 +119,7 @@ def _split(blocks: Sequence[_Block]) -> tuple[_Half, _Half, int] | None:
     The third value is how many items of the split block are taken; None if a half is too large.
     """
     largest, *others = sorted(blocks, key=lambda block: -block.log2_size)
-    options: list[tuple[float, tuple[_Half, _Half]]] = []
+    options: list[tuple[float, _Half, _Half]] = []
     for cut in range(len(largest.values) + 1):
         sides: tuple[list[_Block], list[_Block]] = ([], [])
         log2_sizes = [float(cut), float(len(largest.values) - cut)]
@@ -132,9 +128,9 @@ def _split(blocks: Sequence[_Block]) -> tuple[_Half, _Half, int] | None:
             sides[smaller].append(block)
             log2_sizes[smaller] += block.log2_size
         parts = (largest.values[:cut], largest.values[cut:])
-        options.append((max(log2_sizes), (_Half(sides[0], parts[0]), _Half(sides[1], parts[1]))))
-    log2_size, halves = min(options, key=lambda option: option[0])
-    return (*halves, largest.taken) if log2_size <= MAX_LOG2_HALF else None
+        options.append((max(log2_sizes), (sides[0], parts[0]), (sides[1], parts[1])))
+    log2_size, left, right = min(options, key=lambda option: option[0])
+    return (left, right, largest.taken) if log2_size <= MAX_LOG2_HALF else None
 
 
 def _count(
@@ -161,18 +157,18 @@ def _count(
 
 def _all_sums(left: _Half, right: _Half, taken: int) -> Iterator[tuple[Floats, Floats]]:
     """Yield the sums of both halves, by how many items of the split block the left one takes."""
-    others = _sums_by_size(right, taken)
-    for size, sums in enumerate(_sums_by_size(left, taken)):
+    others = _sums_by_size(*right, taken)
+    for size, sums in enumerate(_sums_by_size(*left, taken)):
         if taken - size < len(others):
             yield sums, others[taken - size]
 
 
-def _sums_by_size(half: _Half, taken: int) -> list[Floats]:
-    """Return all sums of the half, by how many items of the split block they take."""
+def _sums_by_size(whole: Sequence[_Block], part: Floats, taken: int) -> list[Floats]:
+    """Return all sums of a half, by how many items of the split block they take."""
     base = np.zeros(1)
-    for block in half.whole:
+    for block in whole:
         base = np.add.outer(base, _subset_sums(block.values, block.taken)[block.taken]).ravel()
-    return [np.add.outer(base, sums).ravel() for sums in _subset_sums(half.part, taken)]
+    return [np.add.outer(base, sums).ravel() for sums in _subset_sums(part, taken)]
 
 
 def _subset_sums(values: Floats, largest: int) -> list[Floats]:

@@ -47,11 +47,6 @@ class Finding:
     rows: Annotated[Rows, list_of(_check_cells, unique=False)]
     figure: Any = None
 
-    def to_text(self) -> str:
-        """Return the title, the aligned table and the sentences."""
-        rows = aligned(self.headers, self.rows) if self.rows else ""
-        return "\n\n".join(part for part in (self.title, rows, "\n".join(self.sentences)) if part)
-
     def svg(self, run: Path) -> Path | None:
         """Return the figure in the folder of a run; None if it is missing or a link."""
         name = self.figure
@@ -88,17 +83,14 @@ class Audit(ABC):
     def drawing(self) -> Drawing:
         """Return what the figure shows."""
 
-    @property
-    def warnings(self) -> Sequence[str]:
-        """What the command prints as warnings, even with --quiet."""
-        return ()
-
     def to_json(self) -> dict[str, Any]:
         """Return every number as one JSON document."""
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
     def __str__(self) -> str:
-        return self.finding().to_text()
+        found = self.finding()
+        rows = aligned(found.headers, found.rows) if found.rows else ""
+        return "\n\n".join(part for part in (found.title, rows, "\n".join(found.sentences)) if part)
 
     def __repr__(self) -> str:
         finding = self.finding()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -34,10 +34,6 @@ class LabelledText:
     cluster: str
 
 
-# The cells of a text by column, and where it was read.
-_Record = tuple[Mapping[str, str], str]
-
-
 def read_texts(
     source: TextSource,
     text: str,
@@ -58,9 +54,14 @@ def read_texts(
         names: How the files of a folder are named; each field becomes a column.
     """
     texts = []
-    for cells, where in _read_records(source, (text, *columns, *cluster), names):
+    for cells, where in _records(source, names):
+        for column in (text, *columns, *cluster):
+            if column not in cells:
+                raise NotFound(f"no column {column!r}; found {', '.join(cells)}", where=where)
         place = " ".join(cells[column] for column in cluster) if cluster else where
         texts.append(LabelledText(cells[text], labels(cells), place))
+    if not texts:
+        raise FixInput("no texts", where=source_name(source))
     return texts
 
 
@@ -75,21 +76,25 @@ def split_cell(cell: str) -> frozenset[str]:
     return frozenset(name.strip() for name in cell.split("|") if name.strip())
 
 
-def _read_records(source: TextSource, columns: Sequence[str], names: str) -> list[_Record]:
+def _records(source: TextSource, names: str) -> Iterator[tuple[Mapping[str, str], str]]:
+    """Yield the cells of each text by column, and where it was read."""
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if path.is_dir():
+            yield from _of_folder(path, names)
+            return
+        if is_table(path):
+            table = read_table(path, required=(), delimiter=None)
+            yield from ((row.cells, f"{path}:{row.line}") for row in table.rows)
+            return
+        source = read_manifest(Workspace.current().existing_manifest(str(source)))
     if isinstance(source, Manifest):
-        return _of_manifest(source, columns)
-    if not isinstance(source, str | Path):
-        for cells in source:
-            _check_columns(columns, tuple(cells), "the rows")
-        return [(cells, f"row {number}") for number, cells in enumerate(source, start=1)]
-    path = Path(source)
-    if path.is_dir():
-        return _of_folder(path, names, columns)
-    if is_table(path):
-        table = read_table(path, required=columns, delimiter=None)
-        return [(row.cells, f"{path}:{row.line}") for row in table.rows]
-    manifest = read_manifest(Workspace.current().existing_manifest(str(source)))
-    return _of_manifest(manifest, columns)
+        for clip in source:
+            own = {name: getattr(clip, name) for name in OWN}
+            yield {**clip.extra, **own, CONCEPTS: "|".join(clip.concepts)}, clip.clip_id
+        return
+    for number, cells in enumerate(source, start=1):
+        yield cells, f"row {number}"
 
 
 def is_table(path: Path) -> bool:
@@ -104,24 +109,16 @@ def source_name(source: TextSource) -> str:
     return source.name if isinstance(source, Manifest) else "rows"
 
 
-def _of_manifest(manifest: Manifest, columns: Sequence[str]) -> list[_Record]:
-    _check_columns(columns, (*OWN, *manifest.columns), manifest.name)
-    records: list[_Record] = []
-    for clip in manifest:
-        own = {name: getattr(clip, name) for name in OWN}
-        records.append(({**clip.extra, **own, CONCEPTS: "|".join(clip.concepts)}, clip.clip_id))
-    return records
-
-
-def _of_folder(folder: Path, names: str, columns: Sequence[str]) -> list[_Record]:
-    pattern = _pattern(names)
-    _check_columns(columns, (*pattern.groupindex, "file", "caption"), names)
-    records: list[_Record] = []
-    paths = sorted(folder.glob("*.txt"))
-    if not paths:
-        hint = "a folder with one .txt file for each text, or a CSV table"
-        raise NotFound("no .txt file in this folder", where=str(folder), hint=hint)
-    for path in paths:
+def _of_folder(folder: Path, names: str) -> Iterator[tuple[Mapping[str, str], str]]:
+    fields, parts = _FIELD.findall(names), _FIELD.split(names)
+    if not fields or len(set(fields)) < len(fields):
+        what = f"names must have fields, each only once, got {names!r}"
+        raise FixInput(what, hint="'{image}_{group}'")
+    # A field has no underscore, so that each file name can be read in one way only.
+    pattern = re.compile(
+        "".join(f"(?P<{part}>[^_]+?)" if i % 2 else re.escape(part) for i, part in enumerate(parts))
+    )
+    for path in sorted(folder.glob("*.txt")):
         found = pattern.fullmatch(path.stem)
         if found is None:
             raise FixInput(f"{path.name} is not named {names}", where=str(folder), hint="--names")
@@ -129,31 +126,9 @@ def _of_folder(folder: Path, names: str, columns: Sequence[str]) -> list[_Record
             lines = path.read_text("utf-8").splitlines()
         except UnicodeDecodeError:
             raise FixInput("this file is not UTF-8", where=str(path)) from None
-        cells = {**found.groupdict(), "file": path.stem}
-        records += [
-            ({**cells, "caption": line}, f"{path}:{number}")
-            for number, line in enumerate(lines, start=1)
-        ]
-    return records
-
-
-def _check_columns(columns: Sequence[str], found: Sequence[str], where: str) -> None:
-    for column in columns:
-        if column not in found:
-            raise NotFound(f"no column {column!r}; found {', '.join(found)}", where=where)
-
-
-def _pattern(names: str) -> re.Pattern[str]:
-    fields = _FIELD.findall(names)
-    if not fields or len(set(fields)) < len(fields):
-        raise FixInput(
-            f"names must have fields, each only once, got {names!r}", hint="'{image}_{group}'"
-        )
-    parts = _FIELD.split(names)
-    # A field has no underscore, so that each file name can be read in one way only.
-    return re.compile(
-        "".join(f"(?P<{part}>[^_]+?)" if i % 2 else re.escape(part) for i, part in enumerate(parts))
-    )
+        for number, line in enumerate(lines, start=1):
+            cells = {**found.groupdict(), "file": path.stem, "caption": line}
+            yield cells, f"{path}:{number}"
 
 
 def column_names(names: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_models.audits.captions import WordRate, contrasts, frequent_words, word_rates
+from obygaze_models.audits.captions import (
+    WordRate,
+    audit_captions,
+    contrasts,
+    frequent_words,
+    word_rates,
+)
 from obygaze_models.audits.cooccurrence import bias_amplification, count_pairs
 from obygaze_models.audits.permutation import permutation_p
 from obygaze_models.audits.texts import LabelledText, read_words, tokens
@@ -106,8 +112,8 @@ def test_groups_are_ordered_by_rate_not_by_count() -> None:
 
 
 def test_rates_need_at_least_one_caption() -> None:
-    with pytest.raises(FixInput):
-        word_rates([], LISTS)
+    with pytest.raises(FixInput, match="no texts"):
+        audit_captions([])
 
 
 GENDERS = {"man": frozenset({"man", "he"}), "woman": frozenset({"woman"})}

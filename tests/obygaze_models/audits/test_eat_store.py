@@ -211,7 +211,7 @@ def test_several_stores_and_groups_are_corrected_together(place: Path) -> None:
     figure = place / "f"
     eat(place, *words, "--figure", str(figure)).ok()
     svg = figure.with_suffix(".svg").read_text("utf-8")
-    assert "copy level == EN / level == S: up / down" in svg
+    assert ">copy / level == EN / level == S<" in svg
     done = call_obygaze(
         *("-C", place, "audit", "eat", "toy", "toy", "--single", "--x", "level == S"),
         *("--groups", "level == EN", "level == S"),

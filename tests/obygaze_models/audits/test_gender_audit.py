@@ -149,4 +149,4 @@ def test_means_of_both_wordings_are_over_all_captions_and_by_object(tmp_path: Pa
     assert "Mean score of 'man' 0.292, of 'woman' 0.333" in shown and "\ncat" in shown
     assert ">dog<" in (tmp_path / "f.svg").read_text("utf-8")
     lost = call_obygaze("audit", "gender-score", table, "--by", "thing")
-    assert lost.code == 1 and "means by object need the columns thing" in lost.stderr
+    assert lost.code == 1 and "missing column thing" in lost.stderr

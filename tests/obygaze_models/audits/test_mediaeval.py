@@ -14,18 +14,14 @@ from hypothesis import strategies as st
 from sklearn.metrics import auc, average_precision_score, precision_recall_curve
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.audits.mediaeval_files import (
-    check_rules,
+from obygaze_models.audits.mediaeval import RunScore, audit_mediaeval, check_rules
+from obygaze_models.audits.mediaeval_runs import (
+    affect_class,
     read_affect_run,
     read_qrels,
     read_trec_run,
-)
-from obygaze_models.audits.mediaeval_scores import (
-    affect_class,
-    random_ap,
     score_affect,
     score_ranking,
-    score_violence,
 )
 
 documents = st.lists(
@@ -88,12 +84,14 @@ def test_ap_without_relevant_or_with_unreturned_documents() -> None:
 
 def test_random_ap_in_closed_form() -> None:
     # Two documents, one relevant: first or second, (1 + 1/2) / 2.
-    assert random_ap(2, 1) == 0.75
-    assert random_ap(300, 15) == pytest.approx(0.06678438356616898, abs=1e-14)
-    assert random_ap(10, 0) == 0.0
-    assert random_ap(5, 5) == pytest.approx(1.0)
-    with pytest.raises(FixInput):
-        random_ap(3, 4)
+    for n, n_relevant, expected in (
+        (2, 1, 0.75),
+        (300, 15, 0.06678438356616898),
+        (10, 0, 0.0),
+        (5, 5, 1.0),
+    ):
+        judged = {str(i): int(i < n_relevant) for i in range(n)}
+        assert score_ranking(judged, {"0": 1.0}).ap_random == pytest.approx(expected, abs=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -126,15 +124,16 @@ def write(folder: Path, name: str, text: str) -> Path:
 def test_files_are_read_and_scored(tmp_path: Path) -> None:
     qrels = read_qrels(write(tmp_path, "q", "violence 0 a 1\nviolence 0 b 0\n\n"))
     run = read_trec_run(write(tmp_path, "r", "violence Q0 b 1 0.9 t\nviolence Q0 a 2 0.5 t\n"))
-    assert score_violence(qrels, run).ap_trec == 0.5
+    assert score_ranking(qrels["violence"], run.scores["violence"]).ap_trec == 0.5
     valence, arousal = read_affect_run(write(tmp_path, "a", "a -1 0\nb 1 1\n"))
     assert (valence, arousal) == ({"a": -1, "b": 1}, {"a": 0, "b": 1})
 
 
 def test_invalid_scores_are_read_as_trec_eval_does_with_a_warning(tmp_path: Path) -> None:
     run = read_trec_run(write(tmp_path, "r", "v Q0 a 1 abc t\nv Q0 b 2 0.5 t\nv Q0 c 3 nan t\n"))
-    assert score_violence({"v": {"a": 1, "b": 0, "c": 0}}, run).ap_trec == 0.5
-    assert score_violence({"v": {"a": 0, "b": 0, "c": 1}}, run).ap_trec == pytest.approx(1 / 3)
+    scores = run.scores["v"]
+    assert score_ranking({"a": 1, "b": 0, "c": 0}, scores).ap_trec == 0.5
+    assert score_ranking({"a": 0, "b": 0, "c": 1}, scores).ap_trec == pytest.approx(1 / 3)
     assert [warning.split(":")[1] for warning in run.warnings] == ["1", "3"]
 
 
@@ -159,20 +158,23 @@ def test_bad_judgements_and_affect_lines(tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
         read_affect_run(write(tmp_path, "a", "a 0 2\nb 0\nc 1 1\nc 1 1\n"))
     assert len(caught.value.details) == 3
-    with pytest.raises(FixInput, match="topic"):
-        score_violence({"v": {"a": 1}}, read_trec_run(write(tmp_path, "r", "w Q0 a 1 1 t\n")))
+    run, qrels = write(tmp_path, "r", "w Q0 a 1 1 t\n"), write(tmp_path, "q", "v 0 a 1\n")
+    with pytest.raises(FixInput, match="the same topic, got w in the run, v judged"):
+        audit_mediaeval([run], qrels=qrels)
 
 
 def test_the_rules_of_the_task(tmp_path: Path) -> None:
-    runs = [write(tmp_path, f"run{i}.txt", "") for i in range(6)]
-    for i, run in enumerate(runs[:5]):
-        run.with_suffix(".json").write_text(json.dumps({"external_data": i > 0}), "utf-8")
-    assert check_rules(runs[:5]) == []
-    assert len(check_rules(runs)) == 2
+    runs = [RunScore(f"r{i}.txt", None, None, None, i > 0) for i in range(5)]
+    assert check_rules(runs) == []
+    assert check_rules([*runs, RunScore("s.txt", None, None, None, None)]) == [
+        "6 runs, at most 5 are allowed for a subtask",
+        "s.txt: s.json with the field external_data is missing",
+    ]
     assert check_rules(runs[1:3]) == ["all runs use external data; at least one must be without it"]
-    runs[0].with_suffix(".json").write_text("{}", "utf-8")
-    with pytest.raises(FixInput):
-        check_rules(runs[:1])
+    run, qrels = write(tmp_path, "r", "v Q0 a 1 1 t\n"), write(tmp_path, "q", "v 0 a 1\n")
+    write(tmp_path, "r.json", "{}")
+    with pytest.raises(FixInput, match="external_data must be true or false"):
+        audit_mediaeval([run], qrels=qrels)
 
 
 def test_published_cases(tmp_path: Path) -> None:
@@ -194,7 +196,8 @@ def test_published_cases(tmp_path: Path) -> None:
             with pytest.raises(FixInput):
                 read_trec_run(run_file)
         else:
-            ap = score_violence(qrels, read_trec_run(run_file)).ap_trec
+            [(topic, scores)] = read_trec_run(run_file).scores.items()
+            ap = score_ranking(qrels[topic], scores).ap_trec
             assert ap == pytest.approx(tool["values"]["map"], abs=5e-5)
     affect = cases["affect_accuracy"]
     truth = {str(i): value for i, value in enumerate(affect["y_true"])}

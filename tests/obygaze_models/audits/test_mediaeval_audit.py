@@ -11,7 +11,7 @@ from support.cli import call_obygaze
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.manifest.adapters import liris_accede
 from obygaze_models.audits.mediaeval import classes_of
-from obygaze_models.audits.mediaeval_files import read_affect_run, read_trec_run, write_run_file
+from obygaze_models.audits.mediaeval_runs import read_affect_run, read_trec_run, write_run_file
 
 
 def write(path: Path, text: str) -> Path:
@@ -87,7 +87,7 @@ def test_annotation_files_score_the_official_test_clips(annotations: Path, tmp_p
     assert valence["majority"] == 2 / 4
     assert document["arousal"]["accuracy"] == 2 / 4
     done = call_obygaze("audit", "mediaeval", *words, "--figure", tmp_path / "f").ok()
-    assert "all runs use external data" in done.stderr
+    assert "all runs use external data" in done.stdout
     assert "1 judged clips were not returned" in done.stdout
     assert (tmp_path / "f.svg").exists()
 
