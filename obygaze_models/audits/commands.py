@@ -28,6 +28,9 @@ NAMES = "{image}_{face}_{group}_{copy}"
 
 option = click.option
 seed_option = option("--seed", type=click.IntRange(0), default=0, help="Seed of random draws.")
+view_option = option(
+    "--view", type=click.Choice(["raw", "visual", "as_published"]), help="Of MANIFEST."
+)
 
 result_options = option_group(
     "Results",
@@ -104,7 +107,7 @@ def _texts(session: Session, source: str) -> Path:
     option("--attributes", nargs=2, multiple=True, metavar="A B", help="A pair; repeatable."),
     option("--text", type=FILE, help="Texts in an npz file. [default: the store's own]"),
     option("--level", default="clip", help="The store's feature level."),
-    option("--view", type=click.Choice(["raw", "visual", "as_published"]), help="Of MANIFEST."),
+    view_option,
     option("--drop-missing", is_flag=True, help="Leave out clips that the store does not have."),
     option("--assume-space", is_flag=True, help="Assume one space where a file names none."),
 )
@@ -139,6 +142,32 @@ def eat(session: Session, /, store: str | None, manifest: str | None, tail: str,
     kind: Any = tail.replace("-", "_")
     o["stores"] = [session.workspace.store(name) for name in o["stores"]]
     return audit_eat(place, _manifest(session, manifest), tail=kind, **o)
+
+
+@audit_command("annotations")
+@click.argument("manifest")
+@option("--column", default="concepts", help="The column, with values joined by |.")
+@option("--x", metavar="CLIPS", required=True, help="First group: an expression, or a CSV.")
+@option("--y", metavar="CLIPS", required=True, help="Second group, likewise.")
+@view_option
+@option("--min-count", type=click.IntRange(0), default=0, help="Leave out values of fewer clips.")
+@seed_option
+def annotations(session: Session, /, manifest: str, **options: Any) -> Audit:
+    """Test which values of a column go with a level, such as emotions or concepts.
+
+    For each value, the share of the clips that have it is compared between two groups, X and Y:
+    expressions over level and concept, or CSV files with a column clip_id. The p-values are exact,
+    exchange clips only within films, and are corrected for the number of values.
+
+    Examples:
+        obygaze audit annotations obygaze12 --x 'level == S' --y 'level == HN'
+        obygaze audit annotations moviegraphs --column emotions --min-count 5 \\
+            --x 'level == S' --y 'level == EN' --figure figures/emotions
+        obygaze audit annotations moviegraphs --column relationships --x men.csv --y women.csv
+    """
+    from obygaze_models.audits.annotations import audit_annotations
+
+    return audit_annotations(session.workspace.existing_manifest(manifest), **options)
 
 
 @audit_command("captions")

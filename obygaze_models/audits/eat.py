@@ -13,23 +13,27 @@ from numpy.typing import ArrayLike
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_models.audits.figure import BLUE, DOT, MAX_ROWS, RED, STRIP, Drawing, Mark, Panel, Row
 from obygaze_models.audits.group_tests import (
-    ALPHA,
     TAILS,
     GroupTest,
     Tail,
     compare_groups,
+    summary,
     with_holm,
 )
 from obygaze_models.audits.permutation import Floats
 from obygaze_models.audits.result import Audit, Finding, p_equals, p_text
-from obygaze_models.audits.vectors import Selection, VectorGroup, read_store_vectors, read_vectors
+from obygaze_models.audits.vectors import (
+    Selection,
+    VectorGroup,
+    read_store_vectors,
+    read_vectors,
+    unit_rows,
+)
 
 if TYPE_CHECKING:
     from obygaze_features.manifest import Manifest
     from obygaze_features.store import Store
 
-# More tests than this are summarised: how many are significant, and those with the smallest p.
-MANY = 12
 NAMES = ("store", "x", "y", "a", "b")
 HEADERS = ("X", "Y", "A", "B", "n X", "n Y", "d", "p", "method", "p across films", "Holm")
 
@@ -59,18 +63,9 @@ class EatAudit(Audit):
             )
             for test in self.tests
         )
-        n_tests, first = len(self.tests), self.tests[0]
-        sentences = [_sentence(test) for test in self.tests]
-        if n_tests > MANY:
-            held = sorted((t for t in self.tests if t.p_holm < ALPHA), key=lambda test: test.p)
-            summary = f"{len(held)} of {n_tests} tests have p < {ALPHA} after Holm's correction"
-            sentences = [f"{summary}{':' if held else '.'}", *map(_sentence, held[:MANY])]
-        if n_tests > 1:
-            sentences.append(f"Holm's correction is over these {n_tests} tests.")
-        sampled = [test.verdict.method for test in self.tests if test.method != "exact"]
-        if sampled:
-            sentences.append(f"The permutations are too many to count: {sampled[0]}.")
-        if n_tests == 1 and (normal := first.verdict.normal):
+        sentences = summary(self.tests, _sentence)
+        first = self.tests[0]
+        if len(self.tests) == 1 and (normal := first.verdict.normal):
             kind, p = first.tail.replace("_", "-"), p_text(normal[first.tail])
             sentences.append(f"Normal approximation of the {kind} p: {p}.")
         headers = (*(("store",) if stores else ()), *HEADERS)
@@ -264,17 +259,3 @@ def association(w: ArrayLike, a: ArrayLike, b: ArrayLike, name: str = "W") -> Fl
     difference = unit_rows(a, "A").mean(axis=0) - unit_rows(b, "B").mean(axis=0)
     associations: Floats = unit_rows(w, name) @ difference
     return associations
-
-
-def unit_rows(vectors: ArrayLike, name: str) -> Floats:
-    """Return the rows scaled to length one; a zero or non-finite row is an error."""
-    rows = np.asarray(vectors, dtype=np.float64)
-    if rows.ndim != 2 or not rows.size:
-        raise FixInput(f"{name} must be a non-empty 2-dimensional array, got shape {rows.shape}")
-    with np.errstate(over="ignore"):  # an overflow is reported below
-        lengths = np.linalg.norm(rows, axis=1)
-    bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
-    if len(bad):
-        raise FixInput(f"vector {int(bad[0])} of {name} is zero or not finite: remove it")
-    unit: Floats = rows / lengths[:, None]
-    return unit

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from obygaze_models.audits.permutation import Floats, PValue, permutation_p
+from obygaze_models.audits.permutation import PValue, occurrence_p, permutation_p
 from obygaze_models.audits.result import p_equals, p_text
 from obygaze_models.evaluation.compare import holm
 
 Tail = Literal["greater", "less", "two_sided"]
 TAILS: tuple[Tail, ...] = ("two_sided", "greater", "less")
 ALPHA = 0.05
+# More tests than this are summarised: how many are significant, and those with the smallest p.
+MANY = 12
 # If the means of the films explain this share of a difference, it is called one between films.
 MOSTLY = 0.5
 
@@ -48,8 +50,8 @@ class GroupTest:
     y: str
     a: str
     b: str
-    s_x: Floats
-    s_y: Floats
+    s_x: NDArray[Any]
+    s_y: NDArray[Any]
     blocks: NDArray[Any] | None
     effect_size: float | None
     across: PValue
@@ -134,8 +136,8 @@ class GroupTest:
 
 def compare_groups(
     names: tuple[str, str, str, str],
-    s_x: Floats,
-    s_y: Floats,
+    s_x: NDArray[Any],
+    s_y: NDArray[Any],
     blocks: NDArray[Any] | None = None,
     *,
     tail: Tail = "two_sided",
@@ -143,6 +145,8 @@ def compare_groups(
     seed: int = 0,
 ) -> GroupTest:
     """Test whether the values of one group are larger than those of another.
+
+    Values of yes and no are tested with `occurrence_p`, others with `permutation_p`.
 
     Args:
         names: The names of both groups, and of what the values are about.
@@ -155,11 +159,16 @@ def compare_groups(
         seed: The seed of these draws.
     """
     s, is_x = np.concatenate([s_x, s_y]), np.arange(len(s_x) + len(s_y)) < len(s_x)
-    draws: dict[str, Any] = {"permutations": permutations, "seed": seed}
-    across, within, films = permutation_p(s, is_x, **draws), None, None
+
+    def p_value(inside: NDArray[Any] | None) -> PValue:
+        if s.dtype == bool:
+            return occurrence_p(s, is_x, inside)
+        return permutation_p(s, is_x, inside, permutations=permutations, seed=seed)
+
+    across, within, films = p_value(None), None, None
     if blocks is not None:
         films = film_share(s, is_x, blocks)
-        within = permutation_p(s, is_x, blocks, **draws) if films.n_shared else None
+        within = p_value(blocks) if films.n_shared else None
     effect = effect_size(s_x, s_y)
     return GroupTest(*names, s_x, s_y, blocks, effect, across, within, films, tail)
 
@@ -168,6 +177,20 @@ def with_holm(tests: Sequence[GroupTest]) -> tuple[GroupTest, ...]:
     """Return the tests with p-values that are corrected over all of them."""
     corrected = holm([test.p for test in tests])
     return tuple(replace(test, p_holm=float(p)) for test, p in zip(tests, corrected, strict=True))
+
+
+def summary(tests: Sequence[GroupTest], sentence: Callable[[GroupTest], str]) -> list[str]:
+    """Return the results in sentences: of a few tests all, of many those that are significant."""
+    sentences, n_tests = [sentence(test) for test in tests], len(tests)
+    if n_tests > MANY:
+        held = sorted((test for test in tests if test.p_holm < ALPHA), key=lambda test: test.p)
+        first = f"{len(held)} of {n_tests} tests have p < {ALPHA} after Holm's correction"
+        sentences = [f"{first}{':' if held else '.'}", *map(sentence, held[:MANY])]
+    if n_tests > 1:
+        sentences.append(f"Holm's correction is over these {n_tests} tests.")
+    if sampled := [test.verdict.method for test in tests if test.method != "exact"]:
+        sentences.append(f"The permutations are too many to count: {sampled[0]}.")
+    return sentences
 
 
 def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
@@ -183,7 +206,7 @@ def effect_size(s_x: ArrayLike, s_y: ArrayLike) -> float | None:
     return float(x.mean() - y.mean()) / spread
 
 
-def film_share(s: Floats, is_x: NDArray[np.bool_], blocks: NDArray[Any]) -> FilmShare:
+def film_share(s: NDArray[Any], is_x: NDArray[np.bool_], blocks: NDArray[Any]) -> FilmShare:
     """Return how much of the difference of two means is a difference between films.
 
     Shuffled within its film, an item has the mean of its film on average. The difference that is

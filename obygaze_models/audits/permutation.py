@@ -12,6 +12,7 @@ from math import comb, erfc, log2, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import hypergeom
 
 from obygaze_features.core.errors import FixInput
 
@@ -29,15 +30,15 @@ class PValue:
 
     `n` is the number of permutations and `n_greater` how many of them reach the observed value;
     `normal` holds the three p-values of a normal with the permutations' own mean and variance,
-    None if all permutations give the same value.
+    None if all permutations give the same value. All three are None for `occurrence_p`.
     """
 
     greater: float
     less: float
     two_sided: float
     method: str
-    n: int
-    n_greater: int
+    n: int | None = None
+    n_greater: int | None = None
     normal: dict[str, float] | None = None
 
 
@@ -107,6 +108,35 @@ def permutation_p(
         normal = {"greater": above, "less": below, "two_sided": erfc(abs(z) / sqrt(2))}
     method = "exact" if halves else f"sampled, {permutations} permutations, seed {seed}"
     return PValue(greater / n, less / n, far / n, method, n, greater, normal)
+
+
+def occurrence_p(
+    occurs: NDArray[np.bool_], is_first: NDArray[np.bool_], block: ArrayLike | None = None
+) -> PValue:
+    """Return the p-values of `permutation_p` for yes and no, of any number of items.
+
+    How many of a block's items with a yes are in the first group has a hypergeometric distribution,
+    and the distribution of the sum over the blocks is their convolution.
+
+    Args:
+        occurs: Yes or no for each item.
+        is_first: True for the items of the first group.
+        block: The block (film) of each item; items are exchanged only within a block.
+    """
+    lowest, chances = 0, np.ones(1)
+    labels = np.zeros(len(occurs)) if block is None else np.asarray(block)
+    for label in np.unique(labels):
+        inside = labels == label
+        n, n_yes, taken = (int(v[inside].sum()) for v in (inside, occurs, is_first))
+        least, most = max(0, taken + n_yes - n), min(n_yes, taken)
+        possible = hypergeom.pmf(np.arange(least, most + 1), n, n_yes, taken)
+        lowest, chances = lowest + least, np.convolve(chances, possible)
+    counts, observed = lowest + np.arange(len(chances)), int(occurs[is_first].sum())
+    mean = float(chances @ counts)
+    far = np.abs(counts - mean) >= abs(observed - mean) - 1e-9 * len(occurs)
+    ends = (counts >= observed, counts <= observed, far)
+    greater, less, two_sided = (min(1.0, float(chances[end].sum())) for end in ends)
+    return PValue(greater, less, two_sided, "exact")
 
 
 # Whole blocks, and a part of the one block that is split in two.

@@ -20,6 +20,7 @@ from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import Store, TextTable, open_store
 from obygaze_features.store.format.text import same_space, space_of_level
 from obygaze_features.store.interchange.numpy_files import read_arrays
+from obygaze_models.audits.permutation import Floats
 
 Selection = str | Path | Sequence[str]
 _PAIR = re.compile(r"A(?P<tag>(_.+)?)")
@@ -216,3 +217,17 @@ def attribute_vectors(texts: TextTable) -> dict[str, VectorGroup]:
         name: VectorGroup(name, texts.embeddings[[word == name for word in texts.attribute]])
         for name in dict.fromkeys(texts.attribute)
     }
+
+
+def unit_rows(vectors: ArrayLike, name: str) -> Floats:
+    """Return the rows scaled to length one; a zero or non-finite row is an error."""
+    rows = np.asarray(vectors, dtype=np.float64)
+    if rows.ndim != 2 or not rows.size:
+        raise FixInput(f"{name} must be a non-empty 2-dimensional array, got shape {rows.shape}")
+    with np.errstate(over="ignore"):  # an overflow is reported below
+        lengths = np.linalg.norm(rows, axis=1)
+    bad = np.flatnonzero(~np.isfinite(lengths) | (lengths == 0))
+    if len(bad):
+        raise FixInput(f"vector {int(bad[0])} of {name} is zero or not finite: remove it")
+    unit: Floats = rows / lengths[:, None]
+    return unit
