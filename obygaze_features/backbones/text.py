@@ -76,7 +76,7 @@ def read_prompts(name: str) -> PromptSet:
     """Return a prompt set by the name of a shipped one, or by the path of a TOML file.
 
     Args:
-        name: emotion, person, profession, or a path.
+        name: emotion, emotion-contrast, person, profession, or a path.
     """
     path = SHIPPED.get(name, Path(name))
     if not path.is_file():

@@ -24,7 +24,10 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     shell_complete=completing(card_names),
 )
 @click.option(
-    "--prompts", required=True, metavar="SET", help="emotion, person, profession, or TOML."
+    "--prompts",
+    required=True,
+    metavar="SET",
+    help="emotion, emotion-contrast, person, profession, or TOML.",
 )
 @click.option("--store", metavar="STORE", help="Add them to a store that is not sealed.")
 @click.option("-o", "out", type=_FILE, help="An npz file. [default: texts/BACKBONE.SET.npz]")
@@ -88,7 +91,7 @@ def captions(session: Session, /, table: Path, lm: str, sim: str, out: Path, for
     """Score captions with language models.
 
     Adds the prior of each caption and its similarity to the visual word, which `obygaze audit
-    gender-score` needs. TABLE has the columns caption, visual (the word for what is seen) and prob.
+    gender-score` needs. TABLE has the columns caption and visual (the word for what is seen).
     Captions with [MASK] are scored with "man" and with "woman" in its place.
 
     Examples:

@@ -90,7 +90,7 @@ def score_captions(
     Captions with [MASK] get two columns of each, with "man" and "woman" in its place.
 
     Args:
-        table: A CSV file with the columns caption, visual and prob.
+        table: A CSV file with the columns caption and visual.
         out: The CSV file to write.
         lm: Gives the prior of each caption.
         encoder: Gives the similarity of each caption and its `visual` word.
@@ -98,7 +98,7 @@ def score_captions(
         force: Replace a file.
     """
     progress = progress or Quiet()
-    read = read_table(table, required=("caption", "visual", "prob"))
+    read = read_table(table, required=("caption", "visual"))
     if not read.rows:
         raise FixInput("the table has no captions (no row after the header)", where=str(table))
     masked = any(MASK in row["caption"] for row in read.rows)

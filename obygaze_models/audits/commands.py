@@ -28,6 +28,11 @@ NAMES = "{image}_{face}_{group}_{copy}"
 
 option = click.option
 seed_option = option("--seed", type=click.IntRange(0), default=0, help="Seed of random draws.")
+text_options = (
+    option("--text", type=FILE, help="Texts in an npz file. [default: the store's own]"),
+    option("--level", default="clip", help="The store's feature level."),
+    option("--assume-space", is_flag=True, help="Assume one space where a file names none."),
+)
 view_option = option(
     "--view", type=click.Choice(["raw", "visual", "as_published"]), help="Of MANIFEST."
 )
@@ -105,11 +110,9 @@ def _texts(session: Session, source: str) -> Path:
     option("--groups", nargs=2, multiple=True, metavar="X Y", help="Further groups; repeatable."),
     option("--store", "stores", multiple=True, metavar="STORE", help="Further stores; repeatable."),
     option("--attributes", nargs=2, multiple=True, metavar="A B", help="A pair; repeatable."),
-    option("--text", type=FILE, help="Texts in an npz file. [default: the store's own]"),
-    option("--level", default="clip", help="The store's feature level."),
+    *text_options,
     view_option,
     option("--drop-missing", is_flag=True, help="Leave out clips that the store does not have."),
-    option("--assume-space", is_flag=True, help="Assume one space where a file names none."),
 )
 @option_group(
     "Test",
@@ -152,7 +155,7 @@ def eat(session: Session, /, store: str | None, manifest: str | None, tail: str,
 @view_option
 @option("--min-count", type=click.IntRange(0), default=0, help="Leave out values of fewer clips.")
 @seed_option
-def annotations(session: Session, /, manifest: str, **options: Any) -> Audit:
+def annotation_tests(session: Session, /, manifest: str, **options: Any) -> Audit:
     """Test which values of a column go with a level, such as emotions or concepts.
 
     For each value, the share of the clips that have it is compared between two groups, X and Y:
@@ -233,23 +236,32 @@ def cooc(session: Session, /, source: str, compare: str | None, **options: Any) 
     option("--lm", metavar="MODEL", help="Language model: a folder or hub name."),
     option("--sim", metavar="MODEL", help="Sentence encoder, likewise."),
 )
+@option_group(
+    "Visual context",
+    option("--store", metavar="STORE", help="Compute prob from the clips' vectors in this store."),
+    *text_options,
+    option("--logit-scale", type=float, help="Factor of the cosines. [default: 100, for CLIP]"),
+)
 def gender_score(
     session: Session,
     /,
     table: Path,
-    by: str | None,
     compute: Path | None,
     lm: str | None,
     sim: str | None,
+    store: str | None,
+    **options: Any,
 ) -> Audit:
     """Score how strongly captions lean to a gender.
 
     TABLE has the columns lm, sim, prob (captions as they are: no ratios), or caption, lm_man,
     sim_man, lm_woman, sim_woman, prob (captions in both wordings). With --compute it has the
-    columns caption, visual, prob.
+    columns caption, visual, prob. With --store it has clip_id and visual in place of prob: the
+    probability of the visual word is its softmax over all attributes of the texts.
 
     Examples:
         obygaze audit gender-score captions.csv
+        obygaze audit gender-score captions.csv --store obygaze12.clip-b16 --text objects.npz
         obygaze audit gender-score captions.csv --by visual --json
         obygaze audit gender-score captions.csv --compute filled.csv \\
             --lm gpt2 --sim sentence-transformers/all-mpnet-base-v2
@@ -260,7 +272,8 @@ def gender_score(
         raise FixUsage("--compute FILE needs both models, --lm and --sim, and they need it")
     if compute and lm and sim:
         _compute(session, table, compute, lm, sim)
-    return audit_gender_score(compute or table, by=by)
+    place = None if store is None else session.workspace.existing_store(store)
+    return audit_gender_score(compute or table, store=place, **options)
 
 
 def _compute(session: Session, table: Path, filled: Path, lm: str, sim: str) -> None:

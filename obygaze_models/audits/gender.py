@@ -7,10 +7,10 @@ what is seen.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_models.audits.figure import BLUE, DOT, MAX_ROWS, RED, STRIP, Drawing, Mark, Panel, Row
 from obygaze_models.audits.result import Audit, Finding
+
+if TYPE_CHECKING:
+    from obygaze_features.store import Store
 
 # Cosines computed in single precision leave [-1, 1] by rounding errors up to this.
 NOISE = 1e-4
@@ -62,6 +65,7 @@ class GenderAudit(Audit):
     rows: tuple[GenderScore | GenderEstimate, ...]
     source: str = ""
     objects: tuple[str, ...] = ()
+    context: Mapping[str, Any] | None = None
 
     @property
     def estimates(self) -> tuple[GenderEstimate, ...]:
@@ -75,6 +79,7 @@ class GenderAudit(Audit):
         genders = [row.gender for row in self.estimates]
         counts = {name: genders.count(name) for name in ("man", "woman")} if genders else None
         return {
+            **({"context": dict(self.context)} if self.context else {}),
             **({"by_object": self.by_object()} if self.objects else {}),
             **_mean_scores(self.estimates),
             "rows": [
@@ -116,6 +121,11 @@ class GenderAudit(Audit):
                 (row.caption, row.score, row.ratio_to_man, row.ratio_to_woman, row.note or None)
                 for row in self.estimates
             ]
+        if self.context:
+            sentences.append(
+                f"P(c) is the softmax over {len(self.context['words'])} words of "
+                f"{self.context['logit_scale']:g} times the cosine of clip and word."
+            )
         title = f"Gender score: {self.source}" if self.source else "Gender score"
         return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
 
@@ -167,33 +177,69 @@ def _mean_scores(rows: Sequence[GenderEstimate]) -> dict[str, float | None]:
     return {"mean_man": man, "mean_woman": woman, "ratio_of_means_to_man": share}
 
 
-def audit_gender_score(table: str | Path, *, by: str | None = None) -> GenderAudit:
+def audit_gender_score(
+    table: str | Path,
+    *,
+    by: str | None = None,
+    store: Store | str | Path | None = None,
+    text: str | Path | None = None,
+    level: str = "clip",
+    logit_scale: float | None = None,
+    assume_space: bool = False,
+) -> GenderAudit:
     """Score how strongly each caption of a table leans to a gender.
+
+    With a store, the probability of the visual word (the column visual) is computed from the vector
+    of the clip (clip_id): the softmax, over the attributes of the texts, of the logit scale times
+    the cosine of clip and word. The column prob is then not used.
 
     Args:
         table: A CSV file with the columns lm, sim, prob, or with caption, lm_man, sim_man,
             lm_woman, sim_woman, prob for captions in both wordings.
         by: The column of the object that a caption is about: means of both wordings for each.
+        store: The store that has the vectors of the clips, or its name, path or URL.
+        text: An npz file of text vectors; by default the texts of the store.
+        level: The feature level of the store.
+        logit_scale: The factor of the model's cosines; by default that of CLIP, 100.
+        assume_space: Assume one embedding space if the store or the texts do not name theirs.
 
     Example:
         audit = audit_gender_score("captions.csv")
     """
     path = Path(table)
     violations = Violations(path)
-    read = read_table(path, required=("prob",), violations=violations)
+    given = ("prob",) if store is None else ("clip_id", "visual")
+    read = read_table(path, required=given, violations=violations)
     form = ESTIMATE_COLUMNS if by or "lm_man" in read.columns else SCORE_COLUMNS
-    wanted = (*form, *([by] if by else []))
+    wanted = (*(name for name in form if name != "prob"), *([by] if by else []))
     if missing := [name for name in wanted if read.columns and name not in read.columns]:
         expected = " or ".join(", ".join(form) for form in (SCORE_COLUMNS, ESTIMATE_COLUMNS))
         violations.add(1, None, f"missing column {', '.join(missing)}; expected {expected}")
     hint = "--compute FILE adds priors and similarities"
     violations.raise_if_any("this is not a table of captions", hint=hint)
-    rows = [_score_row(row) for row in read.rows]
+    lines, context = read.rows, None
+    if store is not None and lines:
+        from obygaze_models.audits.vectors import store_word_probabilities
+
+        options: dict[str, Any] = {"text": text, "level": level, "assume_space": assume_space}
+        ids = [row["clip_id"] for row in lines]
+        chances, scale = store_word_probabilities(store, ids, logit_scale=logit_scale, **options)
+        for row in lines:
+            if row["visual"] not in chances[0]:
+                row.add("visual", f"the texts have no attribute {row['visual']!r}")
+        violations.raise_if_any("the texts do not have every visual word")
+        prob = [chance[row["visual"]] for row, chance in zip(lines, chances, strict=True)]
+        context = {"logit_scale": scale, "words": list(chances[0]), "prob": prob}
+        lines = tuple(
+            replace(row, cells={**row.cells, "prob": repr(p)})
+            for row, p in zip(lines, prob, strict=True)
+        )
+    rows = [_score_row(row) for row in lines]
     violations.raise_if_any("some rows cannot be scored")
     if not rows:
         raise FixInput("the table has no captions (no row after the header)", where=str(path))
     objects = tuple(row[by] for row in read.rows) if by is not None else ()
-    return GenderAudit(tuple(row for row in rows if row is not None), path.name, objects)
+    return GenderAudit(tuple(row for row in rows if row is not None), path.name, objects, context)
 
 
 def gender_score(lm: float, sim: float, prob: float) -> GenderScore:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
@@ -23,6 +24,8 @@ from obygaze_features.store.interchange.numpy_files import read_arrays
 from obygaze_models.audits.permutation import Floats
 
 Selection = str | Path | Sequence[str]
+# The bound of the logit scale in the training of CLIP, which its checkpoints reach.
+CLIP_SCALE = 100.0
 _PAIR = re.compile(r"A(?P<tag>(_.+)?)")
 
 
@@ -89,10 +92,9 @@ def read_store_vectors(
     assume_space: bool = False,
 ) -> Groups:
     """Return the vectors of two selections of clips and of pairs of attributes of the texts."""
-    place = Workspace.current()
-    store = store if isinstance(store, Store) else open_store(place.existing_store(str(store)))
+    store = _opened(store)
     if isinstance(manifest, str | Path):
-        manifest = read_manifest(place.existing_manifest(str(manifest)))
+        manifest = read_manifest(Workspace.current().existing_manifest(str(manifest)))
     if manifest is not None:
         manifest = manifest.view(view or manifest.header.view)
     texts = read_text_table(store, text)
@@ -110,6 +112,12 @@ def read_store_vectors(
         films = store.movie_ids[found.rows]
         groups.append(VectorGroup(name, values, films, found.clip_ids.tolist()))
     return groups[0], groups[1] if y is not None else None, text_pairs(texts, attributes)
+
+
+def _opened(store: Store | str | Path) -> Store:
+    if isinstance(store, Store):
+        return store
+    return open_store(Workspace.current().existing_store(str(store)))
 
 
 def select_groups(
@@ -217,6 +225,46 @@ def attribute_vectors(texts: TextTable) -> dict[str, VectorGroup]:
         name: VectorGroup(name, texts.embeddings[[word == name for word in texts.attribute]])
         for name in dict.fromkeys(texts.attribute)
     }
+
+
+def store_word_probabilities(
+    store: Store | str | Path,
+    clip_ids: Sequence[str],
+    *,
+    text: str | Path | None = None,
+    level: str = "clip",
+    logit_scale: float | None = None,
+    assume_space: bool = False,
+) -> tuple[list[dict[str, float]], float]:
+    """Return the probability of each attribute of the texts for each clip, and the logit scale.
+
+    Without a `logit_scale` it is 100, to which CLIP was trained; other models need theirs.
+    """
+    store = _opened(store)
+    texts = read_text_table(store, text)
+    check_spaces(store, level, texts, assume=assume_space)
+    family = store.recipe.to_dict().get("backbone", {}).get("family")
+    scale = logit_scale or (CLIP_SCALE if family == "clip" else None)
+    if scale is None:
+        what = f"the logit scale of {family or 'this'} models is not known"
+        raise FixUsage(what, hint="--logit-scale: exp of the checkpoint's tensor logit_scale")
+    words = attribute_vectors(texts)
+    found = store.matrix(level, clips=list(dict.fromkeys(clip_ids)))
+    chances = word_probabilities(found.values, [word.vectors for word in words.values()], scale)
+    rows = dict(zip(found.clip_ids.tolist(), chances.tolist(), strict=True))
+    return [dict(zip(words, rows[clip], strict=True)) for clip in clip_ids], scale
+
+
+def word_probabilities(clips: ArrayLike, words: Sequence[ArrayLike], logit_scale: float) -> Floats:
+    """Return the probability of each word for each clip, as CLIP classifies without training.
+
+    The softmax over the words of the logit scale times the cosine of clip and word. The vector of
+    a word is the mean of the unit vectors of its texts.
+    """
+    means = [unit_rows(vectors, "the texts").mean(axis=0) for vectors in words]
+    cosines = unit_rows(clips, "the clips") @ unit_rows(np.stack(means), "the words").T
+    chances: Floats = softmax(logit_scale * cosines, axis=1)
+    return chances
 
 
 def unit_rows(vectors: ArrayLike, name: str) -> Floats:

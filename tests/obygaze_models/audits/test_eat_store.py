@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from support.stores import a_recipe, fill_store, plan_store, some_ids
 
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import ArraySpec, StoreWriter, TextTable
+from obygaze_features.store import ArraySpec, StoreWriter, TextTable, open_store
 from obygaze_features.store.format.text import same_space, space_id_of
 
 HASH = "ef" * 32
@@ -217,3 +218,55 @@ def test_several_stores_and_groups_are_corrected_together(place: Path) -> None:
         *("--groups", "level == EN", "level == S"),
     )
     assert (done.code, "--groups is for two groups" in done.stderr) == (2, True)
+
+
+def test_emotion_words_against_the_same_text_without_them(place: Path) -> None:
+    random = np.random.default_rng(4)
+    attributes = ["none"] * 3 + ["anger"] * 3 + ["sadness"] * 3
+    vectors = random.normal(size=(9, 2)).astype(np.float32)
+    table = TextTable(vectors, [f"text {i}" for i in range(9)], ["{}"] * 9, attributes, SPACE)
+    words = ("--text", npz(place / "w.npz", table))
+    words += ("--attributes", "anger", "none", "--attributes", "sadness", "none")
+    document = eat(place, "toy", *words, "--groups", "level == EN", "level == S").ok().json()
+    assert [(test["x"], test["a"]) for test in document["tests"]] == [
+        *(("level == S", "anger"), ("level == S", "sadness")),
+        *(("level == EN", "anger"), ("level == EN", "sadness")),
+    ]
+    store = open_store(str(place / "stores" / "toy"))
+    clips = store.matrix("clip").values.astype(float)
+    in_x = np.arange(N) % 2 == 1
+    p_values = []
+    for test, wanted in zip(document["tests"], ("anger", "sadness") * 2, strict=True):
+        own = [vectors[[a == name for a in attributes]] for name in (wanted, "none")]
+        cosines = [
+            np.mean(
+                [[w @ t / np.linalg.norm(w) / np.linalg.norm(t) for t in one] for w in clips], 1
+            )
+            for one in own
+        ]
+        s = cosines[0] - cosines[1]
+        sign = 1 if test["x"] == "level == S" else -1
+        d = sign * (s[in_x].mean() - s[~in_x].mean()) / s.std(ddof=1)
+        assert test["effect_size"] == pytest.approx(d, abs=1e-6)
+        # All ways to choose the clips of S within each film.
+        sums = np.zeros(1)
+        for film in np.unique(store.movie_ids):
+            inside = s[store.movie_ids == film]
+            n = int(in_x[store.movie_ids == film].sum())
+            ways = [sum(inside[list(chosen)]) for chosen in combinations(range(len(inside)), n)]
+            sums = np.add.outer(sums, ways).ravel()
+        far = np.abs(sums - sums.mean()) >= abs(s[in_x].sum() - sums.mean()) - 1e-9
+        assert test["p_blocked"]["two_sided"] == pytest.approx(far.mean())
+        p_values.append(float(far.mean()))
+    holm = stepped_down(p_values)
+    assert [test["p_holm"] for test in document["tests"]] == pytest.approx(holm)
+
+
+def stepped_down(p_values: list[float]) -> list[float]:
+    """Holm's step-down, from its definition: the largest of the adjusted values so far."""
+    adjusted = [0.0] * len(p_values)
+    last = 0.0
+    for rank, i in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        last = max(last, min(1.0, p_values[i] * (len(p_values) - rank)))
+        adjusted[i] = last
+    return adjusted
