@@ -40,7 +40,7 @@ view_option = option(
 result_options = option_group(
     "Results",
     option("-o", "document", type=FILE, help="Write the JSON document to this file."),
-    option("--table", "rows", type=FILE, help="Write the table to this CSV file."),
+    option("--table", type=FILE, help="Write the table to this CSV file."),
     option("--figure", type=FILE, help="Draw the figure: PATH.svg and PATH.png."),
     option("--report", metavar="RUN", help="Add the audit to the report of a run."),
     force_option,
@@ -63,21 +63,12 @@ def audit_command(name: str) -> Callable[[F], click.Command]:
 
         @audit.command(name)
         @wraps(function)
-        def command(
-            session: Session,
-            /,
-            *,
-            document: Path | None,
-            rows: Path | None,
-            figure: Path | None,
-            report: str | None,
-            force: bool,
-            **options: Any,
-        ) -> None:
+        def command(session: Session, /, report: str | None, force: bool, **options: Any) -> None:
+            files = {name: options.pop(name) for name in ("document", "table", "figure")}
+            if report is not None:
+                runs = session.workspace.folder("runs")
+                files["run"] = Path(report) if "/" in report else runs / report
             found: Audit = function(session, **options)
-            runs = session.workspace.folder("runs")
-            run = report and (Path(report) if "/" in report else runs / report)
-            files = {"document": document, "table": rows, "figure": figure, "run": run}
             for path in found.write(**files, force=force):
                 session.console.note(f"wrote {path}")
             session.console.show(found.to_json(), str(found))
@@ -228,7 +219,7 @@ def cooc(session: Session, /, source: str, compare: str | None, **options: Any) 
 
 
 @audit_command("gender-score")
-@click.argument("table", type=FILE)
+@click.argument("captions", metavar="TABLE", type=FILE)
 @option("--by", metavar="COLUMN", help="Means of both genders for each object of this column.")
 @option_group(
     "Models",
@@ -242,16 +233,7 @@ def cooc(session: Session, /, source: str, compare: str | None, **options: Any) 
     *text_options,
     option("--logit-scale", type=float, help="Factor of the cosines. [default: 100, for CLIP]"),
 )
-def gender_score(
-    session: Session,
-    /,
-    table: Path,
-    compute: Path | None,
-    lm: str | None,
-    sim: str | None,
-    store: str | None,
-    **options: Any,
-) -> Audit:
+def gender_score(session: Session, /, captions: Path, store: str | None, **options: Any) -> Audit:
     """Score how strongly captions lean to a gender.
 
     TABLE has the columns lm, sim, prob (captions as they are: no ratios), or caption, lm_man,
@@ -268,12 +250,13 @@ def gender_score(
     """
     from obygaze_models.audits.gender import audit_gender_score
 
+    compute, lm, sim = (options.pop(name) for name in ("compute", "lm", "sim"))
     if not (bool(compute) == bool(lm) == bool(sim)):
         raise FixUsage("--compute FILE needs both models, --lm and --sim, and they need it")
-    if compute and lm and sim:
-        _compute(session, table, compute, lm, sim)
+    if compute:
+        _compute(session, captions, compute, lm, sim)
     place = None if store is None else session.workspace.existing_store(store)
-    return audit_gender_score(compute or table, store=place, **options)
+    return audit_gender_score(compute or captions, store=place, **options)
 
 
 def _compute(session: Session, table: Path, filled: Path, lm: str, sim: str) -> None:
