@@ -114,11 +114,10 @@ def _row(label: str, s_x: Floats, s_y: Floats, note: str = "") -> Row:
 def _film_rows(test: GroupTest) -> list[Row]:
     """Return a row for each of the largest films with items of both groups."""
     in_x, in_y = np.split(np.asarray(test.blocks), [len(test.s_x)])
-    films = [
-        (f"film {film}" if str(film).isdigit() else str(film), s_x, s_y)
-        for film in np.intersect1d(in_x, in_y).tolist()
-        for s_x, s_y in [(test.s_x[in_x == film], test.s_y[in_y == film])]
-    ]
+    films = []
+    for film in np.intersect1d(in_x, in_y).tolist():
+        name = f"film {film}" if str(film).isdigit() else str(film)
+        films.append((name, test.s_x[in_x == film], test.s_y[in_y == film]))
     films = sorted(films, key=lambda film: -len(film[1]) - len(film[2]))[:MAX_ROWS]
     return [_row(*f) for f in sorted(films, key=lambda f: -float(np.concatenate(f[1:]).mean()))]
 
