@@ -186,18 +186,13 @@ def audit_eat(
         raise FixUsage("a store needs --x and --y, or --single and only --x")
     if single and groups:
         raise FixUsage("--groups is for two groups; --single tests the items of --x alone")
+    options: dict[str, Any] = {"text": text, "level": level, "view": view}
+    options |= {"drop_missing": drop_missing, "assume_space": assume_space}
     tests: list[GroupTest] = []
     names = [Path(s if isinstance(s, str | Path) else s.location).name for s in (store, *stores)]
     for name, one in zip(names, (store, *stores), strict=True):
         for first, second in [(x, y), *groups]:
-            read = read_store_vectors(
-                *(one, manifest, first, second, attributes),
-                text=text,
-                level=level,
-                view=view,
-                drop_missing=drop_missing,
-                assume_space=assume_space,
-            )
+            read = read_store_vectors(one, manifest, first, second, attributes, **options)
             found = run_tests(*read, **draws)
             tests += [replace(test, store=name if stores else "") for test in found]
     # Corrected together: stores, groups and attributes are one family of tests.

@@ -86,14 +86,15 @@ def read_affect_run(path: str | Path) -> tuple[dict[str, int], dict[str, int]]:
     Args:
         path: The file.
     """
-    violations, lines, classes = Violations(path), dict[str, int](), list[dict[str, int]]([{}, {}])
+    violations, lines = Violations(path), dict[str, int]()
+    valence, arousal = dict[str, int](), dict[str, int]()
     for row in _rows(Path(path), "name valence arousal", violations):
         name = row.unique("name", lines)
-        for column, found in zip(("valence", "arousal"), classes, strict=True):
+        for column, found in (("valence", valence), ("arousal", arousal)):
             text = row.one_of(column, [str(one) for one in CLASSES])
             found[name] = whole_number(text) or 0
     violations.raise_if_any("this is not an affect run")
-    return classes[0], classes[1]
+    return valence, arousal
 
 
 def is_affect_run(path: Path) -> bool:
@@ -145,7 +146,8 @@ def write_run_file(
     for name in (*predictions, tag):
         if name.split() != [name]:
             raise FixInput(f"{name!r} cannot be written to a run file: names must not have blanks")
-    lines = (_trec_lines if subtask == "violence" else _affect_lines)(predictions, tag)
+    is_ranked = subtask == "violence"
+    lines = _trec_lines(predictions, tag) if is_ranked else _affect_lines(predictions)
     beside = path.with_suffix(".json")
     document = {"subtask": subtask, "external_data": external_data, "tag": tag, **(about or {})}
     text = "".join(f"{line}\n" for line in lines)
@@ -163,7 +165,7 @@ def _trec_lines(predictions: Mapping[str, Any], tag: str) -> Iterator[str]:
         yield f"violence Q0 {name} {rank} {scores[name]!r} {tag}"
 
 
-def _affect_lines(predictions: Mapping[str, Any], _tag: str) -> Iterator[str]:
+def _affect_lines(predictions: Mapping[str, Any]) -> Iterator[str]:
     for name, (valence, arousal) in sorted(predictions.items()):
         if valence not in CLASSES or arousal not in CLASSES:
             raise FixInput(f"{name} must have classes -1, 0 or 1, got {valence} and {arousal}")

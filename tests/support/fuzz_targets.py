@@ -426,13 +426,11 @@ def _read_segments(files: Tree, folder: Path) -> None:
 
 
 def _read_trec(files: Tree, folder: Path) -> None:
-    from obygaze_models.audits.mediaeval_files import read_qrels, read_trec_run
-    from obygaze_models.audits.mediaeval_scores import score_ranking
+    from obygaze_models.audits.mediaeval_runs import read_qrels, read_trec_run
 
     place = written(files, folder)
     read_trec_run(place / "r.txt")
     read_qrels(place / "q.txt")
-    _ = score_ranking
 
 
 def _plan_file() -> bytes:
