@@ -16,6 +16,7 @@ from obygaze_features.core.errors import UnknownName
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.audits import audit_annotations
+from obygaze_models.audits.group_tests import compare_groups
 from obygaze_models.audits.permutation import occurrence_p, permutation_p
 
 # Film, level and emotions of each clip: 3 of S and 4 of EN, one without emotions.
@@ -130,3 +131,19 @@ def test_the_command_finds_emotions_that_go_with_a_level(tmp_path: Path) -> None
 def test_clips_that_the_manifest_does_not_have_are_an_error() -> None:
     with pytest.raises(UnknownName, match="z-9"):
         audit_annotations(manifest(CLIPS), "emotions", x=["a-0", "z-9"], y=["a-2"])
+
+
+def test_films_alone_make_no_value_significant_within_films() -> None:
+    # Films differ in their levels and in a value; within a film the two are independent.
+    random, n_films = np.random.default_rng(0), 12
+    within = across = 0
+    for _ in range(200):
+        film = np.repeat(np.arange(n_films), 50)
+        has = random.random(len(film)) < random.beta(1, 3, n_films)[film]
+        x = random.random(len(film)) < random.beta(2, 2, n_films)[film]
+        films = np.concatenate([film[x], film[~x]])
+        test = compare_groups(("X", "Y", "value", ""), has[x], has[~x], films)
+        within, across = within + (test.p < 0.05), across + (test.p_across < 0.05)
+    # Four standard errors above .05 of 200 are .11.
+    assert within / 200 <= 0.11
+    assert across / 200 > 0.15
