@@ -61,7 +61,7 @@ def main(
         write_atomic(out, page.as_markdown().encode("utf-8"))
         console.note(f"wrote {out}")
     if as_json:
-        console.json(page.as_json())
+        console.json(page.to_json())
     elif out is None:
         console.result(page.as_markdown())
     if page.failed:

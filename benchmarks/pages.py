@@ -163,7 +163,7 @@ class Page:
             made += " Small sizes and single rounds: this only shows that everything works."
         return "\n".join([HEAD, _filled(made), "", *(one.as_markdown() for one in self.sections)])
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the whole page as JSON, with every single measurement."""
         return asdict(self)
 
@@ -202,7 +202,7 @@ def measure_here(name: str, **settings: Any) -> dict[str, Any]:
         result = measure(Settings(**settings))
     except (NotMeasured, InstallExtra) as error:
         return {"why_not": str(error).splitlines()[0]}
-    return {"text": result.as_text(), "result": result.as_json()}
+    return {"text": result.to_text(), "result": result.to_json()}
 
 
 def _filled(text: str) -> str:

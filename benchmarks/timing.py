@@ -36,10 +36,10 @@ class NotMeasured(Exception):
 class Result(Protocol):
     """What every benchmark returns."""
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return tables for people."""
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return every single measurement as JSON."""
 
 
@@ -106,7 +106,7 @@ class Comparison:
         pairs = zip(times, reference, strict=True)
         return statistics.median(max(a, TICK_S) / max(b, TICK_S) for a, b in pairs)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return every single time as JSON."""
         contestants = [
             {
@@ -120,12 +120,12 @@ class Comparison:
         return {
             "title": self.title,
             "reference": self.reference,
-            "machine": self.machine.as_json(),
+            "machine": self.machine.to_json(),
             "facts": dict(self.facts),
             "contestants": contestants,
         }
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return a table with the machine below it."""
         rows = [
             (

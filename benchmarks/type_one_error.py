@@ -252,7 +252,7 @@ def _decisions(run: Run, metric: str) -> Iterator[tuple[str, bool]]:
             yield ".5 outside the interval of AUC", not low <= 0.5 <= high
 
 
-def as_text(rates: Sequence[Rate]) -> str:
+def to_text(rates: Sequence[Rate]) -> str:
     """A line for each rate; a star where it is not within the range."""
     headers = ("design", "metric", "signal", "quantity", "rejected", "of", "rate", "")
     rows = [
@@ -306,7 +306,7 @@ def main(
     if as_json:
         console.json({"rates": [asdict(one) for one in rates]})
     else:
-        console.result(as_text(rates))
+        console.result(to_text(rates))
 
 
 def made_up_clips(every: int = 1) -> Manifest:

@@ -74,7 +74,7 @@ def run(
     from obygaze_models.protocols.runner.table import result_text
 
     done = models.run(protocol, store_names(stores), manifest, **options, **_place(session))
-    session.console.show(done.as_json(), result_text(done))
+    session.console.show(done.to_json(), result_text(done))
 
 
 @command()
@@ -99,7 +99,7 @@ def train(session: Session, model: str, store: str, manifest: str, **options: An
     from obygaze_models.protocols.runner.table import result_text
 
     done, saved = models.train(model, store_names((store,)), manifest, **options, **_place(session))
-    document = {**done.as_json(), "model": str(saved.folder)}
+    document = {**done.to_json(), "model": str(saved.folder)}
     session.console.show(document, f"{result_text(done)}\nmodel: {saved.folder}")
 
 
@@ -121,5 +121,5 @@ def _list(session: Session) -> None:
         (name, found.splits.kind, " ".join(found.model_names), found.report.title)
         for name, found in protocols.items()
     ]
-    document = {name: found.as_json() for name, found in protocols.items()}
+    document = {name: found.to_json() for name, found in protocols.items()}
     session.console.show(document, table(("protocol", "splits", "models", "what it is"), rows))

@@ -56,7 +56,7 @@ def doctor(session: Session) -> int:
         obygaze doctor --json
     """
     found = check_up(session.workspace)
-    session.console.show(found, as_text(found))
+    session.console.show(found, to_text(found))
     return 1 if found["problems"] else 0
 
 
@@ -196,7 +196,7 @@ def _hub() -> Facts:
     return {"cache": str(cache), "models": models, "offline": offline}
 
 
-def as_text(found: Facts) -> str:
+def to_text(found: Facts) -> str:
     """Return the facts as text: sections with one line for each fact, problems at the end."""
     sections: dict[str, Lines] = {
         f"obygaze {found['version']}": [

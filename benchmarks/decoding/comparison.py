@@ -63,11 +63,11 @@ class Headline:
         """The median over the films of each other reader."""
         return {name: statistics.median(films.values()) for name, films in self.ratios.items()}
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the ratios and their medians."""
         return {**asdict(self), "medians": self.medians}
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return a row for each film, and the medians below."""
         films = list(dict.fromkeys(film for ratios in self.ratios.values() for film in ratios))
         rows = [
@@ -101,21 +101,21 @@ class DecodeComparison:
                     ratios.setdefault(name, {})[film] = compared.ratio(name, "cpu_s")
         return Headline(reference, ratios)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return every reading as JSON."""
         return {
-            "headlines": [headline.as_json() for headline in self.headlines()],
-            "timed": {film: result.as_json() for film, result in self.timed.items()},
+            "headlines": [headline.to_json() for headline in self.headlines()],
+            "timed": {film: result.to_json() for film, result in self.timed.items()},
             "exact": [asdict(reading) for reading in self.readings],
             "absent": dict(self.absent),
         }
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return tables: ratios of all films, times of each, then correct pictures."""
         about = [(name, one.words) for name, one in CHARACTERS.items()]
         parts = ["Characters of films\n" + table(("", "what is in it"), about)]
-        parts += [headline.as_text() for headline in self.headlines()]
-        parts += [result.as_text() for result in self.timed.values()]
+        parts += [headline.to_text() for headline in self.headlines()]
+        parts += [result.to_text() for result in self.timed.values()]
         readers = list(dict.fromkeys(reading.reader for reading in self.readings))
         cells = {(one.film, one.reader): one for one in self.readings}
         films = list(dict.fromkeys(reading.film for reading in self.readings))

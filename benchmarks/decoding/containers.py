@@ -79,7 +79,7 @@ class ContainerCosts:
     costs: tuple[ContainerCost, ...]
     minutes: float
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return the table."""
         headers = (
             *("container", "codec", "film MB", "separate s", "film s", "ratio", "film MB/clip"),
@@ -104,7 +104,7 @@ class ContainerCosts:
         title = f"CPU time and bytes read for {VIEW.count} pictures of {CLIP_S} s of a film of"
         return f"{title} {self.minutes:g} minutes\n\n{table(headers, rows)}\n"
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return every cost, and the machine."""
         return {**asdict(self), "machine": asdict(this_machine(("av",)))}
 

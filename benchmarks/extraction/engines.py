@@ -96,7 +96,7 @@ class KindTimes:
             one: 1 / self.of(two).ratio(self.of(one)) for one, two in PAIRS.items() if two in names
         }
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the times of every round as JSON."""
         work = self.of(ALONE)
         ways = [
@@ -119,7 +119,7 @@ class KindTimes:
             "ideal": 2,
         }
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return the table."""
         work = self.of(ALONE)
         rows = [
@@ -161,22 +161,22 @@ class EngineComparison:
     absent: Mapping[str, str]
     machine: Machine
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return every round as JSON."""
         return {
-            "kinds": [kind.as_json() for kind in self.kinds],
+            "kinds": [kind.to_json() for kind in self.kinds],
             "absent": dict(self.absent),
-            "machine": self.machine.as_json(),
+            "machine": self.machine.to_json(),
         }
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return the tables, one below the other."""
         absent = [f"{name} was not measured: {why}" for name, why in self.absent.items()]
         about = (
             "every way has as many cores as workers, so that decoding in another process gains"
             " nothing; Slurm places its tasks itself"
         )
-        tables = [kind.as_text() for kind in self.kinds]
+        tables = [kind.to_text() for kind in self.kinds]
         return "\n\n".join([*tables, "\n".join([about, *absent, self.machine.line()])])
 
 

@@ -72,7 +72,7 @@ class GpuResult:
     facts: Mapping[str, str]
     machine: Machine
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return all tables and facts."""
         parts = []
         for title, rows in self.tables.items():
@@ -81,7 +81,7 @@ class GpuResult:
         parts += [f"{name}: {value}" for name, value in self.facts.items()]
         return "\n\n".join([*parts, self.machine.line()])
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return everything as JSON."""
         facts, tables = dict(self.facts), {name: list(rows) for name, rows in self.tables.items()}
         return {"device": self.device, "tables": tables, "facts": facts}

@@ -34,7 +34,7 @@ class Overlap:
     seconds: dict[float, float]
     blocking_copies: int
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return a table."""
         rows = [
             (f"{HOST_S * 1000:.0f}", f"{device * 1000:.0f}", f"{ratio:.3f}")
@@ -43,7 +43,7 @@ class Overlap:
         headers = ("host, ms a clip", "device, ms a clip", "run / slower of the two")
         return f"{table(headers, rows)}\nblocking copies: {self.blocking_copies}"
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the ratios as JSON."""
         return {"ratios": self.ratios(), "blocking_copies": self.blocking_copies}
 

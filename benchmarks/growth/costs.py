@@ -77,7 +77,7 @@ class Growth:
         medians = [max(median, TICK_S) for median in cost.medians]
         return [after / before for before, after in pairwise(medians)]
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return every single run as JSON."""
         costs = [
             {
@@ -97,12 +97,12 @@ class Growth:
             "title": self.title,
             "axis": self.axis,
             "sizes": list(self.sizes),
-            "machine": self.machine.as_json(),
+            "machine": self.machine.to_json(),
             "facts": dict(self.facts),
             "costs": costs,
         }
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return a table with the machine below it."""
         sizes = [f"{size:,}" for size in self.sizes]
         rows = [self._row(cost) for cost in self.costs]

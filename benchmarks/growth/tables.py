@@ -40,15 +40,15 @@ class GrowthTables:
         """The tables with sizes."""
         return [table for table in self.tables.values() if isinstance(table, Growth)]
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return every single run as JSON."""
-        tables = {name: table.as_json() for name, table in self.tables.items()}
+        tables = {name: table.to_json() for name, table in self.tables.items()}
         return {"tables": tables, "absent": dict(self.absent)}
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return the tables, one below the other."""
         absent = [f"{name} was not measured: {why}" for name, why in self.absent.items()]
-        return "\n\n".join([*(table.as_text() for table in self.tables.values()), *absent])
+        return "\n\n".join([*(table.to_text() for table in self.tables.values()), *absent])
 
 
 def measure(settings: Settings) -> GrowthTables:

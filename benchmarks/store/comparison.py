@@ -52,21 +52,21 @@ class StoreComparison:
     results: Sequence[Comparison]
     link: Sequence[LinkCost]
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return every single time as JSON."""
         return {
-            "results": [result.as_json() for result in self.results],
+            "results": [result.to_json() for result in self.results],
             "link": {"latency_s": LATENCY_S, "ways": [asdict(cost) for cost in self.link]},
         }
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return the tables, one below the other."""
         reading = [result for result in self.results if result.reference == OBYGAZE]
         names = [timing.name for timing in reading[0].timings]
         rows = [[result.title, *(_cell(result, name) for name in names)] for result in reading]
         about = f"medians, and in brackets how many times that of {OBYGAZE!r}, pairs of one round"
         parts = [f"{table(['', *names], rows)}\n{about}"]
-        parts += [result.as_text() for result in self.results if result not in reading]
+        parts += [result.to_text() for result in self.results if result not in reading]
         if self.link:
             costs = [
                 [cost.what, str(cost.n_requests), human(cost.n_bytes), duration(cost.seconds)]

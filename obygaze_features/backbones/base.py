@@ -68,7 +68,7 @@ class Preset:
             raise FixInput(f"frames of shortest edge {edge} cannot be cropped to {size} x {size}")
         return Resize(edge, size, self.resize, self.filter, self.crop_offset, self.squash_first)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the settings that change pixels and frames, as plain values, for recipes."""
         return {
             key: list(value) if isinstance(value, tuple) else value
@@ -242,7 +242,7 @@ class Card:
     @cached_property
     def sha256(self) -> str:
         """The hash of what the card declares; it does not depend on the file."""
-        return sha256_bytes(canonical_json(self.as_dict()))
+        return sha256_bytes(canonical_json(self.to_json()))
 
     def with_preset(self, preset: str) -> Card:
         """Return the same card with another preset."""
@@ -254,7 +254,7 @@ class Card:
             )
         return replace(self, preset=preset)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return everything the card declares as plain values, without the chosen preset."""
         return {
             "name": self.name,
@@ -263,7 +263,7 @@ class Card:
             **{key: getattr(self, key) for key in ("licence", "citation", "gflop")},
             "geometry": self.geometry.declared(),
             "levels": dict(self.sources),
-            "presets": {name: preset.as_dict() for name, preset in self.presets.items()},
+            "presets": {name: preset.to_json() for name, preset in self.presets.items()},
         }
 
 

@@ -66,7 +66,7 @@ class CheckReport:
         """Add a check that passed or failed."""
         self.add(name, OK if passed else FAILED, found)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the report as plain values."""
         return {
             "backbone": self.label,

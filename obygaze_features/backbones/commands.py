@@ -113,7 +113,7 @@ def _summary(card: Card) -> dict[str, Any]:
         for name, level in card.levels.items()
     }
     return {
-        **card.as_dict(),
+        **card.to_json(),
         "levels": levels,
         "sources": dict(card.sources),
         "class": card.family.class_name,
@@ -166,7 +166,7 @@ def show(session: Session, name: str) -> None:
     ]
     console.result(table(["level", "shape", "kept as", "bytes a clip", "from"], rows))
     for preset_name, preset in card.presets.items():
-        settings = ", ".join(f"{key} {value}" for key, value in preset.as_dict().items() if value)
+        settings = ", ".join(f"{key} {value}" for key, value in preset.to_json().items() if value)
         mark = "*" if preset_name == card.preset else " "
         console.result(f"{mark} preset {preset_name}: {settings}")
     if preset_note(card):
@@ -207,7 +207,7 @@ def check(
         card, weights, device=device, dtype=dtype, attn_implementation=attention
     )
     if session.console.as_json:
-        session.console.json(report.as_dict())
+        session.console.json(report.to_json())
     else:
         rows = [[_SHOWN_STATE.get(x.state, x.state), x.name, x.found] for x in report.lines]
         session.console.result(table(["", "check", "found"], rows))

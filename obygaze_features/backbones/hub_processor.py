@@ -69,7 +69,7 @@ def _that_reproduces(card: Card, what: str) -> str:
 
 def _differences(ours: Preset, hub: Preset) -> list[str]:
     """Return the settings that change pixels and differ, each with our value and the hub's."""
-    mine, theirs = ours.as_dict(), hub.as_dict()
+    mine, theirs = ours.to_json(), hub.to_json()
     keys = [key for key in _PIXELS if mine[key] != theirs[key]]
     found = [f"{key} {mine[key] or 'none'}, not {theirs[key] or 'none'}" for key in keys]
     if set(keys) & set(_RANGE):

@@ -75,7 +75,7 @@ class Preprocessor:
     def recipe(self) -> dict[str, Any]:
         """Return the settings that change the pixels, and a hash of a test picture's pixels."""
         sizes = {"size": self.resize.crop, "edge": self.resize.edge}
-        plain = self.preset.as_dict()
+        plain = self.preset.to_json()
         for key in ("sampling", "attention", "edge_from_checkpoint"):
             plain.pop(key)
         pixels = self(known_picture()).numpy().astype("<f4").tobytes()

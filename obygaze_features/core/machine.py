@@ -51,7 +51,7 @@ class Machine:
         packages = "".join(f", {name} {version}" for name, version in self.packages.items())
         return f"{self.cpu}, {self.cores} cores, {self.system}, Python {self.python}{packages}"
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the machine as a JSON object."""
         return asdict(self)
 

@@ -44,7 +44,7 @@ class Measurement:
         """The bytes per second of wall time."""
         return None if self.n_bytes is None else self.n_bytes / max(self.runs.median_s, 1e-6)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return every single time as JSON."""
         runs = self.runs
         medians = {"median_s": runs.median_s, "median_cpu_s": runs.median_cpu_s}
@@ -60,13 +60,13 @@ class BenchResult:
     measurements: Sequence[Measurement]
     machine: Machine
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return every single time as JSON."""
-        measurements = [one.as_json() for one in self.measurements]
-        machine = self.machine.as_json()
+        measurements = [one.to_json() for one in self.measurements]
+        machine = self.machine.to_json()
         return {"title": self.title, "machine": machine, "measurements": measurements}
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return a table with the machine below it."""
         rows = [
             (

@@ -42,7 +42,7 @@ def decode(session: Session, videos: tuple[Path, ...], count: int, rounds: int) 
     from obygaze_features.extraction.bench import measure_decoding
 
     result = measure_decoding(videos, count=count, rounds=rounds)
-    session.console.show(result.as_json(), result.as_text())
+    session.console.show(result.to_json(), result.to_text())
 
 
 @bench.command()
@@ -76,7 +76,7 @@ def forward(session: Session, name: str, **options: Any) -> None:
     from obygaze_features.extraction.bench import measure_forward
 
     result = measure_forward(name, **options, workspace=session.workspace)
-    session.console.show(result.as_json(), result.as_text())
+    session.console.show(result.to_json(), result.to_text())
 
 
 @bench.command()
@@ -95,4 +95,4 @@ def read(session: Session, store: str, level: str | None, rounds: int) -> None:
     from obygaze_features.extraction.bench import measure_reading
 
     result = measure_reading(session.workspace.existing_store(store), level, rounds=rounds)
-    session.console.show(result.as_json(), result.as_text())
+    session.console.show(result.to_json(), result.to_text())

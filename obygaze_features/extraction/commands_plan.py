@@ -189,4 +189,4 @@ def plan(
     if out is not None:
         write_plan(made, out, force=force)
         session.console.note(f"wrote {out}")
-    session.console.show(found.to_json(), found.as_text())
+    session.console.show(found.to_json(), found.to_text())

@@ -52,6 +52,6 @@ def windows(
     made = make_windows(films, grid, workspace=session.workspace, name=path.stem, workers=cores)
     write_manifest(made, path, force=force)
     facts = {"name": made.name, "path": str(path), "sha256": manifest_sha256(made)}
-    counts = {"windows": len(made), "movies": len(made.movies), "grid": grid.as_json()}
+    counts = {"windows": len(made), "movies": len(made.movies), "grid": grid.to_json()}
     size = f"{count(len(made), 'window')} of {count(len(made.movies), 'film')}"
     session.console.show({**facts, **counts}, f"{path}: {size} ({grid})")

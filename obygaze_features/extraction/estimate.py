@@ -143,7 +143,7 @@ class CostEstimate:
         hours = {name: getattr(self, name) for name in ("decode_hours", "forward_hours", "hours")}
         return {**asdict(self), **hours, "obstacles": self.obstacles}
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return the estimate as text."""
         names = "store backbone levels blocks done files size"
         rows = [

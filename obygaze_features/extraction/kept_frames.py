@@ -36,7 +36,7 @@ class KeptFrames:
 
     def serves(self, view: View) -> bool:
         """Return whether the pictures of a view are among those of the store."""
-        recipe = self.store.recipe.to_dict()
+        recipe = self.store.recipe.to_json()
         n_frames = recipe["sampling"]["frames"]
         of_clips = {"rule": SAMPLING_RULES[view.sampling], "frames": n_frames}
         # The pictures for a divisor are among those for a number, but not with one a second.

@@ -156,7 +156,7 @@ class ExtractPlan:
         if not isinstance(self.rows, PlannedWindows):
             rows = [dict(vars(row)) for row in self.rows]
         else:
-            rows = {"grid": self.rows.grid.as_json(), "films": list(map(vars, self.rows.films))}
+            rows = {"grid": self.rows.grid.to_json(), "films": list(map(vars, self.rows.films))}
         targets = [asdict(target) for target in self.targets]
         own = {one.name: getattr(self, one.name) for one in fields(self)}
         return pretty_json({"schema": SCHEMA, **own, "rows": rows, "targets": targets})

@@ -158,7 +158,7 @@ def recipe_of(
     backbone: Backbone, view: View, levels: Mapping[str, Level], grid: Grid | None = None
 ) -> Recipe:
     """Return the recipe: everything that determines the numbers of a store."""
-    cut = {} if grid is None else {"unit": "window", "grid": grid.as_json()}
+    cut = {} if grid is None else {"unit": "window", "grid": grid.to_json()}
     return Recipe.of(
         sampling={"rule": SAMPLING_RULES[view.sampling], "frames": view.count, **cut},
         decoder=decoder_recipe(),
@@ -191,7 +191,7 @@ def redecoder(
             where=store.location,
             hint=BYTES,
         )
-    recipe = store.recipe.to_dict()
+    recipe = store.recipe.to_json()
     target = _target(recipe, weights)
     backbone = load_target(target, workspace)
     view = view_of(backbone, target)

@@ -55,7 +55,7 @@ def write_texts(path: Path, table: TextTable, *, force: bool = False) -> Path:
 def _check_space(writer: StoreWriter, table: TextTable) -> None:
     recipe = writer.plan.recipe
     spaces = []
-    for level in recipe.to_dict().get("levels", []):
+    for level in recipe.to_json().get("levels", []):
         try:
             spaces.append(space_of_level(recipe, level))
         except Mismatch:

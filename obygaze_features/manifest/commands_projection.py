@@ -126,7 +126,7 @@ def project(
         write_new(output, data, force=force)
         session.console.note(f"wrote {output}")
     if session.console.as_json:
-        session.console.json({**made.as_document(), **({"sweep": swept} if sweep else {})})
+        session.console.json({**made.to_json(), **({"sweep": swept} if sweep else {})})
     elif sweep:
         rows = [(one["threshold"], *one["levels"].values(), one["unlabelled"]) for one in swept]
         session.console.result(table(("threshold", *LEVELS, "unlabelled"), rows))

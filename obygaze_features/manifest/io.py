@@ -116,7 +116,7 @@ def header_to_toml(header: Header) -> str:
     lines += [
         f"{_toml_string(name)} = {_toml_string(kind)}" for name, kind in header.concepts.items()
     ]
-    if grid := header.grid.as_json():
+    if grid := header.grid.to_json():
         lines += ["", "[grid]", *(f"{key} = {value!r}" for key, value in grid.items())]
     for source in header.sources:
         facts = (f"{key} = {_toml_string(value)}" for key, value in vars(source).items())

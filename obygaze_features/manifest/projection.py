@@ -53,7 +53,7 @@ class ClipLevel:
     ratio: tuple[int, int] | None = None
     labelled: bool = True
 
-    def as_record(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the level as a JSON object; it is null where the clip has no label."""
         record = asdict(self)
         return record if record.pop("labelled") else {**record, "level": None}
@@ -89,13 +89,13 @@ class Projection:
         levels = [row.level for row in self.merged if row.labelled]
         return {level: levels.count(level) for level in LEVELS}
 
-    def as_document(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the projection as one JSON document."""
         rows = self.by_annotator.items()
         return {
             "threshold": threshold_text(self.threshold),
-            "projections": {name: [row.as_record() for row in levels] for name, levels in rows},
-            "merged": [row.as_record() for row in self.merged],
+            "projections": {name: [row.to_json() for row in levels] for name, levels in rows},
+            "merged": [row.to_json() for row in self.merged],
             "unlabelled": len(self.unlabelled),
             "unlabelled_clips": list(self.unlabelled),
         }

@@ -56,9 +56,9 @@ class Grid:
 
     def __str__(self) -> str:
         """Return the grid in a few words."""
-        return ", ".join(f"{name} {value:g}" for name, value in self.as_json().items())
+        return ", ".join(f"{name} {value:g}" for name, value in self.to_json().items())
 
-    def as_json(self) -> dict[str, float]:
+    def to_json(self) -> dict[str, float]:
         """Return the values that are not 0; those that may have a fraction are floats."""
         values = {name: value for name, value in asdict(self).items() if value}
         return {n: v if n in ("window", "stride") else float(v) for n, v in values.items()}

@@ -82,8 +82,8 @@ def info(session: Session, name: str) -> None:
         obygaze store info https://example.org/stores/obygaze12-xclip --json
     """
     found = open_named(session, name)
-    note: str = _imported(NOTE)(found.recipe.to_dict(), session.workspace)
-    facts = {**summary(found), "note": note, "recipe": found.recipe.to_dict()}
+    note: str = _imported(NOTE)(found.recipe.to_json(), session.workspace)
+    facts = {**summary(found), "note": note, "recipe": found.recipe.to_json()}
     session.console.show({"name": name, **facts}, describe(found, note))
 
 

@@ -46,7 +46,7 @@ def probe_(session: Session, file: Path, quick: bool) -> None:
         obygaze video probe film.mkv --quick
     """
     info = probe(file, decode=not quick, threads=usable_cores())
-    session.console.show(info.as_json(), info.as_text())
+    session.console.show(info.to_json(), info.to_text())
 
 
 @command()
@@ -100,4 +100,4 @@ def frames(
     view = View(count, sampling, Resize(size) if size else None)
     clip = decode_clip(file, view, start_s=start_s, end_s=end_s, max_substituted=max_substituted)
     save_clip(clip, output, force=force)
-    session.console.show({"output": str(output), **clip.as_json()}, f"{output}: {clip.as_line()}")
+    session.console.show({"output": str(output), **clip.to_json()}, f"{output}: {clip.as_line()}")

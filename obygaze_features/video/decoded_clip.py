@@ -38,7 +38,7 @@ class View:
     resize: Resize | None = None
 
     @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> View:
+    def from_json(cls, value: Mapping[str, Any]) -> View:
         """Return a view from plain values, as `dataclasses.asdict` returns them."""
         resize = value["resize"]
         return cls(value["count"], value["sampling"], Resize(**resize) if resize else None)
@@ -76,7 +76,7 @@ class DecodedClip:
         frames[~self.mask] = 0
         return frames
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the facts for programs, without the pictures."""
         return {
             "shape": [len(self.rows), *self.pictures.shape[1:]],

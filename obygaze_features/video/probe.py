@@ -49,7 +49,7 @@ class VideoInfo:
         """Return the share of all pictures that is missing from the file, if it is broken."""
         return self.missing_share(self.index, (0, self.index.frames), None)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the description for programs."""
         return {
             "frames": self.index.frames,
@@ -67,7 +67,7 @@ class VideoInfo:
             "missing": self.missing,
         }
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return the description for people, one line for each fact."""
         index, shape = self.index, self.geometry
         height, width = shape.upright

@@ -85,7 +85,7 @@ def _decode(request: Mapping[str, Any], memory: int, progress: Progress) -> dict
             return {"shapes": [], "clips": []}
         clips = decode_views(
             path,
-            [View.from_dict(view) for view in request["views"]],
+            [View.from_json(view) for view in request["views"]],
             start_s=request["start_s"],
             end_s=request["end_s"],
             ranks=request["ranks"],
@@ -143,7 +143,7 @@ def unpacked(reply: Mapping[str, Any], memory: int) -> dict[View, DecodedClip]:
             for name, value in clip["facts"].items()
         }
         facts |= {"path": Path(facts["path"]), "pictures": layers[clip["layer"]]}
-        found[View.from_dict(clip["view"])] = DecodedClip(**facts)
+        found[View.from_json(clip["view"])] = DecodedClip(**facts)
     return found
 
 

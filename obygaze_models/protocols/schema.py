@@ -233,11 +233,11 @@ class Protocol:
         """Return the models to train."""
         return list(self.grid.models or self.models)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the protocol as one JSON object, as a run stores it."""
         return {"schema": SCHEMA, **asdict(self)}
 
     @property
     def sha256(self) -> str:
         """Return the hash over the whole protocol."""
-        return sha256_bytes(canonical_json(self.as_json()))
+        return sha256_bytes(canonical_json(self.to_json()))

@@ -26,7 +26,7 @@ def test_the_plain_loop_and_the_drawn_value_agree_with_the_count() -> None:
 
 def test_the_result_has_ratios_to_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(permutation, "N_SAMPLED", 10_000)
-    found = permutation.measure(Settings(rounds=1)).as_json()
+    found = permutation.measure(Settings(rounds=1)).to_json()
     assert found["reference"] == permutation.LOOP
     names = [contestant["name"] for contestant in found["contestants"]]
     assert names == [permutation.LOOP, permutation.EXACT, permutation.SAMPLED]

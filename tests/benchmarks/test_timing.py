@@ -103,7 +103,7 @@ def test_a_bench_that_cannot_be(names, reference, rounds):
 
 def test_the_result_as_text_and_as_json():
     found = result(ours=(0.5, 1.0, 1.5), theirs=(0.5, 2.0, 3.0))
-    assert found.as_text().splitlines() == [
+    assert found.to_text().splitlines() == [
         "title",
         "contestant  median  from to          time ratio  CPU ratio  peak memory",
         "ours        1 s     500 ms to 1.5 s       1.00x      1.00x            -",
@@ -111,7 +111,7 @@ def test_the_result_as_text_and_as_json():
         "ratios to 'ours', median of 3 rounds taken in turns",
         "CPU, 2 cores, Linux x86_64, Python 3.11.7",
     ]
-    told = json.loads(json.dumps(found.as_json()))
+    told = json.loads(json.dumps(found.to_json()))
     assert told["reference"] == "ours"
     assert told["contestants"][1] == {
         "name": "theirs",

@@ -8,7 +8,7 @@ from support.cells import with_folds
 from support.experiments import films
 
 from benchmarks import type_one_error
-from benchmarks.type_one_error import COVERED, DESIGNS, Rate, as_text, main, simulate
+from benchmarks.type_one_error import COVERED, DESIGNS, Rate, main, simulate, to_text
 
 WORLDS = with_folds(films(5, 60, seed=2))
 
@@ -61,7 +61,7 @@ def test_a_star_marks_what_is_out_of_range() -> None:
     rates = [Rate("films", "ap", 0.0, "p", rejected, 100) for rejected in (2, 3, 7, 8)]
     rates += [Rate("films", "ap", 0.0, "0 outside the interval", n, 100) for n in (1, 2, 8, 9)]
     assert rates[1].error == pytest.approx((0.03 * 0.97 / 100) ** 0.5)
-    lines = as_text(rates).splitlines()[1:9]
+    lines = to_text(rates).splitlines()[1:9]
     assert [line.endswith("*") for line in lines] == [True, False, False, True] * 2
 
 

@@ -9,7 +9,7 @@ import click
 import pytest
 from support.cli import call_obygaze
 
-from obygaze.doctor import CODECS, Facts, as_text, check_up, package, problems_of
+from obygaze.doctor import CODECS, Facts, check_up, package, problems_of, to_text
 from obygaze_features.core.workspace import Workspace
 
 
@@ -83,7 +83,7 @@ def test_a_package_that_is_absent_or_old_fails_only_where_it_is_required(found):
         "numpy>=2.0, found 1.26: pip install 'numpy>=2.0'",
         "zarr>=3.1, found none: pip install 'zarr>=3.1'",
     ]
-    text = click.unstyle(as_text(ill))
+    text = click.unstyle(to_text(ill))
     assert "Missing: zarr>=3.1" in text
     assert "[extract]  av missing  ->  pip install 'obygaze[extract]'" in text
     assert problems_of(packages[2:]) == []
@@ -129,7 +129,7 @@ def test_without_av_and_torch_nothing_is_imported_and_the_extra_is_named(workspa
     bare = check_up(Workspace(workspace))
     assert bare["video"] is None
     assert bare["devices"] == {"torch": False, "cuda": [], "mps": False}
-    text = as_text(bare)
+    text = to_text(bare)
     assert "PyAV is not installed (extra [video])" in text
     assert "unknown: torch is not installed" in text
 
@@ -174,7 +174,7 @@ def test_no_line_is_longer_than_a_window(workspace):
 def test_what_is_to_be_typed_stays_on_one_line(found):
     names = ("first-long-package", "second-long-package", "third-long-package")
     packages = (package(name, ">=1", None, ("extract",)) for name in names)
-    text = click.unstyle(as_text(with_packages(found, *packages)))
+    text = click.unstyle(to_text(with_packages(found, *packages)))
     assert "->  pip install 'obygaze[extract]'" in text
     assert all(f"{name} missing" in text for name in names)
     assert max(len(line) for line in text.splitlines() if "missing" in line) <= 96

@@ -47,7 +47,7 @@ def write(path: Path, arrays: list[ArraySpec], compressor: str | None, seal: boo
     """One store of five clips in blocks of two; the third clip failed."""
     plan = create_store(
         path,
-        recipe=Recipe.from_dict(RECIPE),
+        recipe=Recipe.from_json(RECIPE),
         manifest_name="archive",
         manifest_sha256="12" * 32,
         clip_ids=CLIPS,

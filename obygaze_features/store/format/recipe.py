@@ -71,7 +71,7 @@ class Recipe:
         """Return a known recipe; each section is plain JSON."""
         if not backbone.get("name"):
             raise FixInput("a recipe must name its backbone", where="recipe.backbone.name")
-        return cls.from_dict(
+        return cls.from_json(
             {
                 "backbone": dict(backbone),
                 "weights": dict(weights),
@@ -87,10 +87,10 @@ class Recipe:
     @classmethod
     def unknown(cls, source: str, told: Mapping[str, Any]) -> Recipe:
         """Return the recipe of imported features: marked unknown, with the facts in `told`."""
-        return cls.from_dict({"unknown": True, "source": source, "told": dict(told)})
+        return cls.from_json({"unknown": True, "source": source, "told": dict(told)})
 
     @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Recipe:
+    def from_json(cls, value: Mapping[str, Any]) -> Recipe:
         """Return a recipe from plain JSON, as in store.json; keys of later versions are kept."""
         try:
             text = canonical_json(value).decode("utf-8")
@@ -104,7 +104,7 @@ class Recipe:
             raise FixInput(f"missing in the recipe: {', '.join(missing)}", where="recipe")
         return recipe
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the recipe as plain JSON, a new copy each time."""
         value: dict[str, Any] = json.loads(self.canonical)
         return value
@@ -117,12 +117,12 @@ class Recipe:
     @property
     def is_unknown(self) -> bool:
         """Whether the features were imported, and how they were made is not known."""
-        return self.to_dict().get("unknown") is True
+        return self.to_json().get("unknown") is True
 
     @property
     def title(self) -> str:
         """A few words for lists: the backbone's name, or where unknown features came from."""
-        value = self.to_dict()
+        value = self.to_json()
         if self.is_unknown:
             return f"unknown ({value.get('source', 'imported')})"
         return str(value["backbone"].get("name", "?"))
@@ -132,18 +132,18 @@ class Recipe:
 
         The bytes determine the numbers, whatever was known of where they came from.
         """
-        ours, theirs = self.to_dict(), other.to_dict()
+        ours, theirs = self.to_json(), other.to_json()
         if not ours.get("weights") or ours["weights"] != theirs.get("weights"):
             return self
         kept = {key: value for key, value in ours["backbone"].items() if key not in CLAIM}
         claim = {key: value for key, value in theirs["backbone"].items() if key in CLAIM}
-        return Recipe.from_dict({**ours, "backbone": {**kept, **claim}})
+        return Recipe.from_json({**ours, "backbone": {**kept, **claim}})
 
     def diff(
         self, other: Recipe, places: tuple[str, str] = ("here", "there")
     ) -> list[RecipeDifference]:
         """Return each key, as a dotted path, on which two recipes differ; `places` name them."""
-        found = _differences("", self.to_dict(), other.to_dict())
+        found = _differences("", self.to_json(), other.to_json())
         return [replace(difference, places=places) for difference in found]
 
     def require(

@@ -118,7 +118,7 @@ def _row_range(value: Any) -> tuple[int, int]:
 
 
 def _arrays(value: Sequence[Any]) -> tuple[ArraySpec, ...]:
-    arrays = tuple(ArraySpec.from_dict(item) for item in value)
+    arrays = tuple(ArraySpec.from_json(item) for item in value)
     if not arrays or len({spec.name for spec in arrays}) < len(arrays):
         raise ValueError("no arrays, or two of one name")
     return arrays
@@ -148,7 +148,7 @@ def _statuses(value: Mapping[str, Any]) -> dict[int, RowStatus]:
 
 
 def _sources(value: Mapping[str, Any]) -> dict[int, RowSource]:
-    return {int(row): RowSource.from_dict(source) for row, source in value.items()}
+    return {int(row): RowSource.from_json(source) for row, source in value.items()}
 
 
 def _blocks(value: Mapping[str, Any]) -> dict[str, frozenset[int]]:
@@ -166,10 +166,10 @@ _CODECS: Mapping[Any, _Codec] = {
     str: _Codec(str, str),
     str | None: _Codec(lambda text: text, lambda text: text),
     tuple[int, int]: _Codec(list, _row_range),
-    tuple[ArraySpec, ...]: _Codec(lambda specs: [spec.to_dict() for spec in specs], _arrays),
-    Recipe: _Codec(Recipe.to_dict, Recipe.from_dict),
-    Mapping[int, RowStatus]: _sorted_codec(RowStatus.to_dict, _statuses),
-    Mapping[int, RowSource]: _sorted_codec(RowSource.to_dict, _sources),
+    tuple[ArraySpec, ...]: _Codec(lambda specs: [spec.to_json() for spec in specs], _arrays),
+    Recipe: _Codec(Recipe.to_json, Recipe.from_json),
+    Mapping[int, RowStatus]: _sorted_codec(RowStatus.to_json, _statuses),
+    Mapping[int, RowSource]: _sorted_codec(RowSource.to_json, _sources),
     Mapping[str, str]: _Codec(dict, lambda value: {str(k): str(v) for k, v in value.items()}),
     Mapping[str, FileMark]: _sorted_codec(list, _marks),
     Mapping[str, frozenset[int]]: _sorted_codec(sorted, _blocks),

@@ -86,12 +86,12 @@ class ArraySpec:
         """Whether this holds pictures of films."""
         return (self.name, self.dtype) == (PICTURES, "uint8")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the array as in store.json."""
         return {**vars(self), "tail_shape": list(self.tail_shape), "dims": list(self.dims)}
 
     @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> ArraySpec:
+    def from_json(cls, value: Mapping[str, Any]) -> ArraySpec:
         """Return an array of store.json."""
         dims = tuple(map(str, value["dims"]))
         return cls(str(value["name"]), tuple(value["tail_shape"]), dims, value["dtype"])
@@ -135,7 +135,7 @@ class RowStatus:
             words.append(f"{self.stage} {self.error}".strip())
         return ": ".join([*words, self.message] if self.message else words)
 
-    def to_dict(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, str]:
         """Return the status as in markers and seals."""
         return {name: value for name, value in vars(self).items() if value}
 
@@ -166,12 +166,12 @@ class RowSource:
             if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
                 raise ValueError(f"{name} of a source is {value!r}")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the source as in markers and in sources.json."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
     @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> RowSource:
+    def from_json(cls, value: Mapping[str, Any]) -> RowSource:
         """Return a source as read; keys of later versions are ignored."""
         return cls(**{name: value[name] for name in _SOURCE_KINDS if name in value})
 

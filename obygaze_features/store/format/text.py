@@ -108,7 +108,7 @@ def space_of_level(recipe: Recipe, level: str) -> str | None:
 
     A level that its backbone never compares with text is an error: its cosines mean nothing.
     """
-    whole = recipe.to_dict()
+    whole = recipe.to_json()
     backbone: Mapping[str, Any] = whole.get("backbone", {})
     tensors = whole.get("weights", {}).get("tensors")
     taps, family = backbone.get("levels"), backbone.get("family")

@@ -148,7 +148,7 @@ def provenance(store: Store) -> dict[str, Any]:
         "licence": plan.licence,
         "citation": plan.citation,
         "manifest": {"name": plan.manifest_name, "sha256": plan.manifest_sha256},
-        "recipe": plan.recipe.to_dict(),
+        "recipe": plan.recipe.to_json(),
     }
 
 

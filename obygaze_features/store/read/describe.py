@@ -45,7 +45,7 @@ def explain(plan: Plan, counts: Mapping[str, int] | None = None) -> str:
 
 def explain_recipe(recipe: Recipe) -> str:
     """Return how the numbers were made, one sentence for each section."""
-    value = recipe.to_dict()
+    value = recipe.to_json()
     if recipe.is_unknown:
         return (
             f"How they were made is not known: they were imported from {value.get('source', '?')}. "
@@ -226,7 +226,7 @@ def summary(store: Store) -> dict[str, Any]:
         "n_clips": plan.n_clips,
         "counts": dict(status.counts),
         "levels": [name for name in store.levels if n_held is None or n_held.get(name)],
-        "arrays": [spec.to_dict() for spec in plan.arrays],
+        "arrays": [spec.to_json() for spec in plan.arrays],
         "block_rows": plan.block_rows,
         "blocks": plan.n_blocks,
         "committed_blocks": len(committed),
@@ -241,7 +241,7 @@ def summary(store: Store) -> dict[str, Any]:
         "created": plan.created,
         "created_by": plan.created_by,
         "fingerprint": plan.recipe.fingerprint,
-        "not_ok": {clip: reason.to_dict() for clip, reason in _not_ok(store).items()},
+        "not_ok": {clip: reason.to_json() for clip, reason in _not_ok(store).items()},
         "seconds": dict(store.commits.seal.seconds) if store.commits.seal else {},
     }
 

@@ -98,7 +98,7 @@ def read_segments(
     store: Store, segments: Iterable[Clip], level: str, rule: Rule, reduce: Reducer | None
 ) -> Segments:
     """Return the windows of each segment, as `Store.segments` does."""
-    grid = store.recipe.to_dict().get("sampling", {}).get("grid")
+    grid = store.recipe.to_json().get("sampling", {}).get("grid")
     if grid is None:
         what = "this store has features of clips, not of windows"
         raise FixInput(what, where=store.location, hint="obygaze manifest windows")

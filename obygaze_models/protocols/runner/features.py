@@ -51,7 +51,7 @@ def join(
 ) -> Features:
     """Return the vectors of a store for the clips of a table."""
     feature = feature or Feature()
-    told = store.recipe.to_dict().get("told", {}).get("backbone")
+    told = store.recipe.to_json().get("told", {}).get("backbone")
     backbone = f"{told}{IMPORTED}" if told else store.recipe.title
     if feature.backbone and not is_backbone(backbone, feature.backbone):
         raise Mismatch(

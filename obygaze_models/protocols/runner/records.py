@@ -4,7 +4,7 @@ A run is a folder `runs/NAME/`. `read_run(folder)` gives a `Run`; what follows i
 
 run.json       the inputs of the run, and the only times; written last, so it marks a finished run
     {"format": "obygaze-run/1", "name": str, "identity": sha256 of all that the numbers depend on,
-     "protocol": the resolved protocol (schema.Protocol.as_json()), "protocol_sha256": sha256,
+     "protocol": the resolved protocol (schema.Protocol.to_json()), "protocol_sha256": sha256,
      "manifest": {"name", "path", "sha256", "view", "n_clips", "n_movies"},
      "stores": {NAME: {"location", "backbone", "level", "width", "fingerprint", "sealed",
                        "manifest", "sha256", "n_present", "n_missing"}},
@@ -186,7 +186,7 @@ class Run:
         except (UnicodeDecodeError, csv.Error) as error:
             raise Corrupt(f"not a table of predictions: {error}", where=str(path)) from error
 
-    def as_json(self) -> Record:
+    def to_json(self) -> Record:
         """Return the output of `obygaze run --json`."""
         return {
             "run": str(self.folder),

@@ -264,7 +264,7 @@ def _about(
         "format": RUN_FORMAT,
         "name": name,
         "identity": inputs.identity,
-        "protocol": protocol.as_json(),
+        "protocol": protocol.to_json(),
         "protocol_sha256": protocol.sha256,
         "manifest": {
             "name": manifest.name,
@@ -290,7 +290,7 @@ def _about(
             "n": protocol.fit.seeds,
         },
         "n_cells": n_cells,
-        "machine": machine.as_json(),
+        "machine": machine.to_json(),
         "seconds": dict(seconds),
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "created_by": f"obygaze {__version__}",

@@ -129,7 +129,7 @@ def test_a_headline_is_the_median_over_films() -> None:
     ratios = {"decord": {"a": 1.5, "b": 4.0, "c": 2.0}, "torchcodec": {"a": 1.25, "c": 1.75}}
     headline = Headline("obygaze", ratios)
     assert headline.medians == {"decord": 2.0, "torchcodec": 1.5}
-    rows = [line.split() for line in headline.as_text().splitlines()[1:]]
+    rows = [line.split() for line in headline.to_text().splitlines()[1:]]
     assert ["a", "1.50x", "1.25x"] in rows and ["median", "2.00x", "1.50x"] in rows
 
 
@@ -144,7 +144,7 @@ def test_headlines_set_the_others_beside_both_ways_of_ours(result: DecodeCompari
 
 
 def test_tables_name_films_and_readers(result: DecodeComparison) -> None:
-    text = replace(result, absent={"decord": "No module named 'decord'"}).as_text()
+    text = replace(result, absent={"decord": "No module named 'decord'"}).to_text()
     for part in (
         "8 pictures of timed",
         "edited",
@@ -153,7 +153,7 @@ def test_tables_name_films_and_readers(result: DecodeComparison) -> None:
         "decord was not measured: No mod",
     ):
         assert part in text
-    assert json.loads(json.dumps(result.as_json()))["exact"][0]["n_correct"] == 8
+    assert json.loads(json.dumps(result.to_json()))["exact"][0]["n_correct"] == 8
 
 
 def test_a_reader_that_fails_is_a_finding(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_reader_that_fails_is_a_finding(tmp_path: Path) -> None:
     path.write_bytes(b"no film")
     found = compare_readers([], [EDITED], odd_readers=["obygaze"], folder=tmp_path)
     assert found.readings[0].failed == "the file is not a video, or its beginning is damaged"
-    assert "fails" in found.as_text()
+    assert "fails" in found.to_text()
 
 
 def test_each_page_has_its_films_and_its_rounds(monkeypatch: pytest.MonkeyPatch) -> None:

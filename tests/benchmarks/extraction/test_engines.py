@@ -55,7 +55,7 @@ def test_the_table_of_a_kind() -> None:
     ]
     found = KindTimes("Blocks", 12, timed)
     assert found.speed_ups == {SLICE: pytest.approx(1.6)}
-    text = found.as_text()
+    text = found.to_text()
     for line in (
         "the work alone 1 s 500 ms 100 ms 100 ms to 100 ms 1.00x -",
         "local, in this process 1 s 500 ms 90 ms 90 ms to 90 ms 0.90x -10 ms (-10%)",
@@ -64,7 +64,7 @@ def test_the_table_of_a_kind() -> None:
         f"two workers against one, {SLICE}: 1.60 times as quick a block; ideal 2",
     ):
         assert line in [" ".join(one.split()) for one in text.splitlines()]
-    told = found.as_json()["ways"][2]
+    told = found.to_json()["ways"][2]
     assert told["overhead_to_work"] == pytest.approx(0.2)
     assert told["runs"] == [{"first_s": 1.0, "block_s": 0.12, "end_s": 0.5}]
 
@@ -126,9 +126,9 @@ def test_the_result_names_what_is_not_here(monkeypatch: pytest.MonkeyPatch) -> N
     found = {ALONE: alone, LOCAL: local}
     monkeypatch.setattr(engines, "ways", lambda: (found, {"Slurm": "no sbatch"}))
     result = measure(Settings(quick=True))
-    assert "Blocks of real work: 2 clips of 4 films" in result.as_text()
-    assert "Slurm was not measured: no sbatch" in result.as_text()
-    assert [kind["n_blocks"] for kind in result.as_json()["kinds"]] == [4, 4]
+    assert "Blocks of real work: 2 clips of 4 films" in result.to_text()
+    assert "Slurm was not measured: no sbatch" in result.to_text()
+    assert [kind["n_blocks"] for kind in result.to_json()["kinds"]] == [4, 4]
 
 
 def test_all_ways_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ def test_a_dry_run_on_a_cpu_has_every_table() -> None:
     assert 1e-4 < bf16["difference"] < 0.1
     assert {row["ok"] for row in found.tables["runs"]} == {4}
     assert found.facts["kills"].endswith("then resumed: the same bytes")
-    assert "share of peak" in found.as_text()
+    assert "share of peak" in found.to_text()
 
 
 def test_random_weights_have_the_sizes_of_their_cards() -> None:
@@ -59,4 +59,4 @@ def test_without_a_gpu_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ratios_are_to_the_slower_of_host_and_device() -> None:
     found = Overlap({0.005: 256 * 0.012 * 1.02, 0.022: 256 * 0.022 * 1.03}, 0)
     assert found.ratios() == pytest.approx({0.005: 1.02, 0.022: 1.03})
-    assert "1.030" in found.as_text()
+    assert "1.030" in found.to_text()

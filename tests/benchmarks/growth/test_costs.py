@@ -67,7 +67,7 @@ def test_a_step_is_the_ratio_to_the_size_before() -> None:
 def test_the_table_says_what_is_above_linear() -> None:
     square = of_power(2, "squares")
     size = Cost("bytes", tuple(counted(n * 1000) for n in SIZES), "B")
-    assert growth(square, size).as_text().splitlines() == [
+    assert growth(square, size).to_text().splitlines() == [
         "Clips",
         "clips    10       100             1,000           10,000            power  growth"
         "        spread",
@@ -82,8 +82,8 @@ def test_the_table_says_what_is_above_linear() -> None:
         "above linear: squares",
         "CPU, 2 cores, Linux x86_64, Python 3.11.7",
     ]
-    assert "above linear: nothing" in growth(of_power(1)).as_text()
-    told = json.loads(json.dumps(growth(square).as_json()))
+    assert "above linear: nothing" in growth(of_power(1)).to_text()
+    told = json.loads(json.dumps(growth(square).to_json()))
     assert told["sizes"] == list(SIZES)
     assert told["costs"][0]["growth"] == "above linear"
     assert told["costs"][0]["runs"] == [[0.1], [10.0], [1000.0], [100_000.0]]

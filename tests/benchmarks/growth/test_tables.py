@@ -39,11 +39,11 @@ def test_each_table_is_there_or_says_why_not(stand_ins):
         *(name for name in TABLES if name != "plan"),
         "plan",
     ]
-    text = found.as_text()
+    text = found.to_text()
     assert "Table of store" in text
     assert "plan was not measured: the growth of plans needs the package 'av'" in text
     assert len(found.growths) == len(TABLES) - 2  # neither the absent one nor the workers
-    document = found.as_json()
+    document = found.to_json()
     assert document["absent"] == found.absent
     assert document["tables"]["store"]["costs"][0]["growth"] == "linear"
 

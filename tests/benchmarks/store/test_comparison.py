@@ -40,10 +40,10 @@ def test_writing_and_opening_are_measured(measured: comparison.StoreComparison) 
 
 
 def test_the_result_is_told_in_both_ways(measured: comparison.StoreComparison) -> None:
-    text = measured.as_text()
+    text = measured.to_text()
     assert "Reading frames, a random tenth, cold" in text
     assert "one movie, pooled" in text
-    whole = measured.as_json()
+    whole = measured.to_json()
     assert len(whole["results"]) == len(measured.results)
     assert whole["link"]["latency_s"] == 0.03
 

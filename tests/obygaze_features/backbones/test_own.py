@@ -64,7 +64,7 @@ def test_a_module_is_checked_and_extracted_with_its_code_in_the_recipe(world: Pa
     command = ("-C", world, "extract", "run", "films", "-b", code, "--json")
     assert run_obygaze(*command).ok().json()["ok"] == 3
     store = open_store(world / "stores" / "films.net")
-    recorded = store.recipe.to_dict()["backbone"]["code"]
+    recorded = store.recipe.to_json()["backbone"]["code"]
     assert recorded["files"] == {
         name: sha256_file(world / name) for name in ("mine.py", "widths.py")
     }
@@ -108,7 +108,7 @@ def test_the_example_of_the_guide_gives_the_numbers_of_its_model(world: Path) ->
     code = f"{world / 'own.py'}:registers"
     run_obygaze("-C", world, "extract", "run", "films", "-b", code).ok()
     store = open_store(world / "stores" / "films.dinov2-registers")
-    packages = store.recipe.to_dict()["backbone"]["code"]["packages"]
+    packages = store.recipe.to_json()["backbone"]["code"]["packages"]
     assert packages == {name: version(name) for name in ("torch", "transformers")}
     decoded = decode_clip(next((world / "films").rglob("*002.mp4")), View(16, "even"))
     pixels = processor(list(decoded.frames), return_tensors="pt")["pixel_values"]

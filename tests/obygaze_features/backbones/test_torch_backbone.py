@@ -225,7 +225,7 @@ def test_a_store_goes_on_from_any_copy_of_its_weights(tmp_path: Path, hub: Path)
     call_obygaze(*run).ok()
     store = tmp_path / "stores" / "films.tiny-clip"
     before, fingerprint = array_bytes(store), open_store(store).fingerprint
-    assert open_store(store).recipe.to_dict()["backbone"]["checkpoint"] == NAME
+    assert open_store(store).recipe.to_json()["backbone"]["checkpoint"] == NAME
     # On another machine, without that cache: the bytes are known, where they came from is not.
     shutil.rmtree(hub)
     again = ("--weights", f"tiny-clip={folder}")

@@ -30,14 +30,14 @@ def test_speed_is_clips_and_bytes_over_the_median() -> None:
     opened = Measurement("open", Runs((0.001,), (0.001,)), 0)
     assert opened.bytes_per_s is None
     result = BenchResult("title", (one, opened), Machine("CPU", 2, "Linux", "3.11.7", {}))
-    assert result.as_text().splitlines() == [
+    assert result.to_text().splitlines() == [
         "title",
         "         median  from to        CPU time  clips/s  speed",
         "batch 4  1 s     500 ms to 2 s  250 ms          4  3.0 MB/s",
         "open     1 ms    1 ms to 1 ms   1 ms            -  -",
         "medians of up to 3 runs after a warm-up run; CPU, 2 cores, Linux, Python 3.11.7",
     ]
-    assert result.as_json()["measurements"][0]["runs"]["wall_s"] == (2.0, 0.5, 1.0)
+    assert result.to_json()["measurements"][0]["runs"]["wall_s"] == (2.0, 0.5, 1.0)
 
 
 def test_decoding_measures_each_video_by_both_rules(tmp_path: Path) -> None:

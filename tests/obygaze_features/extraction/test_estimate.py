@@ -76,7 +76,7 @@ def test_the_hours_are_those_of_the_slower_stage_or_of_both() -> None:
     assert found.forward_hours == 0.75
     assert found.hours == 1.25
     assert replace(found, device="cuda:0").hours == 0.75
-    assert "about 1.25 hours in all on cpu" in found.as_text()
+    assert "about 1.25 hours in all on cpu" in found.to_text()
     unknown = replace(found, stores=[half, replace(whole, forward_s=None)])
     assert (unknown.forward_hours, unknown.hours) == (None, None)
     done = replace(whole, blocks_done=4, forward_s=None)

@@ -225,7 +225,7 @@ def test_a_store_of_windows(films: Path, tmp_path: Path) -> None:
     windows(tmp_path, films, "--window", "16", "--stride", "8")
     run(tmp_path, "--workers", "2")
     store = open_store(tmp_path / "stores" / "w.descriptors")
-    sampling = store.recipe.to_dict()["sampling"]
+    sampling = store.recipe.to_json()["sampling"]
     assert (sampling["unit"], sampling["grid"]) == ("window", {"window": 16, "stride": 8})
     assert store.sealed and not {"start_s", "end_s"} & set(store.levels)
     start_s, end_s = (store.matrix(name, movies="tt1").values for name in ("start_s", "end_s"))

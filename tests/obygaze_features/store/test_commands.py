@@ -75,7 +75,7 @@ def test_info_explains_in_prose_and_lists_what_failed(workspace: Path) -> None:
     ):
         assert words in text
     facts = call(workspace, "info", "growing", "--json").ok().json()
-    assert facts["recipe"] == a_recipe().to_dict()
+    assert facts["recipe"] == a_recipe().to_json()
     assert facts["counts"] == {"ok": 7, "failed": 1, "missing": 15}
     assert facts["not_ok"]["tt0000100-002"]["error"] == "InvalidDataError"
 

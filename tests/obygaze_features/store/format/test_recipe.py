@@ -21,10 +21,10 @@ def test_the_fingerprint_is_the_sha256_of_the_canonical_json() -> None:
 
 
 def test_the_order_of_keys_does_not_matter_and_every_value_does() -> None:
-    value = a_recipe().to_dict()
+    value = a_recipe().to_json()
     backwards = json.loads(json.dumps(dict(reversed(value.items()))))
-    assert Recipe.from_dict(backwards).fingerprint == a_recipe().fingerprint
-    assert Recipe.from_dict(backwards) == a_recipe()
+    assert Recipe.from_json(backwards).fingerprint == a_recipe().fingerprint
+    assert Recipe.from_json(backwards) == a_recipe()
     for section in value:
         other = a_recipe(**{section: ["x"] if section == "levels" else {"name": "x"}})
         assert other.fingerprint != a_recipe().fingerprint
@@ -32,8 +32,8 @@ def test_the_order_of_keys_does_not_matter_and_every_value_does() -> None:
 
 def test_a_recipe_is_not_changed_through_what_it_hands_out() -> None:
     recipe = a_recipe()
-    recipe.to_dict()["sampling"]["frames"] = 99
-    assert recipe.to_dict()["sampling"]["frames"] == 3
+    recipe.to_json()["sampling"]["frames"] = 99
+    assert recipe.to_json()["sampling"]["frames"] == 3
 
 
 def test_differences_are_dotted_paths() -> None:
@@ -67,21 +67,21 @@ def test_a_known_and_an_unknown_recipe_differ_in_every_section() -> None:
     "value",
     [
         {"backbone": {"name": "x"}},
-        {**a_recipe().to_dict(), "compute": {"scale": float("nan")}},
-        {**a_recipe().to_dict(), "compute": {"scale": object()}},
+        {**a_recipe().to_json(), "compute": {"scale": float("nan")}},
+        {**a_recipe().to_json(), "compute": {"scale": object()}},
     ],
 )
 def test_what_is_not_a_recipe_is_refused(value) -> None:
     with pytest.raises(FixInput):
-        Recipe.from_dict(value)
+        Recipe.from_json(value)
     with pytest.raises(FixInput, match="name its backbone"):
         a_recipe(backbone={})
 
 
 def test_keys_of_a_later_release_are_kept_and_count() -> None:
-    later = Recipe.from_dict({**a_recipe().to_dict(), "audio": {"rate": 16000}})
+    later = Recipe.from_json({**a_recipe().to_json(), "audio": {"rate": 16000}})
     assert later.fingerprint != a_recipe().fingerprint
-    assert later.to_dict()["audio"] == {"rate": 16000}
+    assert later.to_json()["audio"] == {"rate": 16000}
     assert "Also recorded: audio (rate 16000)." in explain_recipe(later)
 
 

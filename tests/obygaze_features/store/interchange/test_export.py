@@ -302,7 +302,7 @@ def test_licence_recipe_and_fingerprint_are_kept(tmp_path: Path, sealed: Path, f
     export_store(store, tmp_path / "out", format)
     found = kept(format, tmp_path / "out")
     assert found["fingerprint"] == store.fingerprint
-    assert found["recipe"] == store.recipe.to_dict()
+    assert found["recipe"] == store.recipe.to_json()
     assert (found["licence"], found["citation"]) == (store.plan.licence, store.plan.citation)
     export_store(store, tmp_path / "out", format, force=True)
 

@@ -41,7 +41,7 @@ def test_groups_with_a_prefix_as_activitynet_has_them(tmp_path: Path) -> None:
     assert store.levels == ("c3d",)
     assert sorted(store.clip_ids.tolist()) == ["ab-c_1", "xyz"]
     np.testing.assert_array_equal(store.matrix("c3d", clips=["xyz"]).values[0], A * 2)
-    told = store.recipe.to_dict()["told"]["origin"]
+    told = store.recipe.to_json()["told"]["origin"]
     assert told["levels"] == {"c3d": "v_{id}/c3d_features"}
 
 

@@ -135,7 +135,7 @@ def test_the_recipe_is_unknown_and_keeps_what_was_told(tmp_path: Path) -> None:
     import_store(open_features("npz", [file], {"clip": "X"}), tmp_path / "s", settings=told)
     store = open_store(tmp_path / "s")
     assert store.recipe.is_unknown
-    recipe = store.recipe.to_dict()["told"]
+    recipe = store.recipe.to_json()["told"]
     assert (recipe["backbone"], recipe["frames"]) == ("x-clip", "8")
     assert recipe["origin"]["levels"] == {"clip": "X"}
     assert store.plan.licence == "CC0-1.0"
@@ -214,7 +214,7 @@ def test_several_files_become_one_store(tmp_path: Path) -> None:
     ).ok()
     store = open_store(tmp_path / "stores" / "s")
     np.testing.assert_array_equal(store.matrix("clip", clips=["m-3", "m-1", "m-2"]).values, X)
-    origin = store.recipe.to_dict()["told"]["origin"]
+    origin = store.recipe.to_json()["told"]["origin"]
     assert [part["file"] for part in origin["parts"]] == ["a.npz", "b.npz"]
     with pytest.raises(FixInput, match="more than once"):
         import_store(open_features("npz", [first, first], {"clip": "X"}), tmp_path / "t")

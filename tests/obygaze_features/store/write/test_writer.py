@@ -288,7 +288,7 @@ def test_sources_of_other_rows_are_refused(tmp_path: Path) -> None:
     for bad in ({"start_s": "1"}, {"n_bytes": 1.5}, {"pictures": True}, {"quick_sha256": 7}):
         with pytest.raises(ValueError, match=next(iter(bad))):
             RowSource(**bad)  # type: ignore[arg-type]
-    assert RowSource.from_dict({"n_bytes": 7, "of_a_later_version": [1]}) == RowSource(n_bytes=7)
+    assert RowSource.from_json({"n_bytes": 7, "of_a_later_version": [1]}) == RowSource(n_bytes=7)
 
 
 def test_a_sealed_store_is_not_redone(tmp_path: Path) -> None:
