@@ -18,9 +18,7 @@ from obygaze_features.core.commands import (
     named_values,
     option_group,
 )
-from obygaze_features.core.completion import completing
 from obygaze_features.core.console import table
-from obygaze_models.protocols.kinds import trainable
 from obygaze_models.protocols.reading import load_protocol, shipped
 
 
@@ -38,7 +36,7 @@ def run_options(changes: str) -> Callable[[F], F]:
 
 
 @command()
-@click.argument("protocol", default="honest", shell_complete=completing(lambda _: shipped()))
+@click.argument("protocol", default="honest")
 @click.option("--list", "listing", is_flag=True, help="List the protocols that come with obygaze.")
 @click.option(
     "--store",
@@ -78,7 +76,7 @@ def run(
 
 
 @command()
-@click.argument("model", shell_complete=completing(lambda _: trainable()))
+@click.argument("model")
 @click.argument("store")
 @click.argument("manifest")
 @click.option("--task", default="ENHN_S", help="The classes to distinguish.")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from obygaze_features.backbones.base import Card
-from obygaze_features.backbones.cards import card_names, find_card, find_cards
+from obygaze_features.backbones.cards import find_card, find_cards
 from obygaze_features.backbones.hub import is_cached
 from obygaze_features.core.commands import (
     LazyGroup,
@@ -21,7 +21,6 @@ from obygaze_features.core.commands import (
     force_option,
     option_group,
 )
-from obygaze_features.core.completion import completing
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError
 from obygaze_features.core.files import require_file, write_new
@@ -37,7 +36,7 @@ COMMANDS = {
 }
 _SHOWN_STATE = {"failed": "FAILED", "skipped": "-"}
 
-name_argument = click.argument("name", shell_complete=completing(card_names))
+name_argument = click.argument("name")
 path_type = click.Path(path_type=Path)
 placement_options = option_group(
     "Computation",
@@ -219,7 +218,7 @@ def check(
 
 
 @command()
-@click.argument("names", nargs=-1, required=True, shell_complete=completing(card_names))
+@click.argument("names", nargs=-1, required=True)
 def fetch(session: Session, names: tuple[str, ...]) -> None:
     """Download the weights of backbones, for nodes without a network.
 

@@ -8,12 +8,10 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 import click
 from click.shell_completion import CompletionItem
 
-from obygaze_features.core.completion import Text
 from obygaze_features.core.console import Console
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.schema_rules import near
@@ -44,15 +42,30 @@ def _console_flag(change: Callable[[Console], Console]) -> dict[str, Any]:
     return {"is_flag": True, "expose_value": False, "callback": apply}
 
 
-def _louder(change: int) -> Callable[[Console], Console]:
-    return lambda console: replace(console, verbosity=console.verbosity + change)
-
-
 json_option = click.option(
     "--json",
     **_console_flag(lambda console: replace(console, as_json=True)),
     help="Print one JSON document.",
 )
+_quiet_option = click.option(
+    *("-q", "--quiet"),
+    **_console_flag(lambda console: replace(console, verbosity=console.verbosity - 1)),
+    hidden=True,
+)
+_verbose_option = click.option(
+    *("-v", "--verbose"),
+    **_console_flag(lambda console: replace(console, verbosity=console.verbosity + 1)),
+    hidden=True,
+)
+
+
+class _Text(click.types.StringParamType):
+    """Text that a shell completes as the name of a file or folder."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(incomplete, type="file")]
 
 
 class SessionCommand(click.Command):
@@ -69,11 +82,11 @@ class SessionCommand(click.Command):
         self.examples = textwrap.dedent(examples)
         for param in self.params:
             if type(param.type) is click.types.StringParamType:
-                param.type = Text()
+                param.type = _Text()
         if not any("--json" in param.opts for param in self.params):
             json_option(self)
-        for names, change in ((("-q", "--quiet"), -1), (("-v", "--verbose"), 1)):
-            click.option(*names, **_console_flag(_louder(change)), hidden=True)(self)
+        _quiet_option(self)
+        _verbose_option(self)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a usage error without a hint points to the command's help."""
@@ -89,7 +102,7 @@ class SessionCommand(click.Command):
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
             if record is not None and not isinstance(param, click.Argument):
-                groups.setdefault(_GROUP_OF.get(param, "Options"), []).append(record)
+                groups.setdefault(getattr(param, "group", "Options"), []).append(record)
         for title, records in groups.items():
             with formatter.section(title):
                 formatter.write_dl(records)
@@ -141,18 +154,13 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with their one line, without importing them."""
-        rows = self._rows(ctx)
-        if rows:
-            with formatter.section("Commands"):
-                formatter.write_dl(rows)
+        with formatter.section("Commands"):
+            formatter.write_dl(self._rows(ctx))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the commands without importing them."""
-        commands = [
-            CompletionItem(name, help=summary)
-            for name, summary in self._rows(ctx)
-            if name.startswith(incomplete)
-        ]
+        rows = [row for row in self._rows(ctx) if row[0].startswith(incomplete)]
+        commands = [CompletionItem(name, help=summary) for name, summary in rows]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def _rows(self, ctx: click.Context) -> list[tuple[str, str]]:
@@ -162,10 +170,6 @@ class LazyGroup(click.Group):
             if command is not None and not command.hidden:
                 rows.append((name, command.get_short_help_str(limit=80)))
         return rows
-
-
-# The group of each option that has one; click's own options carry no such attribute.
-_GROUP_OF: WeakKeyDictionary[click.Parameter, str] = WeakKeyDictionary()
 
 
 def option_group(title: str, *options: Callable[[F], F]) -> Callable[[F], F]:
@@ -182,7 +186,7 @@ def option_group(title: str, *options: Callable[[F], F]) -> Callable[[F], F]:
         for option in reversed(options):
             function = option(function)
         for param in function.__click_params__[before:]:  # type: ignore[attr-defined]
-            _GROUP_OF[param] = title
+            param.group = title  # read by SessionCommand
         return function
 
     return decorate

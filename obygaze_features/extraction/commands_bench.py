@@ -7,14 +7,12 @@ from typing import Any
 
 import click
 
-from obygaze_features.backbones.cards import card_names
 from obygaze_features.core.commands import (
     LazyGroup,
     Session,
     attention_option,
     dtype_option,
 )
-from obygaze_features.core.completion import completing
 
 rounds_option = click.option(
     "--rounds", type=click.IntRange(1), default=3, help="Runs of each row."
@@ -46,7 +44,7 @@ def decode(session: Session, videos: tuple[Path, ...], count: int, rounds: int) 
 
 
 @bench.command()
-@click.argument("name", shell_complete=completing(card_names))
+@click.argument("name")
 @click.option(
     "--weights",
     type=click.Path(path_type=Path),

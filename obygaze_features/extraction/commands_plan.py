@@ -10,7 +10,6 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from obygaze_features.backbones.cards import card_names
 from obygaze_features.core.commands import (
     Session,
     attention_option,
@@ -20,7 +19,6 @@ from obygaze_features.core.commands import (
     named_values,
     option_group,
 )
-from obygaze_features.core.completion import completing
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.extraction.plan import (
@@ -44,7 +42,6 @@ feature_options = option_group(
         multiple=True,
         metavar="NAME",
         help="A backbone, or your own code (FILE.py:FUNCTION); can be repeated.",
-        shell_complete=completing(card_names),
     ),
     click.option("--levels", metavar="A,B", help="Feature levels. [default: all but tokens]"),
     click.option(

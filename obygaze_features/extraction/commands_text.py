@@ -7,9 +7,7 @@ from typing import Any
 
 import click
 
-from obygaze_features.backbones.cards import card_names
 from obygaze_features.core.commands import Session, command, force_option
-from obygaze_features.core.completion import completing
 from obygaze_features.core.errors import FixUsage
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -21,7 +19,6 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     required=True,
     metavar="NAME",
     help="A backbone with a text tower.",
-    shell_complete=completing(card_names),
 )
 @click.option(
     "--prompts",

@@ -57,21 +57,6 @@ def on_tab(shell: str, line: str, workspace: Path, env: dict[str, str]) -> str:
         return said.decode().partition("got21:")[2].strip().rstrip("/")
 
 
-def said_on_tab(shell: str, line: str, workspace: Path, env: dict[str, str]) -> str:
-    """What a shell complains of when Tab is pressed at the end of a line."""
-    if shell == "fish":
-        words = ["fish", "-c", f"complete -C {_quoted(line)}"]
-        done = subprocess.run(words, cwd=workspace, env=env, capture_output=True, check=False)
-        return done.stderr.decode()
-    with _typing([shell, "-i"], workspace, env) as keyboard:
-        _until(keyboard, b"echo read$((3*7))\n", rb"read21")
-        # Ctrl-A and an echo of another line: between the two is what Tab has brought.
-        said = _until(keyboard, line.encode() + b"\t\x01echo got$((3*7)): \n", rb"(?s).*got21:")
-        return "".join(
-            re.findall(r"(?i)[^\r\n]*(?:no such|not found|error)[^\r\n]*", said.decode())
-        )
-
-
 def _quoted(line: str) -> str:
     assert "'" not in line
     return f"'{line}'"
