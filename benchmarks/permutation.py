@@ -10,7 +10,7 @@ from math import comb
 import numpy as np
 
 from benchmarks.timing import Comparison, Contestant, Settings, compare
-from obygaze_features.core.timing import duration
+from obygaze_features.core.machine import duration
 from obygaze_models.audits.permutation import permutation_p
 
 N_ITEMS, N_FIRST = 40, 20

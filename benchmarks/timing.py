@@ -17,8 +17,7 @@ from typing import Any, Protocol
 
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.machine import Machine, this_machine
-from obygaze_features.core.timing import duration, time_once
+from obygaze_features.core.machine import Machine, duration, this_machine, time_once
 
 ROOT = Path(__file__).resolve().parents[1]
 OBYGAZE = (sys.executable, "-m", "obygaze")

@@ -25,8 +25,7 @@ from benchmarks.timing import Settings, rounds_text
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.extras import need
-from obygaze_features.core.machine import Machine, this_machine
-from obygaze_features.core.timing import duration
+from obygaze_features.core.machine import Machine, duration, this_machine
 
 KINDS = (
     Kind("Blocks of real work", 4, 10, True),

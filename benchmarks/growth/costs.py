@@ -11,8 +11,7 @@ import numpy as np
 
 from benchmarks.timing import TICK_S, run_apart
 from obygaze_features.core.console import human, table
-from obygaze_features.core.machine import Machine
-from obygaze_features.core.timing import Runs, duration
+from obygaze_features.core.machine import Machine, Runs, duration
 
 # Exponents within this distance of 1 are called linear: measurements are not more exact.
 TOLERANCE = 0.25

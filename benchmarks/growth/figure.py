@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.growth.costs import Growth
 from benchmarks.timing import TICK_S
 from obygaze_features.core.figures import MUTED, canvas, save
-from obygaze_features.core.timing import duration
+from obygaze_features.core.machine import duration
 
 COLORS = ("#4f7ea3", "#a8324a", "#e3a857", "#5f8f6b", "#8a6fa8", "#77756f")
 DASHES = ("-", "--", ":")

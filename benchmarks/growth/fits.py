@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from benchmarks.growth.costs import Cost, Growth
 from benchmarks.timing import Comparison, Contestant, Settings, compare
 from obygaze_features.core.errors import Corrupt
-from obygaze_features.core.machine import this_machine, usable_cores
-from obygaze_features.core.timing import Runs, time_runs
+from obygaze_features.core.machine import Runs, this_machine, time_runs, usable_cores
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.concepts import ConceptBank, cross_fitted_margins
 from obygaze_models.models.heads import LogisticHead, TreeHead

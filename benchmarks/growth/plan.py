@@ -13,8 +13,7 @@ from benchmarks.store.layouts import ids
 from benchmarks.timing import Settings
 from obygaze_features.core.console import human
 from obygaze_features.core.extras import need
-from obygaze_features.core.machine import this_machine
-from obygaze_features.core.timing import Runs, duration, time_runs
+from obygaze_features.core.machine import Runs, duration, this_machine, time_runs
 from obygaze_features.extraction.estimate import estimate
 from obygaze_features.extraction.plan import Target, make_plan, read_plan_file, write_plan
 from obygaze_features.manifest import folds

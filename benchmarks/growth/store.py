@@ -13,8 +13,7 @@ from benchmarks.growth.costs import Growth, costs_apart, counted
 from benchmarks.store import layouts
 from benchmarks.store.layouts import Activations
 from benchmarks.timing import Settings
-from obygaze_features.core.machine import this_machine
-from obygaze_features.core.timing import Runs, duration, time_runs
+from obygaze_features.core.machine import Runs, duration, this_machine, time_runs
 from obygaze_features.store.format.records import (
     SEAL_FILE,
     STORE_FILE,

@@ -13,8 +13,14 @@ import numpy.typing as npt
 
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.machine import Machine, this_machine, usable_cores
-from obygaze_features.core.timing import Runs, duration, time_runs
+from obygaze_features.core.machine import (
+    Machine,
+    Runs,
+    duration,
+    this_machine,
+    time_runs,
+    usable_cores,
+)
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.base import Backbone

@@ -15,8 +15,7 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.hub import find_weights, is_cached
 from obygaze_features.core.console import few, human, table
 from obygaze_features.core.errors import FixUsage, InstallExtra, NotFound, ObygazeError
-from obygaze_features.core.machine import usable_cores
-from obygaze_features.core.timing import duration
+from obygaze_features.core.machine import duration, usable_cores
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.bench import forward_runs
 from obygaze_features.extraction.pipeline import decode_rows

@@ -126,11 +126,11 @@ def test_the_result_as_text_and_as_json():
 
 def test_a_function_in_its_own_process_returns_its_result_and_its_memory():
     ballast = bytearray(b"1") * 200_000_000
-    result, memory = run_apart("obygaze_features.core.timing:duration", seconds=0.5)
+    result, memory = run_apart("obygaze_features.core.machine:duration", seconds=0.5)
     assert result == "500 ms"
     assert 5e6 < memory < len(ballast)
     with pytest.raises(FixInput, match="failed"):
-        run_apart("obygaze_features.core.timing:duration", minutes=1)
+        run_apart("obygaze_features.core.machine:duration", minutes=1)
 
 
 def test_a_command_that_takes_too_long_ends_with_its_child_processes(tmp_path):

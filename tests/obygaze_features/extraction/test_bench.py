@@ -12,8 +12,7 @@ from support.stores import plan_store, sealed_store
 from support.videos import write_video
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.machine import Machine
-from obygaze_features.core.timing import Runs
+from obygaze_features.core.machine import Machine, Runs
 from obygaze_features.extraction.bench import (
     BenchResult,
     Measurement,
