@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import nullcontext, redirect_stdout
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
-from obygaze.demo.films import make_films, write_tables
-from obygaze.demo.footage import render, truncate_video
-from obygaze.demo.tiny_xclip import CARD, save_tiny_xclip
+from obygaze.demo.films import make_films, render, truncate_video, write_tables
 from obygaze_features.core.commands import Session, command
-from obygaze_features.core.console import Console
 from obygaze_features.core.drafts import OwnFolder, check_folder, draft_beside
+from obygaze_features.core.errors import ObygazeError, first_line
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.workspace import KINDS
 
+CARD = "tiny-xclip"
 MARK = ".obygaze-demo"
 # Files of the demo, and folders that users of its workspace add.
 NAMES = {
@@ -54,7 +55,11 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
     root = ctx.find_root().command
     commands = []
     with redirect_stdout(sys.stderr) if session.console.as_json else nullcontext():
-        _make(folder, session.console)
+        scenes = make_films()
+        write_tables(scenes, folder)
+        write_atomic(folder / "mapping.toml", DATA.joinpath("mapping.toml").read_bytes())
+        session.console.note(f"making {len(scenes)} clips of six films ...")
+        truncate_video(render(scenes, folder / "videos")[BROKEN])
         weights, note = save_tiny_xclip(folder)
         session.console.result(f"\n# {note}")
         for purpose, words in _steps(folder, weights):
@@ -82,14 +87,36 @@ def _steps(folder: Path, weights: Path | None) -> Iterator[tuple[str, list[str]]
             yield step["why"], [word.format(**places) for word in shlex.split(line)]
 
 
-def _make(folder: Path, console: Console) -> None:
-    """Write the films and the tables of their annotators."""
-    scenes = make_films()
-    write_tables(scenes, folder)
-    console.note(f"making {len(scenes)} clips of six films ...")
-    videos = render(scenes, folder / "videos")
-    truncate_video(videos[BROKEN])
-    write_atomic(folder / "mapping.toml", DATA.joinpath("mapping.toml").read_bytes())
+def save_tiny_xclip(workspace: Path) -> tuple[Path | None, str]:
+    """Write a tiny X-CLIP with random weights and its card, where torch is installed.
+
+    Return the folder of the weights, or None, and a note for the user.
+    """
+    folder = workspace / "weights"
+    missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
+    if missing:
+        return None, (
+            f"{' and '.join(missing)} not installed: features are simple statistics only. To add a"
+            " tiny X-CLIP: pip install 'obygaze[extract]'"
+        )
+    from obygaze_features.backbones.families import PRETRAINED
+    from obygaze_features.backbones.pretrained import save_random
+
+    try:
+        sizes = json.loads(DATA.joinpath(f"{CARD}.json").read_bytes())
+        save_random(PRETRAINED["xclip"], sizes, folder)
+        # The weights must match their card, so they need a card of their own.
+        card = DATA.joinpath(f"{CARD}.toml").read_bytes()
+        write_atomic(workspace / "backbones" / f"{CARD}.toml", card)
+    except (ImportError, OSError, ObygazeError) as error:
+        # A broken installation of torch does not stop the demo.
+        reason = first_line(error)
+        return None, f"torch or transformers does not work, the X-CLIP is skipped: {reason}"
+    return folder, (
+        f"A tiny X-CLIP was written to {folder}, to show several backbones in one pass.\n"
+        "# Its weights are random. Its scores below come from the colours of the made-up films;\n"
+        "# a trained model must score higher than this."
+    )
 
 
 def _claim(folder: Path) -> None:

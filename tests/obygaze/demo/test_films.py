@@ -6,8 +6,7 @@ import itertools
 from collections import Counter
 from pathlib import Path
 
-from obygaze.demo.films import annotate, make_films, write_tables
-from obygaze.demo.footage import render, truncate_video
+from obygaze.demo.films import annotate, make_films, render, truncate_video, write_tables
 from obygaze_features.manifest.segments import read_inputs
 from obygaze_features.video.probe import probe
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from support.cli import run_obygaze
 
-from obygaze.demo.tiny_xclip import CARD, save_tiny_xclip
-from obygaze.demo.tour import MARK, _claim
+from obygaze.demo.tour import CARD, MARK, _claim, save_tiny_xclip
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.store.read.reader import open_store
 
