@@ -9,6 +9,7 @@ from obygaze_features.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from obygaze_models.zoo.info import FeatureSpec as FeatureSpec
     from obygaze_models.zoo.info import ModelInfo as ModelInfo
+    from obygaze_models.zoo.info import TrainingClips as TrainingClips
     from obygaze_models.zoo.info import TrainingData as TrainingData
     from obygaze_models.zoo.predicting import Predicted as Predicted
     from obygaze_models.zoo.predicting import predict as predict
@@ -18,6 +19,5 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.saving import push_model as push_model
     from obygaze_models.zoo.saving import save_model as save_model
     from obygaze_models.zoo.saving import verify_model as verify_model
-    from obygaze_models.zoo.training_clips import TrainingClips as TrainingClips
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

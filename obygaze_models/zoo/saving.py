@@ -30,11 +30,12 @@ from obygaze_models.zoo.info import (
     SCHEMA,
     ModelDocument,
     ModelInfo,
+    TrainingClips,
     card_text,
     document_sha256,
     parse_document,
+    read_training_clips,
 )
-from obygaze_models.zoo.training_clips import TrainingClips, read_training_clips
 
 MODEL_FILE, ARRAYS_FILE, CARD_FILE = "model.json", "model.safetensors", "README.md"
 CLIPS_FILE = "training-clips.csv"

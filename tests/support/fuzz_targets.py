@@ -463,9 +463,8 @@ def model_targets(folder: Path) -> list[Target]:
     from obygaze_models.models.concepts import ConceptBank
     from obygaze_models.models.heads import TreeHead
     from obygaze_models.models.linear import LogisticProbe
-    from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData
+    from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
     from obygaze_models.zoo.saving import save_model
-    from obygaze_models.zoo.training_clips import TrainingClips
 
     folder.mkdir()
     random_rows = np.random.default_rng(3)

@@ -25,9 +25,8 @@ from obygaze_models.protocols.runner.records import Record, Run
 from obygaze_models.protocols.runner.run import Inputs
 from obygaze_models.protocols.schedule import schedule
 from obygaze_models.protocols.schema import Model
-from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingData
+from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
 from obygaze_models.zoo.saving import save_model
-from obygaze_models.zoo.training_clips import TrainingClips
 
 CARD_METRICS = ("f1_binary", "f1_weighted", "ap", "auc", "brier", "ece")
 

@@ -25,8 +25,8 @@ from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.protocols import Run, fit_final, gather, keep, run_protocol, training_protocol
 from obygaze_models.protocols.runner.final import training_clips
 from obygaze_models.zoo import SavedModel, TrainingClips, load_model, predict, save_model
+from obygaze_models.zoo.info import read_training_clips
 from obygaze_models.zoo.saving import pull_model, push_model
-from obygaze_models.zoo.training_clips import read_training_clips
 
 MANIFEST = films(7, 24)
 X = planted(MANIFEST, 60, 0.5)
