@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import metadata
@@ -36,11 +35,7 @@ REQUIREMENT = re.compile(
     r"(?P<name>[\w.-]+)(\[(?P<inner>[\w,]+)\])?(?P<needs>[^;]*)"
     r"(;\s*extra == ['\"](?P<extra>\w+)['\"])?"
 )
-WIDTH = 96
-NO_BREAK_SPACE = "\u00a0"
-LIBRARIES = ("libavformat", "libavcodec", "libswscale", "libavutil")
 Facts = dict[str, Any]
-Lines = list[tuple[str, str]]
 
 
 @command()
@@ -142,11 +137,9 @@ def _video() -> Facts | None:
         return None
     av = importlib.import_module("av")
     reads = [codec for codec in CODECS if _has_codec(av, codec, "r")]
+    libraries = sorted(av.library_versions.items())
     return {
-        "libraries": {
-            name: ".".join(map(str, version))
-            for name, version in sorted(av.library_versions.items())
-        },
+        "libraries": {name: ".".join(map(str, version)) for name, version in libraries},
         "reads": reads,
         "writes": [codec for codec in CODECS if _has_codec(av, codec, "w")],
         "cannot_read": [codec for codec in CODECS if codec not in reads],
@@ -197,101 +190,51 @@ def _hub() -> Facts:
 
 
 def to_text(found: Facts) -> str:
-    """Return the facts as text: sections with one line for each fact, problems at the end."""
-    sections: dict[str, Lines] = {
-        f"obygaze {found['version']}": [
-            ("python", f"{found['machine']['python']} at {found['executable']}")
-        ],
-        "Packages": _package_lines(found["packages"]),
-        "Video": _video_lines(found["video"]),
-        "Machine": _machine_lines(found),
-        f"Workspace {found['workspace']}": [
-            (folder["kind"], _folder_text(folder)) for folder in found["folders"]
-        ],
-        "Hugging Face": _hub_lines(found["hub"]),
+    """Return the facts as text: one line for each fact, problems at the end."""
+    machine, devices, video, hub = (found[key] for key in ("machine", "devices", "video", "hub"))
+    gpus = ", ".join(devices["cuda"]) or ("Apple (mps)" if devices["mps"] else "none")
+    lines = {
+        "obygaze": f"{found['version']}, Python {machine['python']} at {found['executable']}",
+        **_package_lines(found["packages"]),
+        "CPU": f"{machine['cpu']}, {machine['cores']} usable cores",
+        "GPU": gpus if devices["torch"] else "unknown: torch is not installed",
+        "threads": ", ".join(f"{k}={v}" for k, v in found["threads"].items() if v) or "not limited",
     }
-    width = max(len(label) for lines in sections.values() for label, _ in lines)
-    blocks = [
-        "\n".join(
-            [click.style(title, bold=True)]
-            + [_wrapped(f"  {label.ljust(width)}  ", text) for label, text in lines]
-        )
-        for title, lines in sections.items()
-    ]
+    if video is None:
+        lines["video"] = "PyAV is not installed"
+    else:
+        lines["FFmpeg"] = ", ".join(f"{k} {v}" for k, v in video["libraries"].items())
+        for key in ("reads", "writes", "cannot_read"):
+            lines[key.replace("_", " ")] = ", ".join(video[key]) or "-"
+    lines["workspace"] = found["workspace"]
+    for folder in found["folders"]:
+        entries = f"{folder['entries']} entries" if folder["exists"] else "not created yet"
+        read_only = "" if folder["writable"] else click.style(", read-only", fg="yellow")
+        lines[folder["kind"]] = f"{entries}, {human(folder['free_bytes'])} free{read_only}"
+    models = "missing" if hub["models"] is None else f"{hub['models']} models"
+    offline = ", offline (HF_HUB_OFFLINE)" if hub["offline"] else ""
+    lines["Hugging Face"] = f"{hub['cache']} ({models}){offline}"
+    width = max(map(len, lines))
+    rows = [click.style(label.ljust(width), bold=True) + f"  {lines[label]}" for label in lines]
     problems = [click.style("Missing: ", fg="red") + line for line in found["problems"]]
     good = click.style("Everything required is installed.", fg="green")
-    return "\n\n".join([*blocks, "\n".join(problems) or good])
+    return "\n".join([*rows, "", *(problems or [good])])
 
 
-def _wrapped(head: str, text: str) -> str:
-    filled = textwrap.fill(
-        text,
-        WIDTH,
-        initial_indent=head,
-        subsequent_indent=" " * len(head),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return filled.replace(NO_BREAK_SPACE, " ")
-
-
-def _unbroken(text: str) -> str:
-    """Return text that is not wrapped, such as a name and its version."""
-    return text.replace(" ", NO_BREAK_SPACE)
-
-
-def _package_lines(packages: Sequence[Facts]) -> Lines:
+def _package_lines(packages: Sequence[Facts]) -> dict[str, str]:
+    """Return the required packages, and those of each extra with the line that installs them."""
     required = [_package_text(one) for one in packages if not one["extras"]]
-    lines = [("laptop", ", ".join(required) or "unknown")]
+    lines = {"required": ", ".join(required) or "unknown"}
     for extra in dict.fromkeys(extra for one in packages for extra in one["extras"]):
         members = [one for one in packages if extra in one["extras"]]
-        text = ", ".join(map(_package_text, members))
+        lines[f"[{extra}]"] = ", ".join(map(_package_text, members))
         if not all(one["good"] for one in members):
-            text += _unbroken(click.style(f"  ->  pip install 'obygaze[{extra}]'", fg="yellow"))
-        lines.append((f"[{extra}]", text))
+            lines[f"[{extra}]"] += click.style(f"  ->  pip install 'obygaze[{extra}]'", fg="yellow")
     return lines
 
 
 def _package_text(one: Facts) -> str:
     if one["version"] is None:
-        return _unbroken(click.style(f"{one['name']} missing", fg="yellow"))
+        return click.style(f"{one['name']} missing", fg="yellow")
     old = "" if one["good"] else click.style(f" (needs {one['needs']})", fg="yellow")
-    return _unbroken(f"{one['name']} {one['version']}{old}")
-
-
-def _video_lines(video: Facts | None) -> Lines:
-    if video is None:
-        return [("FFmpeg", "none: PyAV is not installed (extra [video])")]
-    known = video["libraries"]
-    libraries = [_unbroken(f"{name} {known[name]}") for name in LIBRARIES if name in known]
-    codecs = {"reads": "reads", "writes": "writes", "cannot read": "cannot_read"}
-    lines = [(label, ", ".join(video[key])) for label, key in codecs.items()]
-    return [("FFmpeg", ", ".join(libraries)), *(line for line in lines if line[1])]
-
-
-def _machine_lines(found: Facts) -> Lines:
-    machine, devices = found["machine"], found["devices"]
-    if not devices["torch"]:
-        gpus = "unknown: torch is not installed (extra [mlp] or [extract])"
-    else:
-        gpus = ", ".join(devices["cuda"]) or ("Apple (mps)" if devices["mps"] else "none")
-    threads = [f"{name}={value}" for name, value in found["threads"].items() if value]
-    return [
-        ("CPU", f"{machine['cpu']}, {machine['cores']} usable cores"),
-        ("GPU", gpus),
-        ("threads", ", ".join(threads) or "not limited by the environment"),
-    ]
-
-
-def _folder_text(folder: Facts) -> str:
-    entries = f"{folder['entries']} entries" if folder["exists"] else "not created yet"
-    read_only = "" if folder["writable"] else click.style(", read-only", fg="yellow")
-    return f"{entries}, {human(folder['free_bytes'])} free{read_only}"
-
-
-def _hub_lines(hub: Facts) -> Lines:
-    models = "missing" if hub["models"] is None else f"{hub['models']} models"
-    return [
-        ("cache", f"{hub['cache']} ({models})"),
-        ("offline", "yes (HF_HUB_OFFLINE)" if hub["offline"] else "no"),
-    ]
+    return f"{one['name']} {one['version']}{old}"

@@ -173,8 +173,11 @@ def _explain(console: Console, found: Predicted) -> None:
 @models.command()
 @click.argument("name")
 @click.argument("target")
-def push(session: Session, name: str, target: str) -> None:
+@force_option
+def push(session: Session, name: str, target: str, force: bool) -> None:
     """Copy a model to a folder, a bucket or the hub.
+
+    Another model that is there is replaced only with --force.
 
     Examples:
         obygaze models push films-pcbm /shared/models/films-pcbm
@@ -182,7 +185,7 @@ def push(session: Session, name: str, target: str) -> None:
     """
     from obygaze_models.zoo.saving import push_model
 
-    n_bytes = push_model(session.workspace.existing("models", name), target)
+    n_bytes = push_model(session.workspace.existing("models", name), target, force=force)
     session.console.show(
         {"model": name, "target": target, "bytes": n_bytes},
         f"{name} is at {target} ({human(n_bytes)})",

@@ -7,7 +7,7 @@ clip is in-sample and does not count as a prediction.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,6 @@ from obygaze_features.store import Store
 from obygaze_models.zoo.saving import SavedModel, score_columns
 
 Floats = NDArray[np.float64]
-BATCH_ROWS = 8192
 OUT_OF_FOLD, UNSEEN, FILM_SEEN, IN_SAMPLE = "out-of-fold", "unseen", "film-seen", "in-sample"
 
 
@@ -134,8 +133,6 @@ def predict(
     basis = _basis(model, store, ids, matrix.rows, in_sample=in_sample)
     refused = {} if in_sample else _refused(model, ids, basis)
     kept = [i for i, clip in enumerate(ids) if clip not in refused]
-    if not kept:
-        raise _nothing_left(model, len(ids))
     ids, basis, X = [ids[i] for i in kept], [basis[i] for i in kept], X[kept]
     scores, are_probabilities = _scores(model.estimator, X)
     margins, contributions = _explain(model, X)
@@ -191,25 +188,22 @@ def _basis(
 
 
 def _refused(model: SavedModel, ids: Sequence[str], basis: Sequence[str]) -> dict[str, str]:
+    """Return the reason for each clip that has an in-sample score only; an error if all have."""
     reason = "the model was trained on this clip and has no out-of-fold score for it"
+    hint = "or train a model on other clips"
     if model.clips is None:
         reason = "the model does not list its training clips and may have been trained on this one"
-    return {clip: reason for clip, kind in zip(ids, basis, strict=True) if kind == IN_SAMPLE}
-
-
-def _nothing_left(model: SavedModel, n_clips: int) -> FixInput:
-    these = "this clip" if n_clips == 1 else f"all {n_clips} clips"
-    own = "--in-sample (in Python in_sample=True) for in-sample scores, which are not predictions;"
-    if model.clips is None:
-        what = (
-            f"the model may have been trained on {these}: it was trained on their films and does"
-            " not list its training clips"
+        hint = "or obygaze train again, which saves out-of-fold scores"
+    refused = {clip: reason for clip, kind in zip(ids, basis, strict=True) if kind == IN_SAMPLE}
+    if len(refused) == len(ids):
+        others = f" and {len(ids) - 1} more" if len(ids) > 1 else ""
+        raise FixInput(
+            f"no prediction for {ids[0]}{others}: {reason}",
+            where=str(model.folder),
+            hint="--in-sample (in Python in_sample=True) for in-sample scores, which are not"
+            f" predictions; {hint}",
         )
-        hint = f"{own} or obygaze train again, which saves out-of-fold scores"
-    else:
-        what = f"the model was trained on {these} and has no out-of-fold score for them"
-        hint = f"{own} or train a model on other clips"
-    return FixInput(what, where=str(model.folder), hint=hint)
+    return refused
 
 
 def _put_out_of_fold(
@@ -241,16 +235,11 @@ def _put_out_of_fold(
 def _scores(estimator: Any, X: Floats) -> tuple[Floats, bool]:
     """Return scores by class, and whether they are probabilities; a concept bank has none."""
     if hasattr(estimator, "predict_proba"):
-        return _in_batches(estimator.predict_proba, X), True
+        return estimator.predict_proba(X), True
     if hasattr(estimator, "decision_function"):
-        margin = _in_batches(estimator.decision_function, X)
+        margin = estimator.decision_function(X)
         return (margin[:, None] if margin.ndim == 1 else margin), False
     return np.zeros((len(X), 0)), False
-
-
-def _in_batches(score: Callable[[Floats], Floats], X: Floats) -> Floats:
-    starts = range(0, len(X), BATCH_ROWS)
-    return np.concatenate([score(X[start : start + BATCH_ROWS]) for start in starts])
 
 
 def _decisions(names: Sequence[str], scores: Floats) -> list[str]:

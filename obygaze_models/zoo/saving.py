@@ -17,7 +17,7 @@ from safetensors.numpy import load, save
 
 from obygaze_features import __version__
 from obygaze_features.core.drafts import OwnFolder, check_folder, made_by_obygaze, new_folder
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, FixUsage, NotFound
 from obygaze_features.core.files import pretty_json, sha256_bytes, write_atomic
 from obygaze_features.core.notebook import html_summary, short_repr
 from obygaze_features.core.workspace import is_url
@@ -39,9 +39,13 @@ from obygaze_models.zoo.info import (
 
 MODEL_FILE, ARRAYS_FILE, CARD_FILE = "model.json", "model.safetensors", "README.md"
 CLIPS_FILE = "training-clips.csv"
-FILES = (ARRAYS_FILE, CLIPS_FILE, CARD_FILE, MODEL_FILE)
-MAX_BYTES = {ARRAYS_FILE: 2_000_000_000, CLIPS_FILE: 500_000_000, MODEL_FILE: 10_000_000}
-MAX_BYTES[CARD_FILE] = MAX_BYTES[MODEL_FILE]
+# The files of a model in the order to write them, each with the most bytes it may have.
+MAX_BYTES = {
+    ARRAYS_FILE: 2_000_000_000,
+    CLIPS_FILE: 500_000_000,
+    CARD_FILE: 10_000_000,
+    MODEL_FILE: 10_000_000,
+}
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
@@ -120,9 +124,7 @@ def save_model(
             document[key] = {"bytes": len(own), "sha256": sha256_bytes(own)}
     document["sha256"] = document_sha256(document)
     contents[MODEL_FILE] = pretty_json(document)
-    path = folder / MODEL_FILE
-    same = path.is_file() and path.read_bytes() == contents[MODEL_FILE]
-    return _write(folder, contents, force=force or same)
+    return _write(folder, contents, force=force)
 
 
 def load_model(folder: Path) -> SavedModel:
@@ -169,24 +171,32 @@ def verify_model(folder: Path) -> SavedModel:
     return load_model(folder)
 
 
-def push_model(folder: Path, target: str) -> int:
+def push_model(folder: Path, target: str, *, force: bool = False) -> int:
     """Check a model, copy it to a folder, a bucket or the hub, and return its size in bytes.
 
     Args:
         folder: The folder of the model.
         target: A folder, or an s3:// or hf:// URL.
+        force: Replace another model that is there.
     """
     load_model(folder)
     contents = {name: (folder / name).read_bytes() for name in files_of(folder)}
     if not is_url(target):
-        _write(Path(target), contents, force=True)
+        _write(Path(target), contents, force=force)
     else:
         marks = {n: FileMark(len(data), sha256_bytes(data)) for n, data in contents.items()}
         place = open_target(target)
         place.prepare(marks)
-        for name, data in contents.items():
-            if not place.has(name, marks[name]):
-                place.put(name, data, marks[name])
+        missing = [name for name, mark in marks.items() if not place.has(name, mark)]
+        for name in () if force else missing:
+            if place.files.read(name, 0, 1) is not None:
+                raise AlreadyThere(
+                    f"another {name} is at this address",
+                    where=place.location,
+                    hint="choose another address, or replace it with --force",
+                )
+        for name in missing:
+            place.put(name, contents[name], marks[name])
         place.settle(f"model {folder.name}")
     return sum(map(len, contents.values()))
 
@@ -232,7 +242,7 @@ def read_document(folder: Path) -> ModelDocument:
 def files_of(folder: Path) -> tuple[str, ...]:
     """Return the files of a model in the order to write them; model.json is the last."""
     listed = read_document(folder).training_clips is not None
-    return tuple(name for name in FILES if listed or name != CLIPS_FILE)
+    return tuple(name for name in MAX_BYTES if listed or name != CLIPS_FILE)
 
 
 def score_columns(estimator: Any, info: ModelInfo) -> list[str]:
@@ -251,10 +261,7 @@ def _refusal(folder: Path) -> str:
     """Return why a folder is not a saved model, or what else it holds; "" if it is one."""
     if not made_by_obygaze(folder / MODEL_FILE):
         return f"it has no {MODEL_FILE} of obygaze"
-    names = "|".join(map(re.escape, FILES))
-    # Temporary files of an older version that was killed belong to the model.
-    own = re.compile(rf"{names}|\.({names})\.[0-9a-f]+\.tmp")
-    more = sorted(path.name for path in folder.iterdir() if not own.fullmatch(path.name))
+    more = sorted({path.name for path in folder.iterdir()} - MAX_BYTES.keys())
     return f"it also holds {more[0]!r}" if more else ""
 
 
@@ -262,6 +269,9 @@ MODEL = OwnFolder("model", _refusal)
 
 
 def _write(folder: Path, contents: Mapping[str, bytes], *, force: bool) -> Path:
+    """Write the files of a model; the same model may be there already."""
+    path = folder / MODEL_FILE
+    force = force or (path.is_file() and path.read_bytes() == contents[MODEL_FILE])
     with new_folder(folder, MODEL, force=force) as draft:
         for name, data in contents.items():
             write_atomic(draft / name, data)

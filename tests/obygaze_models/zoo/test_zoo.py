@@ -9,6 +9,7 @@ import json
 import pickle
 import shutil
 import struct
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,15 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 from support.cli import run_obygaze
+from support.folder_hub import FolderHub
 from support.kills import kill_everywhere
 from support.saved_models import write_model_json
+from support.store_servers import s3_server
 from support.stores import a_recipe
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, Mismatch, NotFound
 from obygaze_features.store import ArraySpec, RowStatus, StoreWriter, create_store, open_store
+from obygaze_features.store.remote import hub as hub_module
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.heads import LogisticHead, TreeHead
@@ -40,6 +44,7 @@ from obygaze_models.zoo.saving import (
 
 N, D = 40, 6
 CONCEPTS = ("Look", "Body")
+ENDPOINT = "AWS_ENDPOINT_URL"
 
 
 @pytest.fixture(scope="module")
@@ -466,6 +471,51 @@ def test_push_writes_into_no_folder_of_somebody_else(saved: Path, tmp_path: Path
     push_model(saved, str(tmp_path / "there"))
     push_model(saved, str(tmp_path / "there"))
     assert _tree(tmp_path / "there") == _tree(saved)
+
+
+def _another(saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]) -> Path:
+    other = LogisticProbe().fit(data[0], 1 - data[1])
+    return save_model(other, load_model(saved).info, tmp_path / "another" / "toy")
+
+
+def test_push_to_a_folder_replaces_another_model_only_with_force(
+    saved: Path, tmp_path: Path, data: tuple[np.ndarray, ...]
+) -> None:
+    there, other = tmp_path / "there", _another(saved, tmp_path, data)
+    push_model(saved, str(there))
+    done = run_obygaze("models", "push", f"./{other.name}", there, cwd=other.parent)
+    assert (done.code, "another model has this name" in done.stderr) == (1, True)
+    assert _tree(there) == _tree(saved)
+    run_obygaze("models", "push", f"./{other.name}", there, "--force", cwd=other.parent).ok()
+    assert _tree(there) == _tree(other)
+
+
+@pytest.mark.parametrize("url", ["hf://lab/toy", "s3://films/models/toy"])
+def test_push_to_a_bucket_or_the_hub_replaces_another_model_only_with_force(
+    url: str,
+    saved: Path,
+    tmp_path: Path,
+    data: tuple[np.ndarray, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other, hub = _another(saved, tmp_path, data), FolderHub(tmp_path / "hub")
+    monkeypatch.setattr(hub_module, "the_hub", lambda: hub)
+    with s3_server(tmp_path / "moto") if url.startswith("s3") else nullcontext({}) as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        if environment:
+            s3 = pytest.importorskip("boto3").resource("s3", endpoint_url=environment[ENDPOINT])
+            s3.Bucket("films").create()
+        push_model(saved, url)
+        push_model(saved, url)
+        with pytest.raises(AlreadyThere, match=r"another model\.safetensors is at this address"):
+            push_model(other, url)
+        expected = load_model(saved).estimator.coef_
+        found = pull_model(url, tmp_path / "models" / "pulled").estimator.coef_
+        np.testing.assert_array_equal(found, expected)
+        push_model(other, url, force=True)
+        found = pull_model(url, tmp_path / "models" / "pulled", force=True).estimator.coef_
+        np.testing.assert_array_equal(found, load_model(other).estimator.coef_)
 
 
 def test_a_kill_at_any_instant_leaves_the_old_model_or_the_new_one(
