@@ -322,7 +322,7 @@ def _manifest(
         return manifest, manifest.name
     place = workspace_of(workspace)
     if manifest is None:
-        known = place.names("manifests", "*.toml")
+        known = place.names("manifests")
         if len(known) != 1:
             shown = f"one of {few(known)}" if known else "obygaze manifest import --help"
             raise FixUsage(

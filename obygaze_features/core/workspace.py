@@ -96,17 +96,15 @@ class Workspace:
             )
         return path
 
-    def names(self, kind: str, pattern: str) -> list[str]:
+    def names(self, kind: str) -> list[str]:
         """Return the names of one kind in the workspace, sorted."""
         folder = self.folder(kind)
-        if not folder.is_dir():
-            return []
         # Not glob(): it treats a folder without read permission as empty.
-        found = [p for p in folder.iterdir() if p.match(pattern) and not p.name.startswith(".")]
-        if pattern != "*":  # only files have a suffix
-            found = [path for path in found if not path.is_dir()]
-        # A folder's dots are part of its name (vivit.k400); a file's last one is not.
-        return sorted({path.name if path.is_dir() else path.stem for path in found})
+        found = list(folder.iterdir()) if folder.is_dir() else []
+        suffix = {"manifests": ".toml", "stores": ".zip"}.get(kind)
+        files = {p.stem for p in found if p.suffix == suffix and p.is_file()}
+        folders = {p.name for p in found if p.is_dir() and kind != "manifests"}
+        return sorted(name for name in files | folders if not name.startswith("."))
 
     def existing_manifest(self, name: str) -> Path:
         """Return the TOML file of a manifest; if it is missing, the error lists the others."""
@@ -126,37 +124,25 @@ class Workspace:
         """Return the folder of a run or model; if it is missing, the error lists the others."""
         text = os.fspath(name)
         path = Path(text) if "/" in text else self.folder(kind) / text
-        if path.is_dir():
-            return path
         # A folder of the current folder is found too, but never in place of the workspace's own.
-        if Path(text).is_dir():
-            return Path(text)
+        for found in (path, Path(text)):
+            if found.is_dir():
+                return found
         raise self._missing(kind, text, path)
 
     def _missing(self, kind: str, name: str, path: Path) -> NotFound:
         """Return the error that there is no such name; it suggests a similar one or lists all."""
-        known = self.names(kind, "*.toml" if kind == "manifests" else "*")
-        known = [found for found in known if found != "README"]
-        if kind == "stores":
-            stores = self.folder(kind)
-            known = [
-                one
-                for one in known
-                if (stores / one / "store.json").exists() or (stores / f"{one}.zip").exists()
-            ]
-        noun = kind.removesuffix("s")
+        known = self.names(kind)
         hint = f"one of {few(known)}" if known else MAKERS[kind]
         if Path(name).exists():
             hint = f"./{name} for the file or folder here"
-        what = f"no {noun} called {name!r}{near(name, known)}"
+        what = f"no {kind.removesuffix('s')} called {name!r}{near(name, known)}"
         return NotFound(what, where=str(path), hint=hint)
 
     @staticmethod
     def _is_bare(name: str) -> bool:
-        if not name or name in {".", ".."}:
-            raise FixUsage(f"invalid name {name!r}", hint="use letters, digits, - and _")
         if "/" in name or "\\" in name or name.endswith((".toml", ".csv", ".zip")):
             return False
-        if not name.isprintable() or name.startswith("-"):
+        if name in {"", ".", ".."} or not name.isprintable() or name.startswith("-"):
             raise FixUsage(f"invalid name {name!r}", hint="use letters, digits, - and _")
         return True

@@ -51,7 +51,7 @@ def ls(session: Session) -> None:
         obygaze manifest ls --json
     """
     rows, broken = [], []
-    for name in session.workspace.names("manifests", "*.toml"):
+    for name in session.workspace.names("manifests"):
         try:
             found = read_manifest(session.workspace.manifest(name))
         except (ObygazeError, OSError) as error:
