@@ -34,15 +34,14 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud
 
 def printable(text: str) -> str:
     """Return text with control characters written as escapes, except colours, tabs and lines."""
-    if _CONTROL.search(text) is None:
-        return text
     parts = _COLOR.split(text)
-    parts[::2] = (_CONTROL.sub(lambda found: _escaped(found[0]), part) for part in parts[::2])
+    parts[::2] = (_CONTROL.sub(_escaped, part) for part in parts[::2])
     return "".join(parts)
 
 
-def _escaped(character: str) -> str:
-    return f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
@@ -82,21 +81,17 @@ class _Lines:
     def advance(self, amount: int = 1) -> None:
         self.done += amount
         now = time.monotonic()
-        if now - self.last_line >= SECONDS_BETWEEN_LINES:
-            self.last_line = now
-            self._write(now)
+        if now - self.last_line < SECONDS_BETWEEN_LINES:
+            return
+        self.last_line, spent = now, now - self.started
+        done = human(self.done) if self.unit == "B" else f"{self.done:,}"
+        text = f"{self.label}: {done} of {human(self.total, self.unit)}, {spent:.0f} s"
+        if self.done:
+            text += f", {spent / self.done * (self.total - self.done):.0f} s to go"
+        click.echo(f"{text} {self.text}".rstrip(), err=True)
 
     def remark(self, text: str) -> None:
         self.text = text
-
-    def _write(self, now: float) -> None:
-        spent = now - self.started
-        done = human(self.done) if self.unit == "B" else f"{self.done:,}"
-        amount = f"{done} of {human(self.total, self.unit)}"
-        text = f"{self.label}: {amount}, {spent:.0f} s"
-        if self.done:
-            text += f", {spent / self.done * (self.total - self.done):.0f} s to go"
-        click.echo(printable(f"{text} {self.text}".rstrip()), err=True)
 
 
 class _Bar:
@@ -105,16 +100,14 @@ class _Bar:
     def __init__(self, label: str, total: int, unit: str) -> None:
         from tqdm import tqdm
 
-        n_bytes = unit == "B"
-        self.bar = tqdm(
-            total=total, desc=label, unit=unit, unit_scale=n_bytes, unit_divisor=1000, leave=False
-        )
+        bytes_: dict[str, Any] = {"unit_scale": True, "unit_divisor": 1000} if unit == "B" else {}
+        self.bar = tqdm(total=total, desc=label, unit=unit, leave=False, **bytes_)
 
     def advance(self, amount: int = 1) -> None:
         self.bar.update(amount)
 
     def remark(self, text: str) -> None:
-        self.bar.set_postfix_str(printable(text))
+        self.bar.set_postfix_str(text)
 
 
 def human(amount: float, unit: str = "B") -> str:
@@ -169,12 +162,12 @@ class Console:
     def detail(self, text: str) -> None:
         """Print a note to stderr if -v was given."""
         if self.verbosity > 0:
-            click.echo(printable(text), err=True, color=self.color)
+            self.note(text)
 
     def warn(self, text: str) -> None:
         """Print a warning to stderr, also with -q."""
-        text = click.style("Warning: ", fg="yellow") + printable(text)
-        click.echo(text, err=True, color=self.color)
+        label = click.style("Warning: ", fg="yellow")
+        click.echo(label + printable(text), err=True, color=self.color)
 
     @contextmanager
     def progress(self, label: str, total: int, unit: str = "clips") -> Iterator[Progress]:
