@@ -17,13 +17,7 @@ import click
 from obygaze_features import __version__
 from obygaze_features.core.commands import LazyGroup, Session
 from obygaze_features.core.console import JSON_VERSION, Console, json_text, printable, wants_color
-from obygaze_features.core.errors import (
-    EXIT_INTERRUPTED,
-    NotFound,
-    ObygazeError,
-    Stopped,
-    without_secrets,
-)
+from obygaze_features.core.errors import EXIT_INTERRUPTED, NotFound, ObygazeError, Stopped
 from obygaze_features.core.workspace import Workspace
 
 COMMANDS = {
@@ -152,25 +146,18 @@ def run(argv: Sequence[str] | None = None) -> int:
         with _interrupted_by_sigterm():
             code = root.main(args=argv, prog_name="obygaze", standalone_mode=False, obj=printer)
         return code if type(code) is int else 0
-    except click.exceptions.Abort as abort:
-        return _interrupted(printer, abort)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True, color=printer.color)
         return error.exit_code
-    except click.ClickException as error:
-        return printer.error(error.format_message(), None, _usage_hint(error), error.exit_code)
-    except ObygazeError as error:
-        _reraise_if_debugging()
-        return printer.error(error.what, error.where, error.hint, error.exit_code, error.details)
-    except OSError as error:
-        _reraise_if_debugging()
-        where = os.fspath(error.filename) if isinstance(error.filename, str | Path) else None
-        return printer.error(
-            error.strerror or str(error), where, SYSTEM_HINTS.get(error.errno or 0)
-        )
-    except Exception as error:  # noqa: BLE001 - a bug is reported in at most three lines too
-        _reraise_if_debugging()
-        return _bug(printer, error)
+    except Exception as error:
+        if isinstance(error.__cause__, EOFError):
+            error = error.__cause__  # click treats a file that ends too early as Ctrl-D
+        is_of_click = isinstance(error, click.ClickException | click.exceptions.Abort)
+        if os.environ.get("OBYGAZE_DEBUG") and not is_of_click:
+            raise error
+        explained = _explained(error)
+        printer.print(explained)
+        return explained.exit_code
 
 
 @dataclass
@@ -180,45 +167,46 @@ class _ErrorPrinter:
     color: bool | None
     as_json: bool = False
 
-    def error(
-        self,
-        what: str,
-        where: str | None = None,
-        hint: str | None = None,
-        code: int = 1,
-        details: Sequence[str] = (),
-    ) -> int:
-        """Print an error below its details in at most three lines, and return its exit code.
-
-        Line breaks in a message become spaces. With --json it is one line, a JSON document.
-        """
+    def print(self, error: ObygazeError) -> None:
+        """Print an error below its details; with --json as one line, a JSON document."""
         if self.as_json:
-            error = {"what": what, "where": where, "hint": hint, "details": list(details)}
-            document = {"json_version": JSON_VERSION, "error": error, "exit_code": code}
-            click.echo(json_text(document), err=True)
-            return code
-        for line in details:
+            document = {key: getattr(error, key) for key in ("what", "where", "hint", "details")}
+            document = {"error": document, "exit_code": error.exit_code}
+            click.echo(json_text({"json_version": JSON_VERSION, **document}), err=True)
+            return
+        for line in error.details:
             click.echo(printable(line), err=True)
-        lines = [click.style("Error: ", fg="red", bold=True) + _one_line(what)]
-        lines += [f"  in: {_one_line(where)}"] if where else []
-        lines += [f"  Try: {_one_line(hint)}"] if hint else []
-        click.echo(printable("\n".join(lines)), err=True, color=self.color)
-        return code
+        label = click.style("Error: ", fg="red", bold=True)
+        click.echo(label + printable(str(error)), err=True, color=self.color)
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split("\n"))
-
-
-def _interrupted(printer: _ErrorPrinter, abort: click.exceptions.Abort) -> int:
-    # click treats a file that ends too early (EOFError) as Ctrl-D.
-    if isinstance(abort.__cause__, EOFError):
-        _reraise_if_debugging()
-        return _bug(printer, abort.__cause__)
-    hint = " ".join(getattr(abort.__cause__, "__notes__", [])) or None
-    if isinstance(abort.__cause__, _Terminated):
-        return printer.error("stopped by SIGTERM", hint=hint, code=Stopped.exit_code)
-    return printer.error("interrupted", hint=hint, code=EXIT_INTERRUPTED)
+def _explained(error: Exception) -> ObygazeError:
+    """Return the error that the user is told of, with the exit code of the process."""
+    code = 1
+    if isinstance(error, ObygazeError):
+        return error
+    if isinstance(error, click.exceptions.Abort):
+        is_sigterm = isinstance(error.__cause__, _Terminated)
+        code = Stopped.exit_code if is_sigterm else EXIT_INTERRUPTED
+        hint = " ".join(getattr(error.__cause__, "__notes__", [])) or None
+        found = ObygazeError("stopped by SIGTERM" if is_sigterm else "interrupted", hint=hint)
+    elif isinstance(error, click.ClickException):
+        code = error.exit_code
+        ctx = error.ctx if isinstance(error, click.UsageError) else None
+        hint = f"{ctx.command_path} --help" if ctx else None
+        found = ObygazeError(error.format_message(), hint=hint)
+    elif isinstance(error, OSError):
+        where = os.fspath(error.filename) if isinstance(error.filename, str | Path) else None
+        hint = SYSTEM_HINTS.get(error.errno or 0)
+        found = ObygazeError(error.strerror or str(error), where=where, hint=hint)
+    else:
+        first = (str(error).splitlines() or [""])[0]
+        found = ObygazeError(
+            f"a bug in obygaze: {type(error).__name__}: {first}",
+            hint="run the same command with OBYGAZE_DEBUG=1 to see the traceback",
+        )
+    found.exit_code = code
+    return found
 
 
 class _Terminated(KeyboardInterrupt):
@@ -238,21 +226,3 @@ def _interrupted_by_sigterm() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _bug(printer: _ErrorPrinter, error: Exception) -> int:
-    first_line = without_secrets((str(error).splitlines() or [""])[0])
-    return printer.error(
-        f"a bug in obygaze: {type(error).__name__}: {first_line}",
-        hint="run the same command with OBYGAZE_DEBUG=1 to see the traceback",
-    )
-
-
-def _usage_hint(error: click.ClickException) -> str | None:
-    ctx = error.ctx if isinstance(error, click.UsageError) else None
-    return f"{ctx.command_path} --help" if ctx else None
-
-
-def _reraise_if_debugging() -> None:
-    if os.environ.get("OBYGAZE_DEBUG"):
-        raise

@@ -51,19 +51,15 @@ def made_by_obygaze(document: Path) -> bool:
 
 
 def check_name(path: Path) -> Path:
-    """Return the path without links; raise an error for `.`, `..` and `/`."""
+    """Return the path without links; an error for the current folder and those above it."""
     place = Path(os.path.realpath(path))
-    if path.name in ("", ".."):
-        raise _no_name(path, place)
+    if path.name in ("", "..") or Path.cwd().is_relative_to(place):
+        raise FixUsage(
+            f"{str(path)!r} cannot be the name of a result",
+            where=str(place),
+            hint="another name with -o",
+        )
     return place
-
-
-def _no_name(path: Path, place: Path) -> FixUsage:
-    return FixUsage(
-        f"{str(path)!r} cannot be the name of a result",
-        where=str(place),
-        hint="another name with -o",
-    )
 
 
 def check_folder(folder: Path, own: OwnFolder, *, force: bool) -> Path:
@@ -71,8 +67,6 @@ def check_folder(folder: Path, own: OwnFolder, *, force: bool) -> Path:
     place = check_name(folder)
     if not os.path.lexists(place) or (place.is_dir() and not any(place.iterdir())):
         return place
-    if Path.cwd().is_relative_to(place):
-        raise _no_name(folder, place)
     refusal = own.refusal(place) if place.is_dir() else "it is a file"
     if refusal:
         raise AlreadyThere(

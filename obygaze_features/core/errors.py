@@ -17,6 +17,11 @@ def without_secrets(text: str) -> str:
     return _QUERY.sub(r"\1?***", _USER.sub(r"\1***@", text))
 
 
+def _line(text: str) -> str:
+    """Return text as one line without secrets."""
+    return without_secrets(text).replace("\n", " ")
+
+
 class ObygazeError(Exception):
     """An error that the user can act on: what happened, where, and what to type next.
 
@@ -37,11 +42,10 @@ class ObygazeError(Exception):
         hint: str | None = None,
         details: Sequence[str] = (),
     ) -> None:
-        what = without_secrets(what)
-        super().__init__(what)
-        self.what = what
-        self.where = where and without_secrets(where)
-        self.hint = hint and without_secrets(hint)
+        self.what = _line(what)
+        super().__init__(self.what)
+        self.where = where and _line(where)
+        self.hint = hint and _line(hint)
         self.details = tuple(map(without_secrets, details))
 
     def __str__(self) -> str:

@@ -222,20 +222,18 @@ def take_name(temporary: Path, path: Path) -> bool:
 
 def write_new(path: Path, data: bytes, *, force: bool = False) -> None:
     """Write a result; an existing file with other bytes is an error without `force`."""
-    if force:
-        write_atomic(path, data)
-    elif free_for(path, data) and not write_exclusive(path, data):
-        # Another process was first: an error only if it wrote other bytes.
-        free_for(path, data)
+    write_all_new({path: data}, force=force)
 
 
 def write_all_new(files: Mapping[Path, bytes], *, force: bool = False) -> None:
     """Write several results in this order, or none if a name exists with other bytes."""
-    for path, data in files.items():
-        if not force:
-            free_for(path, data)
-    for path, data in files.items():
-        write_new(path, data, force=force)
+    wanted = [path for path, data in files.items() if force or free_for(path, data)]
+    for path in wanted:
+        if force:
+            write_atomic(path, files[path])
+        elif not write_exclusive(path, files[path]):
+            # Another process was first: an error only if it wrote other bytes.
+            free_for(path, files[path])
 
 
 @contextmanager
@@ -248,21 +246,17 @@ def locked(folder: Path, on_wait: Callable[[], None] | None = None) -> Iterator[
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(OSError):
-            while on_wait is not None and not _lock_now(descriptor):
-                on_wait()
-                time.sleep(LOCK_WAIT_S)
+            while on_wait is not None:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    on_wait()
+                    time.sleep(LOCK_WAIT_S)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
-
-
-def _lock_now(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def free_for(path: Path, data: bytes) -> bool:
