@@ -253,7 +253,7 @@ def load_model(model: PathLike, *, workspace: PathLike | None = None) -> SavedMo
 def predict(
     model: PathLike | SavedModel,
     store: PathLike | Store,
-    clips: Iterable[str] | None = None,
+    clips: Iterable[str] | Manifest | None = None,
     *,
     in_sample: bool = False,
     workspace: PathLike | None = None,
@@ -265,7 +265,8 @@ def predict(
     Args:
         model: A saved model, its name in the workspace, or its folder.
         store: Features of the recipe that the model was trained on, as in `open_store`.
-        clips: The clip ids. The default is all clips of the store.
+        clips: The clip ids, or a manifest. The default is all clips of the store. A model of
+            segments, trained on a store of windows, needs the manifest of the segments.
         in_sample: Score clips with the model that was trained on them.
         workspace: The workspace, if it is not the current one.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,14 @@ import click
 
 from obygaze_features.core.commands import LazyGroup, Session, force_option
 from obygaze_features.core.console import Console, human, table
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.files import write_new
 from obygaze_features.core.workspace import last_part
 
 if TYPE_CHECKING:
+    from obygaze_features.manifest.model import Clip
     from obygaze_models.zoo.predicting import Predicted
+    from obygaze_models.zoo.saving import SavedModel
 
 
 @click.group(cls=LazyGroup)
@@ -102,12 +105,23 @@ def verify(session: Session, names: tuple[str, ...]) -> None:
 @click.argument("name")
 @click.argument("store")
 @click.option("--clips", help="Clip ids to predict, separated by commas. [default: all]")
+@click.option("--manifest", help="Predict the clips or segments of this manifest.")
 @click.option(
     "--in-sample",
     is_flag=True,
     help="Score training clips with the model itself; such scores are not predictions.",
 )
 @click.option("-o", "out", type=click.Path(path_type=Path), help="Write the CSV to this file.")
+@click.option(
+    "--mediaeval",
+    type=click.Path(path_type=Path),
+    help="Write the scores as a run of MediaEval 2015, violence.",
+)
+@click.option(
+    "--no-external-data",
+    is_flag=True,
+    help="--mediaeval: neither model nor backbone saw data from outside the task.",
+)
 @force_option
 def predict_(
     session: Session,
@@ -115,14 +129,18 @@ def predict_(
     name: str,
     store: str,
     clips: str | None,
+    manifest: str | None,
     in_sample: bool,
     out: Path | None,
+    mediaeval: Path | None,
+    no_external_data: bool,
     force: bool,
 ) -> None:
     """Predict the clips of a store with a model.
 
     One row per clip: the decision, the probability of each class and, for a bottleneck, the margin
-    of each concept and its contribution. A store of other features is an error (exit code 5).
+    of each concept and its contribution. A store of other features is an error (exit code 5). A
+    model of segments, trained on a store of windows, needs the manifest of the segments.
 
     The column `basis` is the kind of the score. unseen: the model was trained on no clip of the
     film. film-seen: it was trained on other clips of the film. out-of-fold: it was trained on the
@@ -134,22 +152,56 @@ def predict_(
         obygaze models predict films-pcbm films.descriptors > predictions.csv
         obygaze models predict films-pcbm films.descriptors --clips tt1-001,tt1-002 --json
         obygaze models predict films-pcbm films.descriptors --in-sample -o explained.csv
+        obygaze models predict violence liris-accede.xclip --mediaeval run1.txt
+        obygaze models predict films-ridge whole.descriptors --manifest films
     """
+    from obygaze_features.manifest import read_manifest
     from obygaze_features.store import open_store
     from obygaze_models.zoo.predicting import predict
     from obygaze_models.zoo.saving import load_model
 
     model = load_model(session.workspace.existing("models", name))
     opened = open_store(session.workspace.existing_store(store))
-    found = predict(model, opened, clips.split(",") if clips else None, in_sample=in_sample)
+    ids = clips.split(",") if clips else None
+    chosen: Iterable[str | Clip] | None = ids
+    if manifest:
+        listed = read_manifest(session.workspace.existing_manifest(manifest))
+        chosen = listed if ids is None else [listed[clip] for clip in ids]
+    found = predict(model, opened, chosen, in_sample=in_sample)
     _explain(session.console, found)
     if out is not None:
         write_new(out, found.to_csv().encode("utf-8"), force=force)
         session.console.note(f"wrote {out}")
+    if mediaeval is not None:
+        _write_run(model, found, mediaeval, external_data=not no_external_data, force=force)
+        session.console.note(f"wrote {mediaeval} and {mediaeval.with_suffix('.json')}")
     if session.console.as_json:
         session.console.json(found.to_json())
-    elif out is None:
+    elif out is None and mediaeval is None:
         session.console.result(found.to_csv().rstrip("\n"))
+
+
+def _write_run(
+    model: SavedModel, found: Predicted, path: Path, *, external_data: bool, force: bool
+) -> None:
+    """Write the scores of the positive class as a run of MediaEval, as `audit mediaeval` reads."""
+    from obygaze_models.audits.mediaeval_files import write_run_file
+
+    if len(model.info.classes) != 2:
+        raise FixUsage(
+            f"--mediaeval needs a model of two classes, {model.info.name} has"
+            f" {len(model.info.classes)}",
+            hint="a model of the task violence; docs/guide.md has the command that trains it",
+        )
+    write_run_file(
+        path,
+        dict(zip(found.clip_ids, found.scores[:, -1].tolist(), strict=True)),
+        subtask="violence",
+        external_data=external_data,
+        tag=model.info.name,
+        about={"model": model.info.kind, "backbone": model.info.features.backbone},
+        force=force,
+    )
 
 
 def _explain(console: Console, found: Predicted) -> None:

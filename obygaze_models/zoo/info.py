@@ -38,13 +38,19 @@ OLD_SCHEMA = "obygaze-model/1"  # does not list the training clips
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """The features that a model takes as input: those of stores with this fingerprint."""
+    """The features that a model takes as input: those of stores with this fingerprint.
+
+    The features of segments are those of the windows that belong to it by the `rule`, reduced to
+    one vector; both are "" for features of clips.
+    """
 
     backbone: str
     level: str
     width: int
     fingerprint: str
     store: str = ""
+    rule: str = ""
+    reduce: str = ""
 
     def __repr__(self) -> str:
         width, fingerprint = f"{self.width} numbers per clip", f"{self.fingerprint[:12]}..."
@@ -90,6 +96,8 @@ class ModelInfo:
     def to_json(self) -> dict[str, Any]:
         """Return the facts as plain JSON values; a number without a value is null."""
         value: dict[str, Any] = json_values(asdict(self))
+        if not self.features.rule:
+            del value["features"]["rule"], value["features"]["reduce"]
         return value
 
 

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import csv_for_people, json_values
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr
-from obygaze_features.store import Store
+from obygaze_features.manifest.model import Clip
+from obygaze_features.store import Matrix, Segments, Store
+from obygaze_models.zoo.info import FeatureSpec
 from obygaze_models.zoo.saving import SavedModel, score_columns
 
 Floats = NDArray[np.float64]
@@ -107,7 +109,7 @@ class Predicted:
 def predict(
     model: SavedModel,
     store: Store,
-    clips: Iterable[str] | None = None,
+    clips: Iterable[str | Clip] | None = None,
     *,
     in_sample: bool = False,
 ) -> Predicted:
@@ -119,18 +121,26 @@ def predict(
     Args:
         model: A saved model.
         store: Features of the recipe that the model was trained on.
-        clips: The clip ids. The default is all clips of the store.
+        clips: A manifest, clips of a manifest, or clip ids. The default is all clips of the store.
+            A model of segments, whose features are reduced from windows, needs a manifest.
         in_sample: Score training clips with the model itself; such scores are not predictions.
     """
-    check_store(model, store)
-    matrix = store.matrix(model.info.features.level, clips=clips, missing="drop")
+    wanted = model.info.features
+    if store.fingerprint != wanted.fingerprint:
+        raise Mismatch(
+            f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
+            f" {wanted.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
+            where=store.location,
+            hint="a store of the same recipe; obygaze store info shows the fingerprint of each",
+        )
+    matrix, film_of = _read(store, wanted, clips)
     X = np.asarray(matrix.values, dtype=np.float64)
-    if X.ndim != 2 or X.shape[1] != model.info.features.width:
-        raise FixInput(f"level {model.info.features.level!r} is not a vector per clip")
+    if X.ndim != 2 or X.shape[1] != wanted.width:
+        raise FixInput(f"level {wanted.level!r} is not a vector of {wanted.width} numbers per clip")
     ids = [str(clip) for clip in matrix.clip_ids]
     if not ids:
         raise FixInput("none of these clips has features", where=store.location)
-    basis = _basis(model, store, ids, matrix.rows, in_sample=in_sample)
+    basis = _basis(model, ids, film_of, in_sample=in_sample)
     refused = {} if in_sample else _refused(model, ids, basis)
     kept = [i for i, clip in enumerate(ids) if clip not in refused]
     ids, basis, X = [ids[i] for i in kept], [basis[i] for i in kept], X[kept]
@@ -152,38 +162,47 @@ def predict(
     )
 
 
-def check_store(model: SavedModel, store: Store) -> None:
-    """Raise an error unless a store has the features that the model was trained on."""
-    expected = model.info.features
-    if store.fingerprint != expected.fingerprint:
-        raise Mismatch(
-            f"{model.info.name} expects features of {expected.backbone} with fingerprint"
-            f" {expected.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
-            where=store.location,
-            hint="a store of the same recipe; obygaze store info shows the fingerprint of each",
-        )
+def _read(
+    store: Store, wanted: FeatureSpec, clips: Iterable[str | Clip] | None
+) -> tuple[Matrix | Segments, dict[str, str]]:
+    """Return the features of the clips, and the film of each clip."""
+    listed = [] if clips is None else list(clips)
+    if wanted.rule:
+        segments = [clip for clip in listed if isinstance(clip, Clip)]
+        if not segments or len(segments) < len(listed):
+            raise FixUsage(
+                "this model needs a manifest of segments: the features of a segment are those of"
+                f" its windows, by the rule {wanted.rule!r}",
+                hint="--manifest NAME (in Python, a manifest as `clips`)",
+            )
+        cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce}
+        films = {clip.clip_id: clip.movie_id for clip in segments}
+        return store.segments(segments, wanted.level, **cut), films
+    ids = [clip.clip_id if isinstance(clip, Clip) else clip for clip in listed]
+    films = dict(zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True))
+    chosen = None if clips is None else ids
+    return store.matrix(wanted.level, clips=chosen, missing="drop"), films
 
 
 def _basis(
-    model: SavedModel, store: Store, ids: Sequence[str], rows: NDArray[np.int64], in_sample: bool
+    model: SavedModel, ids: Sequence[str], film_of: Mapping[str, str], *, in_sample: bool
 ) -> list[str]:
     """Return the kind of score of each clip. Films and clips are the same where their ids are."""
-    training, movies = model.info.training, store.movie_ids[rows].tolist()
+    training = model.info.training
     films = set(training.movies)
     if model.clips is None:
         unnamed = training.n_clips > 0 and not films
-        return [IN_SAMPLE if unnamed or movie in films else UNSEEN for movie in movies]
+        return [IN_SAMPLE if unnamed or film_of[clip] in films else UNSEEN for clip in ids]
     row_of, has_score = model.clips.row_of, model.clips.has_score
     # A store may use other film ids than the manifest of the training.
-    pairs = zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
-    films |= {movie for clip, movie in pairs if clip in row_of}
+    films |= {film for clip, film in film_of.items() if clip in row_of}
     found = []
-    for clip, movie in zip(ids, movies, strict=True):
+    for clip in ids:
         if clip in row_of:
             scored = has_score[row_of[clip]] and not in_sample
             found.append(OUT_OF_FOLD if scored else IN_SAMPLE)
         else:
-            found.append(FILM_SEEN if movie in films else UNSEEN)
+            found.append(FILM_SEEN if film_of[clip] in films else UNSEEN)
     return found
 
 

@@ -143,6 +143,8 @@ def _model_info(
         features=FeatureSpec(
             **{key: facts[key] for key in ("backbone", "level", "width", "fingerprint")},
             store=str(facts["location"]),
+            rule=facts.get("rule", ""),
+            reduce=facts.get("reduce", ""),
         ),
         training=TrainingData(
             manifest=manifest.name,

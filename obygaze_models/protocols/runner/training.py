@@ -29,14 +29,16 @@ def training_protocol(name: str, task: str, changes: Sequence[str] = ()) -> Prot
         hint = f"one of {', '.join(trainable())}"
         raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
     kind = ALIASES.get(name, name)
+    if kind != CAV:
+        changes = [f"models.{name}.kind={kind}", *_spelt_out(changes, name)]
+    honest = load_protocol("honest", changes)
+    if honest.data.scale != "none":
+        raise FixUsage("a saved model reads unscaled features", hint="omit data.scale")
     if kind == CAV:
-        return _concepts_protocol(load_protocol("honest", changes))
-    honest = load_protocol("honest", [f"models.{name}.kind={kind}", *_spelt_out(changes, name)])
+        return _concepts_protocol(honest)
     if task not in honest.tasks:
         hint = f"one of {', '.join(honest.tasks)}, or --set tasks.{task}.positive=..."
         raise FixUsage(f"unknown task {task!r}{near(task, honest.tasks)}", hint=hint)
-    if honest.data.scale != "none":
-        raise FixUsage("a saved model reads unscaled features", hint="omit data.scale")
     return replace(
         honest,
         name=f"train-{name}",
