@@ -107,6 +107,7 @@ def _choose_color(ctx: click.Context, param: click.Parameter, value: str) -> Non
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print only results, warnings and errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Print more details.")
+@click.option("--json", "as_json", is_flag=True, hidden=True)
 @click.option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),
@@ -120,7 +121,7 @@ def _choose_color(ctx: click.Context, param: click.Parameter, value: str) -> Non
     __version__, message="obygaze %(version)s", help="Print the version and exit."
 )
 @click.pass_context
-def root(ctx: click.Context, workspace: Path, quiet: bool, verbose: bool) -> None:
+def root(ctx: click.Context, workspace: Path, quiet: bool, verbose: bool, as_json: bool) -> None:
     """Extract features of film clips into stores, and train models on them."""
     if not workspace.is_dir():
         raise NotFound(
@@ -128,7 +129,7 @@ def root(ctx: click.Context, workspace: Path, quiet: bool, verbose: bool) -> Non
             where=str(workspace),
             hint=f"check the name, or mkdir {workspace}",
         )
-    console = Console(verbosity=verbose - quiet, color=ctx.color)
+    console = Console(verbosity=verbose - quiet, color=ctx.color, as_json=as_json)
     ctx.obj = Session(workspace=Workspace(workspace), console=console)
 
 

@@ -7,6 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -42,21 +43,18 @@ def _console_flag(change: Callable[[Console], Console]) -> dict[str, Any]:
     return {"is_flag": True, "expose_value": False, "callback": apply}
 
 
-json_option = click.option(
-    "--json",
-    **_console_flag(lambda console: replace(console, as_json=True)),
-    help="Print one JSON document.",
-)
-_quiet_option = click.option(
-    *("-q", "--quiet"),
-    **_console_flag(lambda console: replace(console, verbosity=console.verbosity - 1)),
-    hidden=True,
-)
-_verbose_option = click.option(
-    *("-v", "--verbose"),
-    **_console_flag(lambda console: replace(console, verbosity=console.verbosity + 1)),
-    hidden=True,
-)
+def _louder(by: int, console: Console) -> Console:
+    return replace(console, verbosity=console.verbosity + by)
+
+
+_AS_JSON = _console_flag(lambda console: replace(console, as_json=True))
+json_option = click.option("--json", **_AS_JSON, help="Print one JSON document.")
+
+
+def _add_verbosity(command: click.Command) -> None:
+    """Add -q and -v, which may stand after any word of the command line."""
+    for by, *names in ((-1, "-q", "--quiet"), (1, "-v", "--verbose")):
+        click.option(*names, **_console_flag(partial(_louder, by)), hidden=True)(command)
 
 
 class _Text(click.types.StringParamType):
@@ -85,8 +83,7 @@ class SessionCommand(click.Command):
                 param.type = _Text()
         if not any("--json" in param.opts for param in self.params):
             json_option(self)
-        _quiet_option(self)
-        _verbose_option(self)
+        _add_verbosity(self)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a usage error without a hint points to the command's help."""
@@ -130,6 +127,9 @@ class LazyGroup(click.Group):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.table = dict(table or {})
+        if not self.params:  # the root group has options of its own, which make the session
+            click.option("--json", **_AS_JSON, hidden=True)(self)
+            _add_verbosity(self)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the table."""

@@ -264,13 +264,18 @@ def test_quiet_and_verbose_may_stand_after_the_command(tmp_path):
         ["manifest", "ls", "-q"],
         ["manifest", "ls", "--quiet"],
         ["-q", "manifest", "ls"],
+        ["manifest", "-q", "ls"],
     ):
         assert call_obygaze(*words, cwd=tmp_path).ok().stderr == ""
+    for words in (["--json", "manifest", "ls"], ["manifest", "--json", "ls"]):
+        assert call_obygaze(*words, cwd=tmp_path).ok().json()["manifests"] == []
     (tmp_path / "t.csv").write_text("clip_id,movie_id\na,m\n", encoding="utf-8")
     call_obygaze("manifest", "import", "csv", "t.csv", cwd=tmp_path).ok()
     linked = ("manifest", "link", "t", ".")
     assert "a: no video" not in call_obygaze(*linked, cwd=tmp_path).ok().stderr
     assert "a: no video" in call_obygaze(*linked, "-v", cwd=tmp_path).ok().stderr
+    said = call_obygaze("manifest", "-v", *linked[1:], cwd=tmp_path).ok().stderr
+    assert "a: no video" in said
 
 
 # ---- streams, colour, the workspace ------------------------------------------------------------
