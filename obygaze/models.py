@@ -22,6 +22,7 @@ from obygaze.features import (
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.schema_rules import near
 
 if TYPE_CHECKING:
     import numpy as np
@@ -103,7 +104,8 @@ def dataset(
     if isinstance(task, str):
         tasks = load_protocol("honest").tasks
         if task not in tasks:
-            raise FixUsage(f"unknown task {task!r}", hint=f"one of {', '.join(tasks)}")
+            what = f"unknown task {task!r}{near(task, tasks)}"
+            raise FixUsage(what, hint=f"one of {', '.join(tasks)}, or classes by level")
         name, chosen = task, tasks[task]
     else:
         name, chosen = "classes", Task(classes=dict(task))

@@ -283,7 +283,7 @@ def confined(root: Path, relative: str) -> Path:
     """Return the path of `relative` under `root`; raise an error if it is outside `root`."""
     pure = PurePosixPath(relative)
     if leads_out(relative):
-        raise FixInput(f"the path {relative!r} leaves its folder", where=str(root))
+        raise FixInput(f"the path {relative!r} leads out of its folder", where=str(root))
     if not pure.parts:
         raise FixInput(f"the path {relative!r} is empty", where=str(root))
     path = root / pure
@@ -294,5 +294,5 @@ def confined(root: Path, relative: str) -> Path:
             f"the path {relative!r} is too long or has circular links", where=str(root)
         ) from error
     if not inside:
-        raise FixInput(f"the path {relative!r} leaves its folder by a link", where=str(root))
+        raise FixInput(f"the path {relative!r} leads out of its folder by a link", where=str(root))
     return path

@@ -159,7 +159,7 @@ class Document:
         family = schema.rpartition("/")[0]
         if isinstance(got, str) and got.startswith(f"{family}/"):
             raise Mismatch(
-                f"this {what} has schema {got!r}, this obygaze reads {schema!r}",
+                f"this {what} has schema {got!r}, this version of obygaze reads {schema!r}",
                 where=self.where,
                 hint="pip install --upgrade obygaze",
             )

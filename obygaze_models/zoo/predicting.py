@@ -136,7 +136,10 @@ def predict(
     matrix, film_of = _read(store, wanted, clips)
     X = np.asarray(matrix.values, dtype=np.float64)
     if X.ndim != 2 or X.shape[1] != wanted.width:
-        raise FixInput(f"level {wanted.level!r} is not a vector of {wanted.width} numbers per clip")
+        raise FixInput(
+            f"level {wanted.level!r} must have {wanted.width} numbers per clip, got {X.shape[1:]}",
+            where=store.location,
+        )
     ids = [str(clip) for clip in matrix.clip_ids]
     if not ids:
         raise FixInput("none of these clips has features", where=store.location)

@@ -252,7 +252,7 @@ antialias = false
     ):
         assert part in details, part
     newer = b'schema = "obygaze-backbone/2"'
-    with pytest.raises(Mismatch, match="this obygaze reads 'obygaze-backbone/1'"):
+    with pytest.raises(Mismatch, match="this version of obygaze reads 'obygaze-backbone/1'"):
         card_from(read_toml(newer, "own.toml"))
 
 
