@@ -105,7 +105,7 @@ def dataset(
         tasks = load_protocol("honest").tasks
         if task not in tasks:
             what = f"unknown task {task!r}{near(task, tasks)}"
-            raise FixUsage(what, hint=f"one of {', '.join(tasks)}, or classes by level")
+            raise FixUsage(what, hint=f"one of {', '.join(tasks)}")
         name, chosen = task, tasks[task]
     else:
         name, chosen = "classes", Task(classes=dict(task))
