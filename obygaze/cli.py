@@ -72,18 +72,13 @@ COMMANDS = {
     ),
 }
 
-# Hints for errors of the operating system that have no message of their own.
+# Hints for errors of the operating system, where "check the path" is not enough.
 SYSTEM_HINTS = {
     errno.EACCES: "use a file or folder with read and write permission",
     errno.EPERM: "use a file or folder with read and write permission",
     errno.EROFS: "choose another folder with -C or -o; this disk is read-only",
     errno.ENOSPC: "free space on the disk, then run the same command again",
     errno.EDQUOT: "free space within your quota, then run the same command again",
-    errno.ENAMETOOLONG: "use a shorter name",
-    errno.ENOENT: "check the name",
-    errno.ENOTDIR: "check the path: a part of it is a file",
-    errno.EEXIST: "check the path: it exists already",
-    errno.EISDIR: "check the path: it is a folder",
 }
 
 
@@ -198,7 +193,7 @@ def _explained(error: Exception) -> ObygazeError:
         found = ObygazeError(error.format_message(), hint=hint)
     elif isinstance(error, OSError):
         where = os.fspath(error.filename) if isinstance(error.filename, str | Path) else None
-        hint = SYSTEM_HINTS.get(error.errno or 0)
+        hint = SYSTEM_HINTS.get(error.errno or 0) or (where and "check the path")
         found = ObygazeError(error.strerror or str(error), where=where, hint=hint)
     else:
         first = (str(error).splitlines() or [""])[0]

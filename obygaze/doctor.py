@@ -20,7 +20,7 @@ from obygaze_features import __version__
 from obygaze_features.core.commands import Session, command
 from obygaze_features.core.console import human
 from obygaze_features.core.machine import package_version, this_machine
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import MAKERS, Workspace
 
 # The codecs of film files, from DivX to today.
 CODECS = (
@@ -28,12 +28,8 @@ CODECS = (
     *("vc1", "wmv3", "prores", "mjpeg", "theora"),
 )
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-FOLDERS = ("manifests", "stores", "runs", "models")
-# Extras that combine others, or are for the development of obygaze.
-NOT_FOR_USERS = ("all", "test")
 REQUIREMENT = re.compile(
-    r"(?P<name>[\w.-]+)(\[(?P<inner>[\w,]+)\])?(?P<needs>[^;]*)"
-    r"(;\s*extra == ['\"](?P<extra>\w+)['\"])?"
+    r"(?P<name>[\w.-]+)(\[[\w,]+\])?(?P<needs>[^;]*)(;\s*extra == ['\"](?P<extra>\w+)['\"])?"
 )
 Facts = dict[str, Any]
 
@@ -70,7 +66,7 @@ def check_up(workspace: Workspace) -> Facts:
         "devices": _devices(),
         "threads": {name: os.environ.get(name) for name in THREAD_VARIABLES},
         "workspace": str(workspace.root.absolute()),
-        "folders": [_folder(kind, workspace.folder(kind)) for kind in FOLDERS],
+        "folders": [_folder(kind, workspace.folder(kind)) for kind in MAKERS],
         "hub": _hub(),
     }
 
@@ -94,18 +90,11 @@ def _packages() -> list[Facts]:
     except metadata.PackageNotFoundError:
         return []
     extras: dict[tuple[str, str], list[str]] = {}
-    includes: list[tuple[str, str]] = []
     for parsed in filter(None, map(REQUIREMENT.fullmatch, requirements)):
-        extra = parsed["extra"]
-        if extra in NOT_FOR_USERS:
-            continue
-        if parsed["name"] == "obygaze":  # an extra that includes another one
-            includes += [(inner, extra) for inner in parsed["inner"].split(",")]
-            continue
-        used = extras.setdefault((parsed["name"], parsed["needs"].strip()), [])
-        used += [extra] if extra else []
-    for used in extras.values():
-        used += [outer for inner, outer in includes if inner in used and outer not in used]
+        # An extra that includes others names obygaze; `test` is for the development of obygaze.
+        if parsed["name"] != "obygaze" and parsed["extra"] != "test":
+            used = extras.setdefault((parsed["name"], parsed["needs"].strip()), [])
+            used += [parsed["extra"]] if parsed["extra"] else []
     return [
         package(name, needs, package_version(name), used) for (name, needs), used in extras.items()
     ]
@@ -132,26 +121,21 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def _video() -> Facts | None:
-    """Return the codecs of PyAV's FFmpeg, or None where PyAV is not installed."""
+    """Return the version of PyAV's FFmpeg and its codecs, or None where PyAV is not installed."""
     if importlib.util.find_spec("av") is None:
         return None
     av = importlib.import_module("av")
-    reads = [codec for codec in CODECS if _has_codec(av, codec, "r")]
-    libraries = sorted(av.library_versions.items())
+    known = dict.fromkeys(CODECS, True)
+    for codec in CODECS:
+        try:
+            av.codec.Codec(codec, "r")
+        except ValueError:  # PyAV's UnknownCodecError is one
+            known[codec] = False
     return {
-        "libraries": {name: ".".join(map(str, version)) for name, version in libraries},
-        "reads": reads,
-        "writes": [codec for codec in CODECS if _has_codec(av, codec, "w")],
-        "cannot_read": [codec for codec in CODECS if codec not in reads],
+        "libavcodec": ".".join(map(str, av.library_versions["libavcodec"])),
+        "reads": [codec for codec, is_known in known.items() if is_known],
+        "cannot_read": [codec for codec, is_known in known.items() if not is_known],
     }
-
-
-def _has_codec(av: Any, name: str, mode: str) -> bool:
-    try:
-        av.codec.Codec(name, mode)
-    except ValueError:  # PyAV's UnknownCodecError is one
-        return False
-    return True
 
 
 def _devices() -> Facts:
@@ -203,9 +187,9 @@ def to_text(found: Facts) -> str:
     if video is None:
         lines["video"] = "PyAV is not installed"
     else:
-        lines["FFmpeg"] = ", ".join(f"{k} {v}" for k, v in video["libraries"].items())
-        for key in ("reads", "writes", "cannot_read"):
-            lines[key.replace("_", " ")] = ", ".join(video[key]) or "-"
+        lines["video"] = f"FFmpeg with libavcodec {video['libavcodec']}"
+        lines["reads"] = ", ".join(video["reads"])
+        lines["cannot read"] = ", ".join(video["cannot_read"]) or "-"
     lines["workspace"] = found["workspace"]
     for folder in found["folders"]:
         entries = f"{folder['entries']} entries" if folder["exists"] else "not created yet"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage
-from obygaze_features.core.files import parse_json, sync_dir, take_name
+from obygaze_features.core.files import parse_json, sync_dir, take_name, taken
 
 # A draft of another machine counts as abandoned after this long.
 STALE_AFTER_S = 24 * 3600.0
@@ -75,11 +75,7 @@ def check_folder(folder: Path, own: OwnFolder, *, force: bool) -> Path:
             hint="choose another name with -o, or rename this one",
         )
     if not force:
-        raise AlreadyThere(
-            f"another {own.kind} has this name",
-            where=str(folder),
-            hint="choose another name with -o, or replace it with --force",
-        )
+        raise taken(f"another {own.kind} has this name", folder)
     return place
 
 
@@ -91,11 +87,7 @@ def check_file(path: Path, *, force: bool) -> None:
             "expected a file, got a folder", where=str(path), hint="name a file in it"
         )
     if os.path.lexists(path) and not force:
-        raise AlreadyThere(
-            "this file exists",
-            where=str(path),
-            hint="choose another name with -o, or replace it with --force",
-        )
+        raise taken("this file exists", path)
 
 
 @contextmanager

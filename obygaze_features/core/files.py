@@ -265,11 +265,13 @@ def free_for(path: Path, data: bytes) -> bool:
         return True
     if path.is_file() and path.read_bytes() == data:
         return False
-    raise AlreadyThere(
-        "this file exists and has other contents",
-        where=str(path),
-        hint="choose another name with -o, or replace it with --force",
-    )
+    raise taken("this file exists and has other contents", path)
+
+
+def taken(what: str, path: Path) -> AlreadyThere:
+    """Return the error that something has the name of a result, which --force would replace."""
+    hint = "choose another name with -o, or replace it with --force"
+    return AlreadyThere(what, where=str(path), hint=hint)
 
 
 def leads_out(relative: str) -> bool:

@@ -331,33 +331,26 @@ def _hints(kind: type) -> dict[str, Any]:
     return {own.name: hints[own.name] for own in fields(kind) if own.init}
 
 
-def _rule_of(hint: Any) -> AnyRule:
-    """Return the rule of a field from its type annotation."""
+def _rule_of(hint: Any) -> Any:
+    """Return the rule of a field from its type annotation, a Rule or a Table."""
     plain: dict[Any, Rule] = {
         str: text,
         bool: boolean,
         int: whole(None),
         float: number(),
         Any: anything,
+        NoneType: nothing,
     }
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        rule: AnyRule = hint.__metadata__[0]
-        return rule
+        return hint.__metadata__[0]
     if origin in (Union, UnionType):
-        allowed = [_leaf(_rule_of(one)) for one in inner if one is not NoneType]
-        return any_of(*allowed, *([nothing] if NoneType in inner else []))
+        return any_of(*(_rule_of(one) for one in inner))
     if origin is tuple:
         item = _rule_of(inner[0])
-        return Rows(item) if isinstance(item, Table) else list_of(_leaf(item), unique=False)
+        return Rows(item) if isinstance(item, Table) else list_of(item, unique=False)
     if origin in (dict, Mapping):
         return Table(others=_rule_of(inner[1]))
     if isinstance(hint, type) and is_dataclass(hint):
         return table_of(hint)
     return plain[hint]
-
-
-def _leaf(rule: AnyRule) -> Rule:
-    if isinstance(rule, Table | Rows):
-        raise TypeError("a table cannot be an item of a list of values, or one of several types")
-    return rule

@@ -199,11 +199,7 @@ def parse_document(data: bytes, where: str) -> ModelDocument:
     found: ModelDocument = document.check(MODEL_JSON)
     hint = "obygaze models pull, or obygaze train, to get the model again"
     document.violations.raise_if_any("the saved model is not valid", hint, Corrupt)
-    try:
-        differs = bool(found.sha256) and found.sha256 != document_sha256(content)
-    except UnicodeEncodeError:  # a lone surrogate, which no model is saved with
-        differs = True
-    if differs:
+    if found.sha256 and found.sha256 != document_sha256(content):
         raise Corrupt("the content differs from its sha256 checksum", where=where, hint=hint)
     return found
 
@@ -224,8 +220,10 @@ def read_training_clips(data: bytes, where: str) -> TrainingClips:
             raise ValueError("the header must be clip_id and the score columns, each once")
         if any(len(row) != len(header) for row in body):
             raise ValueError(f"each row must have {len(header)} cells")
-        table = np.array([[_score(cell) for cell in row[1:]] for row in body], dtype=np.float64)
-        table = table.reshape(len(body), len(header) - 1)
+        cells = [[float(cell or "nan") for cell in row[1:]] for row in body]
+        table = np.array(cells, dtype=np.float64).reshape(len(body), len(header) - 1)
+        if np.isfinite(table).sum() != sum(bool(cell) for row in body for cell in row[1:]):
+            raise ValueError("each score must be a finite number, or empty")
         scores = {name: table[:, i] for i, name in enumerate(header[1:])}
         return TrainingClips(tuple(row[0] for row in body), scores)
     except FixInput as error:
@@ -248,12 +246,3 @@ def card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:
 
 def _number(value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, int | float) and math.isfinite(value) else "-"
-
-
-def _score(cell: str) -> float:
-    if not cell:
-        return math.nan
-    value = float(cell)
-    if not math.isfinite(value):
-        raise ValueError(f"{cell!r} is not a finite number")
-    return value

@@ -88,7 +88,7 @@ def test_a_file_that_cannot_be_read_is_no_bug(provoke, tmp_path):
     assert result.stderr.splitlines() == [
         "Error: No such file or directory",
         f"  in: {tmp_path}/absent",
-        "  Try: check the name",
+        "  Try: check the path",
     ]
 
 
