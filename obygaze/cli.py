@@ -9,14 +9,13 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from obygaze_features import __version__
 from obygaze_features.core.commands import LazyGroup, Session
-from obygaze_features.core.console import JSON_VERSION, Console, json_text, printable, wants_color
+from obygaze_features.core.console import JSON_VERSION, Console, json_text, printable
 from obygaze_features.core.errors import EXIT_INTERRUPTED, NotFound, ObygazeError, Stopped
 from obygaze_features.core.workspace import Workspace
 
@@ -82,13 +81,6 @@ SYSTEM_HINTS = {
 }
 
 
-def _choose_color(ctx: click.Context, param: click.Parameter, value: str) -> None:
-    # Eager, so that an error in the rest of the line has the chosen colour.
-    ctx.color = wants_color(value)
-    if isinstance(ctx.obj, _ErrorPrinter):
-        ctx.obj.color = ctx.color
-
-
 @click.group(
     cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
 )
@@ -103,15 +95,6 @@ def _choose_color(ctx: click.Context, param: click.Parameter, value: str) -> Non
 @click.option("-q", "--quiet", is_flag=True, help="Print only results, warnings and errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Print more details.")
 @click.option("--json", "as_json", is_flag=True, hidden=True)
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    is_eager=True,
-    expose_value=False,
-    callback=_choose_color,
-    help="Use colour.",
-)
 @click.version_option(
     __version__, message="obygaze %(version)s", help="Print the version and exit."
 )
@@ -124,7 +107,7 @@ def root(ctx: click.Context, workspace: Path, quiet: bool, verbose: bool, as_jso
             where=str(workspace),
             hint=f"check the name, or mkdir {workspace}",
         )
-    console = Console(verbosity=verbose - quiet, color=ctx.color, as_json=as_json)
+    console = Console(verbosity=verbose - quiet, as_json=as_json)
     ctx.obj = Session(workspace=Workspace(workspace), console=console)
 
 
@@ -137,13 +120,13 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error becomes at most three lines."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = words[: words.index("--")] if "--" in words else words
-    printer = _ErrorPrinter(wants_color("auto"), as_json="--json" in options)
+    color = False if os.environ.get("NO_COLOR") else None  # None: the stream decides
     try:
         with _interrupted_by_sigterm():
-            code = root.main(args=argv, prog_name="obygaze", standalone_mode=False, obj=printer)
+            code = root.main(args=argv, prog_name="obygaze", standalone_mode=False, color=color)
         return code if type(code) is int else 0
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True, color=printer.color)
+        click.echo(error.format_message(), err=True, color=color)
         return error.exit_code
     except Exception as error:
         if isinstance(error.__cause__, EOFError):
@@ -152,28 +135,21 @@ def run(argv: Sequence[str] | None = None) -> int:
         if os.environ.get("OBYGAZE_DEBUG") and not is_of_click:
             raise error
         explained = _explained(error)
-        printer.print(explained)
+        _print(explained, color, as_json="--json" in options)
         return explained.exit_code
 
 
-@dataclass
-class _ErrorPrinter:
-    """Prints errors; the root command sets the colour once the options are parsed."""
-
-    color: bool | None
-    as_json: bool = False
-
-    def print(self, error: ObygazeError) -> None:
-        """Print an error below its details; with --json as one line, a JSON document."""
-        if self.as_json:
-            document = {key: getattr(error, key) for key in ("what", "where", "hint", "details")}
-            document = {"error": document, "exit_code": error.exit_code}
-            click.echo(json_text({"json_version": JSON_VERSION, **document}), err=True)
-            return
-        for line in error.details:
-            click.echo(printable(line), err=True)
-        label = click.style("Error: ", fg="red", bold=True)
-        click.echo(label + printable(str(error)), err=True, color=self.color)
+def _print(error: ObygazeError, color: bool | None, *, as_json: bool) -> None:
+    """Print an error below its details; with --json as one line, a JSON document."""
+    if as_json:
+        document = {key: getattr(error, key) for key in ("what", "where", "hint", "details")}
+        document = {"error": document, "exit_code": error.exit_code}
+        click.echo(json_text({"json_version": JSON_VERSION, **document}), err=True)
+        return
+    for line in error.details:
+        click.echo(printable(line), err=True)
+    label = click.style("Error: ", fg="red", bold=True)
+    click.echo(label + printable(str(error)), err=True, color=color)
 
 
 def _explained(error: Exception) -> ObygazeError:

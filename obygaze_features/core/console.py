@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import numbers
-import os
 import re
 import shutil
 import sys
@@ -127,12 +126,11 @@ class Console:
     """The output of a command. Library code takes a `Progress`, never a console."""
 
     verbosity: int = 0
-    color: bool | None = None
     as_json: bool = False
 
     def result(self, text: str) -> None:
         """Print a result to stdout."""
-        click.echo(printable(text), color=self.color)
+        click.echo(printable(text))
 
     def json(self, value: Mapping[str, Any], *, one_line: bool = False) -> None:
         """Print a result as JSON to stdout; NaN becomes null, arrays become lists.
@@ -145,7 +143,7 @@ class Console:
         """
         indent = None if one_line else 2
         document = {"json_version": JSON_VERSION, **value}
-        click.echo(json_text(document, indent), color=self.color)
+        click.echo(json_text(document, indent))
 
     def show(self, document: Mapping[str, Any], text: str) -> None:
         """Print a result to stdout, as JSON or as text."""
@@ -157,7 +155,7 @@ class Console:
     def note(self, text: str) -> None:
         """Print a note to stderr, unless -q was given."""
         if self.verbosity >= 0:
-            click.echo(printable(text), err=True, color=self.color)
+            click.echo(printable(text), err=True)
 
     def detail(self, text: str) -> None:
         """Print a note to stderr if -v was given."""
@@ -167,7 +165,7 @@ class Console:
     def warn(self, text: str) -> None:
         """Print a warning to stderr, also with -q."""
         label = click.style("Warning: ", fg="yellow")
-        click.echo(label + printable(text), err=True, color=self.color)
+        click.echo(label + printable(text), err=True)
 
     @contextmanager
     def progress(self, label: str, total: int, unit: str = "clips") -> Iterator[Progress]:
@@ -182,13 +180,6 @@ class Console:
                 bar.bar.close()
         else:
             yield _Lines(label, total, unit)
-
-
-def wants_color(choice: str) -> bool | None:
-    """Return whether to use colour; None leaves the choice to the stream."""
-    if choice != "auto":
-        return choice == "always"
-    return False if os.environ.get("NO_COLOR") else None
 
 
 def table(

@@ -19,7 +19,6 @@ from obygaze_features.core.console import (
     json_text,
     printable,
     table,
-    wants_color,
 )
 
 
@@ -94,7 +93,7 @@ def test_json_on_stdout_has_null_for_what_json_cannot_say(capsys):
     "verbosity, told", [(-1, "warn"), (0, "note warn"), (1, "note detail warn")]
 )
 def test_talk_goes_to_stderr_and_results_to_stdout(capsys, verbosity, told):
-    console = Console(verbosity=verbosity, color=False)
+    console = Console(verbosity=verbosity)
     console.result("result")
     console.note("note")
     console.detail("detail")
@@ -129,23 +128,6 @@ def test_amounts_as_people_say_them(amount, unit, text):
 def test_no_amount_has_more_than_three_digits_before_its_point(amount):
     number = human(amount).split()[0]
     assert len(number.partition(".")[0]) <= 3
-
-
-@pytest.mark.parametrize(
-    "choice, no_color, wanted",
-    [
-        ("always", "1", True),
-        ("never", None, False),
-        ("auto", "1", False),
-        ("auto", "", None),
-        ("auto", None, None),
-    ],
-)
-def test_no_color_is_heard_unless_colour_was_asked_for(monkeypatch, choice, no_color, wanted):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    if no_color is not None:
-        monkeypatch.setenv("NO_COLOR", no_color)
-    assert wants_color(choice) is wanted
 
 
 class Clock:
