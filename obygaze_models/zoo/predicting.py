@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import csv_for_people, json_values
-from obygaze_features.core.notebook import data_frame, html_summary, short_repr
+from obygaze_features.core.notebook import data_frame, short_repr
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_models.zoo.info import FeatureSpec
@@ -59,11 +59,6 @@ class Predicted:
     def __repr__(self) -> str:
         counts = (f"{n} {basis}" for basis, n in Counter(self.basis).items())
         return short_repr("Predicted", f"{len(self)} clips: {', '.join(counts)}")
-
-    def _repr_html_(self) -> str:
-        facts = {"classes": ", ".join(self.classes), **Counter(self.basis)}
-        rest = {"without features": len(self.absent), "refused": len(self.refused)}
-        return html_summary(f"Predictions for {len(self)} clips", {**facts, **rest})
 
     def columns(self) -> list[str]:
         """Return the names of the table's columns: classes, concepts and contributions."""

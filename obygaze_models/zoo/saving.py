@@ -19,7 +19,7 @@ from obygaze_features import __version__
 from obygaze_features.core.drafts import OwnFolder, check_folder, made_by_obygaze, new_folder
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, FixUsage, NotFound
 from obygaze_features.core.files import pretty_json, sha256_bytes, write_atomic
-from obygaze_features.core.notebook import html_summary, short_repr
+from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote import open_files, open_target
@@ -68,19 +68,6 @@ class SavedModel:
         info = self.info
         facts = info.kind, info.task, f"{info.features.backbone} {info.features.level}"
         return short_repr("SavedModel", repr(info.name), *facts)
-
-    def _repr_html_(self) -> str:
-        info = self.info
-        facts = {
-            "kind": info.kind,
-            "task": info.task,
-            "classes": ", ".join(info.classes),
-            "concepts": ", ".join(info.concepts),
-            "features": f"{info.features.backbone}, level {info.features.level}",
-            "trained on": f"{info.training.n_clips} clips of {info.training.n_movies} films",
-            "folder": self.folder,
-        }
-        return html_summary(f"Model {info.name}", facts)
 
 
 def save_model(

@@ -518,7 +518,7 @@ def _read_model(files: Tree, folder: Path) -> None:
 
     model = verify_model(written(files, folder))
     card_text(model.info, model.clips)
-    _ = repr(model), model._repr_html_()
+    _ = repr(model)
 
 
 def _read_weights(files: Tree, folder: Path) -> None:
