@@ -146,6 +146,7 @@ class Document:
         self.tree = dict(tree)
         self.where = where
         self.violations = Violations(where)
+        self.raise_if_any = self.violations.raise_if_any
         self.lines = lines or {}
         self.overrides = overrides or {}
 
@@ -190,12 +191,6 @@ class Document:
         names = list(known)
         meant = near(name, names) or f"; known: {', '.join(names)}"
         self.add(place, f"unknown {what} {name!r}{meant}")
-
-    def raise_if_any(
-        self, what: str, hint: str | None = None, error: type[ObygazeError] = FixInput
-    ) -> None:
-        """Raise one error that lists all violations, if there are any."""
-        self.violations.raise_if_any(what, hint, error)
 
     def _table(self, value: Any, table: Table, place: str) -> Any:
         if not isinstance(value, Mapping):
