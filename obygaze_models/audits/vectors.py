@@ -243,7 +243,7 @@ def store_word_probabilities(
     store = _opened(store)
     texts = read_text_table(store, text)
     check_spaces(store, level, texts, assume=assume_space)
-    family = store.recipe.to_dict().get("backbone", {}).get("family")
+    family = store.recipe.to_json().get("backbone", {}).get("family")
     scale = logit_scale or (CLIP_SCALE if family == "clip" else None)
     if scale is None:
         what = f"the logit scale of {family or 'this'} models is not known"

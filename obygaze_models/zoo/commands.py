@@ -185,7 +185,7 @@ def _write_run(
     model: SavedModel, found: Predicted, path: Path, *, external_data: bool, force: bool
 ) -> None:
     """Write the scores of the positive class as a run of MediaEval, as `audit mediaeval` reads."""
-    from obygaze_models.audits.mediaeval_files import write_run_file
+    from obygaze_models.audits import write_run_file
 
     if len(model.info.classes) != 2:
         raise FixUsage(
