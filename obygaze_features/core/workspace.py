@@ -132,7 +132,10 @@ class Workspace:
 
     def _missing(self, kind: str, name: str, path: Path) -> NotFound:
         """Return the error that there is no such name; it suggests a similar one or lists all."""
-        known = self.names(kind)
+        folder, known = self.folder(kind), self.names(kind)
+        if kind == "stores":
+            paths = {one: (folder / one / "store.json", folder / f"{one}.zip") for one in known}
+            known = [one for one in known if any(path.exists() for path in paths[one])]
         hint = f"one of {few(known)}" if known else MAKERS[kind]
         if Path(name).exists():
             hint = f"./{name} for the file or folder here"
