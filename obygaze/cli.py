@@ -71,6 +71,9 @@ COMMANDS = {
     ),
 }
 
+# What click is given: None lets the stream decide.
+COLORS = {"auto": None, "always": True, "never": False}
+
 # Hints for errors of the operating system, where "check the path" is not enough.
 SYSTEM_HINTS = {
     errno.EACCES: "use a file or folder with read and write permission",
@@ -95,6 +98,13 @@ SYSTEM_HINTS = {
 @click.option("-q", "--quiet", is_flag=True, help="Print only results, warnings and errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Print more details.")
 @click.option("--json", "as_json", is_flag=True, hidden=True)
+@click.option(
+    "--color",
+    type=click.Choice([*COLORS]),
+    default="auto",
+    expose_value=False,
+    help="Use colour. [default: on a terminal]",
+)
 @click.version_option(
     __version__, message="obygaze %(version)s", help="Print the version and exit."
 )
@@ -120,7 +130,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; every error becomes at most three lines."""
     words = list(sys.argv[1:] if argv is None else argv)
     options = words[: words.index("--")] if "--" in words else words
-    color = False if os.environ.get("NO_COLOR") else None  # None: the stream decides
+    color = _color_of(options)
     try:
         with _interrupted_by_sigterm():
             code = root.main(args=argv, prog_name="obygaze", standalone_mode=False, color=color)
@@ -137,6 +147,18 @@ def run(argv: Sequence[str] | None = None) -> int:
         explained = _explained(error)
         _print(explained, color, as_json="--json" in options)
         return explained.exit_code
+
+
+def _color_of(options: Sequence[str]) -> bool | None:
+    """Return the choice of --color, which errors before and after the command follow too."""
+    chosen = [
+        word.removeprefix("--color=")
+        for before, word in zip(["", *options], options, strict=False)
+        if before == "--color" or word.startswith("--color=")
+    ]
+    if chosen and COLORS.get(chosen[-1]) is not None:
+        return COLORS[chosen[-1]]
+    return False if os.environ.get("NO_COLOR") else None
 
 
 def _print(error: ObygazeError, color: bool | None, *, as_json: bool) -> None:

@@ -300,10 +300,20 @@ def test_results_go_to_stdout_and_talk_to_stderr(provoke):
 RED = "\x1b[31m"
 
 
-def test_no_colour_in_a_pipe():
-    result = call_obygaze("no-such-command", env={"NO_COLOR": None})
-    assert (result.code, RED in result.stderr) == (2, False)
-    assert "\x1b" not in call_obygaze("doctor", env={"NO_COLOR": None}).stdout
+@pytest.mark.parametrize(
+    "words, env, coloured",
+    [
+        ([], {"NO_COLOR": None}, False),
+        (["--color", "always"], {}, True),
+        (["--color=always"], {"NO_COLOR": "1"}, True),
+        (["--color", "never"], {"NO_COLOR": None}, False),
+    ],
+)
+def test_colour_only_where_it_was_asked_for(words, env, coloured):
+    result = call_obygaze(*words, "no-such-command", env=env)
+    assert result.code == 2
+    assert (RED in result.stderr) is coloured
+    assert ("\x1b" in call_obygaze(*words, "doctor", env=env).stdout) is coloured
 
 
 @pytest.mark.parametrize("env, coloured", [({"NO_COLOR": None}, True), ({"NO_COLOR": "1"}, False)])
