@@ -36,6 +36,9 @@ REASONS = {
     "crashed": "use another copy of the file; the decoder crashes on this one",
 }
 
+# Called again and again during a long task.
+Progress = Callable[[], None]
+
 _LOG_LOCK = threading.Lock()
 _LOG_LEVELS: list[int | None] = []
 
@@ -50,6 +53,10 @@ class BadVideo(FixInput):
         super().__init__(what, where=str(path), hint=REASONS[reason])
         self.stage = stage
         self.reason = reason
+
+
+def no_progress() -> None:
+    """Do nothing: the default of `progress`."""
 
 
 def av() -> Any:

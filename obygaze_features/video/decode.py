@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.video.container import BadVideo
+from obygaze_features.video.container import BadVideo, Progress, no_progress
 from obygaze_features.video.decoded_clip import (
     MAX_SUBSTITUTED,
     Allocate,
@@ -19,24 +19,12 @@ from obygaze_features.video.decoded_clip import (
     DecodedClip,
     View,
 )
-from obygaze_features.video.film import (
-    forbid_seeking,
-    forget_film,
-    no_progress,
-    open_film,
-)
+from obygaze_features.video.film import decoded_order, distrust, exact_index, open_film
 from obygaze_features.video.index import FrameIndex, Ints
-from obygaze_features.video.packet_decoder import PacketDecoder, corrected, is_affected
-from obygaze_features.video.probe import CHECKED, VideoInfo, describe
+from obygaze_features.video.packets import DecodedOrder
 from obygaze_features.video.resize import Pixels
 from obygaze_features.video.sampling import span_of
-from obygaze_features.video.source import (
-    DecodedOrder,
-    FilmChanged,
-    Progress,
-    VideoSource,
-    open_source,
-)
+from obygaze_features.video.source import CHECKED, FilmChanged, VideoSource
 
 
 def decode_clip(
@@ -94,40 +82,21 @@ def decode_views(
     wanted = tuple(dict.fromkeys(views))
     if not wanted:
         raise FixUsage("views must contain at least one view")
-    path = Path(path)
-    part = _Part(start_s, end_s, None if ranks is None else np.array(ranks, dtype=np.int64))
-    # Seeking shows other packets in some files. If reading does so too, the index is wrong.
-    for forget in (forbid_seeking, forget_film) if indexes is not None else ():
+    picked = None if ranks is None else np.array(ranks, dtype=np.int64)
+    folder = None if indexes is None else Path(indexes)
+
+    def decode(source: VideoSource) -> dict[View, DecodedClip]:
+        part = (start_s, end_s, picked)
+        return _ClipDecoder(source, wanted, *part, allocate or _empty).clips()
+
+    for _ in range(2):
         try:
-            with open_film(path, Path(indexes or ""), progress) as source:
-                return _decoded(source, wanted, part, allocate or _empty)
-        except FilmChanged:
-            forget(path)
-    with open_source(path) as source:
-        return _decoded(source, wanted, part, allocate or _empty)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The part of a video to decode: the pictures between two times, or those of some ranks."""
-
-    start_s: float | None
-    end_s: float | None
-    ranks: Ints | None
-
-    def span(self, index: FrameIndex) -> tuple[int, int]:
-        """Return the first rank and the one after the last; empty if there is no such picture."""
-        if self.ranks is None:
-            return span_of(index.times_s, self.start_s, self.end_s, index.last_s)
-        first, last = int(self.ranks.min()), int(self.ranks.max())
-        return (first, last + 1) if last < index.frames else (0, 0)
-
-
-def _decoded(
-    source: VideoSource, views: Sequence[View], part: _Part, allocate: Allocate
-) -> dict[View, DecodedClip]:
-    decoder = PacketDecoder(source)
-    return _ClipDecoder(decoder, describe(decoder), views, part, allocate).clips()
+            with open_film(Path(path), folder, progress) as source:
+                return decode(source)
+        except FilmChanged as error:
+            distrust(error.film)
+    with open_film(Path(path), None, progress) as source:
+        return decode(source)
 
 
 def _empty(shapes: Sequence[tuple[int, ...]]) -> Sequence[Pixels]:
@@ -140,22 +109,26 @@ class _IndexIsWrong(Exception):
 
 @dataclass
 class _ClipDecoder:
-    """Decodes the views of one clip by an index, and by a corrected one if that proves wrong."""
+    """Decodes the views of a part of a video by an index, or by a corrected one if it is wrong.
 
-    decoder: PacketDecoder
-    info: VideoInfo
+    The part is the pictures between two times, or those of `ranks`.
+    """
+
+    source: VideoSource
     views: Sequence[View]
-    part: _Part
+    start_s: float | None
+    end_s: float | None
+    ranks: Ints | None
     allocate: Allocate
 
     def clips(self) -> dict[View, DecodedClip]:
         """Decode by times where they are reliable, else by counting, which is slower."""
-        index = self.info.index
+        index = self.source.film.index
         if not index.timed:
             return self._by_counting(index)
         with suppress(_IndexIsWrong):
             return self._by_times(index)
-        exact = self.decoder.exact_index()
+        exact = exact_index(self.source)
         if exact.timed:
             with suppress(_IndexIsWrong):
                 return self._by_times(exact)
@@ -163,9 +136,9 @@ class _ClipDecoder:
 
     def _by_times(self, index: FrameIndex) -> dict[View, DecodedClip]:
         """Decode from key frames; the position of its packet identifies each picture."""
-        canvas, decoder = self._canvas(index), self.decoder
-        if decoder.first is not None:
-            canvas.offer_at(*decoder.first)
+        canvas, source = self._canvas(index), self.source
+        if source.first is not None:
+            canvas.offer_at(*source.first)
         for run in index.runs(index.order[canvas.missing()].tolist()):
             out: list[int] = []
 
@@ -173,26 +146,26 @@ class _ClipDecoder:
                 out.append(position)
                 canvas.offer(int(index.ranks[position]), frame)
 
-            if not decoder.run(run, take, skip=True, record=False):
+            if not source.run(run, take, skip=True, record=False):
                 # An error counts only if it occurs when no picture is left out.
-                decoder.run(run, canvas.offer_at)
+                source.run(run, canvas.offer_at)
             elif not index.agrees_with(out):
                 raise _IndexIsWrong
         if missing := canvas.missing():
             for run in index.runs(index.order[missing].tolist(), back=2):
-                decoder.run(run, canvas.offer_at)
+                source.run(run, canvas.offer_at)
             for position in index.order[canvas.missing()].tolist():
-                if not is_affected(index, decoder.damage, position):
+                if not index.is_affected(source.damage, position):
                     raise _IndexIsWrong
             canvas.substitute()
         return self._finish(canvas)
 
     def _by_counting(self, index: FrameIndex) -> dict[View, DecodedClip]:
         """Decode everything in order, and a second time if another number of pictures comes out."""
-        once = self.decoder.source.decode_once
-        if once is not None and (clips := self._by_decoded_order(index, once())) is not None:
+        decoded = decoded_order(self.source)
+        if decoded is not None and (clips := self._by_decoded_order(index, decoded)) is not None:
             return clips
-        canvas, decoder, out = self._canvas(index), self.decoder, list[int]()
+        canvas, source, out = self._canvas(index), self.source, list[int]()
         last = max(canvas.wanted)
         ends_early = canvas.span[1] < index.frames
 
@@ -201,19 +174,17 @@ class _ClipDecoder:
             out.append(position)
             return ends_early and len(out) > last
 
-        fine = decoder.run(decoder.whole, take)
+        fine = source.run(source.whole, take)
         if fine and (len(out) == index.frames or (ends_early and len(out) > last)):
             rest = index.order[len(out) :]
             canvas.index = index.with_order(np.array([*out, *rest], dtype=np.int64))
             return self._finish(canvas)
         if ends_early:
-            out = decoder.positions()
+            out = source.positions()
         # A second time, now that it is known which pictures come out.
-        exact = corrected(index, out, decoder.damage)
+        exact = index.corrected(out, source.damage)
         again, ranks = self._canvas(exact), iter(np.flatnonzero(np.isin(exact.order, out)).tolist())
-        decoder.run(
-            decoder.whole, lambda _, frame: again.offer(next(ranks, -1), frame, nearest=True)
-        )
+        source.run(source.whole, lambda _, frame: again.offer(next(ranks, -1), frame, nearest=True))
         again.substitute()
         return self._finish(again)
 
@@ -225,7 +196,7 @@ class _ClipDecoder:
         The result is that of counting. None, if the pictures of the clip cannot be told by their
         packets, do not come out, or are affected by damage.
         """
-        out, damage = decoded.positions.tolist(), set(decoded.damage)
+        out, damage = decoded.positions.tolist(), decoded.damage
         canvas = self._canvas(index)
         last, ends_early = max(canvas.wanted), canvas.span[1] < index.frames
         # Counting stops after the clip, so that it sees no damage that comes later.
@@ -238,46 +209,45 @@ class _ClipDecoder:
             order = np.array([*out, *index.order[len(out) :]], dtype=np.int64)
             canvas.index = index.with_order(order)
         else:
-            canvas = self._canvas(corrected(index, out, damage | self.decoder.damage))
+            canvas = self._canvas(index.corrected(out, damage | self.source.damage))
         key = np.zeros_like(index.key)
         key[decoded.positions] = decoded.key
         canvas.index = replace(canvas.index, key=index.key & key)
         wanted = canvas.index.order[canvas.missing()].tolist()
-        if any(is_affected(canvas.index, damage, position) for position in wanted):
+        if any(canvas.index.is_affected(damage, position) for position in wanted):
             return None
         for run in canvas.index.runs(wanted):
-            fine = self.decoder.run(run, canvas.offer_exactly, record=False)
+            fine = self.source.run(run, canvas.offer_exactly, record=False)
             if not fine:
                 return None
         if canvas.missing():
             return None
-        self.decoder.damage |= {(at, spreads) for at, spreads in damage if at <= stop}
+        self.source.damage |= {(at, spreads) for at, spreads in damage if at <= stop}
         return self._finish(canvas)
 
     def _canvas(self, index: FrameIndex) -> Canvas:
-        span = self.part.span(index)
+        if self.ranks is None:
+            span = span_of(index.times_s, self.start_s, self.end_s, index.last_s)
+        else:
+            first, last = int(self.ranks.min()), int(self.ranks.max())
+            span = (first, last + 1) if last < index.frames else (0, 0)
         if span[0] >= span[1]:
             raise self._nothing_to_decode(index)
-        return Canvas(index, self.info, span, self.views, self.allocate, self.part.ranks)
+        return Canvas(self.source, index, span, self.views, self.allocate, self.ranks)
 
     def _nothing_to_decode(self, index: FrameIndex) -> BadVideo:
-        start_s, end_s = self.part.start_s, self.part.end_s
-        what, reason = f"the part begins at {start_s or 0:g} s, after the last picture", "outside"
-        if self.part.ranks is not None:
-            what = f"picture {self.part.ranks.max()} is missing; the film has {index.frames}"
-        elif end_s is not None and (start_s is None or end_s <= 0):
-            what = f"the part ends at {end_s:g} s, before the video begins"
         if not index.frames:
-            what, reason = "no picture can be decoded", "no-frames"
-        return BadVideo(what, path=self.info.path, stage="decode", reason=reason)
-
-    def _end_s(self, canvas: Canvas) -> float | None:
-        if self.part.ranks is None:
-            return self.part.end_s
-        index, stop = canvas.index, canvas.span[1]
-        return float(index.times_s[stop]) if stop < index.frames else None
+            return self.source.without_pictures()
+        what = f"the part begins at {self.start_s or 0:g} s, after the last picture"
+        if self.ranks is not None:
+            what = f"picture {self.ranks.max()} is missing; the film has {index.frames}"
+        elif self.end_s is not None and (self.start_s is None or self.end_s <= 0):
+            what = f"the part ends at {self.end_s:g} s, before the video begins"
+        return BadVideo(what, path=self.source.path, stage="decode", reason="outside")
 
     def _finish(self, canvas: Canvas) -> dict[View, DecodedClip]:
-        missing = self.info.missing_share(canvas.index, canvas.span, self._end_s(canvas))
-        clips = (canvas.clip(n, self.decoder, missing) for n in range(len(self.views)))
-        return dict(zip(self.views, clips, strict=True))
+        index, end_s, stop = canvas.index, self.end_s, canvas.span[1]
+        if self.ranks is not None:
+            end_s = float(index.times_s[stop]) if stop < index.frames else None
+        missing = self.source.film.missing_share(index, canvas.span, end_s)
+        return {view: canvas.clip(number, missing) for number, view in enumerate(self.views)}

@@ -12,11 +12,10 @@ import numpy as np
 
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.index import Bools, Floats, FrameIndex, Ints
-from obygaze_features.video.packet_decoder import PacketDecoder, is_affected
 from obygaze_features.video.picture import PictureConverter
-from obygaze_features.video.probe import VideoInfo
 from obygaze_features.video.resize import Pixels, Resize
 from obygaze_features.video.sampling import Sampling, sample
+from obygaze_features.video.source import VideoSource
 
 MAX_SUBSTITUTED = 1 / 8
 # A larger clip is refused before its memory is allocated.
@@ -125,16 +124,16 @@ class Canvas:
 
     def __init__(
         self,
+        source: VideoSource,
         index: FrameIndex,
-        info: VideoInfo,
         span: tuple[int, int],
         views: Sequence[View],
         allocate: Allocate,
         listed: Ints | None = None,
     ) -> None:
-        self.index, self.info, self.span, self.views = index, info, span, views
+        self.source, self.index, self.span, self.views = source, index, span, views
         self.samples = [sample(index, span, v.count, v.sampling, listed) for v in views]
-        self.converter = PictureConverter(info.geometry)
+        self.converter = PictureConverter(source.geometry)
         self.layers = self._layers(allocate)
         # The wanted ranks, and for each: the rank of the picture there, and the nearest so far.
         ranks = sorted(set[int]().union(*(layer.rows for layer in self.layers.values())))
@@ -146,13 +145,13 @@ class Canvas:
         ranks: dict[Resize | None, set[int]] = {}
         for view, sampled in zip(self.views, self.samples, strict=True):
             ranks.setdefault(view.resize, set()).update(sampled.index[sampled.mask].tolist())
-        size = self.info.geometry.upright
+        size = self.source.geometry.upright
         shape_of = {resize: (*(resize.shape(*size) if resize else size), 3) for resize in ranks}
         shapes = [(len(those), *shape_of[resize]) for resize, those in ranks.items()]
         n_bytes = sum(view.count * math.prod(shape_of[view.resize]) for view in self.views)
         if n_bytes > MAX_BYTES:
             what = f"the pictures would take {n_bytes / 1e9:.1f} GB of memory"
-            raise BadVideo(what, path=self.info.path, stage="decode", reason="too-large")
+            raise BadVideo(what, path=self.source.path, stage="decode", reason="too-large")
         return {
             resize: _Layer(resize, {rank: row for row, rank in enumerate(sorted(those))}, pictures)
             for (resize, those), pictures in zip(ranks.items(), allocate(shapes), strict=True)
@@ -201,19 +200,19 @@ class Canvas:
         for layer in self.layers.values():
             layer.draw(rank, picture)
 
-    def clip(self, number: int, decoder: PacketDecoder, missing: float) -> DecodedClip:
+    def clip(self, number: int, missing: float) -> DecodedClip:
         """Return the finished clip of one view."""
-        sampled, index, damage = self.samples[number], self.index, decoder.damage
+        sampled, index, damage = self.samples[number], self.index, self.source.damage
         layer = self.layers[self.views[number].resize]
         there = np.array([self.there.get(int(rank), -1) for rank in sampled.index], dtype=np.int64)
         there[~sampled.mask] = -1
         if (there[sampled.mask] < 0).any():
-            what, path = "no picture can be decoded", self.info.path
+            what, path = "no picture can be decoded", self.source.path
             raise BadVideo(what, path=path, stage="decode", reason="damaged")
-        bad = {rank for rank in self.wanted if is_affected(index, damage, int(index.order[rank]))}
+        bad = {rank for rank in self.wanted if index.is_affected(damage, int(index.order[rank]))}
         affected = np.array([int(rank) in bad for rank in sampled.index], dtype=np.bool_)
         return DecodedClip(
-            path=self.info.path,
+            path=self.source.path,
             pictures=layer.pictures,
             rows=np.array([layer.rows.get(int(rank), 0) for rank in sampled.index], np.int64),
             index=there,
@@ -222,6 +221,6 @@ class Canvas:
             substituted=sampled.mask & (affected | (there != sampled.index)),
             mask=sampled.mask,
             total=self.span[1] - self.span[0],
-            damaged=len(damage) > 0 or self.info.damaged,
+            damaged=self.source.damaged,
             missing=missing,
         )

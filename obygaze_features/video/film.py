@@ -1,12 +1,11 @@
-"""Keep the index of a film in a folder: it is made once for all its clips, processes and runs."""
+"""Open films; an index can be kept in a folder, made once for all clips, processes and runs."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from zipfile import BadZipFile
@@ -14,18 +13,16 @@ from zipfile import BadZipFile
 import numpy as np
 
 from obygaze_features.core.files import locked, quick_sha256, write_atomic
-from obygaze_features.video.container import av, open_video
-from obygaze_features.video.index import FrameIndex
-from obygaze_features.video.packet_decoder import PacketDecoder
-from obygaze_features.video.probe import describe
-from obygaze_features.video.source import (
-    CACHED_FILMS,
-    DecodedOrder,
-    Progress,
-    VideoSource,
-    open_source,
-)
+from obygaze_features.video.container import Progress, av, no_progress, open_video
+from obygaze_features.video.index import NO_PTS, FrameIndex
+from obygaze_features.video.losses import lost_before
+from obygaze_features.video.packets import DecodedOrder, Film, read_packets
+from obygaze_features.video.source import CHECKED, VideoSource
 
+# Packets of files up to this size stay in memory after the one pass over them.
+KEEP_BYTES = 256 * 1024 * 1024
+# The number of films of which a process keeps what it knows.
+CACHED_FILMS = 4
 SCHEMA = "obygaze-film-index/2"
 _INDEX = tuple(one.name for one in fields(FrameIndex))
 
@@ -33,82 +30,165 @@ _INDEX = tuple(one.name for one in fields(FrameIndex))
 Values = dict[str, Any]
 T = TypeVar("T")
 
-_FILMS: dict[tuple[str, int, int, Path], _Film] = {}
-
-
-def no_progress() -> None:
-    """Do nothing: the default of `progress`."""
+_FILMS: dict[tuple[str, int, int, Path | None], Film] = {}
 
 
 @contextmanager
-def open_film(path: Path, indexes: Path, progress: Progress = no_progress) -> Iterator[VideoSource]:
-    """Open a film with its index from the folder `indexes`; the index is made if it is missing.
-
-    A process keeps the index of a few films in memory.
+def open_film(
+    path: Path,
+    indexes: Path | None = None,
+    progress: Progress = no_progress,
+    *,
+    threads: int = 1,
+) -> Iterator[VideoSource]:
+    """Open a video whose packets have been read once; the index of a large one is remembered.
 
     Args:
         path: the video file.
-        indexes: the folder of all indexes.
-        progress: called again and again while the index is made, also by another process.
+        indexes: the folder that keeps the indexes of films, also of small ones.
+        progress: called again and again while an index is made, also by another process.
+        threads: how many threads may decode.
     """
     with open_video(path) as (container, stream):
         facts = path.stat()
+        if indexes is None and facts.st_size <= KEEP_BYTES:
+            yield _read(path, container, stream, progress, threads)
+            return
         identity = str(path.absolute()), facts.st_size, facts.st_mtime_ns, indexes
         if identity not in _FILMS:
-            folder = indexes / quick_sha256(path)[1]
-            make, unpack = partial(_read_film, path, progress), partial(_source, path)
-            _FILMS[identity] = _Film(folder, _kept(folder / "index.npz", make, unpack, progress))
+            _FILMS[identity] = _film(path, indexes, progress)
             while len(_FILMS) > CACHED_FILMS:
                 del _FILMS[next(iter(_FILMS))]
-        film = _FILMS[identity]
-        once = partial(film.decode_once, progress)
-        yield replace(film.source, path=path, container=container, stream=stream, decode_once=once)
+        source = VideoSource(path, _FILMS[identity], container, stream, threads, progress)
+        source.read_geometry()
+        yield source
 
 
 def make_index(path: Path, indexes: Path, progress: Progress = no_progress) -> None:
     """Make the index of a film if it is missing; without times, decode the film for it."""
     with open_film(path, indexes, progress) as source:
-        if not source.index.timed and source.decode_once is not None:
-            source.decode_once()
+        if not source.film.index.timed:
+            decoded_order(source)
 
 
 def film_index(path: Path, indexes: Path) -> tuple[FrameIndex, tuple[int, int]]:
     """Return the exact index of a film, and the stored height and width of its pictures."""
     with open_film(path, indexes) as source:
-        shape = source.stream.codec_context
-        exact = source.index if source.index.timed else PacketDecoder(source).exact_index()
-        return exact, (shape.height, shape.width)
+        index = source.film.index
+        shape = source.decoder.height, source.decoder.width
+        return index if index.timed else exact_index(source), shape
 
 
-def forbid_seeking(path: Path) -> None:
-    """Read a film from its beginning from now on, in this process."""
-    for film in _FILMS.values():
-        if film.source.path == path:
-            film.source.seekable = False
+def exact_index(source: VideoSource) -> FrameIndex:
+    """Return the exact index, which decoding everything gives: which packets show a picture."""
+    decoded = decoded_order(source)
+    out = source.positions() if decoded is None else decoded.positions.tolist()
+    if decoded is not None:
+        source.damage |= decoded.damage
+    return source.film.index.corrected(out, source.damage)
 
 
-def forget_film(path: Path) -> None:
-    """Remove the index of a film from its folder and from memory."""
-    for identity, film in list(_FILMS.items()):
-        if film.source.path == path:
-            for file in film.folder.glob("*.npz"):
-                file.unlink(missing_ok=True)
-            del _FILMS[identity]
+def distrust(film: Film) -> None:
+    """Read a film from its beginning from now on; if it was read so, forget its index."""
+    # Seeking shows other packets in some files. If reading does so too, the index is wrong.
+    if film.seekable:
+        film.seekable = False
+        return
+    for identity in [identity for identity, known in _FILMS.items() if known is film]:
+        del _FILMS[identity]
+    for file in film.folder.glob("*.npz") if film.folder else ():
+        file.unlink(missing_ok=True)
 
 
-@dataclass
-class _Film:
-    """The index of a film, and the folder of its files, which other processes may write."""
+def decoded_order(source: VideoSource) -> DecodedOrder | None:
+    """Return which pictures come out of the decoder; None for a film whose index is not kept.
 
-    folder: Path
-    source: VideoSource
+    The whole film is decoded for it, but only once.
+    """
+    film = source.film
+    if film.decoded is None and film.folder is not None:
 
-    def decode_once(self, progress: Progress) -> DecodedOrder:
-        """Return which pictures come out of the decoder; the whole film is decoded only once."""
-        if self.source.decoded is None:
-            make = partial(_decode_film, self.source.path, progress)
-            self.source.decoded = _kept(self.folder / "decoded.npz", make, _decoded, progress)
-        return self.source.decoded
+        def make() -> Values:
+            return _decode_film(source.path, source.progress)
+
+        film.decoded = _kept(film.folder / "decoded.npz", make, _decoded, source.progress)
+    return film.decoded
+
+
+def _film(path: Path, indexes: Path | None, progress: Progress) -> Film:
+    """Return what is known of a film, from the folder of its index if there is one."""
+
+    def read() -> Film:
+        with open_video(path) as (container, stream):
+            return _read(path, container, stream, progress).film
+
+    if indexes is None:
+        return read()
+    folder = indexes / quick_sha256(path)[1]
+
+    def make() -> Values:
+        film = read()
+        index = {name: getattr(film.index, name) for name in _INDEX}
+        facts = {"is_broken": film.broken, "declared_s": film.declared_s, "offset": film.offset}
+        return {**index, **facts}
+
+    def unpack(values: Values) -> Film:
+        index = FrameIndex(**{name: value for name, value in values.items() if name in _INDEX})
+        broken, declared_s, offset = (values[n] for n in ("is_broken", "declared_s", "offset"))
+        return Film(index, broken, declared_s, offset, folder)
+
+    return _kept(folder / "index.npz", make, unpack, progress)
+
+
+def _read(
+    path: Path, container: Any, stream: Any, progress: Progress, threads: int = 1
+) -> VideoSource:
+    """Read the packets of an open video; correct its index where decoding shows it to be wrong."""
+    kept: list[Any] | None = [] if path.stat().st_size <= KEEP_BYTES else None
+    film = read_packets(path, container, stream, kept, progress)
+    source = VideoSource(path, film, container, stream, threads, progress, kept)
+    # A film too large to keep is read a second time for losses, and only if a time is missing.
+    if kept is not None or film.index.holes.any():
+        everything = source.packets(0, source.whole.stop)
+        coded = ((position, bytes(packet)) for position, packet in everything)
+        lost = lost_before(film.index, source.codec, source.decoder.extradata, coded)
+        film.index.broken[lost] = True
+        film.broken |= bool(lost)
+        source.damage |= {(at, True) for at in lost}
+    source.read_geometry()
+    film.index = _without_undecodable_head(source)
+    film.index = _without_times_of_decoding(source)
+    if not film.index.frames:
+        raise source.without_pictures()
+    return source
+
+
+def _without_undecodable_head(source: VideoSource) -> FrameIndex:
+    """Return the index without pictures that depend on packets before the beginning of the file.
+
+    A recording that begins in the middle of a group has some; those that can be decoded are kept.
+    """
+    index = source.film.index
+    if not index.timed or not len(index.keys):
+        return index
+    first = int(index.keys[0])
+    head = index.order[(index.order < first) | (index.pts[index.order] < index.pts[first])]
+    if not len(head) or index.pts[first] == NO_PTS:
+        return index
+    lost = np.setdiff1d(head, source.positions(int(head.max()), record=False))
+    return replace(index, order=index.order[~np.isin(index.order, lost)])
+
+
+def _without_times_of_decoding(source: VideoSource) -> FrameIndex:
+    """Return the index without its times if they are those of decoding, not of showing.
+
+    In a copy from AVI the codec reorders pictures, but the times are in the order of the file.
+    """
+    index = source.film.index
+    if not (index.timed and source.decoder.reorder_depth > 0 and (np.diff(index.order) > 0).all()):
+        return index
+    out = source.positions(min(CHECKED, source.whole.stop), record=False)
+    return index if index.agrees_with(out) else index.without_times()
 
 
 def _kept(
@@ -118,7 +198,7 @@ def _kept(
 
     def read() -> T | None:
         with suppress(OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
-            return unpack(_read(file))
+            return unpack(_load(file))
         return None
 
     if found := read():
@@ -130,23 +210,15 @@ def _kept(
         if found := read():
             return found
         values = make()
+        known = {name: value for name, value in values.items() if value is not None}
+        data = io.BytesIO()
+        np.savez_compressed(data, version=np.array(_version()), **known)
         with suppress(OSError):
-            write_atomic(file, _packed(values))
+            write_atomic(file, data.getvalue())
     return unpack(values)
 
 
-def _version() -> str:
-    return f"{SCHEMA} avformat {av().library_versions['libavformat']}"
-
-
-def _packed(values: Values) -> bytes:
-    known = {name: value for name, value in values.items() if value is not None}
-    file = io.BytesIO()
-    np.savez_compressed(file, version=np.array(_version()), **known)
-    return file.getvalue()
-
-
-def _read(file: Path) -> Values:
+def _load(file: Path) -> Values:
     with np.load(file, allow_pickle=False) as arrays:
         values = {name: arrays[name] for name in arrays.files}
     if values.pop("version") != _version():
@@ -154,38 +226,25 @@ def _read(file: Path) -> Values:
     return {name: value if value.ndim else value.item() for name, value in values.items()}
 
 
-def _read_film(path: Path, progress: Progress) -> Values:
-    """Read all packets of a film; return its index and its facts."""
-    with open_source(path, progress) as source:
-        describe(PacketDecoder(source))
-        facts = {"is_broken": source.broken, "declared_s": source.declared_s}
-        index = {name: getattr(source.index, name) for name in _INDEX}
-        return {**index, **facts, "offset": source.offset}
-
-
-def _source(path: Path, values: Values) -> VideoSource:
-    index = FrameIndex(**{name: value for name, value in values.items() if name in _INDEX})
-    broken, declared_s, offset = (values[name] for name in ("is_broken", "declared_s", "offset"))
-    return VideoSource(path, None, None, index, broken, declared_s, offset, described=True)
+def _version() -> str:
+    return f"{SCHEMA} avformat {av().library_versions['libavformat']}"
 
 
 def _decode_film(path: Path, progress: Progress) -> Values:
     """Decode a whole film; return the pictures that come out."""
-    with open_source(path, progress) as source:
-        decoder, out, keys = PacketDecoder(source), list[int](), list[bool]()
-        describe(decoder)
-        before = set(decoder.damage)
+    with open_film(path, None, progress) as source:
+        out, keys, before = list[int](), list[bool](), set(source.damage)
 
         def take(position: int, frame: Any) -> None:
             out.append(position)
             keys.append(bool(frame.key_frame))
             progress()
 
-        decoder.run(decoder.whole, take)
-    damage = np.array(sorted(decoder.damage - before), np.int64).reshape(-1, 2)
+        source.run(source.whole, take)
+    damage = np.array(sorted(source.damage - before), np.int64).reshape(-1, 2)
     return {"positions": np.array(out, np.int64), "key": np.array(keys, bool), "damage": damage}
 
 
 def _decoded(values: Values) -> DecodedOrder:
-    damage = frozenset((at, bool(spreads)) for at, spreads in values["damage"].tolist())
+    damage = {(at, bool(spreads)) for at, spreads in values["damage"].tolist()}
     return DecodedOrder(values["positions"], values["key"], damage)

@@ -18,6 +18,9 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
+Damage = set[tuple[int, bool]]
+"""The positions where decoding failed, each with whether the error spreads to later pictures."""
+
 NO_PTS = np.iinfo(np.int64).min
 
 
@@ -145,6 +148,30 @@ class FrameIndex:
         """Return the index ordered by position; it keeps the times when pictures change."""
         clock = np.sort(self.times_s)
         return replace(self, order=np.sort(self.order), timed=False, counted=False, clock_s=clock)
+
+    def is_affected(self, damage: Damage, position: int) -> bool:
+        """Return whether a picture has an error, or one spreads to it since its last key frame."""
+        start = self.start_of(position)
+        return any(
+            at == position or (spreads and start <= at <= position) for at, spreads in damage
+        )
+
+    def corrected(self, out: Sequence[int], damage: Damage) -> FrameIndex:
+        """Return the index with the pictures that came out of the decoder, in that order.
+
+        Pictures that damage has destroyed keep their place; packets that showed none although
+        nothing was wrong lose it.
+        """
+        absent = np.setdiff1d(self.order, out).tolist()
+        lost = [position for position in absent if self.is_affected(damage, position)]
+        # Damage can disturb the order in which pictures come out, but not their times.
+        if self.timed and (len(damage) or self.agrees_with(out)):
+            positions = np.union1d(out, lost).astype(np.int64)
+            return self.with_order(positions[np.argsort(self.pts[positions], kind="stable")])
+        # Each lost picture takes its place before the first that has a later position.
+        order = np.array(out, dtype=np.int64)
+        places = np.searchsorted(np.maximum.accumulate(order), lost)
+        return self.without_times().with_order(np.insert(order, places, lost))
 
     def agrees_with(self, out: Sequence[int]) -> bool:
         """Return whether pictures came out of the decoder in the order of their times."""

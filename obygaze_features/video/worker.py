@@ -25,12 +25,11 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.video.container import BadVideo, av
+from obygaze_features.video.container import BadVideo, Progress, av
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import make_index
 from obygaze_features.video.resize import Pixels
-from obygaze_features.video.source import Progress
 
 PROGRESS_S = 1.0
 

@@ -9,7 +9,7 @@ import pytest
 from support.video_kinds import KINDS, Made
 from support.videos import read_numbers
 
-from obygaze_features.video import source
+from obygaze_features.video import film, packets, source
 from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.probe import probe
@@ -119,8 +119,8 @@ LARGE += ["mp4_with_sound", "ts_h264_intra_refresh", "mp4_fragmented", "raw_h264
 def test_files_too_large_to_keep_are_as_exact(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "KEEP_BYTES", 0)
-    monkeypatch.setattr(source, "_CACHE", {})
+    monkeypatch.setattr(film, "KEEP_BYTES", 0)
+    monkeypatch.setattr(film, "_FILMS", {})
     made = KINDS[name](tmp_path)
     total = len(made.numbers)
     for _ in range(2):
@@ -133,12 +133,12 @@ def test_files_too_large_to_keep_are_as_exact(
 
 
 def test_a_large_film_is_read_through_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "KEEP_BYTES", 0)
-    monkeypatch.setattr(source, "_CACHE", {})
+    monkeypatch.setattr(film, "KEEP_BYTES", 0)
+    monkeypatch.setattr(film, "_FILMS", {})
     made = KINDS["mkv_h264_short_groups"](tmp_path)
     passes, read_packets = [], []
-    read_all, demux = source._read_packets, source.demux
-    monkeypatch.setattr(source, "_read_packets", lambda *a: passes.append(1) or read_all(*a))
+    read_all, demux = packets._read_packets, source.demux
+    monkeypatch.setattr(packets, "_read_packets", lambda *a: passes.append(1) or read_all(*a))
     for start in (0.5, 1.5, 3.5):
         decode_clip(made.path, View(4), start_s=start, end_s=start + 0.4)
     assert len(passes) == 1

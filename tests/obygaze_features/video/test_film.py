@@ -10,12 +10,12 @@ import pytest
 from support.video_kinds import KINDS, Made
 from support.videos import read_numbers
 
-from obygaze_features.video import film, source
+from obygaze_features.video import film, packets
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
-from obygaze_features.video.packet_decoder import PacketDecoder
 from obygaze_features.video.probe import probe
 from obygaze_features.video.resize import Resize
+from obygaze_features.video.source import VideoSource
 
 PARTS = [(0.7, 2.2), (1.999, 2.6), (0.0, 0.05), (3.0, None), (None, 1.0), (None, None)]
 VIEWS = (View(8), View(5, "keyframes"), View(4, "fps", Resize(48)))
@@ -72,12 +72,12 @@ def test_a_film_is_read_and_decoded_once(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = KINDS[name](tmp_path)
-    read = count_calls(monkeypatch, source, "_read_packets")
+    read = count_calls(monkeypatch, packets, "_read_packets")
     decoded = count_calls(monkeypatch, film, "_decode_film")
     film.make_index(made.path, tmp_path / "indexes")
     passes = 1 if made.timed else 2
     assert (len(read), len(decoded)) == (passes, passes - 1)
-    runs = count_calls(monkeypatch, PacketDecoder, "_run")
+    runs = count_calls(monkeypatch, VideoSource, "_run")
     for start in (0.5, 1.5, 3.5):
         film._FILMS.clear()
         clip = decode_views(

@@ -25,7 +25,7 @@ from support.damage import (
 from support.video_kinds import KINDS
 from support.videos import write_video
 
-from obygaze_features.video import losses, source
+from obygaze_features.video import film, losses
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.probe import VideoInfo, probe
@@ -131,8 +131,8 @@ def test_a_lost_key_frame_of_h264_marks_its_group(clean: Any, tmp_path: Path, su
 def test_losses_in_a_file_too_large_to_keep(
     clean: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "KEEP_BYTES", 0)
-    monkeypatch.setattr(source, "_CACHE", {})
+    monkeypatch.setattr(film, "KEEP_BYTES", 0)
+    monkeypatch.setattr(film, "_FILMS", {})
     whole = clean("h264.mkv")
     position = positions_of(whole, "P")[5]
     found = judge(drop_packets(whole, tmp_path / "lost.mkv", {position}), whole)
@@ -290,19 +290,19 @@ NUMBERED = [name for name in KINDS if "h264" in name or "mpeg2" in name or "mpeg
 def test_no_clean_file_is_accused(name: str, tmp_path: Path) -> None:
     # Even where no time is missing, so that the numbers would not be looked at.
     made = KINDS[name](tmp_path)
-    with source.open_source(made.path) as opened:
+    with film.open_film(made.path) as opened:
         codec, extradata = opened.codec, opened.stream.codec_context.extradata
-        packets = opened.packets(0, len(opened.index.pts))
+        packets = opened.packets(0, opened.whole.stop)
         coded = [(position, bytes(packet)) for position, packet in packets]
         size = losses.length_size_of(codec, extradata)
         if codec == "h264":
             numbers = list(losses.h264_numbers(size, extradata or b"", coded))
             assert len(numbers) == len(coded)
-            assert list(losses.h264_gaps(opened.index, numbers)) == []
+            assert list(losses.h264_gaps(opened.film.index, numbers)) == []
         else:
-            groups, headless = losses.mpeg_groups(opened.index, coded)
+            groups, headless = losses.mpeg_groups(opened.film.index, coded)
             assert sum(map(len, groups)) == len(coded) and headless == []
-            assert losses.mpeg_losses(opened.index, coded) == []
+            assert losses.mpeg_losses(opened.film.index, coded) == []
         assert not any(losses.has_unwritten_zeros(codec, data, size) for _, data in coded)
 
 

@@ -10,8 +10,9 @@ from support.videos import numbered, read_numbers, write_video
 
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import View
+from obygaze_features.video.film import open_film
+from obygaze_features.video.packets import _is_hidden
 from obygaze_features.video.probe import probe
-from obygaze_features.video.source import _is_hidden, open_source
 
 
 class _Packet(bytes):
@@ -83,6 +84,6 @@ def test_a_cover_is_not_the_film(tmp_path: Path) -> None:
 
 def test_packets_carry_their_position(tmp_path: Path) -> None:
     path = write_video(tmp_path / "film.mkv", numbers=range(30))
-    with open_source(path) as source:
+    with open_film(path) as source:
         found = [(position, packet.pts) for position, packet in source.packets(5, 9)]
     assert found == [(n, n) for n in range(5, 10)]

@@ -1,0 +1,219 @@
+"""Read the packets of a video once, without decoding, into what is known of the film."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_features.video.container import (
+    TIMED_CONTAINERS,
+    BadVideo,
+    Progress,
+    av,
+    demux,
+    logged_errors,
+)
+from obygaze_features.video.index import (
+    NO_PTS,
+    Bools,
+    Damage,
+    FrameIndex,
+    Ints,
+    clock_of,
+    presentation_order,
+)
+from obygaze_features.video.losses import skipped_in_avi
+
+DEFAULT_RATE = 25.0
+
+# Codecs with packets that show no picture.
+_WITH_HIDDEN_PACKETS = frozenset({"vp8", "vp9"})
+# Codecs whose decoders do not report most damage.
+_UNREPORTED_DAMAGE = frozenset({"vp8", "vp9", "hevc", "av1"})
+_TS_SYNC_BYTE = 0x47
+_PACKET = np.dtype(
+    [(name, np.int64) for name in ("pts", "dts", "size", "offset", "duration")]
+    + [(name, np.bool_) for name in ("key", "shown")]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedOrder:
+    """The pictures that come out if a whole film is decoded: their positions, in that order.
+
+    `key` tells which are key frames according to the decoder, `damage` where decoding failed, each
+    with whether the error spreads to later pictures.
+    """
+
+    positions: Ints
+    key: Bools
+    damage: Damage
+
+
+@dataclass
+class Film:
+    """What is known of a video file without opening it.
+
+    `broken` is true if the packets are damaged or the file is cut short, `declared_s` the duration
+    in the file's header (0 if it has none). `offset` is where each packet begins in the file. The
+    index of a film that has a `folder` is kept there; `decoded` is known once such a film has been
+    decoded. A film that is not `seekable` is read from its beginning.
+    """
+
+    index: FrameIndex
+    broken: bool
+    declared_s: float
+    offset: Ints
+    folder: Path | None = None
+    decoded: DecodedOrder | None = None
+    seekable: bool = True
+
+    def missing_share(self, index: FrameIndex, span: tuple[int, int], end_s: float | None) -> float:
+        """Return the share of a span's pictures that is missing from the file, if it is broken."""
+        if not self.broken:
+            return 0.0
+        until_s = self.declared_s if end_s is None else min(self.declared_s, end_s)
+        missing = index.count_missing(span, until_s)
+        return missing / (missing + span[1] - span[0])
+
+
+def read_packets(
+    path: Path, container: Any, stream: Any, kept: list[Any] | None, progress: Progress
+) -> Film:
+    """Read all packets of an open video into an index, and into `kept` if it is a list.
+
+    `progress` is called for each packet.
+    """
+    declared_s = _declared_s(container, stream)
+    table, damaged, broken = _read_packets(container, stream, kept, progress)
+    if not len(table):
+        raise BadVideo("no picture in the file", path=path, stage="open", reason="no-frames")
+    if container.format.name == "avi":
+        entries = ((entry.pos, entry.size) for entry in stream.index_entries)
+        for position in skipped_in_avi(entries, table["offset"]):
+            damaged[position] |= not table["key"][position]
+    if container.format.name == "mpegts" and _ends_inside_a_packet(path):
+        damaged[-1] = True
+    index = _index_of(table, damaged, container, stream)
+    return Film(index, broken or any(damaged), declared_s, table["offset"].copy())
+
+
+def _read_packets(
+    container: Any, stream: Any, kept: list[Any] | None, progress: Progress
+) -> tuple[NDArray[np.void], list[bool], bool]:
+    """Read every packet of a stream.
+
+    Returned are the table of packets, which of them are damaged, and whether the container is
+    damaged or cut short.
+    """
+    codec = stream.codec_context.codec.canonical_name
+    rows: list[tuple[int, ...]] = []
+    damaged: list[bool] = []
+    cut, reported = False, 0
+    with logged_errors(container) as count_errors:
+        try:
+            for packet in demux(container, stream):
+                progress()
+                rows.append(_row(packet, codec in _WITH_HIDDEN_PACKETS and _is_hidden(packet)))
+                damaged.append(packet.is_corrupt)
+                if kept is not None:
+                    packet.pts = packet.dts = len(kept)
+                    kept.append(packet)
+                if codec in _UNREPORTED_DAMAGE and reported < (reported := count_errors()):
+                    # The damage is in this packet, in the one before, or between them; a key
+                    # frame after it is whole.
+                    damaged[-2:] = [True, not packet.is_keyframe][: len(damaged)]
+            if codec in _UNREPORTED_DAMAGE and reported < count_errors() and rows:
+                damaged[-1] = True
+        except av().FFmpegError:
+            cut = True
+        cut = cut or count_errors() > 0
+    return np.array(rows, dtype=_PACKET), damaged, cut
+
+
+def _row(packet: Any, hidden: bool) -> tuple[int, ...]:
+    pts = NO_PTS if packet.pts is None else packet.pts
+    dts = NO_PTS if packet.dts is None else packet.dts
+    offset = -1 if packet.pos is None else packet.pos
+    shown = not hidden and not packet.is_discard
+    return pts, dts, packet.size, offset, packet.duration or 0, packet.is_keyframe, shown
+
+
+def _index_of(
+    table: NDArray[np.void], damaged: list[bool], container: Any, stream: Any
+) -> FrameIndex:
+    """Make the index from the table of packets, with times where format and times allow."""
+    pts, shown = table["pts"].copy(), table["shown"]
+    codec = stream.codec_context
+    tick = float(stream.time_base)
+    rate = float(stream.guessed_rate or stream.average_rate or DEFAULT_RATE)
+    origin_s = (container.start_time or 0) / float(av().time_base)
+    order = clock_s = None
+    if any(name in TIMED_CONTAINERS for name in container.format.name.split(",")):
+        reorder = codec.reorder_depth if codec.codec.reorder else 0
+        order = presentation_order(pts, shown, reorder)
+        if order is None:
+            clock_s = clock_of(pts[shown], tick, origin_s)
+    else:
+        # The times of showing in AVI are guessed, but the length of each slot is known.
+        clock_s = clock_of(table["dts"][shown], tick, None)
+    last_s = 1 / rate if clock_s is None else float(np.median(np.diff(clock_s)))
+    if order is not None:
+        last_s = int(table["duration"][table["duration"] != 0][-1:].sum()) * tick
+    return FrameIndex(
+        pts=pts,
+        size=table["size"].copy(),
+        key=table["key"].copy(),
+        order=np.flatnonzero(shown) if order is None else order,
+        timed=order is not None,
+        counted=False,
+        seconds_per_tick=tick,
+        origin_s=origin_s,
+        rate=rate,
+        last_s=last_s,
+        broken=np.array(damaged, dtype=np.bool_),
+        clock_s=clock_s,
+    )
+
+
+def _ends_inside_a_packet(path: Path) -> bool:
+    """Return whether a transport stream was cut, which can truncate its last picture unnoticed.
+
+    Packets begin with a sync byte every 188 bytes, or 204, or after 4 more bytes every 192.
+    """
+    for size, late in ((188, 0), (204, 0), (192, 4)):
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - 8 * size))
+            tail = stream.read()
+        synced = [at for at in range(size) if set(tail[at::size]) == {_TS_SYNC_BYTE}]
+        if synced and len(tail) == 8 * size:
+            return late not in synced
+    return False
+
+
+def _declared_s(container: Any, stream: Any) -> float:
+    """Return the duration of the pictures by the header of the file; 0 if it has none."""
+    if stream.frames and stream.average_rate:
+        return float(stream.frames / stream.average_rate)
+    if stream.duration:
+        return float(stream.duration * stream.time_base)
+    return (container.duration or 0) / float(av().time_base)
+
+
+def _is_hidden(packet: Any) -> bool:
+    """Return whether a packet of VP8 or VP9 only prepares later pictures and shows none."""
+    data = memoryview(packet)
+    if packet.stream.codec_context.codec.canonical_name == "vp8":
+        return not data[0] >> 4 & 1
+    if data[-1] >> 5 == 0b110:
+        # Several coded pictures in one packet end with an index; the last of them is shown.
+        return False
+    # Frame marker (2 bits), profile (2, and one more for the fourth), then: show an existing
+    # frame, frame type, show this frame.
+    at = 5 if data[0] >> 4 & 0b11 == 0b11 else 4
+    bits = data[0] << 8 | (data[1] if len(data) > 1 else 0)
+    return not bits >> (15 - at) & 1 and not bits >> (13 - at) & 1
