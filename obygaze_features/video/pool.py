@@ -152,40 +152,40 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             self._workers[slot].end()
 
     def _decode(self, slot: int, job: DecodeJob, *, retry: bool = True) -> DecodeResult:
-        worker = self._ready_worker(slot)
+        worker = self._worker(slot)
         started = time.monotonic()
         clips, error = None, None
         try:
+            worker.await_ready()
+            started = time.monotonic()
             clips, error = worker.decode(job, self.timeout_s)
-        except TimeoutError:
-            what = f"not decoded within {self.timeout_s:g} s"
-            error = BadVideo(what, path=job.path, stage="worker", reason="timeout")
-            worker.end()
-        except _WorkerExited:
-            how = worker.end(wait_s=10)
+        except (TimeoutError, _WorkerExited) as failure:
+            late = isinstance(failure, TimeoutError)
+            how = worker.end(wait_s=0 if late else 10)
             if self._closed:
                 raise ObygazeError("the decode pool was closed", where=str(job.path)) from None
-            if retry and worker.was_killed:
+            if retry and worker.was_killed and not late:
                 # Another process killed it (the system when out of memory), not this file.
                 return self._decode(slot, job, retry=False)
-            what = f"the decoder crashed on this file ({how})"
-            error = BadVideo(what, path=job.path, stage="worker", reason="crashed")
+            if not worker.ready:
+                how = f"not within {START_S:g} s" if late else how
+                raise ObygazeError(
+                    f"a decode worker did not start ({how})",
+                    hint="obygaze doctor, or the same command with OBYGAZE_DEBUG=1",
+                ) from None
+            what, reason = f"the decoder crashed on this file ({how})", "crashed"
+            if late:
+                what, reason = f"not decoded within {self.timeout_s:g} s", "timeout"
+            error = BadVideo(what, path=job.path, stage="worker", reason=reason)
         return DecodeResult(job, clips, error, time.monotonic() - started)
 
-    def _ready_worker(self, slot: int, *, retry: bool = True) -> _Worker:
+    def _worker(self, slot: int) -> _Worker:
         with self._lock:
             if self._closed:
                 raise ObygazeError("the decode pool was closed")
             if slot not in self._workers or self._workers[slot].process.poll() is not None:
                 self._workers[slot] = _Worker()
-            worker = self._workers[slot]
-        try:
-            worker.await_ready()
-        except ObygazeError:
-            if not (retry and worker.was_killed and not self._closed):
-                raise
-            return self._ready_worker(slot, retry=False)
-        return worker
+            return self._workers[slot]
 
 
 def in_order(
@@ -230,18 +230,9 @@ class _Worker:
 
     def await_ready(self) -> None:
         """Wait until a new worker has imported its packages."""
-        if self.ready:
-            return
-        try:
+        if not self.ready:
             self._receive(START_S)
-        except (_WorkerExited, TimeoutError) as error:
-            late = isinstance(error, TimeoutError)
-            how = self.end(wait_s=0 if late else 10)
-            raise ObygazeError(
-                f"a decode worker did not start ({f'not within {START_S:g} s' if late else how})",
-                hint="obygaze doctor, or the same command with OBYGAZE_DEBUG=1",
-            ) from error
-        self.ready = True
+            self.ready = True
 
     def decode(
         self, job: DecodeJob, timeout_s: float
@@ -262,27 +253,25 @@ class _Worker:
 
     def _receive(self, timeout_s: float) -> dict[str, Any]:
         """Return the next line from the worker, which is empty for progress."""
+        reply = select.poll()
+        reply.register(self.channel, select.POLLIN)
+        left = timeout_s
         while b"\n" not in self.received:
-            self._await_bytes(timeout_s)
+            if left <= 0:
+                raise TimeoutError
+            if not reply.poll(1000 * min(left, TICK_S)):
+                left -= TICK_S
+                continue
             received = b""
             with suppress(ConnectionError):
                 received = self.channel.recv(65536)
             if not received:
                 raise _WorkerExited
             self.received += received
+            left = timeout_s
         line, _, self.received = self.received.partition(b"\n")
-        reply: dict[str, Any] = json.loads(line)
-        return reply
-
-    def _await_bytes(self, timeout_s: float) -> None:
-        reply = select.poll()
-        reply.register(self.channel, select.POLLIN)
-        left = timeout_s
-        while left > 0:
-            if reply.poll(1000 * min(left, TICK_S)):
-                return
-            left -= TICK_S
-        raise TimeoutError
+        found: dict[str, Any] = json.loads(line)
+        return found
 
     @property
     def was_killed(self) -> bool:
