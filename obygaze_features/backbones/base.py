@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 from obygaze_features.backbones.geometry import COUNT, Geometry, Level
-from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.notebook import html_summary, short_repr
@@ -17,9 +16,12 @@ from obygaze_features.core.schema_rules import choice, list_of, matching, number
 from obygaze_features.store.format.recipe import UNVERIFIED
 
 if TYPE_CHECKING:
+    from obygaze_features.backbones.hub import WeightFiles
     from obygaze_features.video.resize import Resize
 
 DEFAULT_PRESET = "default"
+DTYPES = ("float32", "bfloat16", "float16")
+ATTENTION = ("sdpa", "eager")
 _THREE = {"least": 3, "most": 3, "unique": False}
 
 
@@ -46,7 +48,7 @@ class Preset:
     rescale: Annotated[str, choice(("1/255", "1/127.5-1"))] = "1/255"
     squash_first: Annotated[int, COUNT] = 0
     sampling: Annotated[str, choice(("even", "fps"))] = "even"
-    attention: Annotated[str, choice(("sdpa", "eager"))] = "sdpa"
+    attention: Annotated[str, choice(ATTENTION)] = "sdpa"
     reproduces: Annotated[
         str, matching("(hub|paper|training|own)?", "one of hub, paper, training, own")
     ] = ""
@@ -86,6 +88,12 @@ class Placement:
     attention: str = "sdpa"
     tf32: bool = False
     compiled: bool = False
+
+    def __post_init__(self) -> None:
+        for name, known in (("dtype", DTYPES), ("attention", ATTENTION)):
+            if (value := getattr(self, name)) not in known:
+                hint = f"one of {', '.join(known)}"
+                raise FixUsage(f"unknown {name} {value!r}", hint=hint)
 
     def recipe(self) -> dict[str, Any]:
         """Return the settings that change the numbers; the device does not."""
@@ -135,10 +143,10 @@ class Family:
         """Return a card with the depth and levels of its weights, without loading the model."""
         raise NotImplementedError
 
-    def levels(self, sources: Mapping[str, str], geometry: Geometry) -> dict[str, Level]:
-        """Return the levels that come from some outputs, with the lengths of their dimensions."""
-        known, levels = geometry.dimensions, {}
-        for name, source in sources.items():
+    def levels(self, card: Card) -> dict[str, Level]:
+        """Return the levels of a card, with the lengths of their dimensions."""
+        known, levels = card.geometry.dimensions, {}
+        for name, source in card.sources.items():
             names, lengths = zip(
                 *(known[word] for word in self.outputs[source].split()), strict=True
             )
@@ -237,7 +245,7 @@ class Card:
     @property
     def levels(self) -> dict[str, Level]:
         """The levels of a clip as this card declares them."""
-        return self.family.levels(self.sources, self.geometry)
+        return self.family.levels(self)
 
     @cached_property
     def sha256(self) -> str:
@@ -272,21 +280,16 @@ class Backbone(ABC):
 
     Args:
         card: The card of the backbone.
-        geometry: The geometry of its weights. The default is the card's.
-        sources: The output behind each level. The default is the card's.
+        found: The card with the geometry and the levels of its weights. The default is the card.
         placement: The device, the precision and the attention.
     """
 
     def __init__(
-        self,
-        card: Card,
-        geometry: Geometry | None = None,
-        sources: Mapping[str, str] | None = None,
-        placement: Placement = Placement(),
+        self, card: Card, found: Card | None = None, placement: Placement = Placement()
     ) -> None:
+        found = found or card
         self.card, self.placement = card, placement
-        self.geometry = geometry or card.geometry
-        self.sources = card.sources if sources is None else sources
+        self.geometry, self.levels = found.geometry, found.levels
 
     def __repr__(self) -> str:
         where = f"{self.placement.dtype} on {self.placement.device}"
@@ -297,11 +300,6 @@ class Backbone(ABC):
     def takes_mask(self) -> bool:
         """Whether a mask can mark the padding of short clips."""
         return self.card.family.takes_mask
-
-    @property
-    def levels(self) -> dict[str, Level]:
-        """All levels, with the shapes that the loaded weights give them."""
-        return self.card.family.levels(self.sources, self.geometry)
 
     @property
     def flops(self) -> int:

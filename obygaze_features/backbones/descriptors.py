@@ -38,7 +38,7 @@ from obygaze_features.backbones.base import (
     card_recipe,
     check_pixels,
 )
-from obygaze_features.backbones.weights import WeightFiles
+from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.core.errors import FixInput
 from obygaze_features.video.resize import Resize
 

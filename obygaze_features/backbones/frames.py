@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from obygaze_features.backbones.base import DEFAULT_PRESET, Backbone, Card, Family, Placement
 from obygaze_features.backbones.geometry import Geometry, Level
-from obygaze_features.backbones.weights import WeightFiles
+from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.store.format.schema import PICTURES
 from obygaze_features.video.resize import Resize
 
-
-class PictureLevel(Level):
-    """The pictures of a clip, [T, height, width, 3] uint8."""
-
-    @property
-    def dtype(self) -> str:
-        """The type in a store."""
-        return "uint8"
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of one clip in a store."""
-        return prod(self.shape)
+_DIMS = ("frame", "height", "width", "colour")
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,11 +32,10 @@ class FramesFamily(Family):
         """Return how the other model's pictures are resized."""
         return self.kept
 
-    def levels(self, sources: Mapping[str, str], geometry: Geometry) -> dict[str, Level]:
+    def levels(self, card: Card) -> dict[str, Level]:
         """Return the level of the pictures."""
-        shape = (geometry.frames, geometry.size, geometry.size, 3)
-        dims = ("frame", "height", "width", "colour")
-        return {name: PictureLevel(name, source, dims, shape) for name, source in sources.items()}
+        shape = (card.geometry.frames, card.geometry.size, card.geometry.size, 3)
+        return {PICTURES: Level(PICTURES, PICTURES, _DIMS, shape, kept_as="uint8")}
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
         """Return the memory of the pictures of a clip, twice."""
@@ -71,12 +57,10 @@ class Frames(Backbone):
 
     def recipe(self) -> dict[str, Any]:
         """Return what changes the pictures."""
-        kept = self.resize.recipe() if self.resize else {}
-        name = {"name": self.card.name}
         return {
-            "backbone": name,
+            "backbone": {"name": self.card.name},
             "weights": {},
-            "preprocessing": kept,
+            "preprocessing": self.resize.recipe() if self.resize else {},
             "compute": {"dtype": "uint8"},
         }
 

@@ -10,6 +10,7 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_rules import choice, list_of, whole
 
 COUNT = whole(0, 10**9 - 1)
+_ITEM_BYTES = {"uint8": 1, "float16": 2, "float32": 4}
 
 
 @dataclass(frozen=True)
@@ -93,19 +94,24 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Level:
-    """One feature level of a clip: names and lengths of its dimensions, and how it is stored."""
+    """One feature level of a clip: names and lengths of its dimensions, and how it is stored.
+
+    Vectors of whole clips are stored exactly, the others in half precision unless `kept_as` says
+    otherwise.
+    """
 
     name: str
     source: str
     dims: tuple[str, ...]
     shape: tuple[int, ...]
+    kept_as: str = ""
 
     @property
     def dtype(self) -> str:
-        """The type in a store: vectors of whole clips exactly, the others in half precision."""
-        return "float32" if len(self.shape) == 1 else "float16"
+        """The type in a store."""
+        return self.kept_as or ("float32" if len(self.shape) == 1 else "float16")
 
     @property
     def n_bytes(self) -> int:
         """Bytes of one clip in a store."""
-        return prod(self.shape) * (4 if self.dtype == "float32" else 2)
+        return prod(self.shape) * _ITEM_BYTES[self.dtype]

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Preset
 from obygaze_features.backbones.cards import find_card
+from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.backbones.pixels import Preprocessor
 from obygaze_features.backbones.pretrained import library, silenced
-from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.workspace import Workspace
 

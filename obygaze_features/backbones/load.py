@@ -10,14 +10,11 @@ import numpy.typing as npt
 
 from obygaze_features.backbones.base import Backbone, Card, Placement, check_pixels
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.backbones.hub import find_weights
+from obygaze_features.backbones.hub import NO_WEIGHTS, WeightFiles, find_weights
 from obygaze_features.backbones.pixels import on_device
-from obygaze_features.backbones.weights import NO_WEIGHTS, WeightFiles
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.extras import need
 from obygaze_features.core.workspace import Workspace
-
-DTYPES = ("float32", "bfloat16", "float16")
 
 
 def load_backbone(
@@ -54,42 +51,34 @@ def load_backbone(
         card = find_card(card, workspace)
     attention = attn_implementation or card.input.attention
     placement = Placement(device, dtype, attention, tf32, compiled)
-    if card.family.needs_torch:
-        _check_placement(card, placement)
+    check_device(card, device)
     if not card.family.needs_weights:
-        if device != "cpu":
-            _check_device(device)
         return load_from(card, NO_WEIGHTS, placement)
     return load_from(card, find_weights(card, weights, download=True), placement)
 
 
 def load_from(card: Card, files: WeightFiles, placement: Placement) -> Backbone:
     """Return the model of a card from its files."""
-    if card.family.needs_torch:
-        torch = need("torch", "extract", "running a backbone")
-        if torch.device(placement.device).type == "cuda":
-            # Convolutions use TF32 by default, whose numbers depend on the device.
-            torch.backends.cuda.matmul.allow_tf32 = placement.tf32
-            torch.backends.cudnn.allow_tf32 = placement.tf32
+    if card.family.needs_torch and placement.device.startswith("cuda"):
+        import torch
+
+        # Convolutions use TF32 by default, whose numbers depend on the device.
+        torch.backends.cuda.matmul.allow_tf32 = placement.tf32
+        torch.backends.cudnn.allow_tf32 = placement.tf32
     return card.family.load(card, files, placement)
 
 
-def _check_placement(card: Card, placement: Placement) -> None:
-    if placement.dtype not in DTYPES:
-        hint = f"one of {', '.join(DTYPES)}"
-        raise FixUsage(f"unknown dtype {placement.dtype!r}", hint=hint)
-    if placement.attention not in ("sdpa", "eager"):
-        raise FixUsage(f"unknown attention {placement.attention!r}", hint="sdpa or eager")
-    _check_device(placement.device)
-
-
-def _check_device(device: str) -> None:
+def check_device(card: Card, device: str) -> None:
+    """Raise an error unless this machine has torch and the device, where a card needs them."""
+    if device == "cpu" and not card.family.needs_torch:
+        return
     torch = need("torch", "extract", f"running a backbone on {device}")
     try:
         kind = torch.device(device).type
     except RuntimeError:
-        hint = "cpu, cuda, or cuda:1"
-        raise FixUsage(f"unknown device {device!r}", hint=hint) from None
+        kind = ""
+    if kind not in ("cpu", "cuda"):
+        raise FixUsage(f"unknown device {device!r}", hint="cpu, cuda, or cuda:1")
     if kind == "cuda" and not torch.cuda.is_available():
         raise FixUsage("this machine has no CUDA device", hint="--device cpu")
 

@@ -1,4 +1,4 @@
-"""The modules of LSMDC's X-CLIP: CLIP's visual tower, and a transformer over frame vectors."""
+"""The modules of LSMDC's X-CLIP, under the names that its checkpoints give to their tensors."""
 
 from __future__ import annotations
 
@@ -6,73 +6,118 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.pretrained import library
+from obygaze_features.backbones.geometry import Depth, Geometry
 
 # Training pushed padding down by a finite amount.
 _PUSH = -1_000_000.0
+# Layer norms over frames add another number than those of the visual tower.
+_EPS, _EPS_OVER_FRAMES = 1e-5, 1e-12
 
 
-def vision_tower(geometry: Geometry, attention: str) -> nn.Module:
-    """Return CLIP's visual tower, of the sizes of a checkpoint."""
-    depth: Any = geometry.depth
-    config = _clip_config(
-        hidden_size=geometry.width,
-        intermediate_size=depth.hidden,
-        projection_dim=geometry.out,
-        num_hidden_layers=depth.layers,
-        num_attention_heads=depth.heads,
-        image_size=geometry.size,
-        patch_size=depth.patch,
-        layer_norm_eps=1e-5,
-        attn_implementation=attention,
-    )
-    modeling = library("models.clip.modeling_clip")
-    tower: nn.Module = modeling.CLIPVisionModelWithProjection(config)
-    return tower
+class Attention(nn.Module):
+    """Attention whose queries, keys and values come from one product, as in training."""
 
-
-class TemporalEncoder(nn.Module):
-    """The transformer over frame vectors [B, T, D] of some checkpoints, added to its input."""
-
-    def __init__(self, width: int, hidden: int, heads: int, layers: int, positions: int) -> None:
+    def __init__(self, width: int, heads: int, kind: str) -> None:
         super().__init__()
-        config = _clip_config(
-            hidden_size=width,
-            intermediate_size=hidden,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            # Not that of the visual tower.
-            layer_norm_eps=1e-12,
-            attn_implementation="eager",
+        self.heads, self.kind = heads, kind
+        self.in_proj_weight = nn.Parameter(torch.empty(3 * width, width))
+        self.in_proj_bias = nn.Parameter(torch.empty(3 * width))
+        self.out_proj = nn.Linear(width, width)
+
+    def forward(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """Mix the tokens of x [B, N, D]; `bias` is added to the scores."""
+        joint = functional.linear(x, self.in_proj_weight, self.in_proj_bias)
+        split = joint.view(*x.shape[:2], 3, self.heads, -1)
+        q, k, v = split.permute(2, 0, 3, 1, 4)
+        if self.kind == "sdpa":
+            mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        else:
+            scores = q @ k.mT * q.shape[-1] ** -0.5
+            scores = scores if bias is None else scores + bias
+            mixed = scores.softmax(dim=-1, dtype=torch.float32).to(q.dtype) @ v
+        projected: Tensor = self.out_proj(mixed.transpose(1, 2).flatten(2))
+        return projected
+
+
+class ResidualLayer(nn.Module):
+    """One layer of a transformer: attention, then two dense layers, each added to its input."""
+
+    def __init__(self, width: int, hidden: int, heads: int, eps: float, attention: str) -> None:
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width, eps)
+        self.attn = Attention(width, heads, attention)
+        self.ln_2 = nn.LayerNorm(width, eps)
+        self.mlp = nn.ModuleDict(
+            {"c_fc": nn.Linear(width, hidden), "c_proj": nn.Linear(hidden, width)}
         )
-        self.positions = nn.Parameter(torch.empty(positions, width))
-        self.encoder = library("models.clip.modeling_clip").CLIPEncoder(config)
 
-    def forward(self, frames: Tensor, mask: Tensor) -> Tensor:
-        """Mix the frames that the mask [B, T] marks as real."""
-        bias = ((1.0 - mask) * _PUSH).to(frames.dtype)[:, None, None, :]
-        x = frames + self.positions[: frames.shape[1]]
-        mixed: Tensor = self.encoder(inputs_embeds=x, attention_mask=bias)[0]
-        return mixed + frames
+    def forward(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """Return the tokens after this layer."""
+        x = x + self.attn(self.ln_1(x), bias)
+        wide = self.mlp["c_fc"](self.ln_2(x))
+        added: Tensor = x + self.mlp["c_proj"](wide * torch.sigmoid(1.702 * wide))
+        return added
 
 
-def _clip_config(**sizes: Any) -> Any:
-    kind = library("models.clip.configuration_clip").CLIPVisionConfig
-    return kind(hidden_act="quick_gelu", **sizes)
+def _layers(count: int, *sizes: Any) -> nn.ModuleDict:
+    return nn.ModuleDict({"resblocks": nn.ModuleList(ResidualLayer(*sizes) for _ in range(count))})
+
+
+def _through(layers: Any, x: Tensor, bias: Tensor | None = None) -> Tensor:
+    for layer in layers["resblocks"]:
+        x = layer(x, bias)
+    return x
+
+
+class VisualTower(nn.Module):
+    """CLIP's transformer over the patches of a frame."""
+
+    def __init__(self, g: Geometry, attention: str) -> None:
+        super().__init__()
+        depth: Any = g.depth
+        self.conv1 = nn.Conv2d(3, g.width, depth.patch, depth.patch, bias=False)
+        self.class_embedding = nn.Parameter(torch.empty(g.width))
+        self.positional_embedding = nn.Parameter(torch.empty(1 + g.patches, g.width))
+        self.ln_pre, self.ln_post = nn.LayerNorm(g.width, _EPS), nn.LayerNorm(g.width, _EPS)
+        self.transformer = _layers(
+            depth.layers, g.width, depth.hidden, depth.heads, _EPS, attention
+        )
+        self.proj = nn.Parameter(torch.empty(g.width, g.out))
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """Return the tokens [B, 1 + P, D] of frames [B, 3, S, S]."""
+        patches = self.conv1(frames).flatten(2).mT
+        first = self.class_embedding.expand(len(patches), 1, -1)
+        x: Tensor = self.ln_pre(torch.cat([first, patches], dim=1) + self.positional_embedding)
+        return _through(self.transformer, x)
+
+
+def lsmdc_model(
+    geometry: Geometry, over_frames: Depth | None, positions: int, attention: str
+) -> nn.Module:
+    """Return the model of a checkpoint, some of which have a transformer over frame vectors."""
+    tower, out = VisualTower(geometry, attention), geometry.out
+    model = nn.ModuleDict({"clip": nn.ModuleDict({"visual": tower})})
+    if over_frames is not None:
+        sizes = (out, over_frames.hidden, over_frames.heads, _EPS_OVER_FRAMES, "eager")
+        model["transformerClip"] = _layers(over_frames.layers, *sizes)
+        model["frame_position_embeddings"] = nn.Embedding(positions, out)
+    return model
 
 
 def outputs(module: Any, pixels: Tensor, mask: Tensor, geometry: Geometry) -> dict[str, Tensor]:
     """Return tokens, frame vectors before and after the projection, and the clip's own vector."""
-    b, t = pixels.shape[:2]
-    tower = module["vision"].vision_model
-    seen = tower(pixel_values=pixels.flatten(0, 1))
-    tokens = seen.last_hidden_state.unflatten(0, (b, t))
+    tower = module["clip"]["visual"]
+    tokens = tower(pixels.flatten(0, 1)).unflatten(0, pixels.shape[:2])
     cls = tokens[:, :, 0]
-    after_norm = tower.post_layernorm(cls)
-    vectors = module["vision"].visual_projection(after_norm)
-    mixed = module["temporal"](vectors, mask) if "temporal" in module else vectors
+    after_norm = tower.ln_post(cls)
+    vectors = mixed = after_norm @ tower.proj
+    if "transformerClip" in module:
+        mixed = vectors + module["frame_position_embeddings"].weight[: vectors.shape[1]]
+        bias = ((1.0 - mask) * _PUSH).to(vectors.dtype)[:, None, None, :]
+        mixed = _through(module["transformerClip"], mixed, bias) + vectors
     unit = _unit(mixed.float())
     weight = mask.unsqueeze(-1)
     lowest = torch.finfo(tokens.dtype).min

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Family, Placement, Preset
 from obygaze_features.backbones.geometry import Geometry, Level
+from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.backbones.pixels import on_device
 from obygaze_features.backbones.torch_backbone import TorchBackbone
-from obygaze_features.backbones.weights import WeightFiles, WeightHashes, tensors_sha256
+from obygaze_features.backbones.weights import TENSORS, tensors_sha256
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError, first_line
 from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.video.resize import Resize
@@ -92,7 +93,7 @@ class ModuleFamily(Family):
         made = _call(self.make, f"{card.name}: load() failed")
         module, preprocess = made if isinstance(made, tuple) else (made, None)
         tensors = {key: value for key, value in module.state_dict().items() if value is not None}
-        hashes = WeightHashes({}, tensors_sha256(tensors))
+        hashes = {TENSORS: tensors_sha256(tensors)}
 
         def outputs(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
             found: dict[str, Tensor] = _call(
@@ -104,7 +105,7 @@ class ModuleFamily(Family):
 
         return ModuleBackbone(
             card,
-            card.geometry,
+            card,
             module,
             outputs,
             files=files,
@@ -113,11 +114,11 @@ class ModuleFamily(Family):
             preprocess=preprocess,
         )
 
-    def levels(self, sources: Mapping[str, str], geometry: Geometry) -> dict[str, Level]:
+    def levels(self, card: Card) -> dict[str, Level]:
         """Return the levels with their shapes; the first dimension may be the frames."""
         return {
-            name: Level(name, name, _dimensions(self.shapes[name], geometry), self.shapes[name])
-            for name in sources
+            name: Level(name, name, _dimensions(shape, card.geometry), shape)
+            for name, shape in self.shapes.items()
         }
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:

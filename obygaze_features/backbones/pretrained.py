@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from obygaze_features.backbones.base import Card, Family, Placement
 from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.torch_backbone import Outputs, TorchBackbone, check_sizes
+from obygaze_features.backbones.hub import WeightFiles
+from obygaze_features.backbones.torch_backbone import Outputs, TorchBackbone
 from obygaze_features.backbones.weights import (
     ANOTHER_CHECKPOINT,
-    WeightFiles,
-    WeightHashes,
+    Hashes,
+    check_sizes,
     check_tensors,
-    hash_weights,
-    read_tensors,
+    read_weights,
 )
 from obygaze_features.core.errors import (
     FixInput,
@@ -119,15 +119,13 @@ class PretrainedFamily(Family):
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> TorchBackbone:
         """Return a card's model with every weight it needs, and of the sizes of the card."""
-        self._check_config(card, files)
+        found = self.inspect(card, files)
         kind = self.model()
-        if not getattr(kind, "_supports_sdpa", False):
-            placement = replace(placement, attention="eager")
-        model, hashes = load_strictly(kind, files, placement, self.ignored, self.options)
-        geometry = self._checked_geometry(model.config, card, files)
+        placement = supported(kind, placement)
+        model, hashes = load_strictly(kind, card, files, placement, self.ignored, **self.options)
         return TorchBackbone(
             card,
-            geometry,
+            found,
             self.keep(model),
             self.run,
             files=files,
@@ -138,9 +136,15 @@ class PretrainedFamily(Family):
     def inspect(self, card: Card, files: WeightFiles) -> Card:
         """Return a card with the geometry of its weights; raise an error if the sizes differ."""
         self._check_config(card, files)
-        with silenced():
-            config = self.model().config_class.from_pretrained(files.folder, local_files_only=True)
-        return replace(card, geometry=self._checked_geometry(config, card, files))
+        g = self.geometry(_config(self.model(), files), card.geometry)
+        if g.depth is None or g.size % g.depth.patch or g.frames % g.depth.tubelet:
+            raise FixInput(
+                f"{g.frames} frames of {g.size} x {g.size} cannot be cut into this model's patches",
+                where=files.origin,
+                hint="correct frames and size in the card",
+            )
+        check_sizes(card, g, files)
+        return replace(card, geometry=g)
 
     def _check_config(self, card: Card, files: WeightFiles) -> None:
         config = files.json_file("config.json")
@@ -160,39 +164,37 @@ class PretrainedFamily(Family):
                 hint="use another card: obygaze backbones ls",
             )
 
-    def _checked_geometry(self, config: Any, card: Card, files: WeightFiles) -> Geometry:
-        g = self.geometry(config, card.geometry)
-        if g.depth is None or g.size % g.depth.patch or g.frames % g.depth.tubelet:
-            raise FixInput(
-                f"{g.frames} frames of {g.size} x {g.size} cannot be cut into this model's patches",
-                where=files.origin,
-                hint="correct frames and size in the card",
-            )
-        check_sizes(card, g, files)
-        return g
+
+def supported(kind: Any, placement: Placement) -> Placement:
+    """Return a placement with an attention that a class of models has."""
+    return (
+        placement
+        if getattr(kind, "_supports_sdpa", False)
+        else replace(placement, attention="eager")
+    )
 
 
 def load_strictly(
     kind: Any,
+    card: Card,
     files: WeightFiles,
     placement: Placement,
-    ignored: str,
-    options: Mapping[str, Any],
-) -> tuple[Any, WeightHashes]:
-    """Return a model and its hashes; all its tensors are from the files, and all those are used."""
+    ignored: str = "",
+    **options: Any,
+) -> tuple[Any, Hashes]:
+    """Return a model and its hashes; all its tensors are from the files, and all those are used.
+
+    Tensors whose names match `ignored`, by default all, need not be used.
+    """
     import torch
 
-    def error(reason: str) -> FixInput:
-        what = f"{kind.__name__} cannot load this checkpoint: {reason}"
-        return FixInput(what, where=files.origin, hint=ANOTHER_CHECKPOINT)
-
-    tensors = read_tensors(files.files)
-    hashes = hash_weights(files, tensors)
+    config = _config(kind, files)
+    tensors, hashes = read_weights(card, files)
     model, info = from_pretrained(
         kind,
         None,
-        error,
-        config=from_pretrained(kind.config_class, files.folder, error, local_files_only=True),
+        _loading_error(kind, files),
+        config=config,
         state_dict=tensors,
         dtype=getattr(torch, placement.dtype),
         attn_implementation=placement.attention,
@@ -203,6 +205,16 @@ def load_strictly(
     wrong = [*info["mismatched_keys"], *info["error_msgs"]]
     check_tensors(info["missing_keys"], unused, wrong, files.origin)
     return model, hashes
+
+
+def _config(kind: Any, files: WeightFiles) -> Any:
+    error = _loading_error(kind, files)
+    return from_pretrained(kind.config_class, files.folder, error, local_files_only=True)
+
+
+def _loading_error(kind: Any, files: WeightFiles) -> Callable[[str], FixInput]:
+    what = f"{kind.__name__} cannot load this checkpoint"
+    return lambda reason: FixInput(f"{what}: {reason}", where=files.origin, hint=ANOTHER_CHECKPOINT)
 
 
 def save_random(family: PretrainedFamily, sizes: Mapping[str, Any], folder: Path) -> Path:

@@ -13,16 +13,16 @@ import numpy.typing as npt
 from obygaze_features.backbones.base import Card, Placement
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.families import FAMILIES
-from obygaze_features.backbones.hub import find_weights, offline
+from obygaze_features.backbones.hub import WeightFiles, find_weights, offline
 from obygaze_features.backbones.pretrained import (
     PretrainedFamily,
     Text,
     from_pretrained,
     library,
     load_strictly,
+    supported,
 )
-from obygaze_features.backbones.torch_backbone import check_hashes, is_verified
-from obygaze_features.backbones.weights import WeightFiles
+from obygaze_features.backbones.weights import TENSORS, is_verified
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Table, read_toml
@@ -178,9 +178,7 @@ def load_text_tower(
             hint="use the whole checkpoint, as on the hub",
         )
     kind = family.model(family.text.model)
-    attention = "sdpa" if getattr(kind, "_supports_sdpa", False) else "eager"
-    model, hashes = load_strictly(kind, files, Placement(attention=attention), "", {})
-    check_hashes(card, files, hashes)
+    model, hashes = load_strictly(kind, card, files, supported(kind, Placement()))
     claim = (card.checkpoint, card.revision) if is_verified(card, files, hashes) else ("", "")
     config = getattr(model.config, "text_config", model.config)
     words = _tokenizer(card, files, tokenizer)
@@ -191,7 +189,7 @@ def load_text_tower(
             where=files.origin,
             hint="--tokenizer FOLDER of the same checkpoint",
         )
-    space = space_id_of(*claim, hashes.tensors)
+    space = space_id_of(*claim, hashes[TENSORS])
     model.eval().requires_grad_(False)
     return TextTower(family.text, model, words, int(config.max_position_embeddings), space)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from obygaze_features.backbones.base import (
@@ -14,10 +13,10 @@ from obygaze_features.backbones.base import (
     check_pixels,
 )
 from obygaze_features.backbones.geometry import Geometry, Level
-from obygaze_features.backbones.hub import repository_folder
+from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.backbones.pixels import Preprocessor, as_frames, on_device
-from obygaze_features.backbones.weights import FETCH_AGAIN, WeightFiles, WeightHashes, is_blob
-from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.backbones.weights import Hashes, check_sizes, is_verified
+from obygaze_features.core.errors import FixInput
 from obygaze_features.video.resize import Resize
 
 if TYPE_CHECKING:
@@ -28,45 +27,38 @@ Outputs = Callable[[Any, "Tensor", "Tensor", Geometry], dict[str, "Tensor"]]
 """Module, pixels [B, T, 3, S, S], mask [B, T] and geometry to every output of the family."""
 
 
-class WrongWeights(FixInput):
-    """Raised for weights of another model than the card's."""
-
-
 class TorchBackbone(Backbone):
     """A backbone made of a torch module, of a function that runs it, and of the card's preset.
 
     Args:
         card: The card that the weights must match.
-        geometry: The geometry of the weights, with the depth.
+        found: The card with the geometry and the levels of the weights.
         module: The module with its weights.
         outputs: Returns the tensors that the family's `outputs` name.
         files: The files of the weights.
-        hashes: The hashes of the weights.
+        hashes: The hashes of the weights, of `read_weights`.
         placement: The device, the precision and the attention.
-        sources: The output behind each level. The default is the card's.
     """
 
     def __init__(
         self,
         card: Card,
-        geometry: Geometry,
+        found: Card,
         module: torch.nn.Module,
         outputs: Outputs,
         *,
         files: WeightFiles,
-        hashes: WeightHashes,
+        hashes: Hashes,
         placement: Placement,
-        sources: Mapping[str, str] | None = None,
     ) -> None:
         import torch
 
-        check_sizes(card, geometry, files)
-        check_hashes(card, files, hashes)
-        super().__init__(card, geometry, sources, placement)
+        check_sizes(card, found.geometry, files)
+        super().__init__(card, found, placement)
         self.outputs, self.hashes = outputs, hashes
         self.verified = is_verified(card, files, hashes)
         self.checkpoint_edge = files.shortest_edge
-        self.pixels = Preprocessor.of(card.input, geometry.size, self.checkpoint_edge)
+        self.pixels = Preprocessor.of(card.input, self.geometry.size, self.checkpoint_edge)
         self.dtype: torch.dtype = getattr(torch, placement.dtype)
         self.module = place(module, placement.device, self.dtype).eval()
         self.module.requires_grad_(False)
@@ -116,7 +108,7 @@ class TorchBackbone(Backbone):
         """Return what changes the numbers: card, weights, preprocessing, precision, attention."""
         return {
             **card_recipe(self.card, self.geometry, self.levels, self.verified),
-            "weights": self.hashes.recipe(),
+            "weights": dict(self.hashes),
             "preprocessing": self.pixels.recipe(),
             "compute": self.placement.recipe(),
         }
@@ -156,74 +148,3 @@ def compile_layers(module: torch.nn.Module, backend: str = "inductor") -> int:
     for layer in layers:
         layer.compile(backend=backend)
     return len(layers)
-
-
-def check_sizes(card: Card, geometry: Geometry, files: WeightFiles) -> None:
-    """Raise an error for weights whose sizes or depth are not those of the card."""
-    expected = _sizes(card.geometry, card.depth)
-    got = _sizes(geometry, vars(geometry.depth) if geometry.depth else {})
-    details = [
-        f"{key}: expected {expected[key]}, got {got.get(key)}"
-        for key in expected
-        if expected[key] != got.get(key)
-    ]
-    if details:
-        raise _wrong_weights(card, files, "do not have the sizes of the card", details)
-
-
-def _sizes(geometry: Geometry, depth: Mapping[str, int]) -> dict[str, Any]:
-    """Return the sizes, the patch and tubelet that follow from them, and the known depth."""
-    steps, side, _ = geometry.grid
-    patch = {"patch": geometry.size // side} if side else {}
-    tubelet = {"tubelet": geometry.frames // steps} if steps else {}
-    known = {key: depth[key] for key in ("layers", "hidden", "heads") if key in depth}
-    return {**geometry.declared(), **patch, **tubelet, **known}
-
-
-def check_hashes(card: Card, files: WeightFiles, hashes: WeightHashes) -> None:
-    """Raise an error for weights whose checksums are not those of the card, or of the hub."""
-    damaged = [
-        path.name
-        for path in files.files
-        if is_blob(path) and path.resolve().name != hashes.files[path.name]
-    ]
-    if damaged:
-        raise Corrupt(
-            f"the checksum of {', '.join(damaged)} is not the hub's: the file is damaged",
-            where=files.origin,
-            hint=FETCH_AGAIN,
-        )
-    if card.weights_sha256 and not _is_listed(card, hashes):
-        details = [f"expected {' or '.join(card.weights_sha256)}, got {hashes.tensors}"]
-        raise _wrong_weights(card, files, "do not have the sha256 of the card", details)
-
-
-def _wrong_weights(card: Card, files: WeightFiles, how: str, details: list[str]) -> WrongWeights:
-    return WrongWeights(
-        f"these weights {how} {card.name}",
-        where=files.origin,
-        hint=f'another card, or one of your own for these weights: like = "{card.name}"',
-        details=details,
-    )
-
-
-def is_verified(card: Card, files: WeightFiles, hashes: WeightHashes) -> bool:
-    """Return whether weights are known to be the card's checkpoint, or the card names none.
-
-    Known are files in the hub's cache of that checkpoint, copies of them (the cache names its
-    files by their sha256), and files or tensors whose sha256 the card lists.
-    """
-    if not card.checkpoint or files.is_from_hub or _is_listed(card, hashes):
-        return True
-    return all(_in_cache_of(card, path, hashes.files[path.name]) for path in files.files)
-
-
-def _is_listed(card: Card, hashes: WeightHashes) -> bool:
-    listed = set(card.weights_sha256)
-    return bool(listed) and (hashes.tensors in listed or set(hashes.files.values()) <= listed)
-
-
-def _in_cache_of(card: Card, path: Path, sha256: str) -> bool:
-    blob, repository = path.resolve(), repository_folder(card.checkpoint)
-    named_in_place = blob.name == sha256 and blob.parent.parent.name == repository.name
-    return named_in_place or (repository / "blobs" / sha256).is_file()

@@ -1,4 +1,4 @@
-"""Read and hash files of weights: only tensors, never code."""
+"""Read files of weights, only tensors and never code, and compare them with their card."""
 
 from __future__ import annotations
 
@@ -6,60 +6,51 @@ import hashlib
 import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from obygaze_features.backbones.base import Card
+from obygaze_features.backbones.geometry import Geometry
+from obygaze_features.backbones.hub import FETCH_AGAIN, WeightFiles, repository_folder
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, first_line
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_file
-from obygaze_features.core.schema_check import read_json
 from obygaze_features.store.format.limits import check_memory
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-FETCH_AGAIN = "fetch the checkpoint again"
 ANOTHER_CHECKPOINT = f"{FETCH_AGAIN}, or another card: obygaze backbones ls"
+TENSORS = "tensors"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SHOWN = 5
 
+Hashes = Mapping[str, str]
+"""The sha256 of each file by its name, and of the tensors, which is the same in every form."""
 
-@dataclass(frozen=True)
-class WeightFiles:
-    """The files of one checkpoint, and the folder its configuration is in.
 
-    `is_from_hub` where they are in the hub's cache, under the name of the card's own checkpoint.
-    """
+class WrongWeights(FixInput):
+    """Raised for weights of another model than the card's."""
 
-    folder: Path
-    files: tuple[Path, ...]
-    origin: str
-    is_from_hub: bool = False
 
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of weights."""
-        return sum(path.stat().st_size for path in self.files)
-
-    def json_file(self, name: str) -> dict[str, Any] | None:
-        """Return a JSON file beside the weights, or None where there is none."""
-        path = self.folder / name
-        return (
-            read_json(path.read_bytes(), str(path), error=Corrupt).tree if path.is_file() else None
+def read_weights(card: Card, files: WeightFiles) -> tuple[dict[str, Tensor], Hashes]:
+    """Return the tensors of a checkpoint and its hashes, which must be the card's and the hub's."""
+    tensors = read_tensors(files.files)
+    hashes = {path.name: sha256_file(path) for path in sorted(files.files)}
+    # The hub's cache names each large file by its sha256.
+    damaged = [p.name for p in files.files if is_blob(p) and p.resolve().name != hashes[p.name]]
+    if damaged:
+        raise Corrupt(
+            f"the checksum of {', '.join(damaged)} is not the hub's: the file is damaged",
+            where=files.origin,
+            hint=FETCH_AGAIN,
         )
-
-    @property
-    def shortest_edge(self) -> int | None:
-        """The shortest edge the checkpoint's own processor resizes to, if its file has one."""
-        tree = self.json_file("preprocessor_config.json") or {}
-        size = tree.get("size")
-        edge = size.get("shortest_edge") if isinstance(size, dict) else size
-        return edge if isinstance(edge, int) and not isinstance(edge, bool) else None
-
-
-NO_WEIGHTS = WeightFiles(Path(), (), "no weights needed")
+    hashes[TENSORS] = tensors_sha256(tensors)
+    if card.weights_sha256 and not _is_listed(card, hashes):
+        details = [f"expected {' or '.join(card.weights_sha256)}, got {hashes[TENSORS]}"]
+        raise _wrong_weights(card, files, "do not have the sha256 of the card", details)
+    return tensors, hashes
 
 
 def is_blob(path: Path) -> bool:
@@ -67,22 +58,58 @@ def is_blob(path: Path) -> bool:
     return _SHA256.fullmatch(path.resolve().name) is not None
 
 
-@dataclass(frozen=True)
-class WeightHashes:
-    """The sha256 of each file, and of the tensors, which does not depend on the file format."""
+def is_verified(card: Card, files: WeightFiles, hashes: Hashes) -> bool:
+    """Return whether weights are known to be the card's checkpoint, or the card names none.
 
-    files: Mapping[str, str]
-    tensors: str
+    Known are files in the hub's cache of that checkpoint, copies of them (the cache names its
+    files by their sha256), and files or tensors whose sha256 the card lists.
+    """
+    if not card.checkpoint or files.is_from_hub or _is_listed(card, hashes):
+        return True
+    repository = repository_folder(card.checkpoint)
 
-    def recipe(self) -> dict[str, str]:
-        """Return the sha256 by file name, and that of the tensors."""
-        return {**dict(sorted(self.files.items())), "tensors": self.tensors}
+    def is_in_cache(path: Path) -> bool:
+        blob, sha256 = path.resolve(), hashes[path.name]
+        is_named = blob.name == sha256 and blob.parent.parent.name == repository.name
+        return is_named or (repository / "blobs" / sha256).is_file()
+
+    return all(map(is_in_cache, files.files))
 
 
-def hash_weights(files: WeightFiles, tensors: Mapping[str, Tensor] | None = None) -> WeightHashes:
-    """Return the hashes of weight files; `tensors` are theirs, if they have been read before."""
-    found = read_tensors(files.files) if tensors is None else tensors
-    return WeightHashes({p.name: sha256_file(p) for p in files.files}, tensors_sha256(found))
+def _is_listed(card: Card, hashes: Hashes) -> bool:
+    listed, of_files = set(card.weights_sha256), {**hashes}
+    return of_files.pop(TENSORS) in listed or (bool(listed) and set(of_files.values()) <= listed)
+
+
+def check_sizes(card: Card, geometry: Geometry, files: WeightFiles) -> None:
+    """Raise an error for weights whose sizes or depth are not those of the card."""
+    expected = _sizes(card.geometry, card.depth)
+    got = _sizes(geometry, vars(geometry.depth) if geometry.depth else {})
+    details = [
+        f"{key}: expected {expected[key]}, got {got.get(key)}"
+        for key in expected
+        if expected[key] != got.get(key)
+    ]
+    if details:
+        raise _wrong_weights(card, files, "do not have the sizes of the card", details)
+
+
+def _sizes(geometry: Geometry, depth: Mapping[str, int]) -> dict[str, Any]:
+    """Return the sizes, the patch and tubelet that follow from them, and the known depth."""
+    steps, side, _ = geometry.grid
+    patch = {"patch": geometry.size // side} if side else {}
+    tubelet = {"tubelet": geometry.frames // steps} if steps else {}
+    known = {key: depth[key] for key in ("layers", "hidden", "heads") if key in depth}
+    return {**geometry.declared(), **patch, **tubelet, **known}
+
+
+def _wrong_weights(card: Card, files: WeightFiles, how: str, details: list[str]) -> WrongWeights:
+    return WrongWeights(
+        f"these weights {how} {card.name}",
+        where=files.origin,
+        hint=f'another card, or one of your own for these weights: like = "{card.name}"',
+        details=details,
+    )
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:

@@ -82,14 +82,14 @@ def test_no_weights_is_1_and_a_failure_4(tmp_path: Path) -> None:
     assert not report["ok"]
     assert not report["weights"]
     check("clip-b16", code=1)
-    save_tiny("clip", tmp_path)
+    words = tiny("clip", tmp_path)
     path = tmp_path / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
-    report = check("clip-b16", "--weights", tmp_path, code=4)
+    report = check(*words, code=4)
     assert states(report)["complete"] == "failed"
     assert report["weights"]
-    shown = call_obygaze("backbones", "check", "clip-b16", "--weights", tmp_path)
-    assert shown.stderr.startswith("Error: clip-b16 failed: complete")
+    shown = call_obygaze("backbones", "check", *words)
+    assert shown.stderr.startswith("Error: tiny-clip failed: complete")
 
 
 def test_mixed_clips_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,11 +111,12 @@ def test_mixed_clips_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found["shapes"] == "ok"
 
 
-def test_a_damaged_cache_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_cache_is_found(tmp_path: Path) -> None:
     from obygaze_features.core.files import sha256_file
 
-    folder = save_tiny("clip", tmp_path / "files")
-    snapshot = tmp_path / "hub" / "models--openai--clip-vit-base-patch16" / "snapshots" / "main"
+    name = "openai/clip-vit-base-patch16"
+    card, _, folder = tiny("clip", tmp_path / "files", name)
+    snapshot = tmp_path / "hub" / f"models--{name.replace('/', '--')}" / "snapshots" / "main"
     snapshot.mkdir(parents=True)
     shutil.copy(folder / "config.json", snapshot)
     blob = tmp_path / "hub" / sha256_file(folder / "model.safetensors")
@@ -123,23 +124,32 @@ def test_a_damaged_cache_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (snapshot / "model.safetensors").symlink_to(blob)
     environment = {"HF_HUB_CACHE": str(tmp_path / "hub")}
 
-    def run() -> dict[str, str]:
-        result = call_obygaze("backbones", "check", "clip-b16", "--json", env=environment)
-        assert result.code == 4
-        return states(result.json())
+    def run(card: str | Path) -> tuple[int, dict[str, str]]:
+        result = call_obygaze("backbones", "check", card, "--json", env=environment)
+        return result.code, states(result.json())
 
-    # A tiny model is not what the card says, so that is a failure; its bytes are the hub's.
-    assert run() == {"cache": "skipped", "weights": "ok", "sha256": "ok", "card": "failed"}
+    code, found = run(card)
+    assert (code, found["sha256"], found["checkpoint"]) == (0, "ok", "ok")
+    # A tiny model is not what the card of the real one declares.
+    assert run("clip-b16") == (4, {"cache": "skipped", "weights": "ok", "card": "failed"})
     raw = bytearray(blob.read_bytes())
     raw[-5] ^= 4
     blob.write_bytes(raw)
-    assert run()["sha256"] == "failed"
+    assert run(card) == (4, {"cache": "skipped", "weights": "ok", "complete": "failed"})
     listed = (
         call_obygaze("backbones", "ls", "clip-b16", "--json", env=environment)
         .ok()
         .json()["backbones"]
     )
     assert listed[0]["weights"] == "cached"
+
+
+@pytest.mark.parametrize("device", ["cuda", "foo", "mps"])
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_device_that_is_not_here_is_a_usage_error(tmp_path: Path, device: str) -> None:
+    result = call_obygaze("backbones", "check", *tiny("clip", tmp_path), "--device", device)
+    assert result.code == 2
+    assert "device" in result.stderr and "a bug" not in result.stderr
 
 
 def test_descriptors_need_nothing() -> None:
@@ -156,7 +166,7 @@ def test_lsmdc_is_checked_too(tmp_path: Path) -> None:
 
 
 def test_tolerances_name_every_dtype() -> None:
-    from obygaze_features.backbones.load import DTYPES
+    from obygaze_features.backbones.base import DTYPES
 
     assert set(checking.TOLERANCE) == set(DTYPES)
 

@@ -20,13 +20,10 @@ from obygaze_features.backbones.base import Card, Family, Placement  # noqa: E40
 from obygaze_features.backbones.cards import find_card, find_cards  # noqa: E402
 from obygaze_features.backbones.check import check_backbone  # noqa: E402
 from obygaze_features.backbones.geometry import Geometry  # noqa: E402
+from obygaze_features.backbones.hub import WeightFiles  # noqa: E402
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
 from obygaze_features.backbones.torch_backbone import TorchBackbone  # noqa: E402
-from obygaze_features.backbones.weights import (  # noqa: E402
-    WeightFiles,
-    hash_weights,
-    read_tensors,
-)
+from obygaze_features.backbones.weights import read_weights  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
 
 torch.set_num_threads(1)
@@ -362,15 +359,10 @@ class PatchFamily(Family):
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> TorchBackbone:
         module = torch.nn.Conv2d(3, card.geometry.width, 16, 16)
-        module.load_state_dict(read_tensors(files.files))
+        tensors, hashes = read_weights(card, files)
+        module.load_state_dict(tensors)
         return TorchBackbone(
-            card,
-            card.geometry,
-            module,
-            _patch_outputs,
-            files=files,
-            hashes=hash_weights(files),
-            placement=placement,
+            card, card, module, _patch_outputs, files=files, hashes=hashes, placement=placement
         )
 
 

@@ -266,7 +266,7 @@ def _without(key: str) -> Any:
         (_without("clip.visual.ln_post.bias"), "1 tensor missing"),
         (_without("clip.visual.transformer.resblocks.1.attn.in_proj_bias"), "1 tensor missing"),
         (_without("transformerClip.resblocks.1.ln_2.weight"), "1 tensor missing"),
-        (_without("frame_position_embeddings.weight"), "cannot be used"),
+        (_without("frame_position_embeddings.weight"), "1 tensor missing"),
         (
             lambda t: {**t, "clip.visual.transformer.resblocks.0.extra.weight": torch.zeros(2)},
             "1 tensor that this model does not use",
@@ -388,11 +388,20 @@ def test_what_is_missing_has_the_name_it_has_in_the_checkpoint(tmp_path: Path, n
     assert [line.strip() for line in caught.value.details] == [name]
 
 
-def test_a_layer_that_is_missing_whole_is_named(tmp_path: Path) -> None:
+def test_a_layer_that_is_missing_whole_is_counted(tmp_path: Path) -> None:
     first = "clip.visual.transformer.resblocks.0."
     tensors = lsmdc_tensors(**SMALL)
     rest = {key: value for key, value in tensors.items() if not key.startswith(first)}
     torch.save(rest, tmp_path / "pytorch_model.bin.0")
-    with pytest.raises(FixInput, match="missing") as caught:
+    with pytest.raises(FixInput, match="the sizes of the card") as caught:
         load_backbone(lsmdc_card(**SMALL), tmp_path)
-    assert all(line.strip().startswith((first, "...")) for line in caught.value.details)
+    assert caught.value.details == ("layers: expected 2, got 1",)
+
+
+def test_more_frames_than_positions_are_refused(tmp_path: Path) -> None:
+    sizes = {**SMALL, "positions": 4}
+    torch.save(lsmdc_tensors(**sizes), tmp_path / "pytorch_model.bin.0")
+    with pytest.raises(FixInput, match="wrong shape") as caught:
+        load_backbone(lsmdc_card(**SMALL), tmp_path)
+    (line,) = caught.value.details
+    assert "frame_position_embeddings.weight: expected [5, 64], got [4, 64]" in line
