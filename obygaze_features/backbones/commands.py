@@ -10,13 +10,12 @@ from typing import Any
 import click
 
 from obygaze_features.backbones.base import Card
-from obygaze_features.backbones.cards import find_card, find_cards
-from obygaze_features.backbones.hub import is_cached
+from obygaze_features.backbones.cards import card_names, find_card, find_cards
+from obygaze_features.backbones.hub import NO_WEIGHTS, find_weights, is_cached
 from obygaze_features.core.commands import (
     LazyGroup,
     Session,
     attention_option,
-    command,
     dtype_option,
     force_option,
     option_group,
@@ -25,18 +24,7 @@ from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError
 from obygaze_features.core.files import require_file, write_new
 
-_MAPPED_FROM = 1 << 26
-_HERE = "obygaze_features.backbones.commands"
-COMMANDS = {
-    "ls": (f"{_HERE}:ls", "List the backbones, their frames, levels and cost."),
-    "show": (f"{_HERE}:show", "Show all settings of a card."),
-    "check": (f"{_HERE}:check", "Check the weights, the outputs and the pixels of a backbone."),
-    "fetch": (f"{_HERE}:fetch", "Download the weights of backbones, for nodes without a network."),
-    "forward": (f"{_HERE}:forward", "Run prepared pixels through a backbone."),
-}
-_SHOWN_STATE = {"failed": "FAILED", "skipped": "-"}
-
-name_argument = click.argument("name")
+name_argument = click.argument("name", shell_complete=completing(card_names))
 path_type = click.Path(path_type=Path)
 placement_options = option_group(
     "Computation",
@@ -51,12 +39,12 @@ placement_options = option_group(
 )
 
 
-@click.group(cls=LazyGroup, table=COMMANDS)
+@click.group(cls=LazyGroup)
 def backbones() -> None:
     """List and check the video and image models."""
 
 
-@command()
+@backbones.command()
 @click.argument("pattern", default="*")
 def ls(session: Session, pattern: str) -> None:
     """List the backbones, their frames, levels and cost.
@@ -74,9 +62,9 @@ def ls(session: Session, pattern: str) -> None:
     if not found.cards and not found.problems:
         raise NotFound(f"no backbone matches {pattern!r}", hint="obygaze backbones ls")
     headers = ["name", "class", "T", "size", "GFLOP", "licence", "download", "weights"]
-    headers.append("levels of a clip")
+    rows = [_row(card) for card in found.cards]
     document = {"backbones": [_summary(card) for card in found.cards]}
-    session.console.show(document, table(headers, [_row(card) for card in found.cards]))
+    session.console.show(document, table([*headers, "levels of a clip"], rows))
 
 
 def _weights_state(card: Card) -> str:
@@ -92,12 +80,17 @@ def _weights_state(card: Card) -> str:
 
 def _row(card: Card) -> list[Any]:
     g = card.geometry
-    levels = " ".join(f"{n}[{'x'.join(map(str, lv.shape))}]" for n, lv in card.levels.items())
-    cost = f"{card.gflop:.0f}" if card.gflop else "-"
-    licence, weights = card.licence.split(" (")[0], _weights_state(card)
-    loaded = card.family.class_name
-    size = _download(card)
-    return [card.name, loaded, g.frames, g.size or "any", cost, licence, size, weights, levels]
+    return [
+        card.name,
+        card.family.class_name,
+        g.frames,
+        g.size or "any",
+        f"{card.gflop:.0f}" if card.gflop else "-",
+        card.licence.split(" (")[0],
+        _download(card),
+        _weights_state(card),
+        " ".join(f"{n}[{'x'.join(map(str, lv.shape))}]" for n, lv in card.levels.items()),
+    ]
 
 
 def _download(card: Card) -> str:
@@ -107,13 +100,12 @@ def _download(card: Card) -> str:
 
 
 def _summary(card: Card) -> dict[str, Any]:
-    levels = {
-        name: {"dims": list(level.dims), "shape": list(level.shape), "dtype": level.dtype}
-        for name, level in card.levels.items()
-    }
     return {
-        **card.to_json(),
-        "levels": levels,
+        **card.as_dict(),
+        "levels": {
+            name: {"dims": list(level.dims), "shape": list(level.shape), "dtype": level.dtype}
+            for name, level in card.levels.items()
+        },
         "sources": dict(card.sources),
         "class": card.family.class_name,
         "card_sha256": card.sha256,
@@ -124,7 +116,7 @@ def _summary(card: Card) -> dict[str, Any]:
     }
 
 
-@command()
+@backbones.command()
 @name_argument
 def show(session: Session, name: str) -> None:
     """Show all settings of a card.
@@ -138,18 +130,17 @@ def show(session: Session, name: str) -> None:
     from obygaze_features.backbones.hub_processor import preset_note
 
     card = find_card(name, session.workspace)
-    if session.console.as_json:
-        shown = {**_summary(card), "preset": card.preset, "note": preset_note(card)}
-        session.console.json(shown)
-        return
-    console = session.console
-    console.result(f"{card.label}: {card.title}")
+    note = preset_note(card)
+    document = {**_summary(card), "preset": card.preset, "note": note}
+    session.console.show(document, f"{_card_text(card)}\n{note}".rstrip())
+
+
+def _card_text(card: Card) -> str:
     checkpoint = "own code" if card.code else "a local file"
-    checkpoint = f"{card.checkpoint}@{card.revision}" if card.checkpoint else checkpoint
     facts = {
         "family": card.family.name,
         "class": card.family.class_name,
-        "checkpoint": checkpoint,
+        "checkpoint": f"{card.checkpoint}@{card.revision}" if card.checkpoint else checkpoint,
         "weights": _weights_state(card),
         "download": _download(card),
         "licence": card.licence,
@@ -158,21 +149,20 @@ def show(session: Session, name: str) -> None:
         "cost": f"{card.gflop:.0f} GFLOP a clip" if card.gflop else "not measured",
         "card": card.origin,
     }
-    console.result("\n".join(f"  {key:<11}{value}" for key, value in facts.items()))
     rows = [
         [level.name, " x ".join(map(str, level.shape)), level.dtype, level.n_bytes, level.source]
         for level in card.levels.values()
     ]
-    console.result(table(["level", "shape", "kept as", "bytes a clip", "from"], rows))
-    for preset_name, preset in card.presets.items():
-        settings = ", ".join(f"{key} {value}" for key, value in preset.to_json().items() if value)
-        mark = "*" if preset_name == card.preset else " "
-        console.result(f"{mark} preset {preset_name}: {settings}")
-    if preset_note(card):
-        console.result(preset_note(card))
+    lines = [f"{card.label}: {card.title}"]
+    lines += [f"  {key:<11}{value}" for key, value in facts.items()]
+    lines.append(table(["level", "shape", "kept as", "bytes a clip", "from"], rows))
+    for name, preset in card.presets.items():
+        settings = ", ".join(f"{key} {value}" for key, value in preset.as_dict().items() if value)
+        lines.append(f"{'*' if name == card.preset else ' '} preset {name}: {settings}")
+    return "\n".join(lines)
 
 
-@command()
+@backbones.command()
 @name_argument
 @placement_options
 def check(
@@ -205,11 +195,9 @@ def check(
     report = check_backbone(
         card, weights, device=device, dtype=dtype, attn_implementation=attention
     )
-    if session.console.as_json:
-        session.console.json(report.to_json())
-    else:
-        rows = [[_SHOWN_STATE.get(x.state, x.state), x.name, x.found] for x in report.lines]
-        session.console.result(table(["", "check", "found"], rows))
+    shown = {"failed": "FAILED", "skipped": "-"}
+    rows = [[shown.get(x.state, x.state), x.name, x.found] for x in report.lines]
+    session.console.show(report.as_dict(), table(["", "check", "found"], rows))
     if report.no_weights is not None:
         raise report.no_weights
     if report.failed:
@@ -217,8 +205,8 @@ def check(
         raise Corrupt(f"{card.label} failed: {names}", hint="see the lines above")
 
 
-@command()
-@click.argument("names", nargs=-1, required=True)
+@backbones.command()
+@click.argument("names", nargs=-1, required=True, shell_complete=completing(card_names))
 def fetch(session: Session, names: tuple[str, ...]) -> None:
     """Download the weights of backbones, for nodes without a network.
 
@@ -228,24 +216,17 @@ def fetch(session: Session, names: tuple[str, ...]) -> None:
     Examples:
         obygaze backbones fetch xclip-b16-k600-zs clip-b16
     """
-    from obygaze_features.backbones.hub import find_weights
-
-    cards = [find_card(name, session.workspace) for name in names]
-    fetched = []
-    for card in cards:
-        text, n_bytes, folder = f"{card.name}: no weights needed", 0, None
-        if card.family.needs_weights:
-            files = find_weights(card, download=True)
-            n_bytes, folder = files.n_bytes, str(files.folder)
-            text = f"{card.name}: {human(n_bytes)} in {folder}"
-        fetched.append({"name": card.name, "bytes": n_bytes, "folder": folder})
-        if not session.console.as_json:
-            session.console.result(text)
-    if session.console.as_json:
-        session.console.json({"backbones": fetched})
+    fetched, lines = [], []
+    for card in [find_card(name, session.workspace) for name in names]:
+        files = find_weights(card, download=True) if card.family.needs_weights else NO_WEIGHTS
+        folder = str(files.folder) if files.files else None
+        found = f"{human(files.n_bytes)} in {folder}" if folder else "no weights needed"
+        lines.append(f"{card.name}: {found}")
+        fetched.append({"name": card.name, "bytes": files.n_bytes, "folder": folder})
+    session.console.show({"backbones": fetched}, "\n".join(lines))
 
 
-@command()
+@backbones.command()
 @name_argument
 @click.option(
     "--pixels", type=path_type, required=True, help="A .npy of normalised pixels [B, T, 3, S, S]."
@@ -291,17 +272,13 @@ def forward(
     levels = forward_in_batches(backbone, clips, real)
     buffer = io.BytesIO()
     np.savez(buffer, **levels)  # type: ignore[arg-type]
-    # An empty file is a name that was reserved; nothing is lost by replacing it.
-    empty = out.is_file() and not out.stat().st_size
-    write_new(out, buffer.getvalue(), force=force or empty)
+    write_new(out, buffer.getvalue(), force=force)
     shapes = {level: list(values.shape) for level, values in levels.items()}
     broken = [level for level, values in levels.items() if not np.isfinite(values).all()]
     if broken:
         session.console.warn(f"not every number is finite: {', '.join(broken)}")
     document = {"file": str(out), "levels": shapes, "recipe": backbone.recipe()}
-    session.console.show(document, table(["level", "shape"], shapes.items()))
-    if not session.console.as_json:
-        session.console.note(f"written to {out}")
+    session.console.show(document, f"{table(['level', 'shape'], shapes.items())}\n{out}")
 
 
 def _array(path: Path, kinds: str) -> Any:
@@ -310,8 +287,7 @@ def _array(path: Path, kinds: str) -> Any:
 
     require_file(path)
     try:
-        large = path.stat().st_size > _MAPPED_FROM
-        found = np.load(path, allow_pickle=False, mmap_mode="r" if large else None)
+        found = np.load(path, allow_pickle=False, mmap_mode="r")
     except (ValueError, EOFError, OSError) as error:
         raise FixInput(f"not a .npy of numbers: {error}", where=str(path)) from None
     if not isinstance(found, np.ndarray) or found.dtype.kind not in kinds:

@@ -7,7 +7,7 @@ from typing import get_args
 
 import click
 
-from obygaze_features.core.commands import LazyGroup, Session, command, force_option
+from obygaze_features.core.commands import LazyGroup, Session, force_option
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import MAX_SUBSTITUTED, View
@@ -16,21 +16,13 @@ from obygaze_features.video.resize import Resize
 from obygaze_features.video.sampling import Sampling
 from obygaze_features.video.saving import save_clip
 
-COMMANDS = {
-    "probe": (f"{__name__}:probe_", "Count the pictures of a file and find damage."),
-    "frames": (
-        f"{__name__}:frames",
-        "Save the pictures a model sees of a file or of a part of it.",
-    ),
-}
 
-
-@click.group(cls=LazyGroup, table=COMMANDS)
+@click.group(cls=LazyGroup)
 def video() -> None:
     """Describe video files, and save the pictures that a model sees of them."""
 
 
-@command("probe")
+@video.command("probe")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--quick", is_flag=True, help="Read packets only; damage inside pictures is not found."
@@ -49,7 +41,7 @@ def probe_(session: Session, file: Path, quick: bool) -> None:
     session.console.show(info.to_json(), info.to_text())
 
 
-@command()
+@video.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--count", type=click.IntRange(1), default=32, help="Number of pictures.")
 @click.option("--start", "start_s", type=float, help="Where the part begins, in seconds.")
