@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -37,14 +37,17 @@ _NOT_INHERITED = (
 )
 """The keys that `like` does not copy, because they belong to one checkpoint."""
 
+Sources = Mapping[str, Path | Card]
+"""The file of each card by its name, or the card that a function of a package returned."""
+
 
 def _schema(families: Mapping[str, Family], family: Family | None) -> Table:
     output = choice(family.outputs) if family else text
     needed = ("clip", "pooled", "frames")
     preset = Table(table_of(Preset).keys)
-    tokens = dict(table_of(Geometry, depth=anything).keys)
-    del tokens["depth"]
-    depth = Table(dict.fromkeys(("layers", "hidden", "heads"), COUNT))
+    tokens = {
+        k: rule for k, rule in table_of(Geometry, depth=anything).keys.items() if k != "depth"
+    }
     return Table(
         {
             **dict.fromkeys(("like", "name", "title", "checkpoint", "revision"), text),
@@ -56,7 +59,7 @@ def _schema(families: Mapping[str, Family], family: Family | None) -> Table:
             "download_mb": COUNT,
             "gated": boolean,
             "tokens": Table(tokens),
-            "depth": depth,
+            "depth": Table(dict.fromkeys(("layers", "hidden", "heads"), COUNT)),
             "levels": Table(dict.fromkeys(needed, output), needed, others=output),
             "preset": Table({DEFAULT_PRESET: preset}, (DEFAULT_PRESET,), others=preset),
             "weights_sha256": list_of(matching("[0-9a-f]{64}", "64 hexadecimal digits")),
@@ -127,15 +130,13 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
 
         return card_of_code(name)
     plain, _, preset = name.partition("@")
-    paths = _paths(workspace)
-    if plain not in paths and (installed := _installed().get(plain)):
-        return installed.with_preset(preset or DEFAULT_PRESET)
-    path = Path(plain) if plain.endswith(".toml") else paths.get(plain)
-    if path is None:
-        near = difflib.get_close_matches(plain, paths, n=3, cutoff=0.5)
+    sources = _sources(workspace)
+    source = Path(plain) if plain.endswith(".toml") else sources.get(plain)
+    if source is None:
+        near = difflib.get_close_matches(plain, sources, n=3, cutoff=0.5)
         hint = f"one of {', '.join(near)}" if near else "obygaze backbones ls"
         raise NotFound(f"no backbone called {plain!r}", hint=hint)
-    return _read(path, paths).with_preset(preset or DEFAULT_PRESET)
+    return _card(source, sources).with_preset(preset or DEFAULT_PRESET)
 
 
 def find_cards(pattern: str = "*", workspace: Workspace | None = None) -> FoundCards:
@@ -145,82 +146,74 @@ def find_cards(pattern: str = "*", workspace: Workspace | None = None) -> FoundC
         pattern: A name with * and ?, as in xclip-*.
         workspace: The workspace whose own cards are found too.
     """
-    paths = _paths(workspace)
+    sources = _sources(workspace)
     cards: list[Card] = []
     problems: list[ObygazeError] = []
-    for name in sorted(fnmatch.filter(paths, pattern)):
+    for name in sorted(fnmatch.filter(sources, pattern)):
         try:
-            cards.append(_read(paths[name], paths))
+            cards.append(_card(sources[name], sources))
         except ObygazeError as error:
             problems.append(error)
-    cards += [card for name, card in _installed().items() if fnmatch.fnmatch(name, pattern)]
     return FoundCards(tuple(cards), tuple(problems))
 
 
 def card_names(workspace: Workspace | None = None) -> list[str]:
     """Return the names of all cards, those that are not valid included."""
-    return sorted(_paths(workspace))
+    return sorted(_sources(workspace))
 
 
-def _paths(workspace: Workspace | None) -> dict[str, Path]:
-    """Return the file of each name; a name that two files have is an error."""
-    paths: dict[str, Path] = {}
-    for path in _files(workspace):
-        other = paths.setdefault(path.stem, path)
-        if other.resolve() != path.resolve():
+def _sources(workspace: Workspace | None) -> Sources:
+    """Return the file of each card, or the card of a function; a name twice is an error."""
+    found: list[Path | Card] = [*sorted(SHIPPED.glob("*.toml"))]
+    if workspace is not None:
+        found += sorted(workspace.folder("backbones").glob("*.toml"))
+    for point in entry_points(group=ENTRY_POINTS):
+        found += _of_package(point)
+    sources: dict[str, Path | Card] = {}
+    for source in found:
+        name = source.name if isinstance(source, Card) else source.stem
+        other = sources.setdefault(name, source)
+        here, there = (Path(x.origin if isinstance(x, Card) else x) for x in (source, other))
+        if here.resolve() != there.resolve():
             raise FixInput(
-                f"two cards are called {path.stem!r}",
-                where=f"{path} and {other}",
+                f"two cards are called {name!r}",
+                where=f"{here} and {there}",
                 hint="rename your own card",
             )
-    return paths
+    return sources
 
 
-def _files(workspace: Workspace | None) -> Iterator[Path]:
-    yield from sorted(SHIPPED.glob("*.toml"))
-    if workspace is not None:
-        yield from sorted(workspace.folder("backbones").glob("*.toml"))
-    for point in entry_points(group=ENTRY_POINTS):
-        place = _place(point)
-        if isinstance(place, Path):
-            yield from sorted(place.glob("*.toml")) if place.is_dir() else [place]
-
-
-def _installed() -> dict[str, Card]:
-    """Return the cards that functions of installed packages return, by name."""
-    places = [_place(point) for point in entry_points(group=ENTRY_POINTS)]
-    return {card.name: card for card in places if isinstance(card, Card)}
-
-
-def _place(point: EntryPoint) -> Path | Card:
-    """Return the file, folder or card of an entry point: its value, or the result of a call."""
+def _of_package(point: EntryPoint) -> Sequence[Path | Card]:
+    """Return the cards of an entry point: a file, a folder, or what a function returns of these."""
     loaded = point.load()
     place = loaded() if callable(loaded) else loaded
     if isinstance(place, Card) and callable(loaded):
         from obygaze_features.backbones.own import card_of_function
 
-        return card_of_function(loaded)
+        return [card_of_function(loaded)]
     if not isinstance(place, str | Path):
         raise FixInput(
             f"the entry point {point.name!r} must name a file or a folder of cards, or a function"
             " that returns a card",
             where=f"{ENTRY_POINTS}: {point.value}",
         )
-    return Path(place)
+    return sorted(Path(place).glob("*.toml")) if Path(place).is_dir() else [Path(place)]
 
 
-def _read(path: Path, paths: Mapping[str, Path]) -> Card:
-    card = card_from(_document(path, paths, ()))
-    if card.name != path.stem:
+def _card(source: Path | Card, sources: Sources) -> Card:
+    if isinstance(source, Card):
+        return source
+    card = card_from(_document(source, sources, ()))
+    if card.name != source.stem:
         raise FixInput(
-            f"the card in {path.name} is called {card.name!r}",
-            where=str(path),
-            hint=f"name = {path.stem!r}, or rename the file to {card.name}.toml",
+            f"the card in {source.name} is called {card.name!r}",
+            where=str(source),
+            hint=f"name = {source.stem!r}, or rename the file to {card.name}.toml",
         )
     return card
 
 
-def _document(path: Path, paths: Mapping[str, Path], seen: tuple[Path, ...]) -> Document:
+def _document(path: Path, sources: Sources, seen: tuple[Path, ...]) -> Document:
     """Return the document of a file, with the values of the card that `like` names."""
     if not path.is_file():
         raise NotFound("no such card", where=str(path), hint="obygaze backbones ls")
@@ -228,16 +221,17 @@ def _document(path: Path, paths: Mapping[str, Path], seen: tuple[Path, ...]) -> 
     like = document.tree.get("like")
     if like is None:
         return document
-    if not isinstance(like, str) or like not in paths:
+    base = sources.get(like) if isinstance(like, str) else None
+    if not isinstance(base, Path):
         raise FixInput(
             f"like = {like!r}: unknown card", where=str(path), hint="obygaze backbones ls"
         )
     seen = (*seen, path)
-    if paths[like] in seen:
-        circle = " -> ".join(each.stem for each in (*seen, paths[like]))
+    if base in seen:
+        circle = " -> ".join(each.stem for each in (*seen, base))
         raise FixInput(f"circular `like`: {circle}", where=str(path))
-    base = _document(paths[like], paths, seen).tree
-    document.tree = _merged(document.tree, {k: base[k] for k in base if k not in _NOT_INHERITED})
+    tree = _document(base, sources, seen).tree
+    document.tree = _merged(document.tree, {k: tree[k] for k in tree if k not in _NOT_INHERITED})
     return document
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ from obygaze_features.video.decoded_clip import (
     Canvas,
     DecodedClip,
     View,
+    new_arrays,
 )
 from obygaze_features.video.film import decoded_order, distrust, exact_index, open_film
 from obygaze_features.video.index import FrameIndex, Ints
 from obygaze_features.video.packets import DecodedOrder
-from obygaze_features.video.resize import Pixels
 from obygaze_features.video.sampling import span_of
 from obygaze_features.video.source import CHECKED, FilmChanged, VideoSource
 
@@ -60,7 +61,7 @@ def decode_views(
     start_s: float | None = None,
     end_s: float | None = None,
     ranks: Sequence[int] | None = None,
-    allocate: Allocate | None = None,
+    allocate: Allocate = new_arrays,
     indexes: Path | str | None = None,
     progress: Progress = no_progress,
 ) -> dict[View, DecodedClip]:
@@ -87,7 +88,7 @@ def decode_views(
 
     def decode(source: VideoSource) -> dict[View, DecodedClip]:
         part = (start_s, end_s, picked)
-        return _ClipDecoder(source, wanted, *part, allocate or _empty).clips()
+        return _ClipDecoder(source, wanted, *part, allocate).clips()
 
     for _ in range(2):
         try:
@@ -97,10 +98,6 @@ def decode_views(
             distrust(error.film)
     with open_film(Path(path), None, progress) as source:
         return decode(source)
-
-
-def _empty(shapes: Sequence[tuple[int, ...]]) -> Sequence[Pixels]:
-    return [np.empty(shape, dtype=np.uint8) for shape in shapes]
 
 
 class _IndexIsWrong(Exception):
@@ -144,7 +141,7 @@ class _ClipDecoder:
 
             def take(position: int, frame: Any, out: list[int] = out) -> None:
                 out.append(position)
-                canvas.offer(int(index.ranks[position]), frame)
+                canvas.offer_at(position, frame, nearest=False)
 
             if not source.run(run, take, skip=True, record=False):
                 # An error counts only if it occurs when no picture is left out.
@@ -217,7 +214,7 @@ class _ClipDecoder:
         if any(canvas.index.is_affected(damage, position) for position in wanted):
             return None
         for run in canvas.index.runs(wanted):
-            fine = self.source.run(run, canvas.offer_exactly, record=False)
+            fine = self.source.run(run, partial(canvas.offer_at, nearest=False), record=False)
             if not fine:
                 return None
         if canvas.missing():
@@ -226,24 +223,20 @@ class _ClipDecoder:
         return self._finish(canvas)
 
     def _canvas(self, index: FrameIndex) -> Canvas:
+        what = f"the part begins at {self.start_s or 0:g} s, after the last picture"
         if self.ranks is None:
             span = span_of(index.times_s, self.start_s, self.end_s, index.last_s)
+            if self.end_s is not None and (self.start_s is None or self.end_s <= 0):
+                what = f"the part ends at {self.end_s:g} s, before the video begins"
         else:
             first, last = int(self.ranks.min()), int(self.ranks.max())
             span = (first, last + 1) if last < index.frames else (0, 0)
-        if span[0] >= span[1]:
-            raise self._nothing_to_decode(index)
-        return Canvas(self.source, index, span, self.views, self.allocate, self.ranks)
-
-    def _nothing_to_decode(self, index: FrameIndex) -> BadVideo:
+            what = f"picture {last} is missing; the film has {index.frames}"
         if not index.frames:
-            return self.source.without_pictures()
-        what = f"the part begins at {self.start_s or 0:g} s, after the last picture"
-        if self.ranks is not None:
-            what = f"picture {self.ranks.max()} is missing; the film has {index.frames}"
-        elif self.end_s is not None and (self.start_s is None or self.end_s <= 0):
-            what = f"the part ends at {self.end_s:g} s, before the video begins"
-        return BadVideo(what, path=self.source.path, stage="decode", reason="outside")
+            raise self.source.without_pictures()
+        if span[0] >= span[1]:
+            raise BadVideo(what, path=self.source.path, stage="decode", reason="outside")
+        return Canvas(self.source, index, span, self.views, self.allocate, self.ranks)
 
     def _finish(self, canvas: Canvas) -> dict[View, DecodedClip]:
         index, end_s, stop = canvas.index, self.end_s, canvas.span[1]

@@ -25,6 +25,11 @@ MAX_BYTES = 8 * 1024**3
 Allocate = Callable[[Sequence[tuple[int, ...]]], Sequence[Pixels]]
 
 
+def new_arrays(shapes: Sequence[tuple[int, ...]]) -> Sequence[Pixels]:
+    """Return new arrays of these shapes."""
+    return [np.empty(shape, dtype=np.uint8) for shape in shapes]
+
+
 @dataclass(frozen=True)
 class View:
     """What one model sees of a clip: how many pictures, by which rule, and how they are resized.
@@ -104,21 +109,6 @@ class DecodedClip:
         return self
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """The pictures of all views that resize alike: `pictures[rows[rank]]` for each wanted rank."""
-
-    resize: Resize | None
-    rows: Mapping[int, int]
-    pictures: Pixels
-
-    def draw(self, rank: int, picture: Pixels) -> None:
-        """Put a picture of full size where it is wanted."""
-        if rank in self.rows:
-            resized = picture if self.resize is None else self.resize(picture[None])[0]
-            self.pictures[self.rows[rank]] = resized
-
-
 class Canvas:
     """Collects the wanted pictures as they come out of the decoder, for all views of a clip."""
 
@@ -134,40 +124,35 @@ class Canvas:
         self.source, self.index, self.span, self.views = source, index, span, views
         self.samples = [sample(index, span, v.count, v.sampling, listed) for v in views]
         self.converter = PictureConverter(source.geometry)
-        self.layers = self._layers(allocate)
+        # The pictures of all views that resize alike, and the row of each wanted rank in them.
+        self.rows: dict[Resize | None, dict[int, int]] = {}
+        for view, sampled in zip(views, self.samples, strict=True):
+            rows = self.rows.setdefault(view.resize, {})
+            rows |= dict.fromkeys(sampled.index[sampled.mask].tolist(), 0)
+        for resize, rows in self.rows.items():
+            self.rows[resize] = {rank: row for row, rank in enumerate(sorted(rows))}
+        self.pictures = dict(zip(self.rows, allocate(self._shapes()), strict=True))
         # The wanted ranks, and for each: the rank of the picture there, and the nearest so far.
-        ranks = sorted(set[int]().union(*(layer.rows for layer in self.layers.values())))
-        self.wanted = dict.fromkeys(ranks)
+        self.wanted = dict.fromkeys(sorted(set[int]().union(*self.rows.values())))
         self.there: dict[int, int] = {}
         self.near: dict[int, tuple[int, Any]] = {}
 
-    def _layers(self, allocate: Allocate) -> dict[Resize | None, _Layer]:
-        ranks: dict[Resize | None, set[int]] = {}
-        for view, sampled in zip(self.views, self.samples, strict=True):
-            ranks.setdefault(view.resize, set()).update(sampled.index[sampled.mask].tolist())
+    def _shapes(self) -> list[tuple[int, ...]]:
         size = self.source.geometry.upright
-        shape_of = {resize: (*(resize.shape(*size) if resize else size), 3) for resize in ranks}
-        shapes = [(len(those), *shape_of[resize]) for resize, those in ranks.items()]
+        shape_of = {resize: (*(resize.shape(*size) if resize else size), 3) for resize in self.rows}
         n_bytes = sum(view.count * math.prod(shape_of[view.resize]) for view in self.views)
         if n_bytes > MAX_BYTES:
             what = f"the pictures would take {n_bytes / 1e9:.1f} GB of memory"
             raise BadVideo(what, path=self.source.path, stage="decode", reason="too-large")
-        return {
-            resize: _Layer(resize, {rank: row for row, rank in enumerate(sorted(those))}, pictures)
-            for (resize, those), pictures in zip(ranks.items(), allocate(shapes), strict=True)
-        }
+        return [(len(rows), *shape_of[resize]) for resize, rows in self.rows.items()]
 
     def missing(self) -> list[int]:
         """Return the wanted ranks for which no picture has come out."""
         return [rank for rank in self.wanted if rank not in self.there]
 
-    def offer_at(self, position: int, frame: Any) -> None:
-        """Offer the picture of a packet; keep it if it may have to replace another."""
-        self.offer(int(self.index.ranks[position]), frame, nearest=True)
-
-    def offer_exactly(self, position: int, frame: Any) -> None:
-        """Offer the picture of a packet, which replaces no other."""
-        self.offer(int(self.index.ranks[position]), frame)
+    def offer_at(self, position: int, frame: Any, *, nearest: bool = True) -> None:
+        """Offer the picture of a packet."""
+        self.offer(int(self.index.ranks[position]), frame, nearest=nearest)
 
     def offer(self, rank: int, frame: Any, *, nearest: bool = False) -> None:
         """Take a picture if it is wanted; with `nearest`, keep it if it may replace another."""
@@ -184,43 +169,46 @@ class Canvas:
         """Put the nearest picture of the span where the wanted one did not come out."""
         present = dict(self.there)
         for rank in self.missing():
-            layers = [layer for layer in self.layers.values() if rank in layer.rows]
-            others = [there for there in present if all(there in layer.rows for layer in layers)]
+            layers = [resize for resize, rows in self.rows.items() if rank in rows]
+            others = [there for there in present if all(there in self.rows[r] for r in layers)]
             if rank in self.near:
                 self.there[rank], frame = self.near[rank]
                 self._draw(rank, frame)
             elif others:
                 other = min(others, key=lambda there: abs(there - rank))
-                for layer in layers:
-                    layer.pictures[layer.rows[rank]] = layer.pictures[layer.rows[other]]
+                for resize in layers:
+                    pictures, rows = self.pictures[resize], self.rows[resize]
+                    pictures[rows[rank]] = pictures[rows[other]]
                 self.there[rank] = present[other]
 
     def _draw(self, rank: int, frame: Any) -> None:
         picture = self.converter.convert(frame)
-        for layer in self.layers.values():
-            layer.draw(rank, picture)
+        for resize, rows in self.rows.items():
+            if rank in rows:
+                resized = picture if resize is None else resize(picture[None])[0]
+                self.pictures[resize][rows[rank]] = resized
 
     def clip(self, number: int, missing: float) -> DecodedClip:
         """Return the finished clip of one view."""
-        sampled, index, damage = self.samples[number], self.index, self.source.damage
-        layer = self.layers[self.views[number].resize]
+        sampled, index, source = self.samples[number], self.index, self.source
+        resize = self.views[number].resize
         there = np.array([self.there.get(int(rank), -1) for rank in sampled.index], dtype=np.int64)
         there[~sampled.mask] = -1
         if (there[sampled.mask] < 0).any():
-            what, path = "no picture can be decoded", self.source.path
+            what, path = "no picture can be decoded", source.path
             raise BadVideo(what, path=path, stage="decode", reason="damaged")
-        bad = {rank for rank in self.wanted if index.is_affected(damage, int(index.order[rank]))}
-        affected = np.array([int(rank) in bad for rank in sampled.index], dtype=np.bool_)
+        ranks = sampled.index.tolist()
+        affected = [index.is_affected(source.damage, int(index.order[rank])) for rank in ranks]
         return DecodedClip(
-            path=self.source.path,
-            pictures=layer.pictures,
-            rows=np.array([layer.rows.get(int(rank), 0) for rank in sampled.index], np.int64),
+            path=source.path,
+            pictures=self.pictures[resize],
+            rows=np.array([self.rows[resize].get(rank, 0) for rank in ranks], np.int64),
             index=there,
             time_s=np.where(sampled.mask, index.times_s[there], np.nan),
             asked_s=np.where(sampled.mask, index.times_s[sampled.asked], np.nan),
-            substituted=sampled.mask & (affected | (there != sampled.index)),
+            substituted=sampled.mask & (np.array(affected) | (there != sampled.index)),
             mask=sampled.mask,
             total=self.span[1] - self.span[0],
-            damaged=self.source.damaged,
+            damaged=source.damaged,
             missing=missing,
         )

@@ -9,7 +9,7 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -75,7 +75,9 @@ def has_unwritten_zeros(codec: str, data: bytes, length_size: int) -> bool:
     if not length_size:
         begins = data.lstrip(b"\0")[:1] == b"\1"
         return begins and _ZEROS_WITHOUT_START_CODE.search(data) is not None
-    pictures = (unit for unit in units_of(data, length_size) if _is_picture(codec, unit[0]))
+    shift, mask, below = (1, 63, 32) if codec == "hevc" else (0, 31, 6)
+    units = units_of(data, length_size)
+    pictures = (unit for unit in units if unit[0] >> shift & mask < below)
     return any(_zeros_inside(unit, b"\0\0\0") for unit in pictures)
 
 
@@ -83,10 +85,6 @@ def _zeros_inside(data: bytes, zeros: bytes) -> bool:
     """Return whether other bytes follow these zeros; zeros at the end may be padding."""
     at = data.find(zeros)
     return at >= 0 and bool(data[at:].strip(b"\0"))
-
-
-def _is_picture(codec: str, head: int) -> bool:
-    return (head >> 1 & 63) < 32 if codec == "hevc" else (head & 31) < 6
 
 
 def length_size_of(codec: str, extradata: bytes | None) -> int:
@@ -132,14 +130,8 @@ class _Bits:
             zeros += 1
         return (1 << zeros) - 1 + self.take(zeros)
 
-    def signed(self) -> int:
-        """Read a signed Exp-Golomb code."""
-        code = self.code()
-        return (code + 1) // 2 if code % 2 else -code // 2
 
-
-@dataclass(frozen=True)
-class H264Numbering:
+class H264Numbering(NamedTuple):
     """How a stream of H.264 numbers its reference pictures (frame_num)."""
 
     bits: int
@@ -169,10 +161,10 @@ def h264_numbering(parameters: bytes) -> H264Numbering:
         bits.code()
     elif order == 1:
         bits.take(1)
-        bits.signed()
-        bits.signed()
+        bits.code()
+        bits.code()
         for _ in range(bits.code()):
-            bits.signed()
+            bits.code()
     bits.code()
     may_skip = bool(bits.take(1)) or profile == _EXTENDED
     return H264Numbering(count_bits, may_skip, separate)
@@ -184,12 +176,13 @@ def _skip_scaling(bits: _Bits, size: int) -> None:
     last = following = 8
     for _ in range(size):
         if following:
-            following = (last + bits.signed()) % 256
+            code = bits.code()
+            # Signed numbers have the codes 1, -1, 2, -2 ...
+            following = (last + ((code + 1) // 2 if code % 2 else -code // 2)) % 256
         last = following or last
 
 
-@dataclass(frozen=True)
-class H264Picture:
+class H264Picture(NamedTuple):
     """The number of a picture, how many numbers there are, and whether others are built on it."""
 
     position: int
@@ -204,42 +197,28 @@ class _NotCountable(Exception):
 
 def h264_numbers(length_size: int, extradata: bytes, coded: Coded) -> Iterator[H264Picture]:
     """Yield the numbers of all pictures, in the order of the file."""
-    numbering = _same_numbering(None, _parameter_sets(extradata, length_size))
-    for position, data in coded:
-        units = list(units_of(data, length_size))
-        numbering = _same_numbering(numbering, units)
-        slices = [unit for unit in units if unit[0] & 31 in (1, 5)]
-        if slices and numbering is not None:
-            with suppress(EOFError):
-                number, is_reference = _number_of(slices[0], numbering), slices[0][0] >> 5 & 3
-                yield H264Picture(position, number, 1 << numbering.bits, bool(is_reference))
-
-
-def _same_numbering(known: H264Numbering | None, units: Iterable[bytes]) -> H264Numbering | None:
-    for unit in units:
-        if unit[0] & 31 == 7:
-            new = h264_numbering(unit)
-            if new.may_skip or (known and known != new):
+    # The parameter sets that are stored outside of packets come first.
+    outside = list(units_of(extradata, 0))
+    if length_size:
+        count = extradata[5] & 31 if len(extradata) > 5 else 0
+        outside = list(units_of(extradata[6:], 2))[:count]
+    packets = ((position, list(units_of(data, length_size))) for position, data in coded)
+    numbering: H264Numbering | None = None
+    for position, units in itertools.chain([(-1, outside)], packets):
+        for parameters in (unit for unit in units if unit[0] & 31 == 7):
+            found = h264_numbering(parameters)
+            if found.may_skip or found != (numbering or found):
                 raise _NotCountable
-            known = new
-    return known
-
-
-def _parameter_sets(extradata: bytes, length_size: int) -> list[bytes]:
-    """Return the sequence parameter sets that are stored outside of packets."""
-    if not length_size:
-        return list(units_of(extradata, 0))
-    count = extradata[5] & 31 if len(extradata) > 5 else 0
-    return list(itertools.islice(units_of(extradata[6:], 2), count))
-
-
-def _number_of(unit: bytes, numbering: H264Numbering) -> int:
-    bits = _Bits(unit[1:24])
-    for _ in range(3):
-        bits.code()
-    if numbering.separate_planes:
-        bits.take(2)
-    return bits.take(numbering.bits)
+            numbering = found
+        slices = [unit for unit in units if unit[0] & 31 in (1, 5)]
+        if slices and position >= 0 and numbering is not None:
+            with suppress(EOFError):
+                bits, is_reference = _Bits(slices[0][1:24]), bool(slices[0][0] >> 5 & 3)
+                for _ in range(3):
+                    bits.code()
+                bits.take(2 if numbering.separate_planes else 0)
+                number = bits.take(numbering.bits)
+                yield H264Picture(position, number, 1 << numbering.bits, is_reference)
 
 
 def h264_gaps(index: FrameIndex, pictures: Iterable[H264Picture]) -> Iterator[int]:
@@ -258,8 +237,7 @@ def h264_gaps(index: FrameIndex, pictures: Iterable[H264Picture]) -> Iterator[in
             before = picture.number
 
 
-@dataclass(frozen=True)
-class MpegPicture:
+class MpegPicture(NamedTuple):
     """The number of a picture of MPEG-1 or -2 within its group (temporal_reference)."""
 
     position: int

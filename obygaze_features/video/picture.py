@@ -41,25 +41,18 @@ def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
     sar = stream.sample_aspect_ratio
     # An implausible value in the header must not stretch a picture to a line.
     plausible = sar is not None and Fraction(1, 8) <= sar <= 8
-    rotation, flip = _turn(frame)
+    matrix = frame.side_data.get(av().sidedata.sidedata.Type.DISPLAYMATRIX)
+    rotation, flip = 0, False
+    if matrix is not None:
+        a, b, _, c, d, *_ = struct.unpack("=9i", bytes(matrix))
+        flip = a * d - b * c < 0
+        if flip:
+            a, b = -a, -b
+        # In quarter turns.
+        rotation = round(math.degrees(math.atan2(b, a)) / 90) % 4 * 90
     return PictureGeometry(
         frame.width, frame.height, Fraction(sar) if plausible else Fraction(1), rotation, flip
     )
-
-
-def _turn(frame: Any) -> tuple[int, bool]:
-    """Return the clockwise rotation, in quarter turns, and the flip before it."""
-    kind = av().sidedata.sidedata.Type.DISPLAYMATRIX
-    matrix = frame.side_data.get(kind)
-    if matrix is None:
-        return 0, False
-    a, b, _, c, d, *_ = struct.unpack("=9i", bytes(matrix))
-    flip = a * d - b * c < 0
-    if flip:
-        a, b = -a, -b
-    if not a and not b:
-        return 0, False
-    return round(math.degrees(math.atan2(b, a)) / 90) % 4 * 90, flip
 
 
 class PictureConverter:
@@ -76,9 +69,14 @@ class PictureConverter:
         height, width = self.geometry.upright
         if self.geometry.rotation % 180:
             height, width = width, height
-        scaled = (frame.width, frame.height) != (width, height)
+        kind = av().video.reformatter.Interpolation
+        # The plain conversion: a quarter of the time, and the same pixels as other readers.
+        flags = kind.BICUBIC | kind.BITEXACT
+        if (frame.width, frame.height) != (width, height):
+            # Without these flags the result of scaling depends on the processor.
+            flags |= kind.ACCURATE_RND | kind.FULL_CHR_H_INT
         rgb = self.scaler.reformat(
-            frame, width, height, "rgb24", interpolation=_flags(scaled), threads=1
+            frame, width, height, "rgb24", interpolation=int(flags), threads=1
         )
         plane = rgb.planes[0]
         rows = np.frombuffer(plane, np.uint8).reshape(height, plane.line_size)
@@ -86,15 +84,6 @@ class PictureConverter:
         if self.geometry.flip:
             pixels = pixels[:, ::-1]
         return np.rot90(pixels, k=-(self.geometry.rotation // 90))
-
-
-def _flags(scaled: bool) -> int:
-    kind = av().video.reformatter.Interpolation
-    if not scaled:
-        # The plain conversion: a quarter of the time, and the same pixels as other readers.
-        return int(kind.BICUBIC | kind.BITEXACT)
-    # Without these flags the result depends on the processor.
-    return int(kind.BICUBIC | kind.ACCURATE_RND | kind.FULL_CHR_H_INT | kind.BITEXACT)
 
 
 def _marked_progressive(frame: Any) -> Any:

@@ -26,23 +26,21 @@ def save_clip(clip: DecodedClip, path: Path | str, *, force: bool = False) -> No
         path: where to write; its ending selects the format.
         force: replace a file with other content.
     """
-    formats = {".npz": _npz, ".png": contact_sheet}
-    suffix = Path(path).suffix.lower()
-    if suffix not in formats:
+    suffix, data = Path(path).suffix.lower(), io.BytesIO()
+    if suffix == ".npz":
+        names = ("frames", "index", "time_s", "asked_s", "substituted", "mask")
+        np.savez(data, **{name: getattr(clip, name) for name in names})
+    elif suffix == ".png":
+        contact_sheet(clip).save(data, "PNG")
+    else:
         raise FixUsage("the output must end in .npz or .png", where=str(path))
-    write_new(Path(path), formats[suffix](clip), force=force)
+    write_new(Path(path), data.getvalue(), force=force)
 
 
-def _npz(clip: DecodedClip) -> bytes:
-    names = ("frames", "index", "time_s", "asked_s", "substituted", "mask")
-    data = io.BytesIO()
-    np.savez(data, **{name: getattr(clip, name) for name in names})
-    return data.getvalue()
-
-
-def contact_sheet(clip: DecodedClip) -> bytes:
-    """Return a PNG of all pictures with their times; substituted ones are framed and marked."""
-    count, height, width = clip.frames.shape[:3]
+def contact_sheet(clip: DecodedClip) -> Image.Image:
+    """Return all pictures with their times; substituted ones are framed and marked."""
+    frames = clip.frames
+    count, height, width = frames.shape[:3]
     scale = min(1.0, CELL_EDGE / max(height, width))
     cell_w, cell_h = max(1, round(width * scale)), max(1, round(height * scale))
     across = max(1, math.ceil(math.sqrt(count * cell_h / cell_w)))
@@ -51,33 +49,26 @@ def contact_sheet(clip: DecodedClip) -> bytes:
     sheet = Image.new("RGB", size, BACKGROUND)
     draw = ImageDraw.Draw(sheet)
     font = ImageFont.load_default(12)
-    for number in range(count):
+    for number, frame in enumerate(frames):
         x = GAP + number % across * (cell_w + GAP)
         y = GAP + number // across * (cell_h + LINE + GAP)
-        picture = Image.fromarray(clip.frames[number]).resize((cell_w, cell_h))
-        sheet.paste(picture, (x, y))
+        sheet.paste(Image.fromarray(frame).resize((cell_w, cell_h)), (x, y))
         bad = bool(clip.substituted[number])
         if bad:
             draw.rectangle((x - 2, y - 2, x + cell_w + 1, y + cell_h + 1), outline=WARNING, width=2)
         labels = _labels(clip, number)
         text = next((text for text in labels if draw.textlength(text, font) <= cell_w), "")
         draw.text((x, y + cell_h + 2), text, fill=WARNING if bad else TEXT, font=font)
-    data = io.BytesIO()
-    sheet.save(data, "PNG")
-    return data.getvalue()
+    return sheet
 
 
 def _labels(clip: DecodedClip, number: int) -> list[str]:
     """Return what may be written under a picture, the longest first."""
     if not clip.mask[number]:
         return ["empty"]
-    time, index = _clock(clip.time_s[number]), int(clip.index[number])
+    seconds, milliseconds = divmod(round(float(clip.time_s[number]) * 1000), 1000)
+    minutes, hours = f"{seconds // 60 % 60}", seconds // 3600
+    clock = f"{hours}:{minutes:0>2}" if hours else minutes
+    time = f"{clock}:{seconds % 60:02d}.{milliseconds:03d}"
     mark = " damaged" if clip.substituted[number] else ""
-    return [f"{time}  #{index}{mark}", f"{time}{mark}", time]
-
-
-def _clock(seconds: float) -> str:
-    whole, thousandths = divmod(int(np.round(seconds * 1000)), 1000)
-    hours, minutes = whole // 3600, whole // 60 % 60
-    clock = f"{hours}:{minutes:02d}" if hours else f"{minutes}"
-    return f"{clock}:{whole % 60:02d}.{thousandths:03d}"
+    return [f"{time}  #{clip.index[number]}{mark}", f"{time}{mark}", time]

@@ -74,7 +74,6 @@ class VideoSource:
         if self.codec in _ERR_DETECT:
             self.decoder.options = {"err_detect": _ERR_DETECT[self.codec]}
         self.length_size = length_size_of(self.codec, self.decoder.extradata)
-        self.ended_in_zeros = False
         self.damage: Damage = {(at, True) for at in np.flatnonzero(film.index.broken).tolist()}
 
     @property
@@ -186,12 +185,18 @@ class VideoSource:
         return fine
 
     def _run(self, run: PacketRun, sink: Sink, skip: bool) -> None:
-        self.ended_in_zeros = False
+        ended_in_zeros = False
         for position, packet in self.packets(run.start, run.stop):
             unwanted = skip and position not in run.wanted
             self.decoder.skip_frame = "NONREF" if unwanted else "DEFAULT"
             if self.codec in NO_ZEROS:
-                self._check_zeros(bytes(packet), position)
+                data = bytes(packet)
+                if has_unwritten_zeros(self.codec, data, self.length_size):
+                    self.damage.add((position, True))
+                if ended_in_zeros and data.startswith(_NO_BEGINNING):
+                    # The part that was not stored begins in the packet before.
+                    self.damage.add((position - 1, True))
+                ended_in_zeros = data.endswith(b"\0")
             if self._decode(packet, position, sink):
                 return
         self.decoder.skip_frame = "DEFAULT"
@@ -201,14 +206,6 @@ class VideoSource:
             # The pictures after the one that failed are still in the decoder.
             while not self._decode(None, run.stop, sink):
                 continue
-
-    def _check_zeros(self, data: bytes, position: int) -> None:
-        if has_unwritten_zeros(self.codec, data, self.length_size):
-            self.damage.add((position, True))
-        if self.ended_in_zeros and data.startswith(_NO_BEGINNING):
-            # The part that was not stored begins in the packet before.
-            self.damage.add((position - 1, True))
-        self.ended_in_zeros = data.endswith(b"\0")
 
     def _decode(self, packet: Any, position: int, sink: Sink) -> bool:
         """Decode one packet, or with None the rest; return whether the run is finished."""

@@ -45,7 +45,15 @@ def main(handle: int) -> None:
     channel.sendall(b"{}\n")
     while True:
         request, memory = requests.get()
-        reply = _decode(request, memory, _Progress(channel))
+        sent_at = time.monotonic()
+
+        def progress() -> None:
+            nonlocal sent_at
+            if time.monotonic() - sent_at >= PROGRESS_S:
+                sent_at = time.monotonic()
+                channel.sendall(b"{}\n")
+
+        reply = _decode(request, memory, progress)
         os.close(memory)
         channel.sendall(json.dumps(reply).encode("ascii") + b"\n")
 
@@ -61,19 +69,6 @@ def _receive(channel: socket.socket, requests: _Requests) -> None:
                 line, handles = b"", []
     finally:
         os._exit(0)
-
-
-class _Progress:
-    """Sends an empty line of JSON to the pool when it is called, at most one a second."""
-
-    def __init__(self, channel: socket.socket) -> None:
-        self.channel, self.sent_at = channel, time.monotonic()
-
-    def __call__(self) -> None:
-        now = time.monotonic()
-        if now - self.sent_at >= PROGRESS_S:
-            self.sent_at = now
-            self.channel.sendall(b"{}\n")
 
 
 def _decode(request: Mapping[str, Any], memory: int, progress: Progress) -> dict[str, Any]:
@@ -115,21 +110,12 @@ def _packed(clips: Mapping[View, DecodedClip]) -> dict[str, Any]:
     """Return clips as JSON, with the shapes of their pictures and not the pictures."""
     layers = list({id(clip.pictures): clip.pictures for clip in clips.values()}.values())
     numbers = {id(pictures): number for number, pictures in enumerate(layers)}
-    return {
-        "shapes": [pictures.shape for pictures in layers],
-        "clips": [
-            {"view": asdict(view), "layer": numbers[id(clip.pictures)], "facts": _facts(clip)}
-            for view, clip in clips.items()
-        ],
-    }
-
-
-def _facts(clip: DecodedClip) -> dict[str, Any]:
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in (vars(clip) | {"path": str(clip.path)}).items()
-        if name != "pictures"
-    }
+    packed = []
+    for view, clip in clips.items():
+        facts = vars(clip) | {"path": str(clip.path), "pictures": numbers[id(clip.pictures)]}
+        facts = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in facts.items()}
+        packed.append({"view": asdict(view), "facts": facts})
+    return {"shapes": [pictures.shape for pictures in layers], "clips": packed}
 
 
 def unpacked(reply: Mapping[str, Any], memory: int) -> dict[View, DecodedClip]:
@@ -137,12 +123,10 @@ def unpacked(reply: Mapping[str, Any], memory: int) -> dict[View, DecodedClip]:
     layers = shared_frames(memory, [tuple(shape) for shape in reply["shapes"]])
     found = {}
     for clip in reply["clips"]:
-        facts: dict[str, Any] = {
-            name: np.array(value) if isinstance(value, list) else value
-            for name, value in clip["facts"].items()
-        }
-        facts |= {"path": Path(facts["path"]), "pictures": layers[clip["layer"]]}
-        found[View.from_json(clip["view"])] = DecodedClip(**facts)
+        facts: dict[str, Any] = clip["facts"]
+        facts = {k: np.array(v) if isinstance(v, list) else v for k, v in facts.items()}
+        facts |= {"path": Path(facts["path"]), "pictures": layers[facts["pictures"]]}
+        found[View.from_dict(clip["view"])] = DecodedClip(**facts)
     return found
 
 
