@@ -27,7 +27,7 @@ from benchmarks.timing import ROOT, Comparison, Settings, Timing
 from obygaze_features.core.console import table
 from obygaze_features.core.machine import this_machine
 from obygaze_features.video.container import av
-from obygaze_features.video.sampling import sample_indices
+from obygaze_features.video.index import sample_indices
 
 REFERENCE = "obygaze"
 KEY_FRAMES = "obygaze, key frames"

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.decoding.films import read_stamp
+from obygaze_features.video.index import sample_indices
 from obygaze_features.video.resize import Pixels
-from obygaze_features.video.sampling import sample_indices
 
 Found = tuple[Sequence[Pixels], Sequence[int]]
 Read = Callable[[str, int], Found]

@@ -25,8 +25,8 @@ from obygaze_features.extraction.run import LoadedTarget, Resources, extract_pen
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.video.decoded_clip import DecodedClip, View
+from obygaze_features.video.index import sample_indices
 from obygaze_features.video.pool import DecodePool
-from obygaze_features.video.sampling import sample_indices
 
 WIDTH, HEIGHT, RATE, SECONDS = 640, 272, 24, 12
 BATCH = 4

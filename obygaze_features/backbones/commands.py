@@ -127,7 +127,7 @@ def show(session: Session, name: str) -> None:
         obygaze backbones show vivit-b16x2-k400
         obygaze backbones show xclip-b16-k600-zs@paper-2024 --json
     """
-    from obygaze_features.backbones.hub_processor import preset_note
+    from obygaze_features.backbones.check import preset_note
 
     card = find_card(name, session.workspace)
     note = preset_note(card)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from obygaze_features.backbones.base import Backbone, Card, Placement, check_pixels
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.hub import NO_WEIGHTS, WeightFiles, find_weights
-from obygaze_features.backbones.pixels import on_device
+from obygaze_features.backbones.torch_backbone import on_device
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.extras import need
 from obygaze_features.core.workspace import Workspace
@@ -102,7 +102,7 @@ def forward_in_batches(
     for start in range(0, len(pixels), batch):
         some = slice(start, start + batch)
         x = np.ascontiguousarray(pixels[some], dtype=np.float32)
-        parts.append(as_arrays(backbone.forward(x, None if mask is None else mask[some])))
+        parts.append(as_arrays(backbone.forward(x, None if mask is None else np.array(mask[some]))))
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 

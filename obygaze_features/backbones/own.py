@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from obygaze_features.backbones.base import DEFAULT_PRESET, Card, Family, Placement, Preset
 from obygaze_features.backbones.geometry import Geometry, Level
 from obygaze_features.backbones.hub import WeightFiles
-from obygaze_features.backbones.pixels import on_device
-from obygaze_features.backbones.torch_backbone import TorchBackbone
+from obygaze_features.backbones.torch_backbone import TorchBackbone, on_device
 from obygaze_features.backbones.weights import TENSORS, tensors_sha256
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError, first_line
 from obygaze_features.core.files import require_file, sha256_file

@@ -96,7 +96,7 @@ def captions(session: Session, /, table: Path, lm: str, sim: str, out: Path, for
             --lm gpt2 -o filled.csv
         obygaze extract captions captions.csv --lm models/gpt2 --sim models/sbert -o filled.csv
     """
-    from obygaze_features.backbones.sentences import LanguageModel, SentenceEncoder
+    from obygaze_features.backbones.text import LanguageModel, SentenceEncoder
     from obygaze_features.extraction.texts import score_captions
 
     if out.resolve() == table.resolve():

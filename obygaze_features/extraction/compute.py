@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.backbones.load import as_arrays, blank_padding
-from obygaze_features.backbones.pixels import on_device
+from obygaze_features.backbones.torch_backbone import on_device
 from obygaze_features.store.format.schema import ArraySpec
 from obygaze_features.video.decoded_clip import DecodedClip
 

@@ -34,8 +34,8 @@ from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import film_index
+from obygaze_features.video.index import Sampling
 from obygaze_features.video.picture import conversion_sha256
-from obygaze_features.video.sampling import Sampling
 
 # The rule by which frames are found; raise it with any change that could give other frames.
 DECODER_RULE = 1

@@ -17,7 +17,7 @@ from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.format.text import same_space, space_of_level
 
 if TYPE_CHECKING:
-    from obygaze_features.backbones.sentences import LanguageModel, SentenceEncoder
+    from obygaze_features.backbones.text import LanguageModel, SentenceEncoder
 
 MASK = "[MASK]"
 MASK_WORDS = ("man", "woman")

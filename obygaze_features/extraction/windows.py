@@ -26,9 +26,8 @@ from obygaze_features.manifest.windows import Film, Grid
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.film import film_index
-from obygaze_features.video.index import FrameIndex, Ints
+from obygaze_features.video.index import FrameIndex, Ints, SampledRanks, sample
 from obygaze_features.video.pool import DecodeJob, DecodePool, DecodeResult
-from obygaze_features.video.sampling import SampledRanks, sample
 
 # The pictures of a part: about as many as this, but at least those up to the next key frame, if
 # they are not more than the second.

@@ -26,7 +26,7 @@ from obygaze_features.store.read.verify import (
 
 # These packages import this one, so they are imported by name, when a command needs them. The note
 # is how the preset of a backbone differs from the processor on the hub.
-NOTE = "obygaze_features.backbones.hub_processor:recipe_note"
+NOTE = "obygaze_features.backbones.check:recipe_note"
 REEXTRACTOR = "obygaze_features.extraction.recipes:redecoder"
 COMPARE_SOURCES = "obygaze_features.extraction.sources:compare_sources"
 SHOWN_CLIPS = 20

@@ -22,9 +22,8 @@ from obygaze_features.video.decoded_clip import (
     new_arrays,
 )
 from obygaze_features.video.film import decoded_order, distrust, exact_index, open_film
-from obygaze_features.video.index import FrameIndex, Ints
+from obygaze_features.video.index import FrameIndex, Ints, span_of
 from obygaze_features.video.packets import DecodedOrder
-from obygaze_features.video.sampling import span_of
 from obygaze_features.video.source import CHECKED, FilmChanged, VideoSource
 
 

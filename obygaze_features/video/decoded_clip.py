@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.index import Bools, Floats, FrameIndex, Ints
+from obygaze_features.video.index import Bools, Floats, FrameIndex, Ints, Sampling, sample
 from obygaze_features.video.picture import PictureConverter
 from obygaze_features.video.resize import Pixels, Resize
-from obygaze_features.video.sampling import Sampling, sample
 from obygaze_features.video.source import VideoSource
 
 MAX_SUBSTITUTED = 1 / 8

@@ -1,11 +1,11 @@
-"""Open films; an index can be kept in a folder, made once for all clips, processes and runs."""
+"""Open and describe films; an index can be kept, made once for all clips, processes and runs."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from zipfile import BadZipFile
@@ -17,6 +17,7 @@ from obygaze_features.video.container import Progress, av, no_progress, open_vid
 from obygaze_features.video.index import NO_PTS, FrameIndex
 from obygaze_features.video.losses import lost_before
 from obygaze_features.video.packets import DecodedOrder, Film, read_packets
+from obygaze_features.video.picture import PictureGeometry
 from obygaze_features.video.source import CHECKED, VideoSource
 
 # Packets of files up to this size stay in memory after the one pass over them.
@@ -31,6 +32,54 @@ Values = dict[str, Any]
 T = TypeVar("T")
 
 _FILMS: dict[tuple[str, int, int, Path | None], Film] = {}
+
+
+@dataclass(frozen=True)
+class VideoInfo:
+    """The description of a video; `missing` is the share of pictures that a broken file lacks."""
+
+    path: Path
+    container: str
+    codec: str
+    geometry: PictureGeometry
+    index: FrameIndex
+    damaged: bool
+    missing: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the description for programs."""
+        return {
+            "frames": self.index.frames,
+            "width": self.geometry.width,
+            "height": self.geometry.height,
+            "rotation": self.geometry.rotation,
+            "codec": self.codec,
+            "container": self.container,
+            "duration_s": self.index.duration_s,
+            "times": "packets" if self.index.timed else "none",
+            "damaged": self.damaged,
+            "sar": str(self.geometry.sar),
+            "rate": self.index.rate,
+            "key_frames": len(self.index.keys),
+            "missing": self.missing,
+        }
+
+    def as_text(self) -> str:
+        """Return the description for people, one line for each fact."""
+        index, shape = self.index, self.geometry
+        height, width = shape.upright
+        stored = f"stored {shape.width} x {shape.height}"
+        lines = [
+            ("pictures", f"{index.frames}, {len(index.keys)} key frames"),
+            ("seconds", f"{index.duration_s:.3f}"),
+            ("size", f"{width} x {height} as shown, {stored}, turned {shape.rotation} degrees"),
+            ("codec", f"{self.codec} in {self.container}"),
+            ("times", "exact, from packets" if index.timed else "not reliable; pictures counted"),
+            ("damage", "yes" if self.damaged else "none found"),
+        ]
+        if self.missing:
+            lines.append(("missing", f"{self.missing:.0%} of the pictures"))
+        return "\n".join(f"{name:9}{value}" for name, value in lines)
 
 
 @contextmanager
@@ -62,6 +111,28 @@ def open_film(
         source = VideoSource(path, _FILMS[identity], container, stream, threads, progress)
         source.read_geometry()
         yield source
+
+
+def probe(path: Path | str, *, decode: bool = False, threads: int = 1) -> VideoInfo:
+    """Describe a video from one pass over its packets.
+
+    Args:
+        path: the video file.
+        decode: decode every picture too. This is slower, finds damage inside pictures, and makes
+            the count exact for files whose packets have no usable times.
+        threads: how many threads may decode.
+    """
+    with open_film(Path(path), threads=threads) as source:
+        index = exact_index(source) if decode else source.film.index
+        return VideoInfo(
+            path=source.path,
+            container=source.container.format.name,
+            codec=source.codec,
+            geometry=source.geometry,
+            index=index,
+            damaged=source.damaged,
+            missing=source.film.missing_share(index, (0, index.frames), None),
+        )
 
 
 def make_index(path: Path, indexes: Path, progress: Progress = no_progress) -> None:

@@ -31,14 +31,14 @@ def save_clip(clip: DecodedClip, path: Path | str, *, force: bool = False) -> No
         names = ("frames", "index", "time_s", "asked_s", "substituted", "mask")
         np.savez(data, **{name: getattr(clip, name) for name in names})
     elif suffix == ".png":
-        contact_sheet(clip).save(data, "PNG")
+        data.write(contact_sheet(clip))
     else:
         raise FixUsage("the output must end in .npz or .png", where=str(path))
     write_new(Path(path), data.getvalue(), force=force)
 
 
-def contact_sheet(clip: DecodedClip) -> Image.Image:
-    """Return all pictures with their times; substituted ones are framed and marked."""
+def contact_sheet(clip: DecodedClip) -> bytes:
+    """Return a PNG of all pictures with their times; substituted ones are framed and marked."""
     frames = clip.frames
     count, height, width = frames.shape[:3]
     scale = min(1.0, CELL_EDGE / max(height, width))
@@ -59,7 +59,9 @@ def contact_sheet(clip: DecodedClip) -> Image.Image:
         labels = _labels(clip, number)
         text = next((text for text in labels if draw.textlength(text, font) <= cell_w), "")
         draw.text((x, y + cell_h + 2), text, fill=WARNING if bad else TEXT, font=font)
-    return sheet
+    data = io.BytesIO()
+    sheet.save(data, "PNG")
+    return data.getvalue()
 
 
 def _labels(clip: DecodedClip, number: int) -> list[str]:

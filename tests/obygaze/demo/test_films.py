@@ -8,7 +8,7 @@ from pathlib import Path
 
 from obygaze.demo.films import annotate, make_films, render, truncate_video, write_tables
 from obygaze_features.manifest.segments import read_inputs
-from obygaze_features.video.probe import probe
+from obygaze_features.video.film import probe
 
 
 def test_scenes_tile_their_films() -> None:

@@ -12,7 +12,7 @@ from support.cli import call_obygaze
 from support.stores import a_recipe, plan_store
 
 from obygaze_features.backbones.cards import find_card, find_cards
-from obygaze_features.backbones.hub_processor import hub_preset, preset_note, recipe_note
+from obygaze_features.backbones.check import hub_preset, preset_note, recipe_note
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 

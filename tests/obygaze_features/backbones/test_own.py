@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
 
 from obygaze_features.backbones import Card, cards, find_card, find_cards, load_backbone  # noqa: E402
-from obygaze_features.backbones.hub_processor import recipe_note  # noqa: E402
+from obygaze_features.backbones.check import recipe_note  # noqa: E402
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError  # noqa: E402
 from obygaze_features.core.files import sha256_file  # noqa: E402
 from obygaze_features.core.workspace import Workspace  # noqa: E402

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="preprocessing needs the extract ext
 from obygaze_features.backbones.base import Preset  # noqa: E402
 from obygaze_features.backbones.cards import find_card, find_cards  # noqa: E402
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
-from obygaze_features.backbones.pixels import Preprocessor, as_frames  # noqa: E402
+from obygaze_features.backbones.torch_backbone import Preprocessor, as_frames  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
 
 torch.set_num_threads(1)

@@ -18,7 +18,7 @@ pytest.importorskip("transformers")
 
 from support.words import save_encoder, save_language_model  # noqa: E402
 
-from obygaze_features.backbones.sentences import LanguageModel, SentenceEncoder  # noqa: E402
+from obygaze_features.backbones.text import LanguageModel, SentenceEncoder  # noqa: E402
 
 
 def test_a_prior_is_the_mean_probability_of_all_tokens_and_the_end(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_tables_that_cannot_be_filled(tmp_path: Path) -> None:
 
 
 def test_what_was_filled_is_told_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sentences = "obygaze_features.backbones.sentences"
+    sentences = "obygaze_features.backbones.text"
     monkeypatch.setattr(f"{sentences}.LanguageModel", lambda name: Made())
     monkeypatch.setattr(f"{sentences}.SentenceEncoder", lambda name: Made())
     table, out = tmp_path / "t.csv", tmp_path / "o.csv"

@@ -9,7 +9,7 @@ import av
 from support.videos import write_video
 
 from obygaze_features.video import container
-from obygaze_features.video.probe import probe
+from obygaze_features.video.film import probe
 
 
 def test_a_stream_that_appears_on_the_way_is_passed_over() -> None:

@@ -13,7 +13,7 @@ from support.videos import read_numbers, remux, write_video
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
-from obygaze_features.video.probe import probe
+from obygaze_features.video.film import probe
 
 EVEN_GROUPS = {"preset": "veryfast", "g": "30", "sc_threshold": "0", "bf": "2"}
 

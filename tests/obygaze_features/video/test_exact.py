@@ -12,7 +12,7 @@ from support.videos import read_numbers
 from obygaze_features.video import film, packets, source
 from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import View
-from obygaze_features.video.probe import probe
+from obygaze_features.video.film import probe
 from obygaze_features.video.resize import Resize
 
 

@@ -13,7 +13,7 @@ from support.videos import read_numbers
 from obygaze_features.video import film, packets
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
-from obygaze_features.video.probe import probe
+from obygaze_features.video.film import probe
 from obygaze_features.video.resize import Resize
 from obygaze_features.video.source import VideoSource
 

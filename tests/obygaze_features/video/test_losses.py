@@ -28,7 +28,7 @@ from support.videos import write_video
 from obygaze_features.video import film, losses
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, View
-from obygaze_features.video.probe import VideoInfo, probe
+from obygaze_features.video.film import VideoInfo, probe
 
 COUNT = 60
 X264 = {"preset": "veryfast", "g": "20", "sc_threshold": "0", "bf": "2"}

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.video.index import NO_PTS, FrameIndex, clock_of, presentation_order
-from obygaze_features.video.sampling import sample, sample_indices, span_of
+from obygaze_features.video.index import (
+    NO_PTS,
+    FrameIndex,
+    clock_of,
+    presentation_order,
+    sample,
+    sample_indices,
+    span_of,
+)
 
 
 def index_of(times: list[float], keys: list[int], *, rate: float = 25.0) -> FrameIndex:

@@ -10,9 +10,8 @@ from support.videos import numbered, read_numbers, write_video
 
 from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.decoded_clip import View
-from obygaze_features.video.film import open_film
+from obygaze_features.video.film import open_film, probe
 from obygaze_features.video.packets import _is_hidden
-from obygaze_features.video.probe import probe
 
 
 class _Packet(bytes):
