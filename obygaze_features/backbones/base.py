@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from obygaze_features.backbones.geometry import COUNT, Geometry, Level
@@ -16,6 +17,9 @@ from obygaze_features.core.schema_rules import choice, list_of, matching, number
 from obygaze_features.store.format.recipe import UNVERIFIED
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from obygaze_features.backbones.hub import WeightFiles
     from obygaze_features.video.resize import Resize
 
@@ -284,22 +288,22 @@ class Backbone(ABC):
         placement: The device, the precision and the attention.
     """
 
+    # Whether the weights are known to be the card's checkpoint, and the sha256 of each file.
+    verified = True
+    hashes: Mapping[str, str] = MappingProxyType({})
+
     def __init__(
         self, card: Card, found: Card | None = None, placement: Placement = Placement()
     ) -> None:
         found = found or card
         self.card, self.placement = card, placement
         self.geometry, self.levels = found.geometry, found.levels
+        self.takes_mask = card.family.takes_mask
 
     def __repr__(self) -> str:
         where = f"{self.placement.dtype} on {self.placement.device}"
         facts = (repr(self.card.label), self.geometry.input_size, where, ", ".join(self.levels))
         return short_repr(type(self).__name__, *facts)
-
-    @property
-    def takes_mask(self) -> bool:
-        """Whether a mask can mark the padding of short clips."""
-        return self.card.family.takes_mask
 
     @property
     def flops(self) -> int:
@@ -326,7 +330,6 @@ class Backbone(ABC):
         frames = check_frames(frames)
         return self.normalise(frames if self.resize is None else self.resize(frames))
 
-    @abstractmethod
     def forward(
         self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
     ) -> dict[str, Any]:
@@ -334,10 +337,49 @@ class Backbone(ABC):
 
         A mask [B, T] is 1 for real frames and 0 for padding, if the family takes one.
         """
+        check_pixels(pixels, self.geometry, self.card.label)
+        levels = {n: level for n, level in self.levels.items() if only is None or n in only}
+        outputs = self.outputs(pixels, self._checked_mask(mask, len(pixels)))
+        for name, level in levels.items():
+            expected, got = [len(pixels), *level.shape], list(outputs[level.source].shape)
+            if got != expected:
+                what = f"{name}: expected shape {expected}, the model returned {got}"
+                raise FixInput(what, hint="compare [tokens] of the card with the checkpoint")
+        return {name: outputs[level.source] for name, level in levels.items()}
+
+    def _checked_mask(self, mask: Any, n_clips: int) -> npt.NDArray[np.float32]:
+        # Imported late: the completion of names imports this module.
+        import numpy as np
+
+        shape = (n_clips, self.geometry.frames)
+        if mask is None:
+            return np.ones(shape, np.float32)
+        given = np.asarray(mask).astype(np.float32)
+        if not self.takes_mask and not (given == 1).all():
+            raise FixInput(f"{self.card.label} takes no mask: every clip needs all its frames")
+        if given.shape != shape or not np.isin(given, (0, 1)).all() or not given.any(axis=1).all():
+            raise FixInput(
+                f"the mask must be {list(shape)}, 1 for real frames and 0 for padding, with some 1"
+                f" in each clip; got {list(given.shape)}"
+            )
+        return given
 
     @abstractmethod
+    def outputs(self, pixels: Any, mask: npt.NDArray[np.float32]) -> Mapping[str, Any]:
+        """Return the outputs that the family names, for checked pixels and a checked mask."""
+
     def recipe(self) -> dict[str, Any]:
         """Return the settings that change the numbers, as plain values."""
+        return {
+            **card_recipe(self.card, self.geometry, self.levels, self.verified),
+            "weights": dict(self.hashes),
+            "preprocessing": self.preprocessing(),
+            "compute": self.placement.recipe(),
+        }
+
+    @abstractmethod
+    def preprocessing(self) -> dict[str, Any]:
+        """Return the settings that change the pixels, as plain values."""
 
 
 def card_recipe(

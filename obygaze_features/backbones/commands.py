@@ -21,7 +21,7 @@ from obygaze_features.core.commands import (
     option_group,
 )
 from obygaze_features.core.console import human, table
-from obygaze_features.core.errors import Corrupt, FixInput, NotFound, ObygazeError
+from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.core.files import require_file, write_new
 
 name_argument = click.argument("name", shell_complete=completing(card_names))
@@ -72,10 +72,7 @@ def _weights_state(card: Card) -> str:
         return "own code" if card.code else "none needed"
     if not card.checkpoint:
         return "local file"
-    try:
-        return "cached" if is_cached(card) else "not cached"
-    except ObygazeError:
-        return "incomplete"
+    return "cached" if is_cached(card) else "not cached"
 
 
 def _row(card: Card) -> list[Any]:

@@ -24,20 +24,12 @@ The first frame has nothing before it: no change, centre in the middle.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.base import (
-    Backbone,
-    Card,
-    Family,
-    Placement,
-    card_recipe,
-    check_pixels,
-)
+from obygaze_features.backbones.base import Backbone, Card, Family, Placement
 from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.core.errors import FixInput
 from obygaze_features.video.resize import Resize
@@ -85,41 +77,37 @@ class Descriptors(Backbone):
         means = sums.astype(np.float32) / np.float32(255 * _SAMPLES * _SAMPLES)
         return np.ascontiguousarray(means.transpose(0, 3, 1, 2))
 
-    def forward(
-        self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
-    ) -> dict[str, npt.NDArray[np.float32]]:
-        """Return the levels of pixels [B, T, 3, S, S] from 0 to 1."""
-        check_pixels(pixels, self.geometry, self.card.label)
-        if mask is not None and not np.asarray(mask == 1).all():
-            raise FixInput(f"{self.card.label} takes no mask: every clip needs all its frames")
+    def outputs(self, pixels: Any, mask: Any) -> dict[str, npt.NDArray[np.float32]]:
+        """Return the vectors of frames, their mean and deviation, and their maximum."""
         clips = np.asarray(pixels, dtype=np.float64)
         if clips.shape[-1] < 8:
             raise FixInput(f"{self.card.label} needs pixels of at least 8 x 8")
         frames = np.stack([describe(clip) for clip in clips])
-        mean_sd = np.concatenate([frames.mean(axis=1), frames.std(axis=1)], axis=1)
-        outputs = {
+        found = {
             "descriptors": frames,
-            "descriptors-mean-sd": mean_sd,
+            "descriptors-mean-sd": np.concatenate(
+                [frames.mean(axis=1), frames.std(axis=1)], axis=1
+            ),
             "descriptors-max": frames.max(axis=1),
         }
-        wanted = {n: lv for n, lv in self.levels.items() if only is None or n in only}
-        return {name: outputs[level.source].astype(np.float32) for name, level in wanted.items()}
+        return {name: values.astype(np.float32) for name, values in found.items()}
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Return the settings that change the pixels."""
+        return {"side": SIDE, "looks": _SAMPLES, "version": _VERSION}
 
     def recipe(self) -> dict[str, Any]:
         """Return the settings that change the numbers."""
-        return {
-            **card_recipe(self.card, self.geometry, self.levels),
-            "weights": {},
-            "preprocessing": {"side": SIDE, "looks": _SAMPLES, "version": _VERSION},
-            "compute": {"dtype": "float64"},
-        }
+        return {**super().recipe(), "compute": {"dtype": "float64"}}
 
 
 def describe(clip: Array) -> Array:
     """Return the vectors [T, 64] of one clip [T, 3, S, S]."""
     luma = 0.299 * clip[:, 0] + 0.587 * clip[:, 1] + 0.114 * clip[:, 2]
     shares = _shares(luma, np.ones_like(luma), 8)
-    columns = [_colour(clip, shares), _layout(luma, shares), _edges(luma), _balance(luma)]
+    logs = np.log(np.where(shares > 0, shares, 1.0))
+    entropy = -(shares * logs).sum(axis=1, keepdims=True) / np.log(shares.shape[1])
+    columns = [_colour(clip, shares), _grid(luma), entropy, _edges(luma), _balance(luma)]
     return np.concatenate([*columns, _motion(luma, shares)], axis=1)
 
 
@@ -169,12 +157,6 @@ def _grid(values: Array) -> Array:
     return np.stack([cell.mean(axis=(1, 2)) for cell in cells], axis=1)
 
 
-def _layout(luma: Array, shares: Array) -> Array:
-    logs = np.log(np.where(shares > 0, shares, 1.0))
-    entropy = -(shares * logs).sum(axis=1, keepdims=True) / np.log(shares.shape[1])
-    return np.concatenate([_grid(luma), entropy], axis=1)
-
-
 def _edges(luma: Array) -> Array:
     across, down = luma[:, 1:-1, 2:] - luma[:, 1:-1, :-2], luma[:, 2:, 1:-1] - luma[:, :-2, 1:-1]
     strength = np.hypot(across, down)
@@ -200,18 +182,17 @@ def _motion(luma: Array, shares: Array) -> Array:
     size = np.abs(change)
     cut = np.abs(np.diff(shares, axis=0, prepend=shares[:1])).sum(axis=1) / 2
     total = size.sum(axis=(1, 2))
-    where = [_centre(size.sum(axis=axis), total) for axis in (1, 2)]
+    centres = []
+    for axis in (1, 2):
+        profile = size.sum(axis=axis)
+        at = (np.arange(profile.shape[1]) + 0.5) / profile.shape[1]
+        middle = np.full_like(total, 0.5)
+        centres.append(np.divide(profile @ at, total, out=middle, where=total > 1e-9))
     head = [
         size.mean(axis=(1, 2)),
         size.std(axis=(1, 2)),
         (size > _CHANGED).mean(axis=(1, 2)),
         change.mean(axis=(1, 2)),
     ]
-    tail = np.stack([cut, *where], axis=1)
+    tail = np.stack([cut, *centres], axis=1)
     return np.concatenate([np.stack(head, axis=1), _grid(size), tail], axis=1)
-
-
-def _centre(profile: Array, total: Array) -> Array:
-    at = (np.arange(profile.shape[1]) + 0.5) / profile.shape[1]
-    middle = np.full_like(total, 0.5)
-    return np.asarray(np.divide(profile @ at, total, out=middle, where=total > 1e-9))

@@ -52,17 +52,19 @@ class Frames(Backbone):
     def forward(
         self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
     ) -> dict[str, Any]:
-        """Return the pictures as the only level."""
+        """Return the pictures [B, T, height, width, 3] as the only level."""
         return {PICTURES: pixels}
 
+    outputs = forward
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Return how the pictures are resized."""
+        return self.resize.recipe() if self.resize else {}
+
     def recipe(self) -> dict[str, Any]:
-        """Return what changes the pictures."""
-        return {
-            "backbone": {"name": self.card.name},
-            "weights": {},
-            "preprocessing": self.resize.recipe() if self.resize else {},
-            "compute": {"dtype": "uint8"},
-        }
+        """Return what changes the pictures: nothing of the model does."""
+        changed = {"backbone": {"name": self.card.name}, "compute": {"dtype": "uint8"}}
+        return {**changed, "weights": {}, "preprocessing": self.preprocessing()}
 
 
 def frames_card(card: Card) -> Card:

@@ -83,21 +83,25 @@ def repository_folder(checkpoint: str) -> Path:
     return cache_folder() / ("models--" + checkpoint.replace("/", "--"))
 
 
-def cached_snapshot(checkpoint: str, revision: str) -> Path | None:
-    """Return the folder of a revision in the hub cache, or None."""
-    if not checkpoint:
+def _cached_snapshot(card: Card) -> Path | None:
+    """Return the folder of a card's revision in the hub cache, or None."""
+    if not card.checkpoint:
         return None
-    repository = repository_folder(checkpoint)
-    reference = repository / "refs" / revision
-    commit = reference.read_text(encoding="ascii").strip() if reference.is_file() else revision
+    repository, commit = repository_folder(card.checkpoint), card.revision
+    reference = repository / "refs" / card.revision
+    if reference.is_file():
+        commit = reference.read_text(encoding="ascii").strip()
     snapshot = repository / "snapshots" / commit
     return snapshot if snapshot.is_dir() else None
 
 
 def is_cached(card: Card) -> bool:
-    """Return whether the weights of a card are in the cache, by the names of files."""
-    snapshot = cached_snapshot(card.checkpoint, card.revision)
-    return snapshot is not None and bool(_weight_files(snapshot))
+    """Return whether all weights of a card are in the cache, by the names of files."""
+    snapshot = _cached_snapshot(card)
+    try:
+        return snapshot is not None and bool(_weight_files(snapshot))
+    except ObygazeError:
+        return False
 
 
 def find_weights(
@@ -112,14 +116,19 @@ def find_weights(
         if path.is_file():
             return WeightFiles(path.parent, (path,), str(path))
         if not path.is_dir():
-            raise _no_weights(card, "--weights FILE or FOLDER", str(path))
+            hint = "--weights FILE or FOLDER"
+            raise NotFound(f"no weights for {card.name}", where=str(path), hint=hint)
         return _in_folder(path, str(path))
-    if download and card.checkpoint and not _is_complete(card):
+    if download and card.checkpoint and not is_cached(card):
         _download(card)
-    snapshot = cached_snapshot(card.checkpoint, card.revision)
+    snapshot = _cached_snapshot(card)
     if snapshot is None:
         own = "--weights PATH of your copy of the checkpoint"
-        raise _no_weights(card, _fetching(card) if card.checkpoint else own)
+        raise NotFound(
+            f"no weights for {card.name}",
+            where=str(cache_folder()) if card.checkpoint else card.origin,
+            hint=_fetching(card) if card.checkpoint else own,
+        )
     found = _in_folder(snapshot, f"{card.checkpoint}@{card.revision}")
     return replace(found, is_from_hub=True)
 
@@ -128,28 +137,16 @@ def _fetching(card: Card) -> str:
     return f"--weights FOLDER, or with a network: obygaze backbones fetch {card.name}"
 
 
-def _no_weights(card: Card, hint: str, where: str = "", why: str = "") -> NotFound:
-    where = where or (str(cache_folder()) if card.checkpoint else card.origin)
-    return NotFound(f"no weights for {card.name}{why}", where=where, hint=hint)
-
-
-def _is_complete(card: Card) -> bool:
-    """Return whether the cache holds all files; other tools leave only a configuration there."""
-    try:
-        return is_cached(card)
-    except ObygazeError:
-        return False
-
-
 def _download(card: Card) -> None:
+    where, hint = str(cache_folder()), _fetching(card)
     if offline():
-        hint = _fetching(card)
-        raise _no_weights(card, hint, why=", and the environment forbids the network")
+        what = f"no weights for {card.name}, and the environment forbids the network"
+        raise NotFound(what, where=where, hint=hint)
     purpose = f"downloading {card.checkpoint}"
     hub = need("huggingface_hub", "extract", purpose)
-    endpoint = need("huggingface_hub.constants", "extract", purpose).ENDPOINT
+    constants = need("huggingface_hub.constants", "extract", purpose)
     try:
-        _connect(endpoint)
+        _connect(constants.ENDPOINT)
         name = _preferred(hub.HfApi().list_repo_files(card.checkpoint, revision=card.revision))
         if not name:
             raise NotFound("the repository holds no weights in a supported form")
@@ -159,15 +156,11 @@ def _download(card: Card) -> None:
         hub.snapshot_download(card.checkpoint, revision=card.revision, allow_patterns=files)
     except Exception as error:
         # The hub's library raises many types of error, and each means that there are no weights.
-        hint = _fetching(card)
         if card.gated:
             page = f"https://huggingface.co/{card.checkpoint}"
             hint = f"accept the licence on {page}, then: hf auth login"
-        raise NotFound(
-            f"{card.checkpoint} could not be downloaded: {first_line(error)}",
-            where=str(cache_folder()),
-            hint=hint,
-        ) from error
+        what = f"{card.checkpoint} could not be downloaded: {first_line(error)}"
+        raise NotFound(what, where=where, hint=hint) from error
 
 
 def _connect(endpoint: str) -> None:
@@ -200,19 +193,20 @@ def _preferred(names: Collection[str]) -> str:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    name = _preferred([path.name for path in folder.iterdir() if path.is_file()])
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    name = _preferred([path.name for path in files])
     if name:
         return [folder / name] if name in _PREFERRED else _shards(folder, folder / name)
-    candidates = sorted(path for path in folder.iterdir() if _EPOCH.fullmatch(path.name))
-    candidates = candidates or sorted(folder.glob("*.safetensors"))
-    candidates = candidates or [p for p in sorted(folder.iterdir()) if p.suffix in _TENSORS]
+    candidates = [path for path in files if _EPOCH.fullmatch(path.name)]
+    candidates = candidates or [path for path in files if path.suffix == ".safetensors"]
+    candidates = candidates or [path for path in files if path.suffix in _TENSORS]
     if len(candidates) > 1:
         names = ", ".join(path.name for path in candidates)
-        raise FixInput(
+        what, hint = (
             f"this folder holds several checkpoints: {names}",
-            where=str(folder),
-            hint=f"--weights {candidates[-1]}",
+            f"--weights {candidates[-1]}",
         )
+        raise FixInput(what, where=str(folder), hint=hint)
     return candidates
 
 

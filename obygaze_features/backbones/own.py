@@ -146,10 +146,9 @@ class ModuleBackbone(TorchBackbone):
         tensor = on_device(pixels, self.placement.device)
         return tensor.reshape(-1, *tensor.shape[-3:]).float()
 
-    def recipe(self) -> dict[str, Any]:
-        """Return what changes the numbers."""
-        found = super().recipe()
-        return found if self._own is None else {**found, "preprocessing": {"by": "own code"}}
+    def preprocessing(self) -> dict[str, Any]:
+        """Return what changes the pixels."""
+        return super().preprocessing() if self._own is None else {"by": "own code"}
 
 
 def card_of_code(name: str) -> Card:

@@ -20,13 +20,7 @@ from obygaze_features.backbones.weights import (
     check_tensors,
     read_weights,
 )
-from obygaze_features.core.errors import (
-    FixInput,
-    InstallExtra,
-    NotFound,
-    ObygazeError,
-    first_line,
-)
+from obygaze_features.core.errors import FixInput, InstallExtra, NotFound, ObygazeError, first_line
 from obygaze_features.core.extras import need
 
 if TYPE_CHECKING:
@@ -124,13 +118,7 @@ class PretrainedFamily(Family):
         placement = supported(kind, placement)
         model, hashes = load_strictly(kind, card, files, placement, self.ignored, **self.options)
         return TorchBackbone(
-            card,
-            found,
-            self.keep(model),
-            self.run,
-            files=files,
-            hashes=hashes,
-            placement=placement,
+            card, found, self.keep(model), self.run, files=files, hashes=hashes, placement=placement
         )
 
     def inspect(self, card: Card, files: WeightFiles) -> Card:

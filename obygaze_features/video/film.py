@@ -84,11 +84,7 @@ class VideoInfo:
 
 @contextmanager
 def open_film(
-    path: Path,
-    indexes: Path | None = None,
-    progress: Progress = no_progress,
-    *,
-    threads: int = 1,
+    path: Path, indexes: Path | None = None, progress: Progress = no_progress, *, threads: int = 1
 ) -> Iterator[VideoSource]:
     """Open a video whose packets have been read once; the index of a large one is remembered.
 
@@ -176,13 +172,28 @@ def decoded_order(source: VideoSource) -> DecodedOrder | None:
 
     The whole film is decoded for it, but only once.
     """
-    film = source.film
+    film, progress = source.film, source.progress
     if film.decoded is None and film.folder is not None:
 
         def make() -> Values:
-            return _decode_film(source.path, source.progress)
+            with open_film(source.path, None, progress) as whole:
+                out, keys, before = list[int](), list[bool](), set(whole.damage)
 
-        film.decoded = _kept(film.folder / "decoded.npz", make, _decoded, source.progress)
+                def take(position: int, frame: Any) -> None:
+                    out.append(position)
+                    keys.append(bool(frame.key_frame))
+                    progress()
+
+                whole.run(whole.whole, take)
+            damage = np.array(sorted(whole.damage - before), np.int64).reshape(-1, 2)
+            key = np.array(keys, bool)
+            return {"positions": np.array(out, np.int64), "key": key, "damage": damage}
+
+        def unpack(values: Values) -> DecodedOrder:
+            damage = {(at, bool(spreads)) for at, spreads in values["damage"].tolist()}
+            return DecodedOrder(values["positions"], values["key"], damage)
+
+        film.decoded = _kept(film.folder / "decoded.npz", make, unpack, progress)
     return film.decoded
 
 
@@ -267,9 +278,14 @@ def _kept(
 ) -> T:
     """Return the content of a file; make it if it is missing or invalid, in one process only."""
 
+    version = f"{SCHEMA} avformat {av().library_versions['libavformat']}"
+
     def read() -> T | None:
         with suppress(OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile):
-            return unpack(_load(file))
+            with np.load(file, allow_pickle=False) as arrays:
+                values = {name: arrays[name] for name in arrays.files}
+            if values.pop("version") == version:
+                return unpack({n: v if v.ndim else v.item() for n, v in values.items()})
         return None
 
     if found := read():
@@ -283,39 +299,7 @@ def _kept(
         values = make()
         known = {name: value for name, value in values.items() if value is not None}
         data = io.BytesIO()
-        np.savez_compressed(data, version=np.array(_version()), **known)
+        np.savez_compressed(data, version=np.array(version), **known)
         with suppress(OSError):
             write_atomic(file, data.getvalue())
     return unpack(values)
-
-
-def _load(file: Path) -> Values:
-    with np.load(file, allow_pickle=False) as arrays:
-        values = {name: arrays[name] for name in arrays.files}
-    if values.pop("version") != _version():
-        raise ValueError("the index of another version")
-    return {name: value if value.ndim else value.item() for name, value in values.items()}
-
-
-def _version() -> str:
-    return f"{SCHEMA} avformat {av().library_versions['libavformat']}"
-
-
-def _decode_film(path: Path, progress: Progress) -> Values:
-    """Decode a whole film; return the pictures that come out."""
-    with open_film(path, None, progress) as source:
-        out, keys, before = list[int](), list[bool](), set(source.damage)
-
-        def take(position: int, frame: Any) -> None:
-            out.append(position)
-            keys.append(bool(frame.key_frame))
-            progress()
-
-        source.run(source.whole, take)
-    damage = np.array(sorted(source.damage - before), np.int64).reshape(-1, 2)
-    return {"positions": np.array(out, np.int64), "key": np.array(keys, bool), "damage": damage}
-
-
-def _decoded(values: Values) -> DecodedOrder:
-    damage = {(at, bool(spreads)) for at, spreads in values["damage"].tolist()}
-    return DecodedOrder(values["positions"], values["key"], damage)

@@ -287,11 +287,7 @@ def span_of(
 
 
 def sample(
-    index: FrameIndex,
-    span: tuple[int, int],
-    count: int,
-    rule: Sampling,
-    listed: Ints | None = None,
+    index: FrameIndex, span: tuple[int, int], count: int, rule: Sampling, listed: Ints | None = None
 ) -> SampledRanks:
     """Return the ranks of the pictures of a span, or of `listed` ones, by one of the rules.
 

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -113,11 +113,6 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 they hold (default: two for each worker).
         """
         return in_order(self.submit, jobs, 2 * len(self._threads) if ahead is None else ahead)
-
-    def worker_ids(self) -> list[int]:
-        """Return the process ids of the workers alive now."""
-        workers = list(self._workers.values())
-        return [worker.process.pid for worker in workers if worker.process.poll() is None]
 
     def close(self) -> None:
         """Stop all workers at once; jobs that are not done are cancelled."""
@@ -239,10 +234,17 @@ class _Worker:
     ) -> tuple[dict[View, DecodedClip] | None, BadVideo | None]:
         """Send a job and wait for its clips or its error, at most until the time limit."""
         self.channel.settimeout(timeout_s)
-        request = asdict(replace(job, path=os.fspath(job.path)))
-        memory = _shared_memory()
+        request = json.dumps(asdict(replace(job, path=os.fspath(job.path)))).encode("ascii")
+        # An open file that has no name, in memory where the system can.
+        if hasattr(os, "memfd_create"):
+            memory = os.memfd_create("obygaze-frames")
+        else:
+            with tempfile.TemporaryFile() as file:
+                memory = os.dup(file.fileno())
         try:
-            _send(self.channel, request, memory)
+            with suppress(ConnectionError):
+                sent = socket.send_fds(self.channel, [request, b"\n"], [memory])
+                self.channel.sendall((request + b"\n")[sent:])
             while not (reply := self._receive(timeout_s)):
                 continue  # progress
             if "error" in reply:
@@ -286,20 +288,3 @@ class _Worker:
         code = self.process.wait()
         self.channel.close()
         return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-
-def _send(channel: socket.socket, request: Mapping[str, Any], memory: int) -> None:
-    line = json.dumps(request).encode("ascii") + b"\n"
-    try:
-        sent = socket.send_fds(channel, [line], [memory])
-        channel.sendall(line[sent:])
-    except ConnectionError as error:
-        raise _WorkerExited from error
-
-
-def _shared_memory() -> int:
-    """Return an open file in memory that has no name."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("obygaze-frames", os.MFD_CLOEXEC)
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())

@@ -13,10 +13,10 @@ from support.checkpoints import save_tiny, tiny_card
 
 torch = pytest.importorskip("torch", reason="preprocessing needs the extract extra")
 
-from obygaze_features.backbones.base import Preset  # noqa: E402
+from obygaze_features.backbones.base import Preset, check_frames  # noqa: E402
 from obygaze_features.backbones.cards import find_card, find_cards  # noqa: E402
 from obygaze_features.backbones.load import load_backbone  # noqa: E402
-from obygaze_features.backbones.torch_backbone import Preprocessor, as_frames  # noqa: E402
+from obygaze_features.backbones.torch_backbone import Preprocessor  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
 
 torch.set_num_threads(1)
@@ -34,7 +34,7 @@ def test_the_crop_is_floored_or_rounded() -> None:
     plain = Preset(mean=(0, 0, 0), std=(1, 1, 1))
     for width, floored, rounded in ((9, 2, 2), (11, 3, 4)):
         for offset, first in (("floor", floored), ("round", rounded)):
-            pixels = Preprocessor.of(replace(plain, crop_offset=offset), 4)
+            pixels = Preprocessor(replace(plain, crop_offset=offset), 4)
             got = pixels(torch.from_numpy(x[:, :, :width])) * 255
             assert got.shape == (1, 3, 4, 4)
             assert torch.allclose(got[0, 0, 0], torch.arange(first, first + 4.0))
@@ -42,15 +42,15 @@ def test_the_crop_is_floored_or_rounded() -> None:
 
 def test_values_by_hand() -> None:
     x = np.array([[[[0, 127, 255]]]], np.uint8)
-    symmetric = Preprocessor.of(find_card("vivit-b16x2-k400").input, 1)
+    symmetric = Preprocessor(find_card("vivit-b16x2-k400").input, 1)
     assert symmetric(torch.from_numpy(x)).flatten().tolist() == pytest.approx(
         [-1, 127 / 127.5 - 1, 1], abs=1e-6
     )
-    hub = Preprocessor.of(find_card("vivit-b16x2-k400@hub").input, 1)
+    hub = Preprocessor(find_card("vivit-b16x2-k400@hub").input, 1)
     assert hub(torch.from_numpy(x)).flatten().tolist() == pytest.approx(
         [-3, (127 / 127.5 - 1.5) / 0.5, 1], abs=1e-6
     )
-    imagenet = Preprocessor.of(find_card("xclip-b32-k400").input, 1)
+    imagenet = Preprocessor(find_card("xclip-b32-k400").input, 1)
     assert imagenet(torch.from_numpy(x)).flatten().tolist() == pytest.approx(
         [-0.485 / 0.229, (127 / 255 - 0.456) / 0.224, (1 - 0.406) / 0.225], abs=1e-6
     )
@@ -112,7 +112,7 @@ def test_pixels_are_the_processors_own_bits(name: str, height: int, width: int) 
         processor(module, kind, **settings)(list(x), return_tensors="np")["pixel_values"]
     )
     theirs = theirs.reshape(2, 3, 224, 224)
-    mine = Preprocessor.of(find_card(name).input, 224)(torch.from_numpy(x)).numpy()
+    mine = Preprocessor(find_card(name).input, 224)(torch.from_numpy(x)).numpy()
     assert mine.dtype == np.float32
     if height <= width:
         assert np.array_equal(mine, theirs)
@@ -151,11 +151,11 @@ def test_paper_2024_is_the_released_extractor_to_the_bit(tmp_path: Path) -> None
 
 def test_the_checkpoints_own_edge_has_the_say() -> None:
     preset = find_card("vivit-b16x2-k400").input
-    assert Preprocessor.of(preset, 224).resize.edge == 256
-    assert Preprocessor.of(preset, 224, checkpoint_edge=224).resize.edge == 224
-    assert Preprocessor.of(find_card("clip-b16").input, 224, checkpoint_edge=300).resize.edge == 224
+    assert Preprocessor(preset, 224).resize.edge == 256
+    assert Preprocessor(preset, 224, checkpoint_edge=224).resize.edge == 224
+    assert Preprocessor(find_card("clip-b16").input, 224, checkpoint_edge=300).resize.edge == 224
     with pytest.raises(FixInput, match="cannot be cropped"):
-        Preprocessor.of(preset, 224, checkpoint_edge=200)
+        Preprocessor(preset, 224, checkpoint_edge=200)
 
 
 def test_the_recipe_tells_pixels_apart_by_what_they_are() -> None:
@@ -164,13 +164,13 @@ def test_the_recipe_tells_pixels_apart_by_what_they_are() -> None:
         if card.family.name == "descriptors":
             continue
         for name, preset in card.presets.items():
-            recipe = Preprocessor.of(preset, card.geometry.size).recipe()
+            recipe = Preprocessor(preset, card.geometry.size).recipe()
             assert recipe["antialias"] is True
             key = repr({k: v for k, v in recipe.items() if k != "behaviour_sha256"})
             assert seen.setdefault(recipe["behaviour_sha256"], key) == key, (card.name, name)
     assert len(seen) >= 9
-    floor = Preprocessor.of(find_card("xclip-lsmdc-b32").input, 224)
-    same = Preprocessor.of(find_card("xclip-lsmdc-b32@paper-2024").input, 224)
+    floor = Preprocessor(find_card("xclip-lsmdc-b32").input, 224)
+    same = Preprocessor(find_card("xclip-lsmdc-b32@paper-2024").input, 224)
     assert floor.recipe() == same.recipe()
 
 
@@ -184,7 +184,7 @@ def test_pixels_never_change_under_our_feet() -> None:
     }
     for name, expected in known.items():
         card = find_card(name)
-        got = Preprocessor.of(card.input, card.geometry.size).recipe()["behaviour_sha256"]
+        got = Preprocessor(card.input, card.geometry.size).recipe()["behaviour_sha256"]
         assert got[:16] == expected, name
 
 
@@ -200,4 +200,4 @@ def test_pixels_never_change_under_our_feet() -> None:
 )
 def test_what_is_no_frames_is_refused(wrong: Any) -> None:
     with pytest.raises(FixInput, match="frames must be uint8"):
-        as_frames(wrong, "cpu")
+        check_frames(wrong)

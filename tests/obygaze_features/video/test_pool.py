@@ -73,16 +73,21 @@ def is_gone(pid: int, seconds: float = 20.0) -> bool:
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once the pool has sent a job to a worker."""
-    from obygaze_features.video import pool
+    as_it_was, event = socket.send_fds, threading.Event()
 
-    as_it_was, event = pool._send, threading.Event()
-
-    def send(*words: Any) -> None:
-        as_it_was(*words)
+    def send(*words: Any) -> int:
+        n_bytes = as_it_was(*words)
         event.set()
+        return n_bytes
 
-    monkeypatch.setattr(pool, "_send", send)
+    monkeypatch.setattr(socket, "send_fds", send)
     return event
+
+
+def worker_ids(pool: DecodePool) -> list[int]:
+    """The processes of the workers that are alive."""
+    processes = [worker.process for worker in list(pool._workers.values())]
+    return [process.pid for process in processes if process.poll() is None]
 
 
 def submit_to_a_still_worker(
@@ -162,7 +167,7 @@ def test_a_bad_file_is_an_error_of_its_own(films: list[Path], tmp_path: Path) ->
 def test_a_crash_costs_one_clip(films: list[Path], slow_film: Path, sent: threading.Event) -> None:
     with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
-        (pid,) = pool.worker_ids()
+        (pid,) = worker_ids(pool)
         future = submit_to_a_still_worker(pool, sent, pid, DecodeJob(slow_film, (View(32),)))
         os.kill(pid, signal.SIGSEGV)
         os.kill(pid, signal.SIGCONT)
@@ -173,7 +178,7 @@ def test_a_crash_costs_one_clip(films: list[Path], slow_film: Path, sent: thread
         after = pool.submit(DecodeJob(films[1], VIEWS)).result()
         assert after.clips is not None
         assert read_numbers(after.clips[VIEWS[0]].frames)[0] == 100
-        assert pool.worker_ids() != [pid]
+        assert worker_ids(pool) != [pid]
     assert is_gone(pid)
 
 
@@ -182,7 +187,7 @@ def test_a_worker_killed_from_outside_costs_nothing(
 ) -> None:
     with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
-        (pid,) = pool.worker_ids()
+        (pid,) = worker_ids(pool)
         future = submit_to_a_still_worker(pool, sent, pid, DecodeJob(slow_film, (View(32),)))
         os.kill(pid, signal.SIGKILL)
         assert future.result().error is None
@@ -251,7 +256,7 @@ from obygaze_features.video.pool import DecodeJob, DecodePool
 from obygaze_features.video.decoded_clip import View
 job = DecodeJob(sys.argv[1], (View(1),))
 pool = DecodePool(1, timeout_s=float(sys.argv[2]))
-print(pool.submit(job).result().error, *pool.worker_ids(), flush=True)
+print(pool.submit(job).result().error, pool._workers[0].process.pid, flush=True)
 sys.stdin.readline()
 future = pool.submit(job)
 print("submitted", flush=True)
@@ -292,7 +297,7 @@ def test_time_in_which_the_run_was_suspended_is_not_the_clips(films: list[Path])
 def test_a_hang_costs_one_clip(films: list[Path]) -> None:
     with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
-        (pid,) = pool.worker_ids()
+        (pid,) = worker_ids(pool)
         os.kill(pid, signal.SIGSTOP)
         with time_limit(pool, 1.0):
             error = pool.submit(DecodeJob(films[0], VIEWS)).result().error
@@ -306,7 +311,7 @@ def test_a_hang_costs_one_clip(films: list[Path]) -> None:
 def test_a_clip_that_is_too_slow(films: list[Path], slow_film: Path) -> None:
     with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
-        (pid,) = pool.worker_ids()
+        (pid,) = worker_ids(pool)
         # No time at all: a machine that is slow to wait must not let the worker finish first.
         with time_limit(pool, 0.0):
             error = pool.submit(DecodeJob(slow_film, (View(32),))).result().error
@@ -318,20 +323,20 @@ def test_a_clip_that_is_too_slow(films: list[Path], slow_film: Path) -> None:
 def test_workers_outlive_signals_meant_for_the_run(films: list[Path]) -> None:
     with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
-        (pid,) = pool.worker_ids()
+        (pid,) = worker_ids(pool)
         for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2", "SIGHUP"):
             os.kill(pid, getattr(signal, name))
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
-        assert pool.worker_ids() == [pid]
+        assert worker_ids(pool) == [pid]
 
 
 def test_closing_leaves_no_worker(films: list[Path], slow_film: Path) -> None:
     pool = DecodePool(2)
     futures = [pool.submit(DecodeJob(slow_film, (View(32),))) for _ in range(4)]
     until = time.monotonic() + 30
-    while len(pool.worker_ids()) < 2 and time.monotonic() < until:
+    while len(worker_ids(pool)) < 2 and time.monotonic() < until:
         time.sleep(0.01)
-    pids = pool.worker_ids()
+    pids = worker_ids(pool)
     pool.close()
     assert len(pids) == 2 and all(is_gone(pid) for pid in pids)
     for future in futures:
@@ -347,10 +352,10 @@ from obygaze_features.video.pool import DecodeJob, DecodePool
 from obygaze_features.video.decoded_clip import View
 pool = DecodePool(2)
 jobs = [pool.submit(DecodeJob(sys.argv[1], (View(32),))) for _ in range(2)]
-while len(pool.worker_ids()) < 2:
+while len(pool._workers) < 2:
     time.sleep(0.01)
 time.sleep(0.3)
-print(*pool.worker_ids(), flush=True)
+print(*[worker.process.pid for worker in pool._workers.values()], flush=True)
 time.sleep(60)
 """
 
