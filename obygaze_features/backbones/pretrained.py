@@ -57,15 +57,16 @@ def silenced() -> Iterator[None]:
 
 
 def from_pretrained(
-    kind: Any, source: str | Path | None, error: Callable[[str], ObygazeError], **options: Any
+    kind: Any, source: str | Path | None, error: ObygazeError, **options: Any
 ) -> Any:
-    """Return `kind.from_pretrained(source)`; raise `error(reason)` for any exception."""
+    """Return `kind.from_pretrained(source)`; for any exception raise `error` with its reason."""
     with silenced():
         try:
             return kind.from_pretrained(source, **options)
         except Exception as reason:
             # Every exception here means that the files are wrong or cannot be reached.
-            raise error(first_line(reason)) from reason
+            what = f"{error.what}: {first_line(reason)}"
+            raise type(error)(what, where=error.where, hint=error.hint) from reason
 
 
 @dataclass(frozen=True)
@@ -200,9 +201,9 @@ def _config(kind: Any, files: WeightFiles) -> Any:
     return from_pretrained(kind.config_class, files.folder, error, local_files_only=True)
 
 
-def _loading_error(kind: Any, files: WeightFiles) -> Callable[[str], FixInput]:
+def _loading_error(kind: Any, files: WeightFiles) -> FixInput:
     what = f"{kind.__name__} cannot load this checkpoint"
-    return lambda reason: FixInput(f"{what}: {reason}", where=files.origin, hint=ANOTHER_CHECKPOINT)
+    return FixInput(what, where=files.origin, hint=ANOTHER_CHECKPOINT)
 
 
 def save_random(family: PretrainedFamily, sizes: Mapping[str, Any], folder: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from obygaze_features.backbones.weights import TENSORS, is_verified
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.extras import need
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.schema_check import Table, read_json, read_toml
+from obygaze_features.core.schema_check import Table, read_toml
 from obygaze_features.core.schema_rules import filled, list_of, matching, text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.format.text import TextTable, space_id_of
@@ -48,8 +48,7 @@ _PROMPTS = Table(
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "tokenizer.model", "spiece.model", "vocab.txt")
 
 
-@dataclass(frozen=True)
-class Prompt:
+class Prompt(NamedTuple):
     """One text, with the template it was made of and the attribute it stands for."""
 
     text: str
@@ -77,6 +76,8 @@ class PromptSet:
 def read_prompts(name: str) -> PromptSet:
     """Return a prompt set by the name of a shipped one, or by the path of a TOML file.
 
+    Its prompts are each word of each attribute in each template.
+
     Args:
         name: emotion, emotion-contrast, person, profession, or a path.
     """
@@ -84,12 +85,7 @@ def read_prompts(name: str) -> PromptSet:
     if not path.is_file():
         hint = f"one of {', '.join(SHIPPED)}, or the path of a TOML file"
         raise NotFound(f"no prompt set called {name!r}", where=str(path), hint=hint)
-    return parse_prompts(path.read_bytes(), str(path))
-
-
-def parse_prompts(data: bytes, where: str) -> PromptSet:
-    """Return the prompts of a TOML text: each word of each attribute in each template."""
-    document = read_toml(data, where)
+    document = read_toml(path.read_bytes(), str(path))
     document.require_schema(SCHEMA, "prompt set")
     values = document.check(_PROMPTS)
     if values and not values["attributes"]:
@@ -104,14 +100,15 @@ def parse_prompts(data: bytes, where: str) -> PromptSet:
     return PromptSet(values.get("name", ""), tuple(prompts))
 
 
+@dataclass(frozen=True, repr=False)
 class TextTower:
     """A text tower with its tokenizer, both from one checkpoint."""
 
-    def __init__(
-        self, text: Text, model: Any, tokenizer: Any, max_length: int, space_id: str
-    ) -> None:
-        self.text, self.model, self.tokenizer = text, model, tokenizer
-        self.max_length, self.space_id = max_length, space_id
+    text: Text
+    model: Any
+    tokenizer: Any
+    max_length: int
+    space_id: str
 
     def __repr__(self) -> str:
         return short_repr("TextTower", self.text.model, f"at most {self.max_length} tokens")
@@ -120,9 +117,18 @@ class TextTower:
         """Return one raw vector for each text; raise an error for a text that is too long."""
         import torch
 
+        cased = [each.lower() for each in texts] if self.text.lower else list(texts)
+        for each, ids in zip(texts, self.tokenizer(cased)["input_ids"], strict=True):
+            if len(ids) > self.max_length:
+                what = f"{len(ids)} tokens, the tower takes {self.max_length}: {each[:60]!r}"
+                raise FixInput(what, hint="use a shorter prompt")
+        options: dict[str, Any] = {"return_tensors": "pt", "padding": True}
+        if self.text.padded:
+            options |= {"padding": "max_length", "max_length": self.max_length}
         parts = []
         for start in range(0, len(texts), BATCH):
-            tokens = self._tokens(texts[start : start + BATCH])
+            found = self.tokenizer(cased[start : start + BATCH], **options)
+            tokens = {k: found[k] for k in ("input_ids", "attention_mask") if k in found}
             with torch.inference_mode():
                 parts.append(self.text.embed(self.model, tokens).float().cpu().numpy())
         vectors: npt.NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
@@ -133,18 +139,6 @@ class TextTower:
                 hint="--tokenizer FOLDER of the same checkpoint",
             )
         return vectors
-
-    def _tokens(self, texts: Sequence[str]) -> dict[str, Any]:
-        cased = [each.lower() for each in texts] if self.text.lower else list(texts)
-        for each, ids in zip(texts, self.tokenizer(cased)["input_ids"], strict=True):
-            if len(ids) > self.max_length:
-                what = f"{len(ids)} tokens, the tower takes {self.max_length}: {each[:60]!r}"
-                raise FixInput(what, hint="use a shorter prompt")
-        padding: dict[str, Any] = {"padding": True}
-        if self.text.padded:
-            padding = {"padding": "max_length", "max_length": self.max_length}
-        found = self.tokenizer(cased, return_tensors="pt", **padding)
-        return {name: found[name] for name in ("input_ids", "attention_mask") if name in found}
 
 
 def load_text_tower(
@@ -203,13 +197,8 @@ def embed_prompts(tower: TextTower, prompts: PromptSet) -> TextTable:
         tower: What `load_text_tower` returned.
         prompts: What `read_prompts` returned.
     """
-    return TextTable(
-        embeddings=tower.embed([prompt.text for prompt in prompts.prompts]),
-        prompt=[prompt.text for prompt in prompts.prompts],
-        template=[prompt.template for prompt in prompts.prompts],
-        attribute=[prompt.attribute for prompt in prompts.prompts],
-        space_id=tower.space_id,
-    )
+    texts, templates, attributes = zip(*prompts.prompts, strict=True)
+    return TextTable(tower.embed(texts), texts, templates, attributes, tower.space_id)
 
 
 def _tokenizer(card: Card, files: WeightFiles, named: str | Path | None) -> Any:
@@ -223,10 +212,7 @@ def _tokenizer(card: Card, files: WeightFiles, named: str | Path | None) -> Any:
             hint="--tokenizer FOLDER with tokenizer.json, as on the hub",
         )
     source, options = (str(folder), {}) if here else (card.checkpoint, {"revision": card.revision})
-
-    def error(reason: str) -> FixInput:
-        return FixInput(f"this tokenizer cannot be read: {reason}", where=source)
-
+    error = FixInput("this tokenizer cannot be read", where=source)
     return from_pretrained(auto, source, error, local_files_only=here, **options)
 
 
@@ -261,14 +247,23 @@ class SentenceEncoder:
 
     def __init__(self, name: str) -> None:
         self.model, self.tokenizer = _load(name, "AutoModel")
-        self.takes_first = _pools_first(name)
+        folder = WeightFiles(Path(name).expanduser(), (), name)
+        pooling = folder.json_file("1_Pooling/config.json") or {}
+        self.takes_first = bool(pooling.get("pooling_mode_cls_token"))
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return vectors of length one."""
-        parts = [
-            self._some(texts[start : start + SENTENCES])
-            for start in range(0, len(texts), SENTENCES)
-        ]
+        import torch
+
+        parts = []
+        for start in range(0, len(texts), SENTENCES):
+            some = list(texts[start : start + SENTENCES])
+            tokens = self.tokenizer(some, padding=True, truncation=True, return_tensors="pt")
+            mask = tokens["attention_mask"][:, :, None].double()
+            with torch.inference_mode():
+                hidden = self.model(**tokens).last_hidden_state.double()
+            mean = (hidden * mask).sum(dim=1) / mask.sum(dim=1)
+            parts.append((hidden[:, 0] if self.takes_first else mean).numpy())
         vectors = np.concatenate(parts)
         unit: npt.NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         return unit
@@ -280,20 +275,6 @@ class SentenceEncoder:
         pairs = zip(texts, others, strict=True)
         return [float(row[text] @ row[other]) for text, other in pairs]
 
-    def _some(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
-        import torch
-
-        tokens = self.tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt")
-        with torch.inference_mode():
-            hidden = self.model(**tokens).last_hidden_state.double()
-        if self.takes_first:
-            pooled = hidden[:, 0]
-        else:
-            mask = tokens["attention_mask"][:, :, None].double()
-            pooled = (hidden * mask).sum(dim=1) / mask.sum(dim=1)
-        vectors: npt.NDArray[np.float64] = pooled.numpy()
-        return vectors
-
 
 def _load(name: str, kind: str) -> tuple[Any, Any]:
     need("torch", "extract", "scoring captions")
@@ -303,24 +284,11 @@ def _load(name: str, kind: str) -> tuple[Any, Any]:
     if not local and ("\\" in name or name.count("/") > 1 or name.startswith((".", "~", "/"))):
         raise NotFound("no such model folder", where=str(folder))
     source = str(folder) if local else name
-
-    def error(reason: str) -> NotFound:
-        return NotFound(
-            f"this model cannot be loaded: {reason}",
-            where=source,
-            hint="use a folder with the files of the hub, or a name of the hub with a network",
-        )
-
+    hint = "use a folder with the files of the hub, or a name of the hub with a network"
+    error = NotFound("this model cannot be loaded", where=source, hint=hint)
     options = {"local_files_only": local or offline()}
     model = from_pretrained(getattr(models, kind), source, error, **options).eval()
     tokenizer = from_pretrained(words.AutoTokenizer, source, error, **options)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
-
-
-def _pools_first(name: str) -> bool:
-    path = Path(name).expanduser() / "1_Pooling" / "config.json"
-    if not path.is_file():
-        return False
-    return bool(read_json(path.read_bytes(), str(path)).tree.get("pooling_mode_cls_token"))

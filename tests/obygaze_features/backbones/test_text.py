@@ -22,7 +22,6 @@ from obygaze_features.backbones.text import (  # noqa: E402  # noqa: E402
     SHIPPED,
     embed_prompts,
     load_text_tower,
-    parse_prompts,
     read_prompts,
 )
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound  # noqa: E402
@@ -105,9 +104,14 @@ def test_texts_and_clips_of_one_checkpoint_share_a_space(
     assert backbone.levels["clip"].shape == (tower.embed(["a dog"]).shape[1],)
 
 
-def test_prompts_keep_what_they_were_made_of(folders: dict[str, Path]) -> None:
+def prompts_of(text: str, folder: Path) -> Any:
+    (folder / "here").write_text(text, encoding="utf-8")
+    return read_prompts(str(folder / "here"))
+
+
+def test_prompts_keep_what_they_were_made_of(folders: dict[str, Path], tmp_path: Path) -> None:
     tower = load_text_tower(tiny_card("clip"), folders["clip"])
-    table = embed_prompts(tower, parse_prompts(PROMPTS.encode(), "here"))
+    table = embed_prompts(tower, prompts_of(PROMPTS, tmp_path))
     assert list(table.prompt) == [
         *("a happy man", "the happy dog", "a sad man", "the sad dog"),
         *("a angry man", "the angry dog"),
@@ -186,9 +190,9 @@ def test_texts_with_an_emotion_word_are_those_without_it() -> None:
         (PROMPTS.partition("joy")[0], "attributes: must name at least one attribute"),
     ],
 )
-def test_prompt_sets_that_are_not_valid(text: str, words: str) -> None:
+def test_prompt_sets_that_are_not_valid(text: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(FixInput) as caught:
-        parse_prompts(text.encode(), "here")
+        prompts_of(text, tmp_path)
     assert words in "\n".join([str(caught.value), *caught.value.details])
 
 
