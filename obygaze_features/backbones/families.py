@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 # `tokens` contains all tokens of a frame (with the prefix) for models of frames, and only the
 # patches for models of clips.
 _OF_FRAMES = {"tokens": "step token width", "token-max": "width", "frame-cls": "step width"}
+_DIVIDED = "divided_space_time"
 _VECTORS = {"frame-vector": "step out"}
 _IMAGE = {**_OF_FRAMES, **_VECTORS, "frame-mean": "out"}
 _VIDEO = {
@@ -48,11 +50,25 @@ def _depth(config: Any, patch: int, tubelet: int = 1) -> Depth:
     return Depth(layers, hidden, config.num_attention_heads, patch, tubelet)
 
 
-def _image_geometry(config: Any, frames: int, size: int, prefix: int, out: int) -> Geometry:
-    patch = _one(config.patch_size)
-    grid = (frames, size // patch, size // patch)
-    depth = _depth(config, patch)
-    return Geometry(frames, size, "frame", prefix, "hw", grid, config.hidden_size, out, depth)
+def _image_geometry(
+    config: Any,
+    card: Geometry,
+    *,
+    prefix: int = 1,
+    out: str = "hidden_size",
+    any_size: bool = False,
+) -> Geometry:
+    if not getattr(config, "vision_use_head", True):
+        what = "this SigLIP checkpoint has no pooling head, which gives the vector of a frame"
+        raise FixInput(what)
+    size, patch = _one(config.image_size), _one(config.patch_size)
+    if any_size:
+        # The positions can be of any size up to the checkpoint's own; the card declares it.
+        size = min(card.size, size)
+    prefix += getattr(config, "num_register_tokens", 0)
+    grid, width = (card.frames, size // patch, size // patch), config.hidden_size
+    depth, vector = _depth(config, patch), getattr(config, out)
+    return Geometry(card.frames, size, "frame", prefix, "hw", grid, width, vector, depth)
 
 
 # --- X-CLIP: an image tower with attention between the frames of a clip
@@ -60,8 +76,8 @@ def _image_geometry(config: Any, frames: int, size: int, prefix: int, out: int) 
 
 def _xclip_geometry(config: Any, card: Geometry) -> Geometry:
     vision = config.vision_config
-    size = _one(vision.image_size)
-    return _image_geometry(vision, vision.num_frames, size, 1, config.projection_dim)
+    geometry = _image_geometry(vision, replace(card, frames=vision.num_frames))
+    return replace(geometry, out=config.projection_dim)
 
 
 def _xclip_keep(model: Any) -> torch.nn.Module:
@@ -92,26 +108,6 @@ def _xclip_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[s
 # --- Image models: each frame on its own
 
 
-def _clip_geometry(config: Any, card: Geometry) -> Geometry:
-    return _image_geometry(config, card.frames, _one(config.image_size), 1, config.projection_dim)
-
-
-def _siglip_geometry(config: Any, card: Geometry) -> Geometry:
-    if not getattr(config, "vision_use_head", True):
-        raise FixInput(
-            "this SigLIP checkpoint has no pooling head, which gives the vector of a frame"
-        )
-    return _image_geometry(config, card.frames, _one(config.image_size), 0, config.hidden_size)
-
-
-def _dino_geometry(config: Any, card: Geometry) -> Geometry:
-    # The positions can be of any size up to the checkpoint's own; the card declares it.
-    size, prefix = min(card.size, _one(config.image_size)), 1
-    if hasattr(config, "num_register_tokens"):
-        prefix += config.num_register_tokens
-    return _image_geometry(config, card.frames, size, prefix, config.hidden_size)
-
-
 def _image_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
     b, t = pixels.shape[:2]
     seen = module(pixel_values=pixels.flatten(0, 1))
@@ -133,6 +129,11 @@ def _image_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[s
 def _video_geometry(
     config: Any, card: Geometry, *, prefix: int = 0, order: str = "thw"
 ) -> Geometry:
+    if getattr(config, "attention_type", _DIVIDED) != _DIVIDED:
+        raise FixInput(
+            f"TimeSformer with {config.attention_type} attention orders tokens in another way",
+            hint=f"use a checkpoint with attention_type {_DIVIDED}",
+        )
     tubelet: Any = getattr(config, "tubelet_size", 1)
     patch = getattr(config, "patch_size", None)
     if patch is None:
@@ -146,35 +147,16 @@ def _video_geometry(
     return Geometry(frames, size, "clip", prefix, order, grid, width, width, depth)
 
 
-def _timesformer_geometry(config: Any, card: Geometry) -> Geometry:
-    if config.attention_type != "divided_space_time":
-        raise FixInput(
-            f"TimeSformer with {config.attention_type} attention orders tokens in another way",
-            hint="use a checkpoint with attention_type divided_space_time",
-        )
-    return _video_geometry(config, card, prefix=1, order="hwt")
-
-
 def _vjepa2_keep(model: Any) -> torch.nn.Module:
     model.predictor = None
     whole: torch.nn.Module = model
     return whole
 
 
-def _video_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
-    return _split(module(pixel_values=pixels).last_hidden_state, g)
-
-
-def _videoprism_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
-    return _split(module(pixel_values_videos=pixels).last_hidden_state, g)
-
-
-def _vjepa2_run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
-    seen = module(pixel_values_videos=pixels, skip_predictor=True)
-    return _split(seen.last_hidden_state, g)
-
-
-def _split(sequence: Tensor, g: Geometry) -> dict[str, Tensor]:
+def _video_run(
+    module: Any, pixels: Tensor, mask: Tensor, g: Geometry, **options: bool
+) -> dict[str, Tensor]:
+    sequence = module(**{module.main_input_name: pixels}, **options).last_hidden_state
     n, prefix, patches = len(sequence), sequence[:, : g.prefix], sequence[:, g.prefix :]
     # In patch-major order, token p * T + t is patch p at time t.
     if g.order == "hwt":
@@ -213,7 +195,7 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         "clip",
         "CLIPVisionModelWithProjection",
         model_types=("clip", "clip_vision_model"),
-        geometry=_clip_geometry,
+        geometry=partial(_image_geometry, out="projection_dim"),
         ignored=r"position_ids$|^(text_model|text_projection)\.|^logit_scale$",
         text=Text("CLIPTextModelWithProjection", lambda m, tokens: m(**tokens).text_embeds),
     ),
@@ -221,7 +203,7 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         "siglip",
         "SiglipVisionModel",
         model_types=("siglip", "siglip_vision_model"),
-        geometry=_siglip_geometry,
+        geometry=partial(_image_geometry, prefix=0),
         ignored=r"position_ids$|^text_model\.|^logit_(scale|bias)$",
         text=Text(
             "SiglipTextModel",
@@ -230,13 +212,13 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
             lower=True,
         ),
     ),
-    _image_family("dinov2", "Dinov2Model", geometry=_dino_geometry),
+    _image_family("dinov2", "Dinov2Model", geometry=partial(_image_geometry, any_size=True)),
     _image_family(
         "dinov3",
         "DINOv3ViTModel",
         package="dinov3_vit",
         model_types=("dinov3_vit",),
-        geometry=_dino_geometry,
+        geometry=partial(_image_geometry, any_size=True),
     ),
     _video_family(
         "vivit",
@@ -252,16 +234,20 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         ignored=rf"{_HEADS}|^(decoder|encoder_to_decoder)\.|^mask_token$|position_embeddings$",
     ),
     _video_family(
-        "timesformer", "TimesformerModel", attention="divided", geometry=_timesformer_geometry
+        "timesformer",
+        "TimesformerModel",
+        attention="divided",
+        geometry=partial(_video_geometry, prefix=1, order="hwt"),
     ),
     _video_family(
         "videoprism",
         "VideoPrismVisionModel",
         model_types=("videoprism_vision_model",),
         attention="factorised",
-        run=_videoprism_run,
     ),
-    _video_family("vjepa2", "VJEPA2Model", run=_vjepa2_run, keep=_vjepa2_keep),
+    _video_family(
+        "vjepa2", "VJEPA2Model", run=partial(_video_run, skip_predictor=True), keep=_vjepa2_keep
+    ),
 )
 _OTHERS = (
     LsmdcFamily(

@@ -16,7 +16,6 @@ from obygaze_features.backbones.weights import (
     check_tensors,
     read_tensors,
     read_weights,
-    tensor_error,
 )
 from obygaze_features.core.errors import FixInput
 
@@ -87,11 +86,11 @@ def _found(card: Card, files: WeightFiles, tensors: Mapping[str, Tensor]) -> Car
     missing = [key for key, n in needed.items() if key not in tensors or tensors[key].ndim != n]
     depth = _depth(tensors, f"{_VISUAL}transformer.")
     if missing or depth is None:
-        raise tensor_error(
+        raise FixInput(
             "not an LSMDC X-CLIP checkpoint: its visual tower is missing",
-            missing,
-            where,
-            "use the pytorch_model.bin.N that training wrote",
+            where=where,
+            hint="use the pytorch_model.bin.N that training wrote",
+            details=missing,
         )
     conv, positions, proj = (tensors[key] for key in needed)
     patch, side = int(conv.shape[-1]), math.isqrt(max(len(positions) - 1, 0))

@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -92,33 +92,31 @@ class ModuleFamily(Family):
         made = _call(self.make, f"{card.name}: load() failed")
         module, preprocess = made if isinstance(made, tuple) else (made, None)
         tensors = {key: value for key, value in module.state_dict().items() if value is not None}
-        hashes = {TENSORS: tensors_sha256(tensors)}
 
-        def outputs(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
-            found: dict[str, Tensor] = _call(
-                lambda: dict(self.run(module, pixels)), f"{card.name}: run() failed"
-            )
+        def run(module: Any, pixels: Tensor, mask: Tensor, g: Geometry) -> dict[str, Tensor]:
+            failed = f"{card.name}: run() failed"
+            found: dict[str, Tensor] = _call(lambda: dict(self.run(module, pixels)), failed)
             if absent := sorted(self.shapes.keys() - found.keys()):
                 raise FixInput(f"{card.name}: run() returned no level {', '.join(absent)}")
             return found
 
-        return ModuleBackbone(
-            card,
-            card,
-            module,
-            outputs,
-            files=files,
-            hashes=hashes,
-            placement=placement,
-            preprocess=preprocess,
+        hashes = {TENSORS: tensors_sha256(tensors)}
+        backbone = ModuleBackbone(
+            card, card, module, run, files=files, hashes=hashes, placement=placement
         )
+        backbone.preprocess_own = preprocess
+        return backbone
 
     def levels(self, card: Card) -> dict[str, Level]:
         """Return the levels with their shapes; the first dimension may be the frames."""
-        return {
-            name: Level(name, name, _dimensions(shape, card.geometry), shape)
-            for name, shape in self.shapes.items()
-        }
+        levels = {}
+        for name, shape in self.shapes.items():
+            # One length has one name.
+            first = "frame" if shape[0] == card.geometry.frames else f"step_{shape[0]}"
+            middle = [first, *(f"token_{length}" for length in shape[1:-1])]
+            dims = (*(middle if len(shape) > 1 else []), f"feature_{shape[-1]}")
+            levels[name] = Level(name, name, dims, shape)
+        return levels
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
         """Return a rough memory of one clip; a batch that does not fit is halved."""
@@ -128,27 +126,25 @@ class ModuleFamily(Family):
 class ModuleBackbone(TorchBackbone):
     """A torch module, with the card's preprocessing or its own."""
 
-    def __init__(self, *args: Any, preprocess: Callable[[Any], Any] | None, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._own = preprocess
+    preprocess_own: Callable[[Any], Any] | None = None
 
     @property
     def resize(self) -> Resize | None:
         """How each picture is resized when it is decoded; None if the module's own code does it."""
-        return super().resize if self._own is None else None
+        return super().resize if self.preprocess_own is None else None
 
     def normalise(self, pictures: Any) -> Tensor:
         """Return pictures [t, h, w, 3] as pixels [t, 3, S, S] float32 on the device."""
-        if self._own is None:
+        own = self.preprocess_own
+        if own is None:
             return super().normalise(pictures)
-        own = self._own
         pixels = _call(lambda: own(pictures), f"{self.card.name}: the preprocessing failed")
         tensor = on_device(pixels, self.placement.device)
         return tensor.reshape(-1, *tensor.shape[-3:]).float()
 
     def preprocessing(self) -> dict[str, Any]:
         """Return what changes the pixels."""
-        return super().preprocessing() if self._own is None else {"by": "own code"}
+        return super().preprocessing() if self.preprocess_own is None else {"by": "own code"}
 
 
 def card_of_code(name: str) -> Card:
@@ -209,25 +205,16 @@ def _code(file: Path) -> dict[str, Any]:
     while todo:
         path = todo.pop()
         files[path.name] = sha256_file(path)
-        for root in _imports(path):
+        roots = []
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Import):
+                roots += [alias.name.partition(".")[0] for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                roots.append((node.module or "").partition(".")[0])
+        for root in roots:
             beside = path.with_name(f"{root}.py")
             if beside.is_file() and beside.name not in files:
                 todo.append(beside)
             elif not root.startswith("obygaze"):
                 packages |= {d: metadata.version(d) for d in distributions.get(root, ())}
     return {"files": files, "packages": packages}
-
-
-def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield (node.module or "").partition(".")[0]
-
-
-def _dimensions(shape: Sequence[int], geometry: Geometry) -> tuple[str, ...]:
-    """Return the names of dimensions: frame or step, token, feature; one length has one name."""
-    first = "frame" if shape[0] == geometry.frames else f"step_{shape[0]}"
-    middle = [f"token_{length}" for length in shape[1:-1]]
-    return (*([first, *middle] if len(shape) > 1 else []), f"feature_{shape[-1]}")

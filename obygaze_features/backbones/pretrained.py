@@ -124,7 +124,21 @@ class PretrainedFamily(Family):
 
     def inspect(self, card: Card, files: WeightFiles) -> Card:
         """Return a card with the geometry of its weights; raise an error if the sizes differ."""
-        self._check_config(card, files)
+        config = files.json_file("config.json")
+        if config is None:
+            raise NotFound(
+                "there is no config.json beside the weights",
+                where=str(files.folder),
+                hint="use a folder with config.json and the weights, as on the hub",
+            )
+        kind, known = config.get("model_type"), self.model_types or (self.name,)
+        if kind not in known:
+            expected = " or ".join(known)
+            raise FixInput(
+                f"a checkpoint of another family: {card.name} needs {expected}, got {kind!r}",
+                where=str(files.folder / "config.json"),
+                hint="use another card: obygaze backbones ls",
+            )
         g = self.geometry(_config(self.model(), files), card.geometry)
         if g.depth is None or g.size % g.depth.patch or g.frames % g.depth.tubelet:
             raise FixInput(
@@ -134,24 +148,6 @@ class PretrainedFamily(Family):
             )
         check_sizes(card, g, files)
         return replace(card, geometry=g)
-
-    def _check_config(self, card: Card, files: WeightFiles) -> None:
-        config = files.json_file("config.json")
-        if config is None:
-            raise NotFound(
-                "there is no config.json beside the weights",
-                where=str(files.folder),
-                hint="use a folder with config.json and the weights, as on the hub",
-            )
-        kind = config.get("model_type")
-        known = self.model_types or (self.name,)
-        if kind not in known:
-            expected = " or ".join(known)
-            raise FixInput(
-                f"a checkpoint of another family: {card.name} needs {expected}, got {kind!r}",
-                where=str(files.folder / "config.json"),
-                hint="use another card: obygaze backbones ls",
-            )
 
 
 def supported(kind: Any, placement: Placement) -> Placement:

@@ -13,7 +13,7 @@ from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.hub import FETCH_AGAIN, WeightFiles, repository_folder
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, first_line
+from obygaze_features.core.errors import Corrupt, FixInput, first_line
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_file
 from obygaze_features.store.format.limits import check_memory
@@ -33,6 +33,14 @@ Hashes = Mapping[str, str]
 class WrongWeights(FixInput):
     """Raised for weights of another model than the card's."""
 
+    def __init__(self, card: Card, files: WeightFiles, how: str, details: list[str]) -> None:
+        super().__init__(
+            f"these weights do not have the {how} of the card {card.name}",
+            where=files.origin,
+            hint=f'another card, or one of your own for these weights: like = "{card.name}"',
+            details=details,
+        )
+
 
 def read_weights(card: Card, files: WeightFiles) -> tuple[dict[str, Tensor], Hashes]:
     """Return the tensors of a checkpoint and its hashes, which must be the card's and the hub's."""
@@ -49,7 +57,7 @@ def read_weights(card: Card, files: WeightFiles) -> tuple[dict[str, Tensor], Has
     hashes[TENSORS] = tensors_sha256(tensors)
     if card.weights_sha256 and not _is_listed(card, hashes):
         details = [f"expected {' or '.join(card.weights_sha256)}, got {hashes[TENSORS]}"]
-        raise _wrong_weights(card, files, "do not have the sha256 of the card", details)
+        raise WrongWeights(card, files, "sha256", details)
     return tensors, hashes
 
 
@@ -91,7 +99,7 @@ def check_sizes(card: Card, geometry: Geometry, files: WeightFiles) -> None:
         if expected[key] != got.get(key)
     ]
     if details:
-        raise _wrong_weights(card, files, "do not have the sizes of the card", details)
+        raise WrongWeights(card, files, "sizes", details)
 
 
 def _sizes(geometry: Geometry, depth: Mapping[str, int]) -> dict[str, Any]:
@@ -101,15 +109,6 @@ def _sizes(geometry: Geometry, depth: Mapping[str, int]) -> dict[str, Any]:
     tubelet = {"tubelet": geometry.frames // steps} if steps else {}
     known = {key: depth[key] for key in ("layers", "hidden", "heads") if key in depth}
     return {**geometry.declared(), **patch, **tubelet, **known}
-
-
-def _wrong_weights(card: Card, files: WeightFiles, how: str, details: list[str]) -> WrongWeights:
-    return WrongWeights(
-        f"these weights {how} {card.name}",
-        where=files.origin,
-        hint=f'another card, or one of your own for these weights: like = "{card.name}"',
-        details=details,
-    )
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
@@ -127,16 +126,19 @@ def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
 
 def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
     """Return all tensors of a checkpoint's files."""
+    torch = need("torch", "extract", "reading weights")
+    safetensors = need("safetensors.torch", "extract", "reading weights")
     tensors: dict[str, Tensor] = {}
     for path in files:
         check_memory(path.stat().st_size, "weights", str(path), "a machine with more memory")
         try:
             if path.suffix == ".safetensors":
-                safetensors = need("safetensors.torch", "extract", "reading weights")
-                tensors.update(safetensors.load_file(path))
+                tree = safetensors.load_file(path)
             else:
-                tensors.update(_read_torch(path))
-        except (MemoryError, ImportError, ObygazeError):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    tree = torch.load(path, map_location="cpu", weights_only=True)
+        except MemoryError:
             raise
         except Exception as error:
             # The readers raise many types of exception for a truncated file.
@@ -146,42 +148,30 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
                 where=str(path),
                 hint="compare its size and sha256 with those of its source, and fetch it again",
             ) from error
-    return tensors
-
-
-def _read_torch(path: Path) -> dict[str, Tensor]:
-    torch = need("torch", "extract", "reading weights")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tree = torch.load(path, map_location="cpu", weights_only=True)
-    found = tree.items() if isinstance(tree, dict) else ()
-    tensors = {key: value for key, value in found if isinstance(value, torch.Tensor)}
-    if not tensors or not all(isinstance(key, str) for key in tensors):
-        raise FixInput(
-            "this file holds no named tensors",
-            where=str(path),
-            hint="use the file of the model, not of its optimiser",
-        )
+        found = tree.items() if isinstance(tree, dict) else ()
+        named = {key: value for key, value in found if isinstance(value, torch.Tensor)}
+        if not named or not all(isinstance(key, str) for key in named):
+            raise FixInput(
+                "this file holds no named tensors",
+                where=str(path),
+                hint="use the file of the model, not of its optimiser",
+            )
+        tensors |= named
     return tensors
 
 
 def check_tensors(
     missing: Collection[str], unused: Collection[str], wrong: Collection[str], where: str
 ) -> None:
-    """Raise an error for tensors that are missing, not used, or of another shape."""
+    """Raise an error for tensors that are missing, of another shape, or not used."""
     found = (
         (f"{count(len(missing), 'tensor')} missing", missing),
         ("tensors of the wrong shape", wrong),
         (f"{count(len(unused), 'tensor')} that this model does not use", unused),
     )
     for what, names in found:
-        if names:
-            raise tensor_error(what, sorted(map(str, names)), where, ANOTHER_CHECKPOINT)
-
-
-def tensor_error(what: str, names: Sequence[str], where: str, hint: str = FETCH_AGAIN) -> FixInput:
-    """Return the error for tensors that are missing or unknown, with the first few names."""
-    listed = [f"  {name}" for name in names[:_SHOWN]]
-    if len(names) > _SHOWN:
-        listed.append(f"  ... and {len(names) - _SHOWN} more")
-    return FixInput(what, where=where, hint=hint, details=listed)
+        listed = [f"  {name}" for name in sorted(map(str, names))]
+        if len(listed) > _SHOWN:
+            listed[_SHOWN:] = [f"  ... and {len(listed) - _SHOWN} more"]
+        if listed:
+            raise FixInput(what, where=where, hint=ANOTHER_CHECKPOINT, details=listed)
