@@ -298,23 +298,15 @@ class Backbone(ABC):
         found = found or card
         self.card, self.placement = card, placement
         self.geometry, self.levels = found.geometry, found.levels
-        self.takes_mask = card.family.takes_mask
+        family = card.family
+        self.takes_mask, self.flops = family.takes_mask, family.flops(self.geometry)
+        memory = family.activation_bytes(self.geometry, placement.dtype, placement.attention)
+        self.activation_bytes = memory
 
     def __repr__(self) -> str:
         where = f"{self.placement.dtype} on {self.placement.device}"
         facts = (repr(self.card.label), self.geometry.input_size, where, ", ".join(self.levels))
         return short_repr(type(self).__name__, *facts)
-
-    @property
-    def flops(self) -> int:
-        """Floating point operations of one clip."""
-        return self.card.family.flops(self.geometry)
-
-    @property
-    def activation_bytes(self) -> int:
-        """Device memory one clip needs while it is computed."""
-        place = self.placement
-        return self.card.family.activation_bytes(self.geometry, place.dtype, place.attention)
 
     @property
     def resize(self) -> Resize | None:

@@ -163,12 +163,7 @@ def _card_text(card: Card) -> str:
 @name_argument
 @placement_options
 def check(
-    session: Session,
-    name: str,
-    weights: Path | None,
-    device: str,
-    dtype: str,
-    attention: str | None,
+    session: Session, name: str, weights: Path | None, attention: str | None, **placement: str
 ) -> None:
     """Check the weights, the outputs and the pixels of a backbone.
 
@@ -187,11 +182,7 @@ def check(
     from obygaze_features.backbones.check import check_backbone
 
     card = find_card(name, session.workspace)
-    if weights is not None:  # NAME=PATH, as extract run takes it
-        weights = Path(str(weights).removeprefix(f"{name}="))
-    report = check_backbone(
-        card, weights, device=device, dtype=dtype, attn_implementation=attention
-    )
+    report = check_backbone(card, _own(weights, name), attn_implementation=attention, **placement)
     shown = {"failed": "FAILED", "skipped": "-"}
     rows = [[shown.get(x.state, x.state), x.name, x.found] for x in report.lines]
     session.console.show(report.as_dict(), table(["", "check", "found"], rows))
@@ -241,9 +232,8 @@ def forward(
     mask: Path | None,
     out: Path,
     force: bool,
-    device: str,
-    dtype: str,
     attention: str | None,
+    **placement: Any,
 ) -> None:
     """Run prepared pixels through a backbone.
 
@@ -259,13 +249,8 @@ def forward(
 
     clips = _array(pixels, "f")
     real = _array(mask, "fiub") if mask else None
-    backbone = load_backbone(
-        find_card(name, session.workspace),
-        weights,
-        device=device,
-        dtype=dtype,
-        attn_implementation=attention,
-    )
+    card = find_card(name, session.workspace)
+    backbone = load_backbone(card, _own(weights, name), attn_implementation=attention, **placement)
     levels = forward_in_batches(backbone, clips, real)
     buffer = io.BytesIO()
     np.savez(buffer, **levels)  # type: ignore[arg-type]
@@ -276,6 +261,11 @@ def forward(
         session.console.warn(f"not every number is finite: {', '.join(broken)}")
     document = {"file": str(out), "levels": shapes, "recipe": backbone.recipe()}
     session.console.show(document, f"{table(['level', 'shape'], shapes.items())}\n{out}")
+
+
+def _own(weights: Path | None, name: str) -> Path | None:
+    """Return the path of weights, which may be given as NAME=PATH, as `extract run` takes it."""
+    return weights and Path(str(weights).removeprefix(f"{name}="))
 
 
 def _array(path: Path, kinds: str) -> Any:

@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.backbones.base import Backbone, Card, Family, Placement
+from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.core.errors import FixInput
 from obygaze_features.video.resize import Resize
@@ -56,19 +57,17 @@ class DescriptorsFamily(Family):
         """Return the reduction to the pixels of each frame that are used."""
         return Resize(SIDE * _SAMPLES, fit="squash", filter="nearest")
 
+    def flops(self, g: Geometry) -> int:
+        """Return about two hundred operations for each pixel of the reduction."""
+        return g.frames * SIDE * SIDE * 200
+
+    def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
+        """Return the memory for one clip while it is computed."""
+        return g.frames * SIDE * SIDE * 8 * 12
+
 
 class Descriptors(Backbone):
     """The backbone without weights: colour, edges and motion in NumPy."""
-
-    @property
-    def flops(self) -> int:
-        """About two hundred operations for each pixel of the reduction."""
-        return self.geometry.frames * SIDE * SIDE * 200
-
-    @property
-    def activation_bytes(self) -> int:
-        """Memory for one clip while it is computed."""
-        return self.geometry.frames * SIDE * SIDE * 8 * 12
 
     def normalise(self, pictures: Any) -> npt.NDArray[np.float32]:
         """Return resized pictures [t, 256, 256, 3] as pixels [t, 3, 64, 64] from 0 to 1."""

@@ -110,15 +110,12 @@ class FrameIndex:
         A picture that is shown before a key frame but stored after it (an open group) depends on
         the group before.
         """
+        shown_at = self.pts if self.timed else self.ranks
+        knows = self.timed or (self.counted and shown_at[position] >= 0)
         nth = int(np.searchsorted(self.keys, position, side="right")) - 1
-        while nth > 0 and self._is_shown_before(position, int(self.keys[nth])):
+        while nth > 0 and knows and shown_at[position] < shown_at[self.keys[nth]]:
             nth -= 1
         return int(self.keys[nth - back]) if nth - back >= 0 else 0
-
-    def _is_shown_before(self, position: int, key: int) -> bool:
-        if self.timed:
-            return bool(self.pts[position] < self.pts[key])
-        return self.counted and bool(0 <= self.ranks[position] < self.ranks[key])
 
     def runs(self, positions: Iterable[int], back: int = 0) -> list[PacketRun]:
         """Return the fewest runs of packets that hold `positions`, each from a key frame on."""
@@ -197,23 +194,15 @@ def presentation_order(pts: Ints, shown: Bools, reorder: int) -> Ints | None:
     times = pts[positions]
     if (times == NO_PTS).any() or len(np.unique(times)) != len(times):
         return None
-    if _exceeds_reordering(times, reorder):
-        return None
-    return positions[np.argsort(times, kind="stable")]
-
-
-def _exceeds_reordering(times: Ints, most: int) -> bool:
-    """Return whether a picture is stored after more than `most` pictures shown after it."""
-    if len(times) < 2:
-        return False
     # The running largest, second largest ... of the times: a value that a new largest replaces
     # is a candidate for the next place.
     rest = times
-    for _ in range(most + 1):
+    for _ in range(reorder + 1 if len(times) > 1 else 0):
         largest = np.maximum.accumulate(rest)
-        pushed = np.minimum(rest[1:], largest[:-1])
-        rest = np.concatenate([[NO_PTS], pushed])
-    return bool((largest[:-1] > times[1:]).any())
+        rest = np.concatenate([[NO_PTS], np.minimum(rest[1:], largest[:-1])])
+    if len(times) > 1 and (largest[:-1] > times[1:]).any():
+        return None
+    return positions[np.argsort(times, kind="stable")]
 
 
 def clock_of(ticks: Ints, tick_s: float, origin_s: float | None) -> Floats | None:
@@ -298,7 +287,13 @@ def sample(
     """
     first, stop = span
     if rule == "fps":
-        return _one_a_second(first, stop, count, index.rate)
+        seconds = np.arange(first, stop, max(int(index.rate), 1), dtype=np.int64)
+        if len(seconds) > count:
+            seconds = seconds[np.linspace(0, len(seconds) - 1, num=count, dtype=np.int64)]
+        mask = np.arange(count) < len(seconds)
+        ranks = np.full(count, seconds[0], dtype=np.int64)
+        ranks[: len(seconds)] = seconds
+        return SampledRanks(ranks, ranks, mask)
     pictures = np.arange(first, stop) if listed is None else listed
     asked = pictures[sample_indices(len(pictures), count)]
     ranks = _nearest_key(index, span, asked) if rule == "keyframes" else asked
@@ -306,24 +301,13 @@ def sample(
 
 
 def _nearest_key(index: FrameIndex, span: tuple[int, int], asked: Ints) -> Ints:
-    ranks = np.sort(index.ranks[index.keys])
-    ranks = ranks[(ranks >= span[0]) & (ranks < span[1])]
-    if not index.timed or not len(ranks):
+    keys = np.sort(index.ranks[index.keys])
+    keys = keys[(keys >= span[0]) & (keys < span[1])]
+    if not index.timed or not len(keys):
         return asked
     times = index.times_s
-    after = np.searchsorted(ranks, asked).clip(0, len(ranks) - 1)
+    after = np.searchsorted(keys, asked).clip(0, len(keys) - 1)
     before = (after - 1).clip(0)
-    gap_after = np.abs(times[ranks[after]] - times[asked])
-    gap_before = np.abs(times[ranks[before]] - times[asked])
-    nearest: Ints = np.where(gap_before <= gap_after + ROUNDING_S, ranks[before], ranks[after])
+    gap_after, gap_before = (np.abs(times[keys[n]] - times[asked]) for n in (after, before))
+    nearest: Ints = np.where(gap_before <= gap_after + ROUNDING_S, keys[before], keys[after])
     return nearest
-
-
-def _one_a_second(first: int, stop: int, count: int, rate: float) -> SampledRanks:
-    seconds = np.arange(first, stop, max(int(rate), 1), dtype=np.int64)
-    if len(seconds) > count:
-        seconds = seconds[np.linspace(0, len(seconds) - 1, num=count, dtype=np.int64)]
-    mask = np.arange(count) < len(seconds)
-    ranks = np.full(count, seconds[0], dtype=np.int64)
-    ranks[: len(seconds)] = seconds
-    return SampledRanks(ranks, ranks, mask)
