@@ -69,17 +69,17 @@ class VideoInfo:
         index, shape = self.index, self.geometry
         height, width = shape.upright
         stored = f"stored {shape.width} x {shape.height}"
-        lines = [
-            ("pictures", f"{index.frames}, {len(index.keys)} key frames"),
-            ("seconds", f"{index.duration_s:.3f}"),
-            ("size", f"{width} x {height} as shown, {stored}, turned {shape.rotation} degrees"),
-            ("codec", f"{self.codec} in {self.container}"),
-            ("times", "exact, from packets" if index.timed else "not reliable; pictures counted"),
-            ("damage", "yes" if self.damaged else "none found"),
-        ]
+        lines = {
+            "pictures": f"{index.frames}, {len(index.keys)} key frames",
+            "seconds": f"{index.duration_s:.3f}",
+            "size": f"{width} x {height} as shown, {stored}, turned {shape.rotation} degrees",
+            "codec": f"{self.codec} in {self.container}",
+            "times": "exact, from packets" if index.timed else "not reliable; pictures counted",
+            "damage": "yes" if self.damaged else "none found",
+        }
         if self.missing:
-            lines.append(("missing", f"{self.missing:.0%} of the pictures"))
-        return "\n".join(f"{name:9}{value}" for name, value in lines)
+            lines["missing"] = f"{self.missing:.0%} of the pictures"
+        return "\n".join(f"{name:9}{value}" for name, value in lines.items())
 
 
 @contextmanager
@@ -239,7 +239,11 @@ def _read(
         source.damage |= {(at, True) for at in lost}
     source.read_geometry()
     film.index = _without_undecodable_head(source)
-    film.index = _without_times_of_decoding(source)
+    # In a copy from AVI the codec reorders pictures, but the times are those of decoding.
+    order_of_file = bool((np.diff(film.index.order) > 0).all())
+    if film.index.timed and source.decoder.reorder_depth > 0 and order_of_file:
+        out = source.positions(min(CHECKED, source.whole.stop), record=False)
+        film.index = film.index if film.index.agrees_with(out) else film.index.without_times()
     if not film.index.frames:
         raise source.without_pictures()
     return source
@@ -259,18 +263,6 @@ def _without_undecodable_head(source: VideoSource) -> FrameIndex:
         return index
     lost = np.setdiff1d(head, source.positions(int(head.max()), record=False))
     return replace(index, order=index.order[~np.isin(index.order, lost)])
-
-
-def _without_times_of_decoding(source: VideoSource) -> FrameIndex:
-    """Return the index without its times if they are those of decoding, not of showing.
-
-    In a copy from AVI the codec reorders pictures, but the times are in the order of the file.
-    """
-    index = source.film.index
-    if not (index.timed and source.decoder.reorder_depth > 0 and (np.diff(index.order) > 0).all()):
-        return index
-    out = source.positions(min(CHECKED, source.whole.stop), record=False)
-    return index if index.agrees_with(out) else index.without_times()
 
 
 def _kept(

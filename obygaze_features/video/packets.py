@@ -118,7 +118,11 @@ def _read_packets(
         try:
             for packet in demux(container, stream):
                 progress()
-                rows.append(_row(packet, codec in _WITH_HIDDEN_PACKETS and _is_hidden(packet)))
+                times = (NO_PTS if time is None else time for time in (packet.pts, packet.dts))
+                place = packet.size, -1 if packet.pos is None else packet.pos, packet.duration or 0
+                hidden = codec in _WITH_HIDDEN_PACKETS and _is_hidden(packet)
+                shown = not hidden and not packet.is_discard
+                rows.append((*times, *place, packet.is_keyframe, shown))
                 damaged.append(packet.is_corrupt)
                 if kept is not None:
                     packet.pts = packet.dts = len(kept)
@@ -133,14 +137,6 @@ def _read_packets(
             cut = True
         cut = cut or count_errors() > 0
     return np.array(rows, dtype=_PACKET), damaged, cut
-
-
-def _row(packet: Any, hidden: bool) -> tuple[int, ...]:
-    pts = NO_PTS if packet.pts is None else packet.pts
-    dts = NO_PTS if packet.dts is None else packet.dts
-    offset = -1 if packet.pos is None else packet.pos
-    shown = not hidden and not packet.is_discard
-    return pts, dts, packet.size, offset, packet.duration or 0, packet.is_keyframe, shown
 
 
 def _index_of(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 Pixels = npt.NDArray[np.uint8]
+Taps = tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]
+"""For each output position, its input positions and their integer weights."""
 
 _PILLOW_BITS = 22
 _OPENCV_BITS = 11
@@ -70,31 +72,10 @@ class Resize:
             size = (max(1, self.edge * height // width), self.edge)
         if not self.crop:
             return size, (0, 0, *size)
-        top, left = (self._offset(length - self.crop) for length in size)
+        spare = [length - self.crop for length in size]
+        rounds = self.crop_offset == "round"
+        top, left = (round(n / 2) if rounds else n // 2 for n in spare)
         return size, (top, left, self.crop, self.crop)
-
-    def _offset(self, spare: int) -> int:
-        return round(spare / 2) if self.crop_offset == "round" else spare // 2
-
-
-@dataclass(frozen=True)
-class Taps:
-    """For each output position, its input positions and their integer weights."""
-
-    index: npt.NDArray[np.int64]
-    weight: npt.NDArray[np.int32]
-
-
-def _bilinear(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return np.maximum(1.0 - np.abs(x), 0.0)
-
-
-def _bicubic(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    # Keys' kernel with a = -0.5, in the form that rounds as Pillow's does.
-    a, x = -0.5, np.abs(x)
-    inner = ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
-    outer = (((x - 5.0) * x + 8.0) * x - 4.0) * a
-    return np.where(x < 1.0, inner, np.where(x < 2.0, outer, 0.0))
 
 
 def pillow_taps(n_in: int, n_out: int, kernel: str) -> Taps:
@@ -107,15 +88,22 @@ def pillow_taps(n_in: int, n_out: int, kernel: str) -> Taps:
     last = np.minimum((centre + reach + 0.5).astype(np.int64), n_in)
     count = int(np.ceil(reach)) * 2 + 1
     weights, total = np.zeros((n_out, count)), np.zeros(n_out)
-    function = _bilinear if kernel == "bilinear" else _bicubic
     for k in range(count):
-        at = (first + k - centre + 0.5) * (1.0 / widen)
-        weights[:, k] = np.where(first + k < last, function(at), 0.0)
+        x = np.abs((first + k - centre + 0.5) * (1.0 / widen))
+        if kernel == "bilinear":
+            value = np.maximum(1.0 - x, 0.0)
+        else:
+            # Keys' kernel with a = -0.5, in the form that rounds as Pillow's does.
+            a = -0.5
+            inner = ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0
+            outer = (((x - 5.0) * x + 8.0) * x - 4.0) * a
+            value = np.where(x < 1.0, inner, np.where(x < 2.0, outer, 0.0))
+        weights[:, k] = np.where(first + k < last, value, 0.0)
         total += weights[:, k]
     weights /= total[:, None]
     rounded = np.trunc(weights * (1 << _PILLOW_BITS) + np.where(weights < 0, -0.5, 0.5))
     index = np.minimum(first[:, None] + np.arange(count), n_in - 1)
-    return Taps(index, rounded.astype(np.int32))
+    return index, rounded.astype(np.int32)
 
 
 def opencv_taps(n_in: int, n_out: int, down: bool) -> Taps:
@@ -131,7 +119,7 @@ def opencv_taps(n_in: int, n_out: int, down: bool) -> Taps:
     one = np.float32(1 << _OPENCV_BITS)
     weight = np.rint(np.stack([(np.float32(1) - part) * one, part * one], axis=1))
     index = np.clip(np.stack([first, first + 1], axis=1), 0, n_in - 1)
-    return Taps(index, weight.astype(np.int32))
+    return index, weight.astype(np.int32)
 
 
 def resize_crop(
@@ -162,19 +150,19 @@ def _part(
     """Return the inputs of a part of the output, and their weights; None if nothing is resized."""
     if n_in == n_out:
         return slice(start, start + length), None
-    taps = pillow_taps(n_in, n_out, kernel)
-    index, weight = taps.index[start : start + length], taps.weight[start : start + length]
+    index, weight = pillow_taps(n_in, n_out, kernel)
+    index, weight = index[start : start + length], weight[start : start + length]
     first, stop = int(index.min()), int(index.max()) + 1
-    return slice(first, stop), _matrix(Taps(index - first, weight), stop - first)
+    return slice(first, stop), _matrix(index - first, weight, stop - first)
 
 
-def _matrix(taps: Taps, n_in: int) -> csr_matrix:
+def _matrix(index: npt.NDArray[np.int64], weight: npt.NDArray[np.int32], n_in: int) -> csr_matrix:
     # Imported late, since decoding full pictures does not need it.
     from scipy.sparse import csr_matrix
 
-    n_out, n_taps = taps.index.shape
+    n_out, n_taps = index.shape
     rows = np.repeat(np.arange(n_out), n_taps)
-    return csr_matrix((taps.weight.ravel(), (rows, taps.index.ravel())), shape=(n_out, n_in))
+    return csr_matrix((weight.ravel(), (rows, index.ravel())), shape=(n_out, n_in))
 
 
 def _along(frame: Pixels, part: tuple[slice, csr_matrix | None], axis: int) -> Pixels:
@@ -201,14 +189,14 @@ def squash_like_opencv(frames: Pixels, size: int) -> Pixels:
     height, width = frames.shape[1:3]
     if (height, width) == (size, size):
         return frames
-    across = _matrix(opencv_taps(width, size, False), width)
-    down = opencv_taps(height, size, True)
+    across = _matrix(*opencv_taps(width, size, False), width)
+    rows, weights = opencv_taps(height, size, True)
     squashed = []
     for frame in frames:
         sums = _sums(across, frame.swapaxes(0, 1)).swapaxes(0, 1) >> 4  # [H, size, 3]
         total = np.full((size, size, 3), 2, np.int32)
         for k in range(2):
-            total += sums[down.index[:, k]] * down.weight[:, k, None, None] >> 16
+            total += sums[rows[:, k]] * weights[:, k, None, None] >> 16
         squashed.append((total >> 2).clip(0, 255).astype(np.uint8))
     return np.stack(squashed)
 
