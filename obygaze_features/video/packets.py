@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,26 @@ class Film:
     folder: Path | None = None
     decoded: DecodedOrder | None = None
     seekable: bool = True
+
+    @cached_property
+    def _sorted(self) -> tuple[Ints, Ints]:
+        return np.argsort(self.offset), np.argsort(self.index.pts)
+
+    def position_of(self, packet: Any) -> int | None:
+        """Return the position of a packet that was read after seeking; None if it is not certain.
+
+        It is the one packet at this place in the file, or at this time, of this size.
+        """
+        by_offset, by_pts = self._sorted
+        values, order, value = self.offset, by_offset, packet.pos
+        # After seeking to a byte, the times of some containers begin again.
+        if value is None or value < 0:
+            values, order, value = self.index.pts, by_pts, packet.pts
+            value = NO_PTS if value is None else value
+        sides = (np.searchsorted(values, value, side, order) for side in ("left", "right"))
+        found = order[slice(*sides)]
+        found = found[self.index.size[found] == packet.size]
+        return int(found[0]) if len(found) == 1 else None
 
     def missing_share(self, index: FrameIndex, span: tuple[int, int], end_s: float | None) -> float:
         """Return the share of a span's pictures that is missing from the file, if it is broken."""

@@ -26,7 +26,7 @@ Sink = Callable[[int, Any], bool | None]
 # Containers in which seeking to a byte does not work; they have a table of pictures.
 _WITHOUT_BYTES = ("mov", "matroska", "webm", "avi")
 # How many packets before the wanted one are read where a container cannot begin in between.
-BEFORE = (4, 32)
+BEFORE = (2, 32)
 # Codecs in which no picture is built on a B picture: an error in one affects no other.
 _LEAF_B_CODECS = frozenset({"mpeg1video", "mpeg2video", "mpeg4", "msmpeg4v3", "h263"})
 _B_PICTURE = 3
@@ -127,7 +127,7 @@ class VideoSource:
         for packets in self._seeks(start) if self.film.seekable else ():
             # The first packets after seeking may be parts of pictures.
             for packet in islice(packets, 2 * BEFORE[-1]):
-                position = self._position_of(packet)
+                position = self.film.position_of(packet)
                 if position is not None and position > start:
                     break
                 if position is not None:
@@ -156,16 +156,6 @@ class VideoSource:
         except av().FFmpegError:
             return
         yield from demux(self.container, self.stream)
-
-    def _position_of(self, packet: Any) -> int | None:
-        """Return the position of a packet after seeking; None if it is not certain."""
-        # After seeking to a byte, the times of some containers begin again.
-        if packet.pos is not None and packet.pos >= 0:
-            same = self.film.offset == packet.pos
-        else:
-            same = self.film.index.pts == (NO_PTS if packet.pts is None else packet.pts)
-        found = np.flatnonzero(same & (self.film.index.size == packet.size))
-        return int(found[0]) if len(found) == 1 else None
 
     def run(self, run: PacketRun, sink: Sink, *, skip: bool = False, record: bool = True) -> bool:
         """Decode a run and pass each picture to `sink`; return whether there was no new damage.
