@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields, replace
@@ -24,6 +26,8 @@ from obygaze_features.video.source import CHECKED, VideoSource
 KEEP_BYTES = 256 * 1024 * 1024
 # The number of films of which a process keeps what it knows.
 CACHED_FILMS = 4
+# An index that was not read for so long is removed when another one is written.
+UNUSED_S = 90 * 24 * 3600
 SCHEMA = "obygaze-film-index/2"
 _INDEX = tuple(one.name for one in fields(FrameIndex))
 
@@ -281,6 +285,8 @@ def _kept(
         return None
 
     if found := read():
+        with suppress(OSError):
+            os.utime(file)
         return found
     # A workspace that cannot be written to has no indexes.
     with suppress(OSError):
@@ -294,4 +300,14 @@ def _kept(
         np.savez_compressed(data, version=np.array(version), **known)
         with suppress(OSError):
             write_atomic(file, data.getvalue())
+            _remove_unused(file.parent.parent)
     return unpack(values)
+
+
+def _remove_unused(indexes: Path) -> None:
+    """Remove the indexes that no process has read for a long time, of films that are gone."""
+    for file in indexes.glob("*/*.npz"):
+        with suppress(OSError):
+            if time.time() - file.stat().st_mtime > UNUSED_S:
+                file.unlink()
+                file.parent.rmdir()
