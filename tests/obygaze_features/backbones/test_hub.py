@@ -37,8 +37,9 @@ def hub_cache(card: Card, home: Path, folder: Path, commit: str = "c0ffee") -> P
     snapshot = repository / "snapshots" / commit
     snapshot.mkdir(parents=True)
     (repository / "blobs").mkdir()
-    (repository / "refs").mkdir()
-    (repository / "refs" / card.revision).write_text(commit)
+    reference = repository / "refs" / card.revision
+    reference.parent.mkdir(parents=True)
+    reference.write_text(commit)
     for path in folder.iterdir():
         blob = repository / "blobs" / sha256_file(path)
         shutil.copy(path, blob)
@@ -65,6 +66,19 @@ def test_the_hub_cache_is_found_without_network(
     weights = cached.recipe()["weights"]
     blob = find_weights(card).files[0].resolve().name
     assert weights["model.safetensors"] == blob
+
+
+def test_a_revision_that_is_a_pull_request_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As the library of the hub writes it: refs/refs/pr/4.
+    revision = find_card("videoprism-b").revision
+    assert revision == "refs/pr/4"
+    card = replace(tiny_card("dinov2", "tests/tiny"), revision=revision)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    hub_cache(card, tmp_path / "hub", save_tiny("dinov2", tmp_path / "files"))
+    assert is_cached(card) and not is_cached(replace(card, revision="main"))
+    assert find_weights(card).origin == "tests/tiny@refs/pr/4"
 
 
 def test_the_hubs_checkpoint_must_be_what_the_card_says(
