@@ -259,11 +259,8 @@ class Card:
     def with_preset(self, preset: str) -> Card:
         """Return the same card with another preset."""
         if preset not in self.presets:
-            raise FixUsage(
-                f"the card {self.name} has no preset {preset!r}",
-                where=self.origin,
-                hint=f"one of {', '.join(sorted(self.presets))}",
-            )
+            where, hint = self.origin, f"one of {', '.join(sorted(self.presets))}"
+            raise FixUsage(f"the card {self.name} has no preset {preset!r}", where=where, hint=hint)
         return replace(self, preset=preset)
 
     def to_json(self) -> dict[str, Any]:
@@ -404,10 +401,8 @@ def check_pixels(pixels: Any, geometry: Geometry, label: str) -> None:
     size = g.size or (shape[-1] if shape else 0)
     expected = (g.frames, 3, size, size)
     if len(shape) != 5 or shape[1:] != expected or not shape[0]:
-        raise FixInput(
-            f"{label} takes pixels [B, {', '.join(map(str, expected))}], got {list(shape)}",
-            hint=f"{g.frames} frames a clip, in 3 channels of {size} x {size}",
-        )
+        what = f"{label} takes pixels [B, {', '.join(map(str, expected))}], got {list(shape)}"
+        raise FixInput(what, hint=f"{g.frames} frames a clip, in 3 channels of {size} x {size}")
 
 
 def check_frames(frames: Any) -> Any:

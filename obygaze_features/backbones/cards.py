@@ -175,11 +175,8 @@ def _sources(workspace: Workspace | None) -> Sources:
         other = sources.setdefault(name, source)
         here, there = (Path(x.origin if isinstance(x, Card) else x) for x in (source, other))
         if here.resolve() != there.resolve():
-            raise FixInput(
-                f"two cards are called {name!r}",
-                where=f"{here} and {there}",
-                hint="rename your own card",
-            )
+            what = f"two cards are called {name!r}"
+            raise FixInput(what, where=f"{here} and {there}", hint="rename your own card")
     return sources
 
 
@@ -205,11 +202,8 @@ def _card(source: Path | Card, sources: Sources) -> Card:
         return source
     card = card_from(_document(source, sources, ()))
     if card.name != source.stem:
-        raise FixInput(
-            f"the card in {source.name} is called {card.name!r}",
-            where=str(source),
-            hint=f"name = {source.stem!r}, or rename the file to {card.name}.toml",
-        )
+        where, hint = str(source), f"name = {source.stem!r}, or rename the file to {card.name}.toml"
+        raise FixInput(f"the card in {source.name} is called {card.name!r}", where=where, hint=hint)
     return card
 
 

@@ -130,10 +130,8 @@ def _video_geometry(
     config: Any, card: Geometry, *, prefix: int = 0, order: str = "thw"
 ) -> Geometry:
     if getattr(config, "attention_type", _DIVIDED) != _DIVIDED:
-        raise FixInput(
-            f"TimeSformer with {config.attention_type} attention orders tokens in another way",
-            hint=f"use a checkpoint with attention_type {_DIVIDED}",
-        )
+        what = f"TimeSformer with {config.attention_type} attention orders tokens in another way"
+        raise FixInput(what, hint=f"use a checkpoint with attention_type {_DIVIDED}")
     tubelet: Any = getattr(config, "tubelet_size", 1)
     patch = getattr(config, "patch_size", None)
     if patch is None:

@@ -178,11 +178,8 @@ def _connect(endpoint: str) -> None:
 def _in_folder(folder: Path, origin: str) -> WeightFiles:
     files = _weight_files(folder)
     if not files:
-        raise NotFound(
-            "this folder holds no weights",
-            where=str(folder),
-            hint="a folder with model.safetensors or pytorch_model.bin",
-        )
+        hint = "a folder with model.safetensors or pytorch_model.bin"
+        raise NotFound("this folder holds no weights", where=str(folder), hint=hint)
     return WeightFiles(folder, tuple(files), origin)
 
 
@@ -218,9 +215,6 @@ def _shards(folder: Path, index: Path) -> list[Path]:
     files = [folder / Path(str(name)).name for name in sorted(set(map(str, names.values())))]
     missing = [path.name for path in files if not path.is_file()]
     if missing:
-        raise NotFound(
-            f"{len(missing)} of {len(files)} weight files are missing: {', '.join(missing[:3])}",
-            where=str(folder),
-            hint=FETCH_AGAIN,
-        )
+        what = f"{len(missing)} of {len(files)} weight files are missing: {', '.join(missing[:3])}"
+        raise NotFound(what, where=str(folder), hint=FETCH_AGAIN)
     return files

@@ -134,10 +134,8 @@ class TextTower:
         vectors: npt.NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
         # CLIP returns the vector of the end token, or of the first token if there is no end token.
         if len(set(texts)) > 1 and (vectors == vectors[0]).all():
-            raise FixInput(
-                "every text gets the same vector: the tokenizer does not mark the end of texts",
-                hint="--tokenizer FOLDER of the same checkpoint",
-            )
+            what = "every text gets the same vector: the tokenizer does not mark the end of texts"
+            raise FixInput(what, hint="--tokenizer FOLDER of the same checkpoint")
         return vectors
 
 
@@ -161,18 +159,13 @@ def load_text_tower(
     family = card.family
     if not isinstance(family, PretrainedFamily) or family.text is None:
         known = [name for name, each in FAMILIES.items() if getattr(each, "text", None)]
-        raise FixUsage(
-            f"{card.name} has no text tower that can be read",
-            hint=f"use a backbone of the families {', '.join(known)}",
-        )
+        what = f"{card.name} has no text tower that can be read"
+        raise FixUsage(what, hint=f"use a backbone of the families {', '.join(known)}")
     files = find_weights(card, weights, download=True)
     family.inspect(card, files)
     if "text_config" not in (files.json_file("config.json") or {}):
-        raise FixInput(
-            "a checkpoint without a text tower",
-            where=str(files.folder / "config.json"),
-            hint="use the whole checkpoint, as on the hub",
-        )
+        what, hint = "a checkpoint without a text tower", "use the whole checkpoint, as on the hub"
+        raise FixInput(what, where=str(files.folder / "config.json"), hint=hint)
     kind = family.model(family.text.model)
     model, hashes = load_strictly(kind, card, files, supported(kind, Placement()))
     claim = (card.checkpoint, card.revision) if is_verified(card, files, hashes) else ("", "")
@@ -206,11 +199,8 @@ def _tokenizer(card: Card, files: WeightFiles, named: str | Path | None) -> Any:
     folder = Path(named).expanduser() if named is not None else files.folder
     here = any((folder / name).is_file() for name in _TOKENIZER_FILES)
     if not here and (named is not None or not card.checkpoint or offline()):
-        raise NotFound(
-            "no tokenizer beside the weights",
-            where=str(folder),
-            hint="--tokenizer FOLDER with tokenizer.json, as on the hub",
-        )
+        hint = "--tokenizer FOLDER with tokenizer.json, as on the hub"
+        raise NotFound("no tokenizer beside the weights", where=str(folder), hint=hint)
     source, options = (str(folder), {}) if here else (card.checkpoint, {"revision": card.revision})
     error = FixInput("this tokenizer cannot be read", where=source)
     return from_pretrained(auto, source, error, local_files_only=here, **options)

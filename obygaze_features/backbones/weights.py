@@ -49,11 +49,8 @@ def read_weights(card: Card, files: WeightFiles) -> tuple[dict[str, Tensor], Has
     # The hub's cache names each large file by its sha256.
     damaged = [p.name for p in files.files if is_blob(p) and p.resolve().name != hashes[p.name]]
     if damaged:
-        raise Corrupt(
-            f"the checksum of {', '.join(damaged)} is not the hub's: the file is damaged",
-            where=files.origin,
-            hint=FETCH_AGAIN,
-        )
+        what = f"the checksum of {', '.join(damaged)} is not the hub's: the file is damaged"
+        raise Corrupt(what, where=files.origin, hint=FETCH_AGAIN)
     hashes[TENSORS] = tensors_sha256(tensors)
     if card.weights_sha256 and not _is_listed(card, hashes):
         details = [f"expected {' or '.join(card.weights_sha256)}, got {hashes[TENSORS]}"]
@@ -151,11 +148,8 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
         found = tree.items() if isinstance(tree, dict) else ()
         named = {key: value for key, value in found if isinstance(value, torch.Tensor)}
         if not named or not all(isinstance(key, str) for key in named):
-            raise FixInput(
-                "this file holds no named tensors",
-                where=str(path),
-                hint="use the file of the model, not of its optimiser",
-            )
+            hint = "use the file of the model, not of its optimiser"
+            raise FixInput("this file holds no named tensors", where=str(path), hint=hint)
         tensors |= named
     return tensors
 

@@ -164,10 +164,8 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 return self._decode(slot, job, retry=False)
             if not worker.ready:
                 how = f"not within {START_S:g} s" if late else how
-                raise ObygazeError(
-                    f"a decode worker did not start ({how})",
-                    hint="obygaze doctor, or the same command with OBYGAZE_DEBUG=1",
-                ) from None
+                hint = "obygaze doctor, or the same command with OBYGAZE_DEBUG=1"
+                raise ObygazeError(f"a decode worker did not start ({how})", hint=hint) from None
             what, reason = f"the decoder crashed on this file ({how})", "crashed"
             if late:
                 what, reason = f"not decoded within {self.timeout_s:g} s", "timeout"
