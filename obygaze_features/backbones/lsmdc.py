@@ -43,7 +43,8 @@ class LsmdcFamily(Family):
         from obygaze_features.backbones.lsmdc_model import lsmdc_model, outputs
 
         raw, hashes = read_weights(card, files)
-        tensors = _strip_module(raw)
+        # Data-parallel training adds a prefix.
+        tensors = {key.removeprefix("module."): tensor for key, tensor in raw.items()}
         found = _found(card, files, tensors)
         positions = max(len(tensors.get(_POSITIONS, ())), found.geometry.frames)
         over_frames = _depth(tensors, _OVER_FRAMES)
@@ -64,12 +65,8 @@ class LsmdcFamily(Family):
 
     def inspect(self, card: Card, files: WeightFiles) -> Card:
         """Return a card with the geometry and levels of its checkpoint."""
-        return _found(card, files, _strip_module(read_tensors(files.files)))
-
-
-def _strip_module(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors without the prefix that data-parallel training adds."""
-    return {key.removeprefix("module."): value for key, value in tensors.items()}
+        raw = read_tensors(files.files)
+        return _found(card, files, {key.removeprefix("module."): raw[key] for key in raw})
 
 
 def _found(card: Card, files: WeightFiles, tensors: Mapping[str, Tensor]) -> Card:

@@ -79,22 +79,18 @@ def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
             f"file:{path}", container_options=options, metadata_errors="replace"
         )
     except (library.FFmpegError, ValueError) as error:
-        raise BadVideo(_why(path, error), path=path, stage="open", reason="unreadable") from error
+        what = "no permission to read the file"
+        if not isinstance(error, PermissionError):
+            with path.open("rb") as file:
+                head = file.read(16)
+            what = "the file is not a video, or its beginning is damaged"
+            if not head:
+                what = "the file is empty"
+            if b"ftyp" in head:
+                what = "the file ends before its table of contents (incomplete download)"
+        raise BadVideo(what, path=path, stage="open", reason="unreadable") from error
     with container:
         yield container, _video_stream(container, path)
-
-
-def _why(path: Path, error: Exception) -> str:
-    """Return the likely cause of an error at opening."""
-    if isinstance(error, PermissionError):
-        return "no permission to read the file"
-    with path.open("rb") as stream:
-        head = stream.read(4096)
-    if not head:
-        return "the file is empty"
-    if b"ftyp" in head[:16]:
-        return "the file ends before its table of contents (incomplete download)"
-    return "the file is not a video, or its beginning is damaged"
 
 
 def _video_stream(container: Any, path: Path) -> Any:

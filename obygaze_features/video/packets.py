@@ -109,7 +109,11 @@ def read_packets(
 
     `progress` is called for each packet.
     """
-    declared_s = _declared_s(container, stream)
+    declared_s = (container.duration or 0) / float(av().time_base)
+    if stream.frames and stream.average_rate:
+        declared_s = float(stream.frames / stream.average_rate)
+    elif stream.duration:
+        declared_s = float(stream.duration * stream.time_base)
     table, damaged, broken = _read_packets(container, stream, kept, progress)
     if not len(table):
         raise BadVideo("no picture in the file", path=path, stage="open", reason="no-frames")
@@ -210,15 +214,6 @@ def _ends_inside_a_packet(path: Path) -> bool:
         if synced and len(tail) == 8 * size:
             return late not in synced
     return False
-
-
-def _declared_s(container: Any, stream: Any) -> float:
-    """Return the duration of the pictures by the header of the file; 0 if it has none."""
-    if stream.frames and stream.average_rate:
-        return float(stream.frames / stream.average_rate)
-    if stream.duration:
-        return float(stream.duration * stream.time_base)
-    return (container.duration or 0) / float(av().time_base)
 
 
 def _is_hidden(packet: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -139,23 +140,18 @@ class VideoSource:
 
     def _seeks(self, start: int) -> Iterator[Iterator[Any]]:
         """Yield the packets after seeking to where a packet is in the file, and to its time."""
-        formats, pts = self.container.format.name.split(","), int(self.film.index.pts[start])
-        for at in (start, *(max(0, start - n) for n in BEFORE)):
-            offset = int(self.film.offset[at])
-            if offset >= 0 and not any(name in _WITHOUT_BYTES for name in formats):
-                yield self._packets_from(offset, in_bytes=True)
-        if pts != NO_PTS:
-            yield self._packets_from(pts)
-
-    def _packets_from(self, offset: int, *, in_bytes: bool = False) -> Iterator[Any]:
-        """Yield packets from the key frame before a time, or from a byte; none if seeking fails."""
-        try:
-            self.container.seek(
-                offset, stream=self.stream, backward=True, unsupported_byte_offset=in_bytes
-            )
-        except av().FFmpegError:
-            return
-        yield from demux(self.container, self.stream)
+        film, formats = self.film, self.container.format.name.split(",")
+        places = [int(film.offset[max(0, start - n)]) for n in (0, *BEFORE)]
+        if any(name in _WITHOUT_BYTES for name in formats):
+            places = []
+        seeks = [(place, True) for place in places if place >= 0]
+        seeks += [(pts, False) for pts in (int(film.index.pts[start]),) if pts != NO_PTS]
+        for place, in_bytes in seeks:
+            with suppress(av().FFmpegError):
+                self.container.seek(
+                    place, stream=self.stream, backward=True, unsupported_byte_offset=in_bytes
+                )
+                yield demux(self.container, self.stream)
 
     def run(self, run: PacketRun, sink: Sink, *, skip: bool = False, record: bool = True) -> bool:
         """Decode a run and pass each picture to `sink`; return whether there was no new damage.
