@@ -122,7 +122,6 @@ class Family:
             space), "factorised" (space in the first layers, then time; all are counted as space) or
             "messages" (all of a frame, and one message of every other frame).
         live: How many tensors of the size of all tokens exist at once while it computes.
-        pixel_range: The range of random pixels that `backbones check` uses.
     """
 
     name: str
@@ -134,7 +133,6 @@ class Family:
     takes_mask: bool = False
     attention: str = "joint"
     live: float = 15.0
-    pixel_range: tuple[float, float] = (-2.0, 2.0)
 
     def __repr__(self) -> str:
         return short_repr(type(self).__name__, repr(self.name), self.class_name)

@@ -21,6 +21,7 @@ from obygaze_features.core.schema_rules import (
     choice,
     list_of,
     matching,
+    near,
     number,
     text,
 )
@@ -133,8 +134,8 @@ def find_card(name: str, workspace: Workspace | None = None) -> Card:
     sources = _sources(workspace)
     source = Path(plain) if plain.endswith(".toml") else sources.get(plain)
     if source is None:
-        near = difflib.get_close_matches(plain, sources, n=3, cutoff=0.5)
-        hint = f"one of {', '.join(near)}" if near else "obygaze backbones ls"
+        similar = difflib.get_close_matches(plain, sources, n=3, cutoff=0.5)
+        hint = f"one of {', '.join(similar)}" if similar else "obygaze backbones ls"
         raise NotFound(f"no backbone called {plain!r}", hint=hint)
     return _card(source, sources).with_preset(preset or DEFAULT_PRESET)
 
@@ -217,9 +218,8 @@ def _document(path: Path, sources: Sources, seen: tuple[Path, ...]) -> Document:
         return document
     base = sources.get(like) if isinstance(like, str) else None
     if not isinstance(base, Path):
-        raise FixInput(
-            f"like = {like!r}: unknown card", where=str(path), hint="obygaze backbones ls"
-        )
+        what = f"like = {like!r}: unknown card{near(str(like), sources)}"
+        raise FixInput(what, where=str(path), hint="obygaze backbones ls")
     seen = (*seen, path)
     if base in seen:
         circle = " -> ".join(each.stem for each in (*seen, base))

@@ -24,7 +24,6 @@ from obygaze_features.core.workspace import Workspace
 
 # Largest difference, relative to the largest value, that another batch size may make.
 TOLERANCE = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 5e-2}
-_SIZE_OF_ANY = 64
 HUB, PAPER = "hub", "paper"
 _NAMES = {HUB: "the hub's processor", PAPER: "the paper's extraction"}
 _HOW = {PAPER: "as the paper's extraction does", "training": "as in the network's training"}
@@ -91,13 +90,17 @@ def check_backbone(
     placement = Placement(device, dtype, attn_implementation or card.input.attention)
     check_device(card, device)
     report = CheckReport(card.label)
+    if card.family.needs_weights:
+        report.lines.append(CheckLine("cache", SKIPPED, str(cache_folder())))
     try:
         files = find_weights(card, weights) if card.family.needs_weights else NO_WEIGHTS
     except NotFound as error:
         report.no_weights = error
         report.lines.append(CheckLine("weights", FAILED, error.what))
         return report
-    report.lines += _of_files(files)
+    names = ", ".join(path.name for path in files.files)
+    found = f"{names} ({human(files.n_bytes)}) in {files.folder}" if names else "none needed"
+    report.lines.append(CheckLine("weights", OK, found))
     try:
         backbone = load_from(card, files, placement)
     except InstallExtra:
@@ -123,15 +126,6 @@ def _passed(name: str, passed: bool, found: str) -> CheckLine:
     return CheckLine(name, OK if passed else FAILED, found)
 
 
-def _of_files(files: WeightFiles) -> Iterator[CheckLine]:
-    if files is NO_WEIGHTS:
-        yield CheckLine("weights", OK, "none needed")
-        return
-    yield CheckLine("cache", SKIPPED, str(cache_folder()))
-    names = ", ".join(path.name for path in files.files)
-    yield CheckLine("weights", OK, f"{names} ({human(files.n_bytes)}) in {files.folder}")
-
-
 def _of_card(backbone: TorchBackbone, files: WeightFiles) -> Iterator[CheckLine]:
     """Yield whether the weights are verified to be those of the card."""
     card = backbone.card
@@ -151,11 +145,10 @@ def _of_card(backbone: TorchBackbone, files: WeightFiles) -> Iterator[CheckLine]
 
 
 def _of_outputs(backbone: Backbone, tolerance: float) -> Iterator[CheckLine]:
-    g, rng = backbone.geometry, np.random.default_rng(0)
-    size = g.size or _SIZE_OF_ANY
-    low, high = backbone.card.family.pixel_range
-    clips = rng.random((3, g.frames, 3, size, size), dtype=np.float32)
-    clips = np.asarray(clips * np.float32(high - low) + np.float32(low))
+    shape = (3, backbone.geometry.frames, 90, 120, 3)
+    frames = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    made = [as_arrays({"pixels": backbone.preprocess(each)})["pixels"] for each in frames]
+    clips = np.stack(made)
     # A level of another shape than the card's is an error of `forward`.
     first = as_arrays(backbone.forward(clips[:2]))
     shapes = ", ".join(f"{name} {list(values.shape[1:])}" for name, values in first.items())

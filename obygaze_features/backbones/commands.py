@@ -24,6 +24,8 @@ from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.core.files import require_file, write_new
 
+_NPY = "write it with numpy.save(PATH, array)"
+
 name_argument = click.argument("name", shell_complete=completing(card_names))
 path_type = click.Path(path_type=Path)
 placement_options = option_group(
@@ -133,7 +135,7 @@ def show(session: Session, name: str) -> None:
 
 
 def _card_text(card: Card) -> str:
-    checkpoint = "own code" if card.code else "a local file"
+    checkpoint = "a local file" if card.family.needs_weights else _weights_state(card)
     facts = {
         "family": card.family.name,
         "class": card.family.class_name,
@@ -275,10 +277,10 @@ def _array(path: Path, kinds: str) -> Any:
     require_file(path)
     try:
         found = np.load(path, allow_pickle=False, mmap_mode="r")
-    except (ValueError, EOFError, OSError) as error:
-        raise FixInput(f"not a .npy of numbers: {error}", where=str(path)) from None
+    except (ValueError, EOFError, OSError):
+        raise FixInput("not a .npy file of numbers", where=str(path), hint=_NPY) from None
     if not isinstance(found, np.ndarray) or found.dtype.kind not in kinds:
         kind = getattr(found, "dtype", type(found).__name__)
         expected = "floating point numbers, already normalised" if kinds == "f" else "numbers"
-        raise FixInput(f"expected a .npy of {expected}, got {kind}", where=str(path))
+        raise FixInput(f"expected a .npy of {expected}, got {kind}", where=str(path), hint=_NPY)
     return found

@@ -272,7 +272,6 @@ _OTHERS = (
         },
         needs_weights=False,
         needs_torch=False,
-        pixel_range=(0.0, 1.0),
     ),
 )
 PRETRAINED = {family.name: family for family in _PRETRAINED}

@@ -159,13 +159,13 @@ def card_of_code(name: str) -> Card:
 
 def card_of_function(function: Callable[[], Any]) -> Card:
     """Return the card that a function returns, with the hashes of the code for recipes."""
-    where = f"{function.__module__}:{getattr(function, '__name__', function)}"
+    file = Path(inspect.getsourcefile(inspect.unwrap(function)) or "")
+    where = f"{file.name}:{getattr(function, '__name__', function)}"
     card = _call(function, f"{where} failed")
     if not isinstance(card, Card):
         raise FixInput(
             f"{where} must return a card, got {type(card).__name__}", hint="return module_card(...)"
         )
-    file = Path(inspect.getsourcefile(inspect.unwrap(function)) or "")
     return replace(card, origin=str(file), code=_code(file))
 
 
@@ -180,6 +180,8 @@ def _module(source: str) -> Any:
         sys.path.append(str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(f"own_{path.stem}", path.resolve())
     module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type]
+    # Data classes look for the module of their annotations.
+    sys.modules[module.__name__] = module
     spec.loader.exec_module(module)  # type: ignore[union-attr]
     return module
 

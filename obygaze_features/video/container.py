@@ -24,7 +24,7 @@ CONTAINERS = (
 
 # The reasons for which a video cannot be used, each with what to do about it.
 REASONS = {
-    "missing": "correct the path in the manifest, or run `obygaze manifest link`",
+    "missing": "correct the path; for clips of a manifest: obygaze manifest link",
     "unreadable": "use another copy of the file",
     "no-video": "use a file with a video stream",
     "no-frames": "use another copy of the file",

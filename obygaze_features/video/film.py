@@ -14,6 +14,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from obygaze_features.core.console import count
 from obygaze_features.core.files import locked, quick_sha256, write_atomic
 from obygaze_features.video.container import Progress, av, no_progress, open_video
 from obygaze_features.video.index import NO_PTS, FrameIndex
@@ -74,7 +75,7 @@ class VideoInfo:
         height, width = shape.upright
         stored = f"stored {shape.width} x {shape.height}"
         lines = {
-            "pictures": f"{index.frames}, {len(index.keys)} key frames",
+            "pictures": f"{index.frames}, {count(len(index.keys), 'key frame')}",
             "seconds": f"{index.duration_s:.3f}",
             "size": f"{width} x {height} as shown, {stored}, turned {shape.rotation} degrees",
             "codec": f"{self.codec} in {self.container}",

@@ -117,6 +117,16 @@ def test_the_example_of_the_guide_gives_the_numbers_of_its_model(world: Path) ->
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_data_classes_of_own_code_are_found(world: Path) -> None:
+    # Their annotations are looked up in the module of that name.
+    text = "from __future__ import annotations\nfrom dataclasses import KW_ONLY, dataclass\n"
+    text += "@dataclass\nclass Settings:\n    _: KW_ONLY\n    frames: int = 4\n"
+    (world / "mine.py").write_text(text + NET.replace("from __future__ import annotations", ""))
+    assert find_card(f"{world / 'mine.py'}:net").name == "net"
+    with pytest.raises(FixInput, match=r"mine\.py:Settings must return a card"):
+        find_card(f"{world / 'mine.py'}:Settings")
+
+
 def test_a_module_of_the_working_folder(world: Path) -> None:
     script = "from obygaze_features.backbones import find_card; print(find_card('mine:net').levels)"
     done = subprocess.run(
