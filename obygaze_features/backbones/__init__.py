@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.base import Family as Family
     from obygaze_features.backbones.base import Placement as Placement
     from obygaze_features.backbones.base import Preset as Preset
-    from obygaze_features.backbones.cards import card_names as card_names
     from obygaze_features.backbones.cards import find_card as find_card
     from obygaze_features.backbones.cards import find_cards as find_cards
     from obygaze_features.backbones.check import check_backbone as check_backbone

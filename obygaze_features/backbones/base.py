@@ -335,7 +335,7 @@ class Backbone(ABC):
         return {name: outputs[level.source] for name, level in levels.items()}
 
     def _checked_mask(self, mask: Any, n_clips: int) -> npt.NDArray[np.float32]:
-        # Imported late: the completion of names imports this module.
+        # Imported late: the help of commands imports this module.
         import numpy as np
 
         shape = (n_clips, self.geometry.frames)

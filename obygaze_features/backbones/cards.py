@@ -71,7 +71,7 @@ def _schema(families: Mapping[str, Family], family: Family | None) -> Table:
 
 def card_from(document: Document) -> Card:
     """Return the card of a document, or raise one error that lists every violation."""
-    # Imported here because families need numpy, and the completion of names does not.
+    # Imported here because families need numpy, and the help of commands does not.
     from obygaze_features.backbones.families import FAMILIES
 
     document.require_schema(SCHEMA, "backbone card")
@@ -156,11 +156,6 @@ def find_cards(pattern: str = "*", workspace: Workspace | None = None) -> FoundC
         except ObygazeError as error:
             problems.append(error)
     return FoundCards(tuple(cards), tuple(problems))
-
-
-def card_names(workspace: Workspace | None = None) -> list[str]:
-    """Return the names of all cards, those that are not valid included."""
-    return sorted(_sources(workspace))
 
 
 def _sources(workspace: Workspace | None) -> Sources:

@@ -60,7 +60,7 @@ class CheckReport:
         """The checks that failed."""
         return [line for line in self.lines if line.state == FAILED]
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the report as plain values."""
         return {
             "backbone": self.label,
@@ -227,7 +227,7 @@ def preset_note(card: Card) -> str:
     """Return one sentence on how the chosen preset differs from the hub's processor, or ''."""
     presets = {HUB: hub_preset(card), PAPER: _that_reproduces(card, PAPER)}
     hub = card.presets[presets[HUB]]
-    mine, theirs = card.input.as_dict(), hub.as_dict()
+    mine, theirs = card.input.to_json(), hub.to_json()
     keys = [key for key in _PIXELS if mine[key] != theirs[key]]
     if not keys:
         return ""

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from obygaze_features.backbones.base import Card
-from obygaze_features.backbones.cards import card_names, find_card, find_cards
+from obygaze_features.backbones.cards import find_card, find_cards
 from obygaze_features.backbones.hub import NO_WEIGHTS, find_weights, is_cached
 from obygaze_features.core.commands import (
     LazyGroup,
@@ -26,7 +26,7 @@ from obygaze_features.core.files import require_file, write_new
 
 _NPY = "write it with numpy.save(PATH, array)"
 
-name_argument = click.argument("name", shell_complete=completing(card_names))
+name_argument = click.argument("name")
 path_type = click.Path(path_type=Path)
 placement_options = option_group(
     "Computation",
@@ -100,7 +100,7 @@ def _download(card: Card) -> str:
 
 def _summary(card: Card) -> dict[str, Any]:
     return {
-        **card.as_dict(),
+        **card.to_json(),
         "levels": {
             name: {"dims": list(level.dims), "shape": list(level.shape), "dtype": level.dtype}
             for name, level in card.levels.items()
@@ -156,7 +156,7 @@ def _card_text(card: Card) -> str:
     lines += [f"  {key:<11}{value}" for key, value in facts.items()]
     lines.append(table(["level", "shape", "kept as", "bytes a clip", "from"], rows))
     for name, preset in card.presets.items():
-        settings = ", ".join(f"{key} {value}" for key, value in preset.as_dict().items() if value)
+        settings = ", ".join(f"{key} {value}" for key, value in preset.to_json().items() if value)
         lines.append(f"{'*' if name == card.preset else ' '} preset {name}: {settings}")
     return "\n".join(lines)
 
@@ -187,7 +187,7 @@ def check(
     report = check_backbone(card, _own(weights, name), attn_implementation=attention, **placement)
     shown = {"failed": "FAILED", "skipped": "-"}
     rows = [[shown.get(x.state, x.state), x.name, x.found] for x in report.lines]
-    session.console.show(report.as_dict(), table(["", "check", "found"], rows))
+    session.console.show(report.to_json(), table(["", "check", "found"], rows))
     if report.no_weights is not None:
         raise report.no_weights
     if report.failed:
@@ -196,7 +196,7 @@ def check(
 
 
 @backbones.command()
-@click.argument("names", nargs=-1, required=True, shell_complete=completing(card_names))
+@click.argument("names", nargs=-1, required=True)
 def fetch(session: Session, names: tuple[str, ...]) -> None:
     """Download the weights of backbones, for nodes without a network.
 

@@ -66,7 +66,7 @@ class Preprocessor:
         others = ("sampling", "attention", "edge_from_checkpoint")
         pixels = self(known_picture()).numpy().astype("<f4").tobytes()
         return {
-            **{key: value for key, value in self.preset.as_dict().items() if key not in others},
+            **{key: value for key, value in self.preset.to_json().items() if key not in others},
             "size": self.resize.crop,
             "edge": self.resize.edge,
             "antialias": True,

@@ -51,7 +51,7 @@ class VideoInfo:
     damaged: bool
     missing: float
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the description for programs."""
         return {
             "frames": self.index.frames,
@@ -69,7 +69,7 @@ class VideoInfo:
             "missing": self.missing,
         }
 
-    def as_text(self) -> str:
+    def to_text(self) -> str:
         """Return the description for people, one line for each fact."""
         index, shape = self.index, self.geometry
         height, width = shape.upright

@@ -126,7 +126,7 @@ def unpacked(reply: Mapping[str, Any], memory: int) -> dict[View, DecodedClip]:
         facts: dict[str, Any] = clip["facts"]
         facts = {k: np.array(v) if isinstance(v, list) else v for k, v in facts.items()}
         facts |= {"path": Path(facts["path"]), "pictures": layers[facts["pictures"]]}
-        found[View.from_dict(clip["view"])] = DecodedClip(**facts)
+        found[View.from_json(clip["view"])] = DecodedClip(**facts)
     return found
 
 
