@@ -281,6 +281,7 @@ class Backbone(ABC):
         card: The card of the backbone.
         found: The card with the geometry and the levels of its weights. The default is the card.
         placement: The device, the precision and the attention.
+        resize: How pictures are resized when they are decoded. The default is the family's.
     """
 
     # Whether the weights are known to be the card's checkpoint, and the sha256 of each file.
@@ -288,10 +289,15 @@ class Backbone(ABC):
     hashes: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
-        self, card: Card, found: Card | None = None, placement: Placement = Placement()
+        self,
+        card: Card,
+        found: Card | None = None,
+        placement: Placement = Placement(),
+        resize: Resize | None = None,
     ) -> None:
         found = found or card
         self.card, self.placement = card, placement
+        self.resize = resize or card.family.resize(card)
         self.geometry, self.levels = found.geometry, found.levels
         family = card.family
         self.takes_mask, self.flops = family.takes_mask, family.flops(self.geometry)
@@ -302,11 +308,6 @@ class Backbone(ABC):
         where = f"{self.placement.dtype} on {self.placement.device}"
         facts = (repr(self.card.label), self.geometry.input_size, where, ", ".join(self.levels))
         return short_repr(type(self).__name__, *facts)
-
-    @property
-    def resize(self) -> Resize | None:
-        """How each picture is resized when it is decoded; None if `normalise` does it."""
-        return self.card.family.resize(self.card)
 
     @abstractmethod
     def normalise(self, pictures: Any) -> Any:

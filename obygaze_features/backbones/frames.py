@@ -53,9 +53,11 @@ class Frames(Backbone):
         self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
     ) -> dict[str, Any]:
         """Return the pictures [B, T, height, width, 3] as the only level."""
-        return {PICTURES: pixels}
+        return self.outputs(pixels, mask)
 
-    outputs = forward
+    def outputs(self, pixels: Any, mask: Any) -> dict[str, Any]:
+        """Return the pictures."""
+        return {PICTURES: pixels}
 
     def preprocessing(self) -> dict[str, Any]:
         """Return how the pictures are resized."""

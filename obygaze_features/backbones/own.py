@@ -20,7 +20,6 @@ from obygaze_features.backbones.torch_backbone import TorchBackbone, on_device
 from obygaze_features.backbones.weights import TENSORS, tensors_sha256
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError, first_line
 from obygaze_features.core.files import require_file, sha256_file
-from obygaze_features.video.resize import Resize
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -104,7 +103,8 @@ class ModuleFamily(Family):
         backbone = ModuleBackbone(
             card, card, module, run, files=files, hashes=hashes, placement=placement
         )
-        backbone.preprocess_own = preprocess
+        if preprocess is not None:
+            backbone.preprocess_own, backbone.resize = preprocess, None
         return backbone
 
     def levels(self, card: Card) -> dict[str, Level]:
@@ -127,11 +127,6 @@ class ModuleBackbone(TorchBackbone):
     """A torch module, with the card's preprocessing or its own."""
 
     preprocess_own: Callable[[Any], Any] | None = None
-
-    @property
-    def resize(self) -> Resize | None:
-        """How each picture is resized when it is decoded; None if the module's own code does it."""
-        return super().resize if self.preprocess_own is None else None
 
     def normalise(self, pictures: Any) -> Tensor:
         """Return pictures [t, h, w, 3] as pixels [t, 3, S, S] float32 on the device."""

@@ -17,7 +17,7 @@ from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.hub import WeightFiles
 from obygaze_features.backbones.weights import Hashes, check_sizes, is_verified
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.video.resize import Resize, known_picture
+from obygaze_features.video.resize import known_picture
 
 if TYPE_CHECKING:
     import torch
@@ -121,21 +121,16 @@ class TorchBackbone(Backbone):
         import torch
 
         check_sizes(card, found.geometry, files)
-        super().__init__(card, found, placement)
+        self.checkpoint_edge = files.shortest_edge
+        self.pixels = Preprocessor(card.input, found.geometry.size, self.checkpoint_edge)
+        super().__init__(card, found, placement, self.pixels.resize)
         self.run, self.hashes = run, hashes
         self.verified = is_verified(card, files, hashes)
-        self.checkpoint_edge = files.shortest_edge
-        self.pixels = Preprocessor(card.input, self.geometry.size, self.checkpoint_edge)
         self.dtype: torch.dtype = getattr(torch, placement.dtype)
         self.module = place(module, placement.device, self.dtype).eval()
         self.module.requires_grad_(False)
         if placement.compiled:
             compile_layers(self.module)
-
-    @property
-    def resize(self) -> Resize | None:
-        """How each picture is resized when it is decoded."""
-        return self.pixels.resize
 
     def normalise(self, pictures: Any) -> Tensor:
         """Return resized pictures [t, S, S, 3] as pixels [t, 3, S, S] float32 on the device."""
