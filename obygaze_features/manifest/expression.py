@@ -1,114 +1,56 @@
-"""Parse label expressions, which select clips by annotation level and concepts.
+"""Parse expressions, which select clips by any column of a manifest.
 
     level in {S, NS} and "Type of shot" in concept
-    level == S or (level == HN and not Body in concept)
+    annotator == A1 and (level == S or not concept)
 
 The grammar, from the weakest binding to the strongest:
 
-    expression := conjunction ("or" conjunction)*
+    expression  := conjunction ("or" conjunction)*
     conjunction := negation ("and" negation)*
-    negation   := "not" negation | "(" expression ")" | test
-    test       := "level" ("==" | "!=") value          the clip's level
-                | "level" ["not"] "in" set
-                | value ["not"] "in" "concept"         the clip has this concept
-                | "concept" ("==" | "!=") value        the same
-                | "concept" ["not"] "in" set           the clip has one of these concepts
-                | "concept"                            the clip has any concept
-    set        := "{" value ("," value)* "}"
-    value      := a word, or text in "double" or 'single' quotes
+    negation    := "not" negation | "(" expression ")" | test
+    test        := column ("==" | "!=") value      the clip has this value in the column
+                 | column ["not"] "in" set         the clip has one of these values
+                 | value ["not"] "in" column       the same as column == value
+                 | column                          the clip has any value
+    set         := "{" value ("," value)* "}"
+    column, value := letters, digits and _, or text in "double" or 'single' quotes
 
-The tokens of the text are parsed by recursive descent into one function over whole columns. There
-are no calls, no attributes, no numbers and no variables but `level` and `concept`, and nothing is
-evaluated as Python. Python's own `ast` is not used: names such as `is` or `None`, names beyond
-ASCII and quotes have other rules there, and its syntax errors differ from version to version.
+A cell may have several values, joined with '|'; the column of the concepts is called `concept`.
+Nothing is evaluated as Python, whose own parser has other rules for names such as `is` or `007`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_rules import near
+from obygaze_features.manifest.vocabulary import LEVELS
 
-BoolArray = NDArray[np.bool_]
-Concepts = Sequence[Collection[str]]
-Names = Collection[str] | None
-Condition = Callable[[NDArray[np.str_], Concepts], BoolArray]
-"""Takes the level and the concepts of each clip; returns for which clips it holds."""
+Condition = Callable[[Callable[[str], Collection[str]]], bool]
+"""Takes the function that returns the values of a column of a clip, such as `clip.values`."""
 
-LEVELS = ("EN", "HN", "NS", "S")
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
-KEYWORDS = frozenset({"and", "or", "not", "in", "level", "concept"})
+KEYWORDS = frozenset({"and", "or", "not", "in"})
 TOKEN = re.compile(
-    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<word>[^\W\d]\w*)|(?P<mark>==|!=|[(){},])|(?P<bad>\S))"""
+    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<word>\w+)|(?P<mark>==|!=|[(){},])|(?P<bad>\S))"""
 )
-REASONS = {
-    "'": "the quote is not closed",
-    '"': "the quote is not closed",
-    ".": "attributes are not allowed",
-    "=": "a single '=', compare with '=='",
-    "&": "'&', write 'and'",
-    "|": "'|', write 'or'",
-    "!": "'!', write 'not'",
-    "[": "'[', write sets with {...}",
-}
 
 
 class BadExpression(FixInput):
-    """An invalid label expression; the message names the column and shows it."""
+    """An invalid expression; the message names the column and shows it."""
 
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed expression: its text, and the condition that it stands for."""
+    """A parsed expression: its text, and whether it holds for a clip: `holds(clip.values)`."""
 
     text: str
-    condition: Condition
-
-    def evaluate(self, levels: Sequence[str], concepts: Concepts) -> BoolArray:
-        """Return for which clips it holds; a clip without a level is in no level."""
-        if len(levels) != len(concepts):
-            raise FixInput(f"{len(levels)} levels but concepts of {len(concepts)} clips")
-        if isinstance(concepts, str) or any(isinstance(c, str) for c in concepts):
-            raise FixInput("the concepts of a clip must be a list of names, not one text")
-        return self.condition(np.asarray(levels, dtype=np.str_), concepts)
-
-
-def level_in(names: Sequence[str]) -> Condition:
-    """Return the condition that the level of a clip is one of these."""
-    return lambda levels, concepts: np.isin(levels, names)
-
-
-def has_concept(names: Collection[str]) -> Condition:
-    """Return the condition that a clip has one of these concepts, or with no names any concept."""
-
-    def condition(levels: NDArray[np.str_], concepts: Concepts) -> BoolArray:
-        has = (any(n in own for n in names) if names else bool(own) for own in concepts)
-        return np.fromiter(has, np.bool_, len(concepts))
-
-    return condition
-
-
-def negated(condition: Condition) -> Condition:
-    """Return the opposite of a condition."""
-    return lambda levels, concepts: ~condition(levels, concepts)
-
-
-def joined(word: str, conditions: Sequence[Condition]) -> Condition:
-    """Return the condition that all ("and") or some ("or") of these hold."""
-    join = np.logical_and if word == "and" else np.logical_or
-
-    def condition(levels: NDArray[np.str_], concepts: Concepts) -> BoolArray:
-        return np.asarray(join.reduce([one(levels, concepts) for one in conditions]), np.bool_)
-
-    return condition
+    holds: Condition
 
 
 def parse(
@@ -119,7 +61,8 @@ def parse(
         raise BadExpression(
             f"a label expression has at most {MAX_LENGTH} characters, got {len(text)}", where=where
         )
-    return Expression(text, _Parser(text, vocabulary, where).whole())
+    known = {"level": LEVELS} if vocabulary is None else {"level": LEVELS, "concept": vocabulary}
+    return Expression(text, _Parser(text, known, where).whole())
 
 
 class _Token(NamedTuple):
@@ -129,140 +72,133 @@ class _Token(NamedTuple):
 
 
 class _Parser:
-    """One method for each rule of the grammar; `depth` limits the recursion."""
+    """One method for each rule of the grammar; `depth` limits the recursion.
 
-    def __init__(self, text: str, vocabulary: Collection[str] | None, where: str | None) -> None:
-        self.text, self.where, self.vocabulary = text, where, vocabulary
-        self.tokens = list(self._tokens())
-        self.at = 0
+    `known` has the values that a column may have, for some columns.
+    """
+
+    def __init__(self, text: str, known: Mapping[str, Collection[str]], where: str | None) -> None:
+        self.text, self.known, self.where = text, known, where
+        self.tokens = list(_tokens(text))
         self.depth = 0
 
-    def _tokens(self) -> Iterator[_Token]:
-        end = len(self.text.rstrip())
-        position = 0
-        while position < end and (match := TOKEN.match(self.text, position)):
-            kind = match.lastgroup or "bad"
-            yield _Token(kind, match[kind], match.start(kind))
-            if kind == "bad":
-                return
-            position = match.end()
-        yield _Token("end", "", end)
-
-    def error(self, what: str, column: int) -> BadExpression:
-        """Return an error that shows the expression with a caret under the column."""
-        if self.now.kind == "bad":
-            sign = self.now.value
-            what, column = REASONS.get(sign, f"{sign!r} is not allowed here"), self.now.column
+    def error(self, what: str, token: _Token) -> BadExpression:
+        """Return an error that shows the expression with a caret under the token."""
         return BadExpression(
-            f"label expression, column {column + 1}: {what}",
+            f"label expression, column {token.column + 1}: {what}",
             where=self.where or self.text,
-            hint="for example: level in {S} and Body in concept",
-            details=[self.text, " " * column + "^"],
+            hint='for example: level in {S, NS} and "Type of shot" in concept',
+            details=[self.text, " " * token.column + "^"],
         )
 
-    @property
-    def now(self) -> _Token:
-        return self.tokens[self.at]
+    def expected(self, what: str) -> BadExpression:
+        """Return the error that the next token is not what the grammar expects."""
+        token = self.tokens[0]
+        found = "the end" if token.kind == "end" else repr(token.value)
+        return self.error(f"expected {what}, found {found}", token)
 
-    def take(self, *values: str) -> bool:
-        """Skip the next token if it is one of these words or marks; return whether it was."""
-        if self.now.kind in ("word", "mark") and self.now.value in values:
-            self.at += 1
-            return True
-        return False
+    def take(self, value: str) -> bool:
+        """Skip the next token if it is this word or mark; return whether it was."""
+        found = self.tokens[0].kind in ("word", "mark") and self.tokens[0].value == value
+        del self.tokens[:found]
+        return found
 
     def expect(self, value: str) -> None:
         if not self.take(value):
-            raise self.error(f"expected {value!r}, found {self.found()}", self.now.column)
-
-    def found(self) -> str:
-        return "the end" if self.now.kind == "end" else repr(self.now.value)
+            raise self.expected(repr(value))
 
     def whole(self) -> Condition:
         condition = self.expression()
-        if self.now.kind != "end":
-            what = f"expected 'and', 'or' or the end, found {self.found()}"
-            raise self.error(what, self.now.column)
+        if self.tokens[0].kind != "end":
+            raise self.expected("'and', 'or' or the end")
         return condition
 
     def expression(self) -> Condition:
-        return self.chain("or", self.conjunction)
+        parts = [self.conjunction()]
+        while self.take("or"):
+            parts.append(self.conjunction())
+        return joined(any, parts)
 
     def conjunction(self) -> Condition:
-        return self.chain("and", self.negation)
-
-    def chain(self, word: str, part: Callable[[], Condition]) -> Condition:
-        conditions = [part()]
-        while self.take(word):
-            conditions.append(part())
-        return conditions[0] if len(conditions) == 1 else joined(word, conditions)
+        parts = [self.negation()]
+        while self.take("and"):
+            parts.append(self.negation())
+        return joined(all, parts)
 
     def negation(self) -> Condition:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise self.error(f"nested deeper than {MAX_DEPTH}", self.now.column)
-        try:
-            if self.take("not"):
-                return negated(self.negation())
-            if self.take("("):
-                condition = self.expression()
-                self.expect(")")
-                return condition
-            return self.test()
-        finally:
-            self.depth -= 1
+            raise self.error(f"nested deeper than {MAX_DEPTH}", self.tokens[0])
+        if self.take("not"):
+            condition = negated(self.negation())
+        elif self.take("("):
+            condition = self.expression()
+            self.expect(")")
+        else:
+            condition = self.test()
+        self.depth -= 1
+        return condition
 
     def test(self) -> Condition:
-        self.refuse_call()
-        if self.take("level"):
-            condition = self.comparison(level_in, LEVELS, "level")
-            if condition is None:
-                what = f"expected '==', '!=' or 'in' after level, found {self.found()}"
-                raise self.error(what, self.now.column)
-            return condition
-        if self.take("concept"):
-            return self.comparison(has_concept, self.vocabulary, "concept") or has_concept(())
-        condition = has_concept((self.name(self.vocabulary, "concept"),))
-        absent = self.take("not")
-        if self.now.kind == "word" and self.now.value not in KEYWORDS:
-            raise self.error("a name of several words needs quotes", self.now.column)
-        self.expect("in")
-        self.expect("concept")
-        return negated(condition) if absent else condition
-
-    def refuse_call(self) -> None:
-        following = self.tokens[min(self.at + 1, len(self.tokens) - 1)]
-        if self.now.kind == "word" and following.value == "(" and self.now.value not in KEYWORDS:
-            raise self.error(f"calls are not allowed: {self.now.value}(...)", self.now.column)
-
-    def comparison(
-        self, condition_of: Callable[[list[str]], Condition], allowed: Names, what: str
-    ) -> Condition | None:
-        """Read `== value`, `!= value`, `in set` or `not in set`; None where none of these comes."""
-        if self.take("=="):
-            return condition_of([self.name(allowed, what)])
-        if self.take("!="):
-            return negated(condition_of([self.name(allowed, what)]))
+        first = self.name()
+        for mark in ("==", "!="):
+            if self.take(mark):
+                equal = self.has(first, [self.name()])
+                return equal if mark == "==" else negated(equal)
         absent = self.take("not")
         if absent:
             self.expect("in")
         elif not self.take("in"):
-            return None
-        self.expect("{")
-        names = [self.name(allowed, what)]
-        while self.take(","):
-            names.append(self.name(allowed, what))
-        self.expect("}")
-        return negated(condition_of(names)) if absent else condition_of(names)
+            return self.has(first, [])
+        if self.take("{"):
+            values = [self.name()]
+            while self.take(","):
+                values.append(self.name())
+            self.expect("}")
+            condition = self.has(first, values)
+        else:
+            condition = self.has(self.name(), [first])
+        return negated(condition) if absent else condition
 
-    def name(self, allowed: Names, what: str) -> str:
-        """Read a value; without `allowed` names, any will do."""
-        token = self.now
-        if token.kind != "text" and (token.kind != "word" or token.value in KEYWORDS):
-            raise self.error(f"expected a name, found {self.found()}", token.column)
-        self.at += 1
-        name = token.value[1:-1] if token.kind == "text" else token.value
-        if allowed is None or name in allowed:
-            return name
-        meant = near(name, allowed) or f"; known: {', '.join(allowed)}"
-        raise self.error(f"unknown {what} {name!r}{meant}", token.column)
+    def name(self) -> _Token:
+        """Read a column or a value."""
+        kind, value, column = self.tokens[0]
+        if kind not in ("text", "word") or (kind == "word" and value in KEYWORDS):
+            raise self.expected("a name")
+        del self.tokens[0]
+        return _Token(kind, value[1:-1] if kind == "text" else value, column)
+
+    def has(self, column: _Token, values: Sequence[_Token]) -> Condition:
+        """Return the condition that a column has one of these values, or without them any value."""
+        name, wanted = column.value, frozenset(value.value for value in values)
+        for value in values:
+            known = self.known.get(name)
+            if known is not None and value.value not in known:
+                meant = near(value.value, known) or f"; known: {', '.join(known)}"
+                raise self.error(f"unknown {name} {value.value!r}{meant}", value)
+        if not wanted:
+            return lambda values_of: bool(values_of(name))
+        return lambda values_of: not wanted.isdisjoint(values_of(name))
+
+
+def negated(condition: Condition) -> Condition:
+    """Return the opposite of a condition."""
+    return lambda values_of: not condition(values_of)
+
+
+def joined(enough: Callable[[list[bool]], bool], parts: Sequence[Condition]) -> Condition:
+    """Return the condition that `any` or `all` of these hold."""
+
+    def condition(values_of: Callable[[str], Collection[str]]) -> bool:
+        # Each part is evaluated, so that a wrong name is found whatever the clips are.
+        holds = [part(values_of) for part in parts]
+        return enough(holds)
+
+    return condition
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    for match in TOKEN.finditer(text):
+        kind = match.lastgroup or "bad"
+        yield _Token(kind, match[kind], match.start(kind))
+    yield _Token("end", "", len(text.rstrip()))

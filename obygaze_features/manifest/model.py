@@ -18,9 +18,10 @@ from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.notebook import data_frame, html_summary, short_repr, unknown_name
 from obygaze_features.core.schema_check import Table
 from obygaze_features.core.schema_rules import choice, matching, text
+from obygaze_features.manifest.expression import parse
+from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.windows import Film, FilmRows, Grid, window_id
 
-LEVELS = ("EN", "HN", "NS", "S")
 UNITS = ("clip", "segment", "window")
 VIEWS = ("raw", "visual", "as_published")
 COLUMNS = ("clip_id", "movie_id", "scene", "video", "start_s", "end_s", "level", "concepts")
@@ -57,6 +58,19 @@ class Clip:
         facts += ["|".join(self.concepts)] if self.concepts else []
         facts += [f"video {self.video!r}"] if self.video else []
         return short_repr("Clip", repr(self.clip_id), *facts)
+
+    def values(self, column: str) -> tuple[str, ...]:
+        """Return the values in a column of the manifest; a cell has them joined with '|'.
+
+        >>> Clip("lake-1", "lake", extra={"emotions": "joy|fear"}).values("emotions")
+        ('joy', 'fear')
+        """
+        if column in ("concept", "concepts"):
+            return self.concepts
+        if column not in COLUMNS and column not in self.extra:
+            raise unknown_name("column", column, (*COLUMNS, *self.extra), where=self.clip_id)
+        value = getattr(self, column) if column in COLUMNS else self.extra[column]
+        return () if value in (None, "") else tuple(str(value).split("|"))
 
     def fold(self, name: str) -> int | None:
         """Return the clip's fold in the split of that name, None where it is not in the split."""
@@ -195,17 +209,10 @@ class Manifest:
         """Return the manifest with only the clips for which an expression holds.
 
         Args:
-            expression: Over `level` and `concept`: `"level == S and Body in concept"`.
+            expression: Over the columns: `"level == S and Body in concept"`, `"annotator == A1"`.
         """
-        from obygaze_features.manifest.expression import parse
-
         parsed = parse(expression, vocabulary=self.header.concepts or None)
-        chosen = parsed.evaluate(
-            [clip.level for clip in self.clips], [clip.concepts for clip in self.clips]
-        )
-        return self.with_clips(
-            clip for clip, holds in zip(self.clips, chosen.tolist(), strict=True) if holds
-        )
+        return self.with_clips(clip for clip in self.clips if parsed.holds(clip.values))
 
     def with_column(self, column: str, values: Mapping[str, str]) -> Manifest:
         """Return the manifest with one more extra column.

@@ -8,6 +8,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+LEVELS = ("EN", "HN", "NS", "S")
+
 
 @cache
 def _vocabulary() -> dict[str, Any]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.expression import LEVELS, Concepts, Expression, parse
+from obygaze_features.manifest.expression import Expression, parse
 from obygaze_features.manifest.folds import OUTSIDE
+from obygaze_features.manifest.model import LEVELS, Clip
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import Task
 
@@ -53,7 +54,7 @@ def _labels(name: str, task: Task, table: ClipTable) -> LabelArray:
     if task.positive:
         positive = parse(task.positive, where=f"tasks.{name}.positive")
         negative = parse(task.negative, where=f"tasks.{name}.negative") if task.negative else None
-        return label_by_expression(positive, table.levels, table.concepts, negative=negative)
+        return label_by_expression(positive, table.clips, negative=negative)
     cells = table.column(task.column)
     unknown = sorted({cell for cell in cells if cell and cell not in task.values})
     if unknown:
@@ -66,19 +67,15 @@ def _labels(name: str, task: Task, table: ClipTable) -> LabelArray:
 
 
 def label_by_expression(
-    positive: Expression,
-    levels: Sequence[str],
-    concepts: Concepts,
-    *,
-    negative: Expression | None = None,
+    positive: Expression, clips: Iterable[Clip], *, negative: Expression | None = None
 ) -> LabelArray:
     """Return the class of each clip; without `negative`, 0 is every other clip with a level."""
-    ones = positive.evaluate(levels, concepts)
-    if negative is None:
-        zeros = ~ones & (np.asarray(levels, dtype=np.str_) != "")
-    else:
-        zeros = negative.evaluate(levels, concepts)
-    both = int(np.sum(ones & zeros))
+    labels, both = [], 0
+    for clip in clips:
+        one = positive.holds(clip.values)
+        zero = negative.holds(clip.values) if negative else bool(clip.level) and not one
+        both += one and zero
+        labels.append(1 if one else 0 if zero else LEFT_OUT)
     if both:
         other = "the rest" if negative is None else negative.text
         raise FixInput(
@@ -86,7 +83,7 @@ def label_by_expression(
             where=f"{positive.text} / {other}",
             hint="use two expressions that no clip satisfies both of",
         )
-    return np.where(ones, 1, np.where(zeros, 0, LEFT_OUT)).astype(np.int8)
+    return np.array(labels, dtype=np.int8)
 
 
 def check_label_map(classes: Mapping[str, int]) -> None:

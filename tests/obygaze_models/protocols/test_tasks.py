@@ -4,10 +4,12 @@ import pytest
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.expression import parse
+from obygaze_features.manifest.model import Clip
 from obygaze_models.protocols.tasks import check_label_map, label_by_expression, label_by_map
 
 LEVEL = ["EN", "HN", "NS", "S", ""]
 CONCEPTS = [(), ("Look",), ("Body",), ("Look",), ()]
+CLIPS = [Clip("c", "m", level=a, concepts=b) for a, b in zip(LEVEL, CONCEPTS, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -41,13 +43,13 @@ def test_maps_that_are_none(classes: dict, what: str) -> None:
 
 
 def test_an_expression_against_the_rest() -> None:
-    labels = label_by_expression(parse("Look in concept"), LEVEL, CONCEPTS)
+    labels = label_by_expression(parse("Look in concept"), CLIPS)
     assert labels.tolist() == [0, 1, 0, 1, -1], "a clip without a level is in no class"
 
 
 def test_two_expressions() -> None:
     labels = label_by_expression(
-        parse("level == S"), LEVEL, CONCEPTS, negative=parse("level in {EN, HN} and not concept")
+        parse("level == S"), CLIPS, negative=parse("level in {EN, HN} and not concept")
     )
     assert labels.tolist() == [0, -1, -1, 1, -1]
 
@@ -55,6 +57,6 @@ def test_two_expressions() -> None:
 def test_classes_that_overlap() -> None:
     with pytest.raises(FixInput, match="1 clips are in both classes") as error:
         label_by_expression(
-            parse("level == S"), LEVEL, CONCEPTS, negative=parse("Look in concept and level != HN")
+            parse("level == S"), CLIPS, negative=parse("Look in concept and level != HN")
         )
     assert "level == S / Look in concept" in str(error.value)
