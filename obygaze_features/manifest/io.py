@@ -9,7 +9,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,6 +40,7 @@ MAX_HEADER = 1 << 26
 STRINGS = ("dataset", "unit", "view", "licence", "citation", "video_root")
 # An id becomes a key in HDF5 files and a file name: no separators, no leading dot.
 ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")
+ID_FORM = "an id (letters, digits, . _ + -)"
 # As repr() writes floats; float() itself would accept 1_0, blanks and the digits of any script.
 SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
 
@@ -67,8 +68,7 @@ def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
         return Manifest(path.stem, header, _windows(path, header, violations, rows))
     table = read_table(path.with_suffix(".csv"), required=COLUMNS, violations=violations, data=rows)
     columns = tuple(name for name in table.columns if name not in COLUMNS)
-    reader = ClipReader(header.concepts, columns)
-    clips = tuple(reader.clip_of(row) for row in table.rows)
+    clips = clips_of(((row, row.cells) for row in table.rows), header.concepts, columns)
     violations.raise_if_any("the manifest is not valid")
     return Manifest(path.stem, header, clips, columns)
 
@@ -82,7 +82,7 @@ def _windows(path: Path, header: Header, violations: Violations, data: bytes | N
     lines: dict[str, int] = {}
     films = []
     for row in table.rows:
-        row.matching("movie_id", ID, "an id (letters, digits, . _ + -)")
+        row.matching("movie_id", ID, ID_FORM)
         movie_id, video = row.unique("movie_id", lines), _video(row)
         n_frames, fps = row.whole("n_frames") or 0, _seconds(row, "fps") or 0.0
         films.append(Film(movie_id, video, n_frames, fps, _seconds(row, "duration_s") or 0.0))
@@ -225,46 +225,46 @@ def check_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
     return toml, rows
 
 
-class ClipReader:
-    """Converts rows to clips; every invalid value becomes a violation of its row.
+def clips_of(
+    rows: Iterable[tuple[TableRow, Mapping[str, str]]],
+    concepts: Iterable[str] = (),
+    columns: tuple[str, ...] = (),
+) -> tuple[Clip, ...]:
+    """Return the clips of rows; they must not be used where a row has violations.
 
-    `concepts` are the concepts that a clip may have, `columns` the extra columns to keep.
+    Args:
+        rows: Each row with the cells of its clip; cells that are left out are empty.
+        concepts: The concepts that a clip may have.
+        columns: The extra columns to keep.
     """
-
-    def __init__(self, concepts: Iterable[str], columns: tuple[str, ...]) -> None:
-        self.concepts = frozenset(concepts)
-        self.columns = columns
-        self.blank = dict.fromkeys((*COLUMNS, *columns), "")
-        self.line_of: dict[str, int] = {}
-
-    def clip_of(self, row: TableRow, cells: Mapping[str, str] | None = None) -> Clip:
-        """Return the clip of a row; it must not be used where the row has violations.
-
-        With `cells`, the clip has these cells instead of those of the row; others are empty.
-        """
-        if cells is not None:
-            row = replace(row, cells={**self.blank, **cells})
+    blank = dict.fromkeys((*COLUMNS, *columns), "")
+    known, line_of = frozenset(concepts), dict[str, int]()
+    clips = []
+    for given, cells in rows:
+        row = replace(given, cells={**blank, **cells})
         for column in ("clip_id", "movie_id"):
-            row.matching(column, ID, "an id (letters, digits, . _ + -)")
-        row.unique("clip_id", self.line_of)
+            row.matching(column, ID, ID_FORM)
+        row.unique("clip_id", line_of)
         scene, video, (start_s, end_s) = _whole(row, "scene"), _video(row), _span(row)
         level = row.one_of("level", LEVELS) if row["level"] else ""
-        concepts = self._concepts(row)
-        for column in self.columns:
+        names = _concepts(row, known)
+        for column in columns:
             if column.startswith(FOLD_PREFIX):
                 _whole(row, column)
-        extra = {column: row[column] for column in self.columns}
+        extra = {column: row[column] for column in columns}
         ids = row["clip_id"], row["movie_id"]
-        return Clip(*ids, scene, video, start_s, end_s, level, concepts, extra)
+        clips.append(Clip(*ids, scene, video, start_s, end_s, level, names, extra))
+    return tuple(clips)
 
-    def _concepts(self, row: TableRow) -> tuple[str, ...]:
-        names = tuple(row["concepts"].split("|")) if row["concepts"] else ()
-        for name in dict.fromkeys(names):
-            if name not in self.concepts:
-                row.add("concepts", f"unknown concept {name!r}; the header lists the concepts")
-            elif names.count(name) > 1:
-                row.add("concepts", f"{name!r} is listed more than once")
-        return names
+
+def _concepts(row: TableRow, known: Collection[str]) -> tuple[str, ...]:
+    names = tuple(row["concepts"].split("|")) if row["concepts"] else ()
+    for name in dict.fromkeys(names):
+        if name not in known:
+            row.add("concepts", f"unknown concept {name!r}; the header lists the concepts")
+        elif names.count(name) > 1:
+            row.add("concepts", f"{name!r} is listed more than once")
+    return names
 
 
 def _whole(row: TableRow, column: str) -> int | None:

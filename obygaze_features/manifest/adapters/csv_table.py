@@ -16,7 +16,7 @@ from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, filled, matching
 from obygaze_features.manifest.adapters.common import ImportedManifest, ascii_id, source_of
-from obygaze_features.manifest.io import ClipReader
+from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import COLUMNS, LEVELS, UNITS, Header, Manifest, concept_name
 from obygaze_features.manifest.tables import DELIMITERS, CsvTable, TableRow, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, concepts
@@ -106,8 +106,7 @@ def read(
     given = tuple(f"given_{column}" for column in changed if f"given_{column}" not in plan)
     extra = (*(target for target in plan if target not in COLUMNS), *given)
     known = {**concepts(), **chosen.modalities}
-    reader = ClipReader(known, extra)
-    clips = tuple(reader.clip_of(row, own) for row, own in zip(table.rows, cells, strict=True))
+    clips = clips_of(zip(table.rows, cells, strict=True), known, extra)
     violations.raise_if_any("the table cannot be imported", _hint(table, targets))
     header = Header(
         chosen.dataset or csv.stem,

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.adapters.common import ImportedManifest, ascii_id
-from obygaze_features.manifest.io import ClipReader
+from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.link import EXTENSIONS, find_videos
 from obygaze_features.manifest.model import Header, Manifest
 from obygaze_features.manifest.tables import TableRow
@@ -32,9 +32,9 @@ def read(folder: Path, *, name: str | None = None) -> ImportedManifest:
         known = ", ".join(EXTENSIONS)
         raise FixInput("no video in this folder", where=str(folder), hint=f"files named {known}")
     stems = Counter(ascii_id(file.stem) for file in files)
-    violations, reader = Violations(folder), ClipReader((), ())
+    violations = Violations(folder)
     file_of: dict[str, PurePosixPath] = {}
-    clips = []
+    rows = []
     for number, file in enumerate(files, 1):
         cells = _cells(file)
         if stems[cells["clip_id"]] > 1:
@@ -42,13 +42,14 @@ def read(folder: Path, *, name: str | None = None) -> ImportedManifest:
         if (first := file_of.setdefault(cells["clip_id"], file)) != file:
             what = f"two videos for the clip {cells['clip_id']!r}: {first} and {file}"
             raise FixInput(what, where=str(folder), hint="rename or remove one of them")
-        clips.append(reader.clip_of(TableRow(number, cells, violations), cells))
+        rows.append((TableRow(number, cells, violations), cells))
+    clips = clips_of(rows)
     violations.raise_if_any(
         "a video cannot be named as a clip", "rename it: letters, digits, . _ -"
     )
     title = name or ascii_id(folder.resolve().name) or "videos"
     header = Header(title, video_root=str(folder.resolve()))
-    return ImportedManifest(Manifest(title, header, tuple(clips)))
+    return ImportedManifest(Manifest(title, header, clips))
 
 
 def _cells(file: PurePosixPath) -> dict[str, str]:

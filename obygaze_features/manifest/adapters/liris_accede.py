@@ -13,7 +13,7 @@ from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from xml.parsers import expat
 
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters.common import (
     ImportedManifest,
@@ -21,32 +21,27 @@ from obygaze_features.manifest.adapters.common import (
     published,
     source_of,
 )
-from obygaze_features.manifest.io import ClipReader
-from obygaze_features.manifest.model import FOLD_PREFIX, Manifest
+from obygaze_features.manifest.io import clips_of
+from obygaze_features.manifest.model import COLUMNS, FOLD_PREFIX, Manifest
 from obygaze_features.manifest.tables import TableRow, numbered_lines, open_file, read_table
 
 FOLD = FOLD_PREFIX + "mediaeval2015"
 TEST, DEV = "0", "1"
-UNKNOWN_FILM = "unknown"
-SUBTASKS = {"valence": "valence_class", "arousal": "arousal_class", "violence": "violence"}
+UNKNOWN_FILM = {"movie_id": "unknown"}
 DESCRIPTION = ("id", "name", "movie", "start", "end")
 _NO_ID = re.compile(r"[^A-Za-z0-9._+-]+")
 _FRAME = re.compile(r"[0-9]{1,9}")
-_LONGEST_TEXT = 10_000
 _ID = re.compile(r"-?[0-9]{1,15}")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9]{2,4})?")
 
 
 @dataclass
 class _Excerpts:
-    """The values of each excerpt in the files read so far, by the stem of its name."""
+    """The cells of each excerpt in the files read so far, with its first row, by its clip id."""
 
-    names: dict[str, str] = field(default_factory=dict)
-    values: dict[str, dict[str, str]] = field(default_factory=dict)
+    rows: dict[str, tuple[TableRow, dict[str, str]]] = field(default_factory=dict)
     id_of: dict[tuple[str, str], str] = field(default_factory=dict)
     columns: list[str] = field(default_factory=list)
-    film_of: dict[str, str] = field(default_factory=dict)
-    first_row: dict[str, TableRow] = field(default_factory=dict)
 
     def add(self, row: TableRow, family: str, **values: str) -> None:
         """Add values of a row; an excerpt has the same id in all files of one family."""
@@ -58,50 +53,31 @@ class _Excerpts:
         known = self.id_of.setdefault((family, stem), id_)
         if known != id_:
             row.add("id", f"{name} has the id {id_!r}, but {known!r} in another file")
-        cells = self.values.setdefault(stem, {})
+        _, cells = self.rows.setdefault(stem, (row, {"clip_id": stem, "video": name}))
         for column in sorted(values.keys() & cells.keys()):
             row.add("name", f"{name} already has a value for {column}")
         cells |= values
         # Some files leave the extension out; where one has it, that is the file to look for.
-        if "." in name or stem not in self.names:
-            self.names[stem] = name
-        self.first_row.setdefault(stem, row)
-        self.columns += [column for column in values if column not in self.columns]
-
-    def row_of(self, stem: str) -> tuple[TableRow, dict[str, str]]:
-        """Return the first row of an excerpt, and the cells of its clip."""
-        film = self.film_of.get(stem, UNKNOWN_FILM)
-        cells = {"clip_id": stem, "movie_id": film, "video": self.names[stem]}
-        return self.first_row[stem], cells | self.values[stem]
+        if "." in name:
+            cells["video"] = name
+        self.columns += [name for name in values if name not in (*COLUMNS, *self.columns)]
 
 
-def read(
-    files: Path | Sequence[Path], *, subtask: str | None = None, name: str = "liris-accede"
-) -> ImportedManifest:
+def read(files: Path | Sequence[Path], *, name: str = "liris-accede") -> ImportedManifest:
     """Return the manifest of the annotation files.
 
     Args:
         files: The annotation files, or the folders that contain them.
-        subtask: Keep only the classes of `valence`, `arousal` or `violence`; None keeps all.
         name: The name of the manifest.
     """
-    if subtask is not None and subtask not in SUBTASKS:
-        raise FixUsage(f"unknown subtask {subtask!r}", hint=f"one of {', '.join(SUBTASKS)}")
     paths = _annotation_files([files] if isinstance(files, Path) else files)
     excerpts, wrong = _Excerpts(), [Violations(path) for path in paths]
     for path, violations in zip(paths, wrong, strict=True):
         _readers()[path.name](path, violations, excerpts)
-    left_out = [column for other, column in SUBTASKS.items() if subtask not in (None, other)]
-    columns = tuple(column for column in excerpts.columns if column not in left_out)
-    reader = ClipReader((), columns)
-    clips = tuple(reader.clip_of(*excerpts.row_of(stem)) for stem in sorted(excerpts.values))
+    columns = tuple(excerpts.columns)
+    rows = [excerpts.rows[stem] for stem in sorted(excerpts.rows)]
+    clips = clips_of(((row, UNKNOWN_FILM | cells) for row, cells in rows), columns=columns)
     raise_together("these are not the files of LIRIS-ACCEDE", *wrong)
-    if subtask is not None and SUBTASKS[subtask] not in columns:
-        raise NotFound(
-            f"no file has classes for {subtask}",
-            where=", ".join(str(path) for path in paths),
-            hint="the affect and violence files of MEDIAEVAL-annotations.zip",
-        )
     sources = tuple(source_of(path) for path in paths)
     header = published("liris-accede").header("liris-accede", sources=sources)
     manifest = Manifest(name, header, clips, columns)
@@ -109,7 +85,7 @@ def read(
 
 
 def _warnings(manifest: Manifest) -> Iterable[str]:
-    films_unknown = sum(clip.movie_id == UNKNOWN_FILM for clip in manifest)
+    films_unknown = sum(clip.movie_id == UNKNOWN_FILM["movie_id"] for clip in manifest)
     if films_unknown:
         yield (
             f"the film of {films_unknown} of {len(manifest)} excerpts is not known, so they cannot"
@@ -127,28 +103,18 @@ def _warnings(manifest: Manifest) -> Iterable[str]:
 
 def _annotation_files(given: Sequence[Path]) -> list[Path]:
     """Return the files to read, in an order that does not depend on how they were given."""
-    known = ", ".join(_readers())
-    paths: set[Path] = set()
-    for path in given:
-        if not path.exists():
-            raise NotFound("no such file or folder", where=str(path))
-        inside = path.rglob("*") if path.is_dir() else [path]
-        found = {file for file in inside if file.is_file() and file.name in _readers()}
-        if not found and path.is_dir():
-            raise NotFound(
-                "no annotation file in this folder", where=str(path), hint=f"one with {known}"
-            )
-        if not found:
-            raise FixInput(f"unknown file name; expected one of {known}", where=str(path))
-        paths |= found
-    if not paths:
-        raise FixUsage("expected at least one file or folder")
     by_name: dict[str, Path] = {}
-    for path in sorted(paths):
-        twin = by_name.setdefault(path.name, path)
-        if twin != path:
-            where, hint = f"{twin}, {path}", "name one of them"
-            raise FixInput(f"two files have the name {path.name}", where=where, hint=hint)
+    for path in given:
+        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
+        found = [file for file in inside if file.is_file() and file.name in _readers()]
+        if not found:
+            hint = f"one of {', '.join(_readers())}"
+            raise NotFound("no annotation file of LIRIS-ACCEDE", where=str(path), hint=hint)
+        for file in found:
+            twin = by_name.setdefault(file.name, file)
+            if twin != file:
+                where, hint = f"{twin}, {file}", "name one of them"
+                raise FixInput(f"two files have the name {file.name}", where=where, hint=hint)
     return [by_name[name] for name in _readers() if name in by_name]
 
 
@@ -189,65 +155,53 @@ def _shots(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
 
 def _description(path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
     """Add the frames of each excerpt, and its film."""
-    reader = _MediaReader(wrong)
-    with open_file(path) as stream:
-        try:
-            reader.parser.ParseFile(stream)
-        except expat.ExpatError as error:
-            wrong.add(error.lineno, None, f"not XML: {expat.ErrorString(error.code)}")
-        except _UnsafeXml as refused:
-            wrong.add(reader.parser.CurrentLineNumber, None, str(refused))
-    for row in reader.rows:
+    for row in _media(path, wrong):
         missing = [name for name in DESCRIPTION if not row.cells.get(name)]
         if missing:
             row.add(None, f"an excerpt without {', '.join(missing)}")
             continue
         for column in ("start", "end"):
             row.matching(column, _FRAME, "a frame number (whole, from 0)")
-        excerpts.add(row, _family(path), start_frame=row["start"], end_frame=row["end"])
         # The file name of a film identifies it; an id has neither blanks nor separators.
         film = _NO_ID.sub("_", PurePosixPath(row["movie"]).stem).lstrip(".+-") or "_"
-        excerpts.film_of[PurePosixPath(row["name"]).stem] = film
+        frames = {"start_frame": row["start"], "end_frame": row["end"]}
+        excerpts.add(row, _family(path), movie_id=film, **frames)
 
 
-class _MediaReader:
-    """Collects the texts in each `media` element; a document type is refused, as are entities."""
+def _media(path: Path, wrong: Violations) -> list[TableRow]:
+    """Return the texts in each `media` element; a document type is refused, as are entities."""
+    rows: list[TableRow] = []
+    cells: dict[str, str] = {}
+    texts: list[str] = []
+    line = 0
+    parser = expat.ParserCreate()
 
-    def __init__(self, wrong: Violations) -> None:
-        self.wrong = wrong
-        self.rows: list[TableRow] = []
-        self.line = 0
-        self.cells: dict[str, str] = {}
-        self.inside = ""
-        self.parser = expat.ParserCreate()
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
-        self.parser.CharacterDataHandler = self._text
-        self.parser.StartDoctypeDeclHandler = self._doctype
-
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
+    def start(name: str, attributes: dict[str, str]) -> None:
+        nonlocal line
+        texts.clear()
         if name == "media":
-            self.line, self.cells = self.parser.CurrentLineNumber, {}
-        self.inside = name if name in DESCRIPTION else ""
+            line = parser.CurrentLineNumber
+            cells.clear()
 
-    def _end(self, name: str) -> None:
-        self.inside = ""
-        if name == "media":
-            cells = {field: text.strip() for field, text in self.cells.items()}
-            self.rows.append(TableRow(self.line, cells, self.wrong))
+    def end(name: str) -> None:
+        if name in DESCRIPTION:
+            cells[name] = "".join(texts).strip()
+        elif name == "media":
+            rows.append(TableRow(line, dict(cells), wrong))
 
-    def _text(self, text: str) -> None:
-        if self.inside:
-            self.cells[self.inside] = self.cells.get(self.inside, "") + text
-            if len(self.cells[self.inside]) > _LONGEST_TEXT:
-                raise _UnsafeXml(f"a text of more than {_LONGEST_TEXT:,} characters")
+    def refuse(*_: object) -> None:
+        raise ValueError("a document type is not allowed; remove it")
 
-    def _doctype(self, *_: object) -> None:
-        raise _UnsafeXml("a document type is not allowed; remove it")
-
-
-class _UnsafeXml(Exception):
-    """Raised to stop the parsing of an XML document with unsafe content."""
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = texts.append, refuse
+    try:
+        with open_file(path) as stream:
+            parser.ParseFile(stream)
+    except expat.ExpatError as error:
+        wrong.add(error.lineno, None, f"not XML: {expat.ErrorString(error.code)}")
+    except ValueError as error:
+        wrong.add(parser.CurrentLineNumber, None, str(error))
+    return rows
 
 
 @cache

@@ -25,7 +25,7 @@ from obygaze_features.manifest.adapters.common import (
     source_of,
     strings_of,
 )
-from obygaze_features.manifest.io import ClipReader
+from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.segments import RATE
 from obygaze_features.manifest.tables import TableRow, read_table
@@ -61,8 +61,7 @@ def read(csv: Path, *, name: str = "mobygaze", strict: bool = False) -> Imported
     table = read_table(
         csv, required=REQUIRED, delimiter=";", violations=violations, content="segments"
     )
-    reader = ClipReader(concepts(), EXTRA)
-    clips = tuple(reader.clip_of(row, _cells(row)) for row in table.rows)
+    clips = clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
     violations.raise_if_any("this is not the table of MObyGaze")
     inconsistencies = _inconsistencies(table.rows, clips)
     notes = (*data.notes, *inconsistencies)

@@ -18,7 +18,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters.common import ImportedManifest, published, source_of
-from obygaze_features.manifest.io import ClipReader
+from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, SourceFile
 from obygaze_features.manifest.tables import TableRow, numbered_lines, read_table
 
@@ -38,15 +38,8 @@ _SCENE = re.compile(r"([0-9]{1,6})\s+([0-9]{1,6})\s+([0-9]{1,3})")
 _CUT = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)\s+CUT")
 _FRAME = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)")
 
-
-@dataclass(frozen=True)
-class ClipTime:
-    """The time of a clip in the data set's copy of the film; both frames are part of the clip."""
-
-    start_s: float
-    end_s: float
-    fps: float | None
-    frames: tuple[int, int] | None = None
+_Row = tuple[TableRow, dict[str, str]]
+_Found = tuple[tuple[Clip, ...], tuple[str, ...], list[SourceFile]]
 
 
 @dataclass(frozen=True)
@@ -60,17 +53,26 @@ class _Clock:
     fps: float | None
     early: Counter[str] = field(default_factory=Counter)
 
-    def cells(self, row: TableRow, movie: str, time: ClipTime) -> dict[str, str]:
-        """Return the cells of a clip's time; without a frame rate it has no frames."""
-        offset, fps = self.offsets.get(movie, 0.0), self.fps or time.fps
-        self.early[movie] += time.start_s + offset < 0
+    def cells(
+        self,
+        row: TableRow,
+        movie: str,
+        time_s: tuple[float, float],
+        fps: float | None,
+        frames: tuple[int, int] | None = None,
+    ) -> dict[str, str]:
+        """Return the cells of a clip's time; without a frame rate it has no frames.
+
+        `frames` are those of the data set's own copy; both are part of the clip.
+        """
+        offset, fps = self.offsets.get(movie, 0.0), self.fps or fps
+        self.early[movie] += time_s[0] + offset < 0
         # In a copy that starts late, the start of the first clip is cut off.
-        start_s, end_s = max(0.0, time.start_s + offset), time.end_s + offset
+        start_s, end_s = max(0.0, time_s[0] + offset), time_s[1] + offset
         # Sums of decimals are not decimals in binary: a millionth of a second is below a frame.
         cells = {"start_s": repr(round(start_s, 6)), "end_s": repr(round(end_s, 6))}
         if fps is None or end_s <= start_s:
             return cells
-        frames = time.frames
         if frames is None or self.fps is not None or movie in self.offsets:
             # From the frame nearest the start to the one before the end.
             frames = math.floor(start_s * fps + 0.5), math.floor(end_s * fps + 0.5) - 1
@@ -78,15 +80,6 @@ class _Clock:
             row.add(None, f"shorter than one frame at {fps:g} frames per second")
         numbers = str(frames[0]), str(frames[1]), repr(round(fps, 6))
         return cells | dict(zip(FRAME_COLUMNS, numbers, strict=True))
-
-    def warnings(self) -> list[str]:
-        """Return a warning for each film with clips that would start before it."""
-        return [
-            f"{movie}: with an offset of {self.offsets[movie]:+g} s {count(n, 'clip')}"
-            " would start before the film"
-            for movie, n in self.early.items()
-            if n
-        ]
 
 
 def read(
@@ -105,7 +98,13 @@ def read(
         fps: The frame rate to count frames at; needed where a table has no column fps.
         name: The name of the manifest.
     """
-    clock = _checked(dict(offsets or {}), fps)
+    clock = _Clock(dict(offsets or {}), fps)
+    for movie, offset in clock.offsets.items():
+        if not abs(offset) <= MAX_OFFSET_S:
+            most = f"{MAX_OFFSET_S:.0f} seconds"
+            raise FixUsage(f"the offset of {movie} must be at most {most}, got {offset}")
+    if fps is not None and not MIN_FPS <= fps <= MAX_FPS:
+        raise FixUsage(f"the frame rate must be from {MIN_FPS} to {MAX_FPS}, got {fps}")
     if not source.exists():
         raise NotFound("no such file or folder", where=str(source))
     if source.suffix.lower() in PICKLES:
@@ -114,47 +113,39 @@ def read(
             where=str(source),
             hint="give the folder mg_videoinfo, which has the same times as text",
         )
-    read_source = _from_shots if source.is_dir() else _from_table
-    imported = read_source(source, clock, name)
-    unknown = sorted(set(clock.offsets) - set(imported.manifest.movies))
-    if unknown:
-        raise FixUsage(
-            f"offsets for unknown films: {', '.join(unknown)}",
-            where=str(source),
-            hint=f"one of {few(imported.manifest.movies)}",
-        )
-    return imported
-
-
-def _checked(offsets: dict[str, float], fps: float | None) -> _Clock:
-    for movie, offset in offsets.items():
-        if not abs(offset) <= MAX_OFFSET_S:
-            most = f"{MAX_OFFSET_S:.0f} seconds"
-            raise FixUsage(f"the offset of {movie} must be at most {most}, got {offset}")
-    if fps is not None and not MIN_FPS <= fps <= MAX_FPS:
-        raise FixUsage(f"the frame rate must be from {MIN_FPS} to {MAX_FPS}, got {fps}")
-    return _Clock(offsets, fps)
-
-
-def _from_shots(folder: Path, clock: _Clock, name: str) -> ImportedManifest:
-    sources: list[SourceFile] = []
-    wrong: list[Violations] = []
-    clips: list[Clip] = []
-    reader = ClipReader((), SHOT_COLUMNS)
-    for movie, paths in _shot_files(folder).items():
-        sources += [source_of(path, path.relative_to(folder).as_posix()) for path in paths]
-        of_film = [Violations(path) for path in paths]
-        for row, time in _scenes(movie, paths, of_film):
-            clips.append(reader.clip_of(row, {**row.cells, **clock.cells(row, movie, time)}))
-        wrong += of_film
-    raise_together("these are not the shot files of MovieGraphs", *wrong)
+    clips, columns, sources = (_from_shots if source.is_dir() else _from_table)(source, clock)
     header = published("moviegraphs").header("moviegraphs", sources=tuple(sources))
-    manifest = Manifest(name, header, tuple(clips), SHOT_COLUMNS)
-    return ImportedManifest(manifest, tuple(clock.warnings()))
+    manifest = Manifest(name, header, clips, columns)
+    unknown = sorted(set(clock.offsets) - set(manifest.movies))
+    if unknown:
+        what, hint = f"offsets for unknown films: {few(unknown)}", f"one of {few(manifest.movies)}"
+        raise FixUsage(what, where=str(source), hint=hint)
+    warnings = [
+        f"{movie}: with an offset of {clock.offsets[movie]:+g} s {count(n, 'clip')}"
+        " would start before the film"
+        for movie, n in clock.early.items()
+        if n
+    ]
+    if FRAME_COLUMNS[0] not in columns:
+        warnings.append(f"{source}: no frame rate, so clips have times but no frames (--fps)")
+    return ImportedManifest(manifest, tuple(warnings))
 
 
-def _from_table(path: Path, clock: _Clock, name: str) -> ImportedManifest:
-    source = source_of(path)
+def _from_shots(folder: Path, clock: _Clock) -> _Found:
+    wrong: list[Violations] = []
+    rows: list[_Row] = []
+    films = _shot_files(folder)
+    for movie, paths in films.items():
+        wrong += [Violations(path) for path in paths]
+        rows += _scenes(movie, paths, wrong[-3:], clock)
+    clips = clips_of(rows, columns=SHOT_COLUMNS)
+    raise_together("these are not the shot files of MovieGraphs", *wrong)
+    files = [path for paths in films.values() for path in paths]
+    sources = [source_of(path, path.relative_to(folder).as_posix()) for path in files]
+    return clips, SHOT_COLUMNS, sources
+
+
+def _from_table(path: Path, clock: _Clock) -> _Found:
     violations = Violations(path, {"start_s": "start", "end_s": "end", "scene": "clip_id"})
     table = read_table(path, required=TABLE_COLUMNS, violations=violations, content="clips")
     for column in table.columns:
@@ -164,39 +155,27 @@ def _from_table(path: Path, clock: _Clock, name: str) -> ImportedManifest:
     has_fps = clock.fps is not None or "fps" in table.columns
     kept = tuple(name for name in table.columns if name not in (*TABLE_COLUMNS, *FRAME_COLUMNS))
     columns = (*kept, *(FRAME_COLUMNS if has_fps else ()))
-    reader = ClipReader((), columns)
-    clips = []
-    for row in table.rows:
-        cells = {column: row[column] for column in kept}
-        clips.append(reader.clip_of(row, {**cells, **_table_cells(row, clock)}))
+    rows = ((row, {name: row[name] for name in kept} | _cells(row, clock)) for row in table.rows)
+    clips = clips_of(rows, columns=columns)
     violations.raise_if_any("this is not a table of clip times")
-    warnings = clock.warnings()
-    if not has_fps:
-        warnings.append(f"{path}: no frame rate, so clips have times but no frames (--fps)")
-    header = published("moviegraphs").header("moviegraphs", sources=(source,))
-    manifest = Manifest(name, header, tuple(clips), columns)
-    return ImportedManifest(manifest, tuple(warnings))
+    return clips, columns, [source_of(path)]
 
 
-def _table_cells(row: TableRow, clock: _Clock) -> dict[str, str]:
+def _cells(row: TableRow, clock: _Clock) -> dict[str, str]:
     movie, number = row["movie_id"], _SCENE_NUMBER.fullmatch(row["clip_id"])
     scene = str(int(number[1])) if number else ""
     cells = {"clip_id": row["clip_id"], "movie_id": movie, "scene": scene}
-    times = [row.matching(column, _SECONDS, "a time in seconds") for column in ("start", "end")]
-    fps = _fps(row, clock)
-    seconds = [float(match[0]) for match in times if match]
-    if len(seconds) < 2:
+    start, end = (row.matching(name, _SECONDS, "a time in seconds") for name in ("start", "end"))
+    fps = None
+    if clock.fps is None and "fps" in row.cells:
+        rate = row.matching("fps", _SECONDS, "a frame rate")
+        fps = float(rate[0]) if rate else None
+        if fps is not None and not MIN_FPS <= fps <= MAX_FPS:
+            row.add("fps", f"{row['fps']!r} is not a frame rate")
+            fps = None
+    if start is None or end is None:
         return cells
-    return cells | clock.cells(row, movie, ClipTime(seconds[0], seconds[1], fps))
-
-
-def _fps(row: TableRow, clock: _Clock) -> float | None:
-    if clock.fps is not None or "fps" not in row.cells:
-        return clock.fps
-    if not (_SECONDS.fullmatch(row["fps"]) and MIN_FPS <= float(row["fps"]) <= MAX_FPS):
-        row.add("fps", f"{row['fps']!r} is not a frame rate")
-        return None
-    return float(row["fps"])
+    return cells | clock.cells(row, movie, (float(start[0]), float(end[0])), fps)
 
 
 def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
@@ -221,46 +200,38 @@ def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
 
 
 def _scenes(
-    movie: str, paths: Sequence[Path], wrong: Sequence[Violations]
-) -> Iterator[tuple[TableRow, ClipTime]]:
-    """Yield the cells and the time of each scene of a film; violations are added to its files."""
+    movie: str, paths: Sequence[Path], wrong: Sequence[Violations], clock: _Clock
+) -> Iterator[_Row]:
+    """Yield the row and the cells of each scene of a film; violations are added to its files."""
     seconds = _frame_times(paths[2], wrong[2])
     cuts = _cuts(paths[1], seconds, wrong[1])
-    n_shots, number = len(cuts) + 1, 0
+    length = seconds[-1] - seconds[0] if seconds else 0.0
+    fps = (len(seconds) - 1) / length if length > 0 else 25.0
+    # The first frame of each shot, and the time of each; the film ends one frame after its last.
+    starts = [0, *cuts, len(seconds)]
+    starts_s = [0.0, *seconds[1:], seconds[-1] + 1 / fps] if seconds else []
+    number = 0
     for line, text in numbered_lines(paths[0], wrong[0]):
         # The number of a scene is that of its line, also where other lines are invalid.
         number += 1
+        row = TableRow(line, {}, wrong[0])
         match = _SCENE.fullmatch(text)
         if match is None:
-            what = f"expected first shot, last shot and a flag, got {text[:60]!r}"
-            wrong[0].add(line, None, what)
+            row.add(None, f"expected first shot, last shot and a flag, got {text[:60]!r}")
             continue
         first, last, use = (int(part) for part in match.groups())
         if not 1 <= first <= last:
-            what = f"shots {first} to {last}: expected ascending numbers from 1"
-            wrong[0].add(line, None, what)
-        elif last > n_shots:
-            wrong[0].add(line, None, f"shot {last}, but the film has {n_shots} shots")
+            row.add(None, f"shots {first} to {last}: expected ascending numbers from 1")
+        elif last > len(cuts) + 1:
+            row.add(None, f"shot {last}, but the film has {len(cuts) + 1} shots")
         elif seconds and all(cut < len(seconds) for cut in cuts):
+            start, after = starts[first - 1], starts[last]
             cells = {"clip_id": f"{movie}-{number:03d}", "movie_id": movie, "scene": str(number)}
             cells |= {"first_shot": str(first), "last_shot": str(last), "use": str(use)}
-            yield TableRow(line, cells, wrong[0]), _scene_time(first, last, cuts, seconds)
+            time_s = starts_s[start], starts_s[after]
+            yield row, cells | clock.cells(row, movie, time_s, fps, (start, after - 1))
     if not number and not wrong[0]:
         wrong[0].add(None, None, "the file has no scenes")
-
-
-def _scene_time(first: int, last: int, cuts: Sequence[int], seconds: Sequence[float]) -> ClipTime:
-    fps = _rate(seconds)
-    start = cuts[first - 2] if first > 1 else 0
-    after = cuts[last - 1] if last <= len(cuts) else len(seconds)
-    # The film ends one frame's length after its last frame starts.
-    end_s = seconds[after] if after < len(seconds) else seconds[-1] + 1 / fps
-    return ClipTime(seconds[start] if first > 1 else 0.0, end_s, fps, (start, after - 1))
-
-
-def _rate(seconds: Sequence[float]) -> float:
-    length = seconds[-1] - seconds[0] if seconds else 0.0
-    return (len(seconds) - 1) / length if length > 0 else 25.0
 
 
 def _frame_times(path: Path, wrong: Violations) -> list[float]:

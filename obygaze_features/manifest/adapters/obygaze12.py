@@ -21,7 +21,7 @@ from obygaze_features.manifest.adapters.common import (
     source_of,
     strings_of,
 )
-from obygaze_features.manifest.io import ClipReader
+from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.link import FILM_COLUMNS, film_span
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest, SourceFile
 from obygaze_features.manifest.tables import TableRow, read_table
@@ -104,8 +104,7 @@ def _clips(csv: Path, violations: Violations) -> tuple[Clip, ...]:
         violations=violations,
         content="clips",
     )
-    reader = ClipReader(concepts(), EXTRA)
-    return tuple(reader.clip_of(row, _cells(row)) for row in table.rows)
+    return clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
 
 
 def _cells(row: TableRow) -> dict[str, str]:

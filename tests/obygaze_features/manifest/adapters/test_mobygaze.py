@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections import Counter
 from pathlib import Path
@@ -155,6 +156,20 @@ def test_the_released_counts(released: ImportedManifest) -> None:
     assert annotators == {"annotator1": 2269, "annotator2": 3803}
     pairs = {(clip.movie_id, clip.extra["annotator"]) for clip in released.manifest}
     assert len(pairs) == 40
+
+
+def test_the_clip_numbers_that_are_left_out_are_as_the_notes_say(
+    released: ImportedManifest,
+) -> None:
+    path = real_data("mobygaze", "mobygaze_dataframe.no_subtitles.csv")
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter=";"))
+    assert all(int(row["start_clip"]) == int(row["start_frame"]) // 16 for row in rows)
+    assert all(int(row["end_clip"]) == (int(row["end_frame"]) - 1) // 16 for row in rows)
+    less = sum(int(row["end_clip"]) != int(row["end_frame"]) // 16 for row in rows)
+    assert less == 399
+    assert "(end_frame - 1) // 16" in released.manifest.header.notes[1]
+    assert f"in {less} rows" in released.manifest.header.notes[1]
 
 
 def test_the_released_oddities(released: ImportedManifest) -> None:
