@@ -1,8 +1,9 @@
-"""`obygaze manifest`: commands that show manifests; commands_* import and change them."""
+"""`obygaze manifest`: show, count, link and split manifests; commands_* import and project."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,22 @@ import click
 
 from obygaze_features.core.commands import LazyGroup, Session, command, force_option
 from obygaze_features.core.console import count, table
-from obygaze_features.core.errors import FixInput, Mismatch, NotFound, ObygazeError
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+    ObygazeError,
+)
 from obygaze_features.core.figures import figure_stem
-from obygaze_features.manifest.io import manifest_sha256, read_manifest
-from obygaze_features.manifest.model import LEVELS, VIEWS, Clip, Manifest
-from obygaze_features.manifest.stats import FoldStats, Stats, compute_stats, draw_stats
+from obygaze_features.manifest.figures import draw_stats
+from obygaze_features.manifest.io import manifest_sha256, read_manifest, update_manifest
+from obygaze_features.manifest.link import link
+from obygaze_features.manifest.model import FOLD_PREFIX, LEVELS, VIEWS, Clip, Manifest, clock
+from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.vocabulary import concept_meaning, film_facts
 
-FIELDS = ("movie_id", "clip_id", "level")
-FILTERS = (*FIELDS, "concept", "where")
 _HERE = "obygaze_features.manifest"
 COMMANDS = {
     "import": (f"{_HERE}.commands_import:import_", "Make a manifest from a data set's own files."),
@@ -30,11 +38,14 @@ COMMANDS = {
     "show": (f"{_HERE}.commands:show", "Show a manifest's header and clips."),
     "check": (f"{_HERE}.commands:check", "Check manifests against the schema."),
     "stats": (f"{_HERE}.commands:stats", "Count levels, concepts, films and folds."),
-    "link": (f"{_HERE}.commands_edit:link_", "Find the video of each clip under a folder."),
-    "folds": (f"{_HERE}.commands_edit:folds", "Split the clips into folds, one fold a clip."),
+    "link": (f"{_HERE}.commands:link_", "Find the video of each clip under a folder."),
+    "folds": (f"{_HERE}.commands:folds", "Split the clips into folds, one fold a clip."),
     "project": (f"{_HERE}.commands_projection:project", "Turn experts' segments into clip labels."),
     "agree": (f"{_HERE}.commands_projection:agree", "Measure the agreement of the annotators."),
 }
+
+
+FOLD_KINDS = ("stratified", "grouped", "neighbour", "leave-one-movie-out")
 
 
 @click.group(cls=LazyGroup, table=COMMANDS)
@@ -85,10 +96,12 @@ def ls(session: Session) -> None:
     default=20,
     help="Show at most this many clips; 0 shows all.",
 )
-def show(session: Session, /, name: str, limit: int, **wanted: str | None) -> None:
+def show(
+    session: Session, /, name: str, where: str | None, limit: int, **wanted: str | None
+) -> None:
     """Show a manifest's header and clips.
 
-    An EXPRESSION is over `level` and `concept`, as in the files of experiments.
+    An EXPRESSION tests columns, as in the files of experiments: level == S and annotator == A1.
 
     Examples:
         obygaze manifest show obygaze12
@@ -98,17 +111,17 @@ def show(session: Session, /, name: str, limit: int, **wanted: str | None) -> No
         obygaze manifest show obygaze12 --clip tt0108160-011 --json
     """
     found = read_manifest(session.workspace.existing_manifest(name))
-    chosen = {key: value for key in FILTERS if (value := wanted[key]) is not None}
-    kept = found.where(chosen["where"]) if "where" in chosen else found
-    if "concept" in chosen:
-        kept = kept.where(f"{_quoted(chosen['concept'])} in concept")
-    fields = [key for key in FIELDS if key in chosen]
-    clips = [one for one in kept if all(getattr(one, key) == chosen[key] for key in fields)]
-    if chosen and not clips:
-        words = ", ".join(f"{key} {value}" for key, value in chosen.items())
+    tests = [where] if where is not None else []
+    for column, value in wanted.items():
+        mark = "'" if '"' in (value or "") else '"'
+        tests += [f"{column} == {mark}{value}{mark}"] if value is not None else []
+    kept = found
+    for test in tests:
+        kept = kept.where(test)
+    if tests and not len(kept):
         hint = f"obygaze manifest stats {name} lists films, levels and concepts"
-        raise NotFound(f"no clip with {words}", where=found.name, hint=hint)
-    shown = clips if limit <= 0 else clips[:limit]
+        raise NotFound(f"no clip with {' and '.join(tests)}", where=found.name, hint=hint)
+    shown = kept.clips[: limit or None]
     if session.console.as_json:
         session.console.json({**_summary(found), "clips": [vars(clip) for clip in shown]})
         return
@@ -116,8 +129,8 @@ def show(session: Session, /, name: str, limit: int, **wanted: str | None) -> No
     if meaning := concept_meaning(wanted["concept"] or ""):
         session.console.result(f"{wanted['concept']}: {meaning}\n")
     session.console.result(_clip_table(shown))
-    if len(shown) < len(clips):
-        session.console.note(f"{len(clips) - len(shown)} more clips; --limit 0 shows all")
+    if len(shown) < len(kept):
+        session.console.note(f"{len(kept) - len(shown)} more clips; --limit 0 shows all")
 
 
 @command()
@@ -173,63 +186,84 @@ def stats(session: Session, name: str, view: str | None, figure: Path | None, fo
         title = f"{found.header.dataset}, {seen.header.view.replace('_', ' ')} view"
         for path in draw_stats(counted, figure_stem(figure), title, force=force):
             session.console.note(f"wrote {path}")
-    session.console.show(counted.to_json(), _text(counted))
+    session.console.show(counted.to_json(), counted.to_text())
 
 
-def _text(counted: Stats) -> str:
-    unit = counted.unit
-    levels = [
-        (level, n, _percent(counted.share[level]), counted.concepts_per_clip.get(level))
-        for level, n in counted.levels.items()
-    ]
-    classes = [
-        (column, name or "(none)", n)
-        for column, counts in counted.classes.items()
-        for name, n in counts.items()
-    ]
-    movies = [_film_row(counted, movie) for movie in counted.by_movie]
-    annotators = [
-        f"{name}\n{_concept_table(own.concepts, own.levels)}"
-        for name, own in counted.by_annotator.items()
-    ]
-    folds = [_fold_row(name, list(each.values())) for name, each in counted.folds.items() if each]
-    parts = [
-        f"{count(counted.clips, unit)} of {count(counted.movies, 'film')},"
-        f" {counted.without_video} without video",
-        table(("level", "clips", "share", f"concepts a {unit}"), levels),
-        _concept_table(counted.concepts) if any(counted.concepts.values()) else "",
-        *annotators,
-        table(("column", "class", f"{unit}s"), classes) if classes else "",
-        table(("film", f"{unit}s", *LEVELS, "title", "year", "genres"), movies),
-        table(("split", "folds", "clips", "share of S by fold"), folds) if folds else "",
-    ]
-    return "\n\n".join(part for part in parts if part)
+@command("link")
+@click.argument("name")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def link_(session: Session, name: str, folder: Path) -> None:
+    """Find the video of each clip under a folder.
+
+    A clip's own file is found by its name, whatever its extension; else the clip is a part of
+    its film's file, by its times. No video is opened. Clips without a video are listed.
+
+    Examples:
+        obygaze manifest link obygaze12 /data/moviegraphs/clips
+        obygaze manifest link obygaze12 /data/films --json
+    """
+    path = session.workspace.existing_manifest(name)
+    found = read_manifest(path)
+    report = link(found, folder)
+    update_manifest(found, report.manifest, path)
+    if session.console.as_json:
+        session.console.json(report.to_json())
+        return
+    session.console.result(
+        f"{len(report.by_name)} clips have a file of their own, {len(report.by_time)} are parts of"
+        f" films, {len(report.without)} have no video, {len(report.ambiguous)} match several files"
+    )
+    for clip_id, files in report.ambiguous.items():
+        session.console.note(f"{clip_id}: not linked, matches {', '.join(files)}")
+    for clip_id in report.without:
+        session.console.detail(f"{clip_id}: no video")
 
 
-def _concept_table(
-    concepts: Mapping[str, Mapping[str, int]], levels: Mapping[str, int] | None = None
-) -> str:
-    """Return the concepts by level as a table, below all clips of each level if these are given."""
-    names = sorted({name for counts in concepts.values() for name in counts})
-    rows = [[name, *(concepts[level].get(name, 0) for level in LEVELS)] for name in names]
-    first = [["all", *levels.values()]] if levels else []
-    return table(("concept", *LEVELS), [*first, *rows])
+@command()
+@click.argument("name")
+@click.option(
+    "--kind",
+    type=click.Choice(FOLD_KINDS),
+    default="grouped",
+    help="How clips are assigned to folds.",
+)
+@click.option("-k", "k", default=5, help="Number of folds.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, help="Seed of the random assignment."
+)
+@click.option("--block", default=10, help="With --kind neighbour: clips in a block.")
+@click.option("--gap", default=1, help="With --kind neighbour: clips left out at borders.")
+@click.option("--as", "column", help="Name of the split. [default: the kind]")
+@click.option("--force", is_flag=True, help="Replace a split of that name.")
+def folds(
+    session: Session, /, name: str, kind: str, column: str | None, force: bool, **settings: int
+) -> None:
+    """Split the clips into folds, one fold a clip.
 
+    A clip has the same fold in every task, so that no task trains on another's test clips.
 
-def _film_row(counted: Stats, movie: str) -> list[Any]:
-    n, facts = counted.by_movie[movie], counted.films.get(movie, {})
-    genres = ", ".join(facts.get("genres", ()))
-    return [movie, sum(n.values()), *n.values(), facts.get("title"), facts.get("year"), genres]
+    Examples:
+        obygaze manifest folds obygaze12 --kind grouped -k 6 --as by-film
+        obygaze manifest folds obygaze12 --kind neighbour -k 10 --block 12 --gap 2 --as blocks
+    """
+    path = session.workspace.existing_manifest(name)
+    found, split = read_manifest(path), kind if column is None else column
+    if not split.replace("-", "").replace("_", "").isalnum():
+        raise FixUsage(f"--as must be letters, digits, - and _, got {split!r}")
+    if split in found.folds and not force:
+        raise AlreadyThere(f"{name} already has a split {split!r}", hint="--as NAME, or --force")
+    from obygaze_features.manifest.folds import KINDS
 
-
-def _fold_row(name: str, folds: Sequence[FoldStats]) -> tuple[str, int, int, str]:
-    shares = [fold.positive / fold.clips for fold in folds]
-    n_clips = sum(fold.clips for fold in folds)
-    return name, len(folds), n_clips, f"{min(shares):.3f} to {max(shares):.3f}"
-
-
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.1f} %"
+    deal, names = KINDS[kind]
+    dealt = deal(found, **{name: settings[name] for name in names})
+    made = {clip: str(fold) for clip, fold in dealt.items()}
+    split_manifest = found.with_column(FOLD_PREFIX + split, made)
+    update_manifest(found, split_manifest, path)
+    counted = compute_stats(split_manifest).folds[split]
+    document = {"split": split, "without_fold": len(found) - len(made)}
+    document["folds"] = {fold: asdict(stats) for fold, stats in counted.items()}
+    rows = [(fold, stats.clips, stats.positive) for fold, stats in counted.items()]
+    session.console.show(document, table(("fold", "clips", "S"), rows))
 
 
 def _summary(found: Manifest) -> dict[str, Any]:
@@ -264,8 +298,8 @@ def _clip_table(clips: Sequence[Clip]) -> str:
         "title": [_title(clip) for clip in clips],
         "annotator": [clip.extra.get("annotator") for clip in clips],
         "scene": [clip.scene for clip in clips],
-        "start": [_clock(clip.start_s) for clip in clips],
-        "end": [_clock(clip.end_s) for clip in clips],
+        "start": [None if clip.start_s is None else clock(clip.start_s, 1) for clip in clips],
+        "end": [None if clip.end_s is None else clock(clip.end_s, 1) for clip in clips],
         "level": [clip.level for clip in clips],
         "concepts": [", ".join(clip.concepts) for clip in clips],
         "video": [clip.video for clip in clips],
@@ -276,19 +310,6 @@ def _clip_table(clips: Sequence[Clip]) -> str:
 
 def _title(clip: Clip) -> str:
     return clip.extra.get("movie_title") or film_facts(clip.movie_id).get("title", "")
-
-
-def _clock(seconds: float | None) -> str | None:
-    """Return a time as hours, minutes and seconds: 0:01:10.0."""
-    if seconds is None:
-        return None
-    tenths = round(10 * seconds)
-    hours, minutes = tenths // 36000, tenths // 600 % 60
-    return f"{hours}:{minutes:02d}:{tenths % 600 / 10:04.1f}"
-
-
-def _quoted(name: str) -> str:
-    return f"'{name}'" if '"' in name else f'"{name}"'
 
 
 def _describe(found: Manifest) -> str:

@@ -235,7 +235,7 @@ def _draw(
     **options: Any,
 ) -> None:
     from obygaze_features.core.figures import figure_stem
-    from obygaze_features.manifest.timeline_figure import draw_timeline
+    from obygaze_features.manifest.figures import draw_timeline
 
     segments, spans = inputs
     films = sorted({span.movie_id for span in spans} & {one.movie_id for one in segments})

@@ -298,3 +298,15 @@ def clips_sha256(clips: Iterable[tuple[str, str]]) -> str:
 def sort_key(clip: Clip) -> tuple[str, int, str]:
     """Return the key that sorts clips as manifests and stores do: by film, scene, id."""
     return clip.movie_id, -1 if clip.scene is None else clip.scene, clip.clip_id
+
+
+def clock(seconds: float, decimals: int = 0) -> str:
+    """Return a time as hours, minutes and seconds.
+
+    >>> clock(70.04, decimals=1)
+    '0:01:10.0'
+    """
+    scale = 10**decimals
+    minutes, rest = divmod(round(scale * seconds), 60 * scale)
+    width = 3 + decimals if decimals else 2
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest / scale:0{width}.{decimals}f}"

@@ -5,26 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from obygaze_features.core.console import count
-from obygaze_features.core.figures import (
-    LEVEL_COLORS,
-    LEVEL_NAMES,
-    MUTED,
-    canvas,
-    draw_grid,
-    label_rows,
-    save,
-    spread_dots,
-)
+from obygaze_features.core.console import count, table
 from obygaze_features.core.notebook import html_summary, short_repr
 from obygaze_features.manifest.model import LEVELS, Clip, Manifest
 from obygaze_features.manifest.vocabulary import film_facts
 
 CLASS_COLUMNS = ("valence_class", "arousal_class", "violence")  # of LIRIS-ACCEDE
-DOT, STEP = 0.018, 0.24  # the size of a dot across (of all shares), and along the rows
 
 
 @dataclass(frozen=True)
@@ -85,6 +73,36 @@ class Stats:
         document = asdict(self)
         del document["unit"]
         return document
+
+    def to_text(self) -> str:
+        """Return the counts as tables for the terminal."""
+        unit = self.unit
+        levels = [
+            (level, n, _percent(self.share[level]), self.concepts_per_clip.get(level))
+            for level, n in self.levels.items()
+        ]
+        classes = [
+            (column, name or "(none)", n)
+            for column, counts in self.classes.items()
+            for name, n in counts.items()
+        ]
+        movies = [_film_row(self, movie) for movie in self.by_movie]
+        annotators = [
+            f"{name}\n{_concept_table(own.concepts, own.levels)}"
+            for name, own in self.by_annotator.items()
+        ]
+        folds = [_fold_row(name, list(each.values())) for name, each in self.folds.items() if each]
+        parts = [
+            f"{count(self.clips, unit)} of {count(self.movies, 'film')},"
+            f" {self.without_video} without video",
+            table(("level", "clips", "share", f"concepts a {unit}"), levels),
+            _concept_table(self.concepts) if any(self.concepts.values()) else "",
+            *annotators,
+            table(("column", "class", f"{unit}s"), classes) if classes else "",
+            table(("film", f"{unit}s", *LEVELS, "title", "year", "genres"), movies),
+            table(("split", "folds", "clips", "share of S by fold"), folds) if folds else "",
+        ]
+        return "\n\n".join(part for part in parts if part)
 
 
 def compute_stats(manifest: Manifest) -> Stats:
@@ -180,65 +198,27 @@ def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def draw_stats(stats: Stats, stem: Path, title: str, *, force: bool = True) -> tuple[Path, Path]:
-    """Draw the shares of the levels, and the concepts of each level, as Figure 2 of the paper."""
-    names = _concepts(stats)
-    height = 1.9 + 0.42 * max(len(names), 3)
-    with canvas(7.2, height, nrows=2, height_ratios=[1, max(len(names), 3)]) as (figure, axes):
-        figure.suptitle(title, x=0.01, ha="left", weight="bold")
-        _draw_levels(axes[0], stats)
-        _draw_concepts(axes[1], stats, names)
-        return save(figure, stem, force=force)
+def _concept_table(
+    concepts: Mapping[str, Mapping[str, int]], levels: Mapping[str, int] | None = None
+) -> str:
+    """Return the concepts by level as a table, below all clips of each level if these are given."""
+    names = sorted({name for counts in concepts.values() for name in counts})
+    rows = [[name, *(concepts[level].get(name, 0) for level in LEVELS)] for name in names]
+    first = [["all", *levels.values()]] if levels else []
+    return table(("concept", *LEVELS), [*first, *rows])
 
 
-def _concepts(stats: Stats) -> list[str]:
-    seen = {name: None for level in LEVELS for name in stats.concepts[level]}
-    total = {name: sum(stats.concepts[level].get(name, 0) for level in LEVELS) for name in seen}
-    return sorted(seen, key=lambda name: total[name])
+def _film_row(counted: Stats, movie: str) -> list[Any]:
+    n, facts = counted.by_movie[movie], counted.films.get(movie, {})
+    genres = ", ".join(facts.get("genres", ()))
+    return [movie, sum(n.values()), *n.values(), facts.get("title"), facts.get("year"), genres]
 
 
-def _draw_levels(axes: Any, stats: Stats) -> None:
-    left = 0
-    for level in LEVELS:
-        count = stats.levels[level]
-        axes.barh(0, count, left=left, color=LEVEL_COLORS[level], height=0.7)
-        if count > 0.04 * stats.clips:
-            color = "white" if level == "S" else "black"
-            text = f"{level}\n{count} ({100 * count / stats.clips:.1f} %)"
-            axes.text(left + count / 2, 0, text, ha="center", va="center", color=color, fontsize=8)
-        left += count
-    axes.set_title(f"{stats.clips} {stats.unit}s of {stats.movies} films")
-    axes.set_xlim(0, max(left, 1))
-    axes.axis("off")
+def _fold_row(name: str, folds: Sequence[FoldStats]) -> tuple[str, int, int, str]:
+    shares = [fold.positive / fold.clips for fold in folds]
+    n_clips = sum(fold.clips for fold in folds)
+    return name, len(folds), n_clips, f"{min(shares):.3f} to {max(shares):.3f}"
 
 
-def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
-    """Draw one row a concept with a dot a level: the share of its clips with the concept."""
-    levels = [level for level in LEVELS if stats.concepts[level]]
-    found = [[_share(stats, level, name) for level in levels] for name in names]
-    widest = max((share for shares in found for share in shares), default=1.0)
-    for row, shares in enumerate(found):
-        axes.plot([min(shares), max(shares)], [row, row], color="#e4e3df", lw=3, zorder=1)
-        moved = spread_dots(shares, DOT * widest)
-        for level, share, step in zip(levels, shares, moved, strict=True):
-            dot = axes.scatter(share, row + STEP * step, s=46, color=LEVEL_COLORS[level])
-            dot.set(edgecolor="white", zorder=2, clip_on=False)
-    for level in levels:
-        mean = stats.concepts_per_clip.get(level)
-        note = "" if mean is None else f", {mean:.2f} concepts a {stats.unit}"
-        label = f"{level} {LEVEL_NAMES[level]}{note}"
-        axes.scatter([], [], s=46, color=LEVEL_COLORS[level], label=label)
-    label_rows(axes, names, upwards=True)
-    axes.set_xlim(left=0)
-    draw_grid(axes)
-    axes.set_xlabel(f"% of the level's {stats.unit}s with the concept", color=MUTED)
-    axes.set_title("Concepts over levels")
-    if levels:
-        place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.13)}
-        axes.legend(**place, ncols=3, fontsize=7.5, handletextpad=0.2)
-    else:
-        axes.text(0.5, 0, "no clip has a concept", ha="center", color=MUTED)
-
-
-def _share(stats: Stats, level: str, name: str) -> float:
-    return 100 * stats.concepts[level].get(name, 0) / max(stats.levels[level], 1)
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f} %"

@@ -14,7 +14,8 @@ from obygaze_features.core.figures import (
     label_rows,
     spread_dots,
 )
-from obygaze_features.manifest.stats import compute_stats, draw_stats
+from obygaze_features.manifest.figures import draw_stats
+from obygaze_features.manifest.stats import compute_stats
 from obygaze_models.report.figure import (
     MODEL,
     WRONG,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.model import Clip, clock
 from obygaze_models.protocols.runner.records import PREDICTIONS_FILE, Record
 from obygaze_models.report.lookup import ReportRun, grouped, pair_name, pair_of, rank_of
 from obygaze_models.report.tables import Heading, Number, ResultTable, Row, make_table
@@ -152,8 +152,7 @@ def _start_s(clip: Clip) -> float | None:
 
 def _place(clip: Clip, unit: str, number: int) -> str:
     if unit == TIME:
-        minutes, seconds = divmod(round(_start_s(clip) or 0.0), 60)
-        return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+        return clock(_start_s(clip) or 0.0)
     return str(clip.scene if unit == SCENE else number)
 
 

@@ -18,7 +18,7 @@ from obygaze_features.core.schema_rules import choice, filled, matching
 from obygaze_features.manifest.adapters.common import ImportedManifest, ascii_id, source_of
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import COLUMNS, LEVELS, UNITS, Header, Manifest, concept_name
-from obygaze_features.manifest.tables import DELIMITERS, CsvTable, TableRow, read_table
+from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, concepts
 
 NEEDED = ("clip_id", "movie_id")
@@ -67,7 +67,6 @@ def read(
     columns: Mapping[str, str] | None = None,
     *,
     mapping: TableMapping | None = None,
-    delimiter: str = "",
     name: str | None = None,
 ) -> ImportedManifest:
     """Return the manifest of a table of clips.
@@ -80,26 +79,22 @@ def read(
         csv: The table.
         columns: Maps columns of the manifest as `mapping.columns` does, and takes precedence.
         mapping: What the columns and words of the table mean.
-        delimiter: What separates the cells, unless the mapping has a delimiter. By default the
-            one that the first line has most of.
         name: The name of the manifest. By default that of the file.
     """
     chosen = mapping or TableMapping()
     targets = {**chosen.columns, **(columns or {})}
-    delimiter = chosen.delimiter or delimiter
-    if delimiter and delimiter not in DELIMITERS:
-        raise FixUsage(f"the delimiter must be one of , ; | or a tab, got {delimiter!r}")
-    source = source_of(csv)
-    violations = Violations(csv, targets)
+    source, violations = source_of(csv), Violations(csv, targets)
     table = read_table(
         csv,
         required=_required(targets),
-        delimiter=delimiter or None,
+        delimiter=chosen.delimiter or None,
         skip_blank=True,
         violations=violations,
         content="clips",
     )
-    plan = _plan(targets, table.columns)
+    # The unnamed first column that some programs write is a row number, not data.
+    used = set(targets.values()) - set(NEEDED) | {"", *targets}
+    plan = {**targets, **{name: name for name in table.columns if name not in used}}
     cells = [_cells(row, plan, chosen, table.delimiter != ",") for row in table.rows]
     _name_by_annotator(cells)
     changed = [column for column in NEEDED if any(f"given_{column}" in one for one in cells)]
@@ -111,7 +106,7 @@ def read(
     header = Header(
         chosen.dataset or csv.stem,
         known,
-        unit=chosen.unit,
+        chosen.unit,
         licence=chosen.licence,
         citation=chosen.citation,
         sources=(source,),
@@ -168,14 +163,6 @@ def _required(targets: Mapping[str, str]) -> list[str]:
             raise FixUsage(f"--map: invalid column name {target!r}", hint="a name without blanks")
     sources = [source for source in targets.values() if not source.startswith(CONSTANT)]
     return list(dict.fromkeys([*sources, *(name for name in NEEDED if name not in targets)]))
-
-
-def _plan(targets: Mapping[str, str], columns: tuple[str, ...]) -> dict[str, str]:
-    """Return the source column, or constant, of each column of the manifest."""
-    used = set(targets.values()) - set(NEEDED)
-    # The unnamed first column that some programs write is a row number, not data.
-    kept = {name: name for name in columns if name and name not in used and name not in targets}
-    return {**targets, **kept}
 
 
 def _scene_in(clip_id: str, movie_id: str) -> str:

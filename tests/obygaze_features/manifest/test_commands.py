@@ -145,6 +145,9 @@ def titled(tmp_path: Path) -> Path:
         (("--where", "concept == Look", "--concept", "Body"), ["a"]),
         (("--concept", "Look", "--level", "S"), ["a", "c"]),
         (("--where", "level in {EN, HN}"), ["b"]),
+        (("--where", "annotator == ben and level == S"), ["c"]),
+        (("--where", "'The Lake' in movie_title and not start_s"), ["b", "c"]),
+        (("--movie", "m", "--clip", "b"), ["b"]),
     ],
 )
 def test_clips_are_selected(titled: Path, options: tuple[str, ...], clips: list[str]) -> None:
@@ -165,4 +168,4 @@ def test_selections_without_clips(titled: Path) -> None:
     refused = call_obygaze("manifest", "show", "m", "--concept", "Boddy", cwd=titled)
     assert "unknown concept 'Boddy' (did you mean 'Body'?)" in refused.stderr
     refused = call_obygaze("manifest", "show", "m", "--where", "level == NS", cwd=titled)
-    assert "no clip with where level == NS" in refused.stderr
+    assert "no clip with level == NS" in refused.stderr

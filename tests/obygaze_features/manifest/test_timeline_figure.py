@@ -13,16 +13,16 @@ from support.film import clips, marks, write_segments, write_spans
 
 from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.figures import LEVEL_COLORS
-from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.projection import as_threshold, project
-from obygaze_features.manifest.segments import ClipSpan, Segment
-from obygaze_features.manifest.timeline_figure import (
+from obygaze_features.manifest.figures import (
     TimelineBar,
     draw_timeline,
     fitted,
     initials,
     timeline,
 )
+from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.projection import as_threshold, project
+from obygaze_features.manifest.segments import ClipSpan, Segment
 
 SPANS = clips("0-99 100-199 200-299")
 SEGMENTS = [

@@ -101,7 +101,7 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
 def test_missing_columns_are_named(tmp_path: Path) -> None:
     table, _ = write(tmp_path)
     with pytest.raises(FixInput) as caught:
-        read(table, {"clip_id": "shots"}, delimiter=";")
+        read(table, {"clip_id": "shots"})
     assert caught.value.details == (
         f"{table}:1: column 'shots': required column is missing (did you mean 'shot'?)",
         f"{table}:1: column 'movie_id': required column is missing",
@@ -109,7 +109,7 @@ def test_missing_columns_are_named(tmp_path: Path) -> None:
     columns = "shot, verdict, tags, group, start_s, end_s, remark"
     assert caught.value.hint == f"--map movie_id=COLUMN; the columns of the table: {columns}"
     with pytest.raises(FixInput) as caught:
-        read(table, {"clip_id": "shot", "movie_id": "=m"}, delimiter=",")
+        read(table, {"clip_id": "shot", "movie_id": "=m"}, mapping=TableMapping(delimiter=","))
     assert caught.value.details == (
         f"{table}:1: expected cells separated by commas, got semicolons",
     )
@@ -163,12 +163,10 @@ def test_a_decimal_comma_between_commas_may_mark_thousands(tmp_path: Path) -> No
     assert "'1,5' is not a time in seconds" in caught.value.details[0]
 
 
-def test_what_cannot_separate_cells(tmp_path: Path) -> None:
+def test_names_of_columns_and_files_that_are_not_there(tmp_path: Path) -> None:
     table, _ = write(tmp_path)
     with pytest.raises(FixUsage):
-        read(table, delimiter="x")
-    with pytest.raises(FixUsage):
-        read(table, {" clip_id": "shot"}, delimiter=";")
+        read(table, {" clip_id": "shot"})
     with pytest.raises(NotFound):
         read(tmp_path / "none.csv")
 

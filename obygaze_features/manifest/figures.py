@@ -1,0 +1,328 @@
+"""Draw levels and concepts (Figure 2 of the paper), and a film over time (Figure 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from textwrap import fill
+from typing import Any, NamedTuple
+
+from obygaze_features.core.errors import FixUsage, NotFound
+from obygaze_features.core.figures import (
+    LEVEL_COLORS,
+    LEVEL_NAMES,
+    MUTED,
+    canvas,
+    draw_grid,
+    label_rows,
+    save,
+    spread_dots,
+)
+from obygaze_features.manifest.model import LEVELS, clock
+from obygaze_features.manifest.projection import (
+    ClipLevel,
+    Projection,
+    frames_needed,
+    overlap_frames,
+)
+from obygaze_features.manifest.segments import ClipSpan, Segment
+from obygaze_features.manifest.stats import Stats
+
+DOT, STEP = 0.018, 0.24  # the size of a dot across (of all shares), and along the rows
+WIDTH_IN = 11.0
+PANEL_IN = 0.86
+KEY_IN = 0.75
+LETTER_PT = 6.5
+# The share of the page's width that the panels have; letters that do not fit are left out.
+_PANEL_SHARE = 0.94
+_HEIGHTS = {level: (rank + 1) / len(LEVELS) for rank, level in enumerate(LEVELS)}
+_STYLES: dict[str, dict[str, Any]] = {
+    "solid": {"edgecolor": "white", "lw": 0.4},
+    "faint": {"lw": 0.8},
+    "unlabelled": {"facecolor": "white", "edgecolor": MUTED, "lw": 0.8, "hatch": "xxxx"},
+    "hollow": {"facecolor": "white", "edgecolor": "#b4b3ae", "lw": 0.6},
+}
+_MEANINGS = {
+    "faint": ("S", "too short to count in any clip"),
+    "hollow": ("EN", "EN: nothing reaches the threshold"),
+    "unlabelled": ("EN", "without a label"),
+}
+_TICKS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200)
+
+
+def draw_stats(stats: Stats, stem: Path, title: str, *, force: bool = True) -> tuple[Path, Path]:
+    """Draw the shares of the levels, and the concepts of each level, as Figure 2 of the paper."""
+    total = {name: 0 for level in LEVELS for name in stats.concepts[level]}
+    for name in total:
+        total[name] = sum(stats.concepts[level].get(name, 0) for level in LEVELS)
+    names = sorted(total, key=total.__getitem__)
+    height = 1.9 + 0.42 * max(len(names), 3)
+    with canvas(7.2, height, nrows=2, height_ratios=[1, max(len(names), 3)]) as (figure, axes):
+        figure.suptitle(title, x=0.01, ha="left", weight="bold")
+        _draw_levels(axes[0], stats)
+        _draw_concepts(axes[1], stats, names)
+        return save(figure, stem, force=force)
+
+
+def _draw_levels(axes: Any, stats: Stats) -> None:
+    left = 0
+    for level in LEVELS:
+        count = stats.levels[level]
+        axes.barh(0, count, left=left, color=LEVEL_COLORS[level], height=0.7)
+        if count > 0.04 * stats.clips:
+            color = "white" if level == "S" else "black"
+            text = f"{level}\n{count} ({100 * count / stats.clips:.1f} %)"
+            axes.text(left + count / 2, 0, text, ha="center", va="center", color=color, fontsize=8)
+        left += count
+    axes.set_title(f"{stats.clips} {stats.unit}s of {stats.movies} films")
+    axes.set_xlim(0, max(left, 1))
+    axes.axis("off")
+
+
+def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
+    """Draw one row a concept with a dot a level: the share of its clips with the concept."""
+    levels = [level for level in LEVELS if stats.concepts[level]]
+    found = [
+        [100 * stats.concepts[one].get(name, 0) / max(stats.levels[one], 1) for one in levels]
+        for name in names
+    ]
+    widest = max((share for shares in found for share in shares), default=1.0)
+    for row, shares in enumerate(found):
+        axes.plot([min(shares), max(shares)], [row, row], color="#e4e3df", lw=3, zorder=1)
+        moved = spread_dots(shares, DOT * widest)
+        for level, share, step in zip(levels, shares, moved, strict=True):
+            dot = axes.scatter(share, row + STEP * step, s=46, color=LEVEL_COLORS[level])
+            dot.set(edgecolor="white", zorder=2, clip_on=False)
+    for level in levels:
+        mean = stats.concepts_per_clip.get(level)
+        note = "" if mean is None else f", {mean:.2f} concepts a {stats.unit}"
+        label = f"{level} {LEVEL_NAMES[level]}{note}"
+        axes.scatter([], [], s=46, color=LEVEL_COLORS[level], label=label)
+    label_rows(axes, names, upwards=True)
+    axes.set_xlim(left=0)
+    draw_grid(axes)
+    axes.set_xlabel(f"% of the level's {stats.unit}s with the concept", color=MUTED)
+    axes.set_title("Concepts over levels")
+    if levels:
+        place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.13)}
+        axes.legend(**place, ncols=3, fontsize=7.5, handletextpad=0.2)
+    else:
+        axes.text(0.5, 0, "no clip has a concept", ha="center", color=MUTED)
+
+
+class TimelineBar(NamedTuple):
+    """One bar of a panel, in frames; both ends are part of it."""
+
+    start_frame: int
+    end_frame: int
+    level: str
+    concepts: tuple[str, ...] = ()
+    look: str = "solid"
+
+    def style(self) -> dict[str, Any]:
+        """Return how matplotlib draws the bar."""
+        color = LEVEL_COLORS[self.level]
+        faint = {"facecolor": (color, 0.25), "edgecolor": color}
+        return (faint if self.look == "faint" else {"facecolor": color}) | _STYLES[self.look]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The content of the figure: title and bars of each panel, from top to bottom."""
+
+    movie_id: str
+    panels: tuple[tuple[str, tuple[TimelineBar, ...]], ...]
+    spans: tuple[ClipSpan, ...]
+    start_frame: int
+    end_frame: int
+
+    def points(self, n_frames: int) -> float:
+        """Return the width of `n_frames` frames on the page, in points."""
+        share = n_frames / (self.end_frame - self.start_frame + 1)
+        return share * 72 * WIDTH_IN * _PANEL_SHARE
+
+    @cached_property
+    def initials(self) -> dict[str, str]:
+        """The letters that stand for each concept in the figure."""
+        bars = (bar for _, bars in self.panels for bar in bars)
+        return initials({concept for bar in bars for concept in bar.concepts})
+
+
+def timeline(
+    segments: Iterable[Segment],
+    spans: Iterable[ClipSpan],
+    projection: Projection,
+    movie_id: str,
+    between: tuple[int, int] | None = None,
+) -> Timeline:
+    """Return the timeline of one film, or of the frames `between` two of it."""
+    clips = {span.clip_id: span for span in spans if span.movie_id == movie_id}
+    marked = [segment for segment in segments if segment.movie_id == movie_id]
+    if not clips or not marked:
+        what = "segments" if clips else "clips"
+        raise NotFound(f"the film {movie_id!r} has no {what}; nothing to draw")
+    ends = [*(clip.end_frame for clip in clips.values()), *(one.end_frame for one in marked)]
+    first, last = between or (0, max(ends))
+    if last <= first:
+        raise FixUsage(f"--between: the last frame must be after the first, got {first} and {last}")
+    needed = {clip: frames_needed(clip.n_frames, projection.threshold) for clip in clips.values()}
+
+    def segment_bar(one: Segment) -> TimelineBar:
+        counts = any(overlap_frames(one, clip) >= least for clip, least in needed.items())
+        look = "solid" if counts else "faint"
+        return TimelineBar(one.start_frame, one.end_frame, one.level, one.concepts, look)
+
+    def clip_bar(row: ClipLevel) -> TimelineBar:
+        span, look = clips[row.clip_id], "solid" if row.ratio else "hollow"
+        look = look if row.labelled else "unlabelled"
+        return TimelineBar(span.start_frame, span.end_frame, row.level, row.concepts, look)
+
+    panels = {}
+    for name in sorted({segment.annotator for segment in marked}):
+        panels[f"{name}: segments"] = [segment_bar(one) for one in marked if one.annotator == name]
+        panels[f"{name}: clips"] = [
+            clip_bar(row) for row in projection.by_annotator[name] if row.clip_id in clips
+        ]
+    panels["merged: clips"] = [clip_bar(row) for row in projection.merged if row.clip_id in clips]
+    seen = tuple(
+        (title, tuple(bar for bar in bars if bar.end_frame >= first and bar.start_frame <= last))
+        for title, bars in panels.items()
+    )
+    return Timeline(movie_id, seen, tuple(clips.values()), first, last)
+
+
+def draw_timeline(
+    segments: Iterable[Segment],
+    spans: Iterable[ClipSpan],
+    projection: Projection,
+    movie_id: str,
+    stem: Path,
+    *,
+    between: tuple[int, int] | None = None,
+    fps: float | None = None,
+    force: bool = True,
+) -> tuple[Path, Path]:
+    """Draw one film as SVG and PNG: the segments and clips of each annotator, and the merge.
+
+    Args:
+        segments: What the annotators marked.
+        spans: The clips.
+        projection: The levels of the clips.
+        movie_id: The film.
+        stem: The path of both files without their extension.
+        between: Draw only these frames.
+        fps: Label the axis with hours, minutes and seconds instead of frames.
+        force: Replace files that exist.
+    """
+    film = timeline(segments, spans, projection, movie_id, between)
+    ratios = [*[PANEL_IN] * len(film.panels), KEY_IN]
+    layout = {"nrows": len(ratios), "height_ratios": ratios}
+    with canvas(WIDTH_IN, sum(ratios) + 0.8, **layout) as (figure, (*panels, key)):
+        share = f"a threshold of {100 * float(projection.threshold):.4g} % of the clip"
+        figure.suptitle(f"{movie_id}, levels at {share}", x=0.01, ha="left", weight="bold")
+        for panel, (title, bars) in zip(panels, film.panels, strict=True):
+            _draw_panel(panel, title, bars, film)
+            panel.tick_params(axis="x", bottom=panel is panels[-1], labelbottom=panel is panels[-1])
+        _label_clips(panels[-1], film)
+        _label_time(panels[-1], fps)
+        _draw_key(key, film)
+        return save(figure, stem, force=force)
+
+
+def initials(concepts: Iterable[str]) -> dict[str, str]:
+    """Return the shortest start of each concept that is unique and not a level."""
+    names = sorted(set(concepts))
+    short = {}
+    for name in names:
+        taken = [other for other in names if other != name]
+        starts = [name[:n] for n in range(1, len(name)) if name[n - 1] != " "]
+        unique = (start for start in starts if not any(o.startswith(start) for o in taken))
+        short[name] = next((start for start in unique if start not in LEVELS), name)
+    return short
+
+
+def _draw_panel(axes: Any, title: str, bars: Sequence[TimelineBar], film: Timeline) -> None:
+    # Where segments overlap, the lower level is drawn in front of the higher one.
+    for bar in sorted(bars, key=lambda bar: -LEVELS.index(bar.level)):
+        start, end, height = bar.start_frame, bar.end_frame, _HEIGHTS[bar.level]
+        axes.bar(start, height, width=end - start + 1, align="edge", **bar.style())
+        first, last = max(start, film.start_frame), min(end, film.end_frame)
+        letters = [film.initials[concept] for concept in bar.concepts]
+        room = film.points(last - first + 1) - 2, 72 * PANEL_IN * 0.7 * height
+        color = "white" if bar.level == "S" and bar.look == "solid" else "black"
+        place = {"ha": "center", "va": "center", "linespacing": 1.05}
+        middle = (first + last + 1) / 2
+        axes.text(
+            middle, height / 2, fitted(letters, *room), fontsize=LETTER_PT, color=color, **place
+        )
+    for span in film.spans:
+        axes.axvline(span.start_frame, color="#e4e3df", lw=0.4, zorder=0)
+    axes.set_title(title, fontsize=8, pad=3)
+    axes.set_xlim(film.start_frame, film.end_frame + 1)
+    axes.set_ylim(0, 1.04)
+    axes.set_yticks(list(_HEIGHTS.values()), list(_HEIGHTS), fontsize=6)
+    axes.tick_params(axis="y", length=0, pad=2)
+    axes.spines["left"].set_visible(False)
+
+
+def fitted(words: Sequence[str], width_pt: float, height_pt: float) -> str:
+    """Return words on as few lines as fit a box; nothing where they do not fit."""
+    for n_lines in range(1, int(height_pt / (LETTER_PT * 1.2)) + 1):
+        a_line = -(-len(words) // n_lines)
+        lines = [" ".join(words[i : i + a_line]) for i in range(0, len(words), a_line or 1)]
+        if lines and max(map(len, lines)) * LETTER_PT * 0.62 <= width_pt:
+            return "\n".join(lines)
+    return ""
+
+
+def _label_clips(axes: Any, film: Timeline) -> None:
+    """Write the ids of the clips above the merged panel, if all of them fit."""
+    seen = {
+        span.clip_id.removeprefix(f"{film.movie_id}-"): span
+        for span in film.spans
+        if film.start_frame <= span.start_frame <= film.end_frame
+    }
+    if all(fitted([name], film.points(span.n_frames), 10) for name, span in seen.items()):
+        axes.set_ylim(0, 1.24)
+        look = {"fontsize": LETTER_PT, "color": MUTED, "ha": "center", "clip_on": True}
+        for name, span in seen.items():
+            axes.text((span.start_frame + span.end_frame + 1) / 2, 1.06, name, **look)
+
+
+def _label_time(axes: Any, fps: float | None) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
+
+    axes.tick_params(axis="x", labelsize=7.5)
+    axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda frame, _: f"{frame:,.0f}"))
+    axes.set_xlabel("frame", color=MUTED)
+    if fps is not None:
+        low, high = axes.get_xlim()
+        step_s = next((step for step in _TICKS_S if (high - low) / fps / step <= 14), _TICKS_S[-1])
+        axes.xaxis.set_major_locator(MultipleLocator(step_s * fps))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda frame, _: clock(frame / fps)))
+        axes.set_xlabel("time in the film, h:mm:ss", color=MUTED)
+
+
+def _draw_key(axes: Any, film: Timeline) -> None:
+    from matplotlib.patches import Patch
+
+    axes.axis("off")
+    looks = {bar.look for _, bars in film.panels for bar in bars}
+    patches = [
+        Patch(color=LEVEL_COLORS[level], label=f"{level} {LEVEL_NAMES[level]}") for level in LEVELS
+    ]
+    patches += [
+        Patch(**TimelineBar(0, 0, level, look=look).style(), label=text)
+        for look, (level, text) in _MEANINGS.items()
+        if look in looks
+    ]
+    levels = axes.legend(handles=patches, loc="upper left", ncols=len(patches), fontsize=7.5)
+    axes.add_artist(levels)
+    # Lines break between concepts only: the blanks inside an entry do not break.
+    entries = [f"{short} {name}".replace(" ", "\xa0") for name, short in film.initials.items()]
+    text = fill("\xa0\xa0 ".join(entries), width=170, break_long_words=False)
+    look = {"fontsize": 7.5, "color": MUTED, "va": "top"}
+    axes.text(0.004, 0.42, text, transform=axes.transAxes, **look)
