@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.model import Clip as Clip
     from obygaze_features.manifest.model import Header as Header
     from obygaze_features.manifest.model import Manifest as Manifest
+    from obygaze_features.manifest.projection import ClipSpan as ClipSpan
     from obygaze_features.manifest.projection import Projection as Projection
+    from obygaze_features.manifest.projection import Segment as Segment
     from obygaze_features.manifest.projection import project as project
-    from obygaze_features.manifest.segments import ClipSpan as ClipSpan
-    from obygaze_features.manifest.segments import Segment as Segment
-    from obygaze_features.manifest.segments import read_segments as read_segments
-    from obygaze_features.manifest.segments import read_spans as read_spans
+    from obygaze_features.manifest.projection import read_segments as read_segments
+    from obygaze_features.manifest.projection import read_spans as read_spans
     from obygaze_features.manifest.stats import Stats as Stats
     from obygaze_features.manifest.stats import compute_stats as compute_stats
     from obygaze_features.manifest.vocabulary import canonical_concept as canonical_concept

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -27,14 +28,10 @@ from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.projection import Projection
-from obygaze_features.manifest.segments import ClipSpan
+from obygaze_features.manifest.projection import ClipSpan, Projection
 
 Ints = NDArray[np.int64]
 Values = dict[str, float | None]
-Mean = Callable[
-    [Iterable["AnnotatorPair"], Callable[["AnnotatorPair"], float | None]], float | None
-]
 
 NULLS = ("uniform", "own", "pooled")
 # The paper's distances in tenths, rows and columns in the order of LEVELS.
@@ -161,29 +158,14 @@ def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[Annotato
     ]
 
 
-def mean_over_films(
-    pairs: Iterable[AnnotatorPair], measure: Callable[[AnnotatorPair], float | None]
-) -> float | None:
-    """Return the mean over films of the mean over a film's pairs; None values are left out."""
-    films: dict[str, list[float]] = defaultdict(list)
-    for pair in pairs:
-        if (value := measure(pair)) is not None:
-            films[pair.movie_id].append(value)
-    means = [sum(film) / len(film) for film in films.values()]
+def mean_of_groups(groups: Iterable[object], values: Iterable[float | None]) -> float | None:
+    """Return the mean over groups of the mean over a group's values; None is left out."""
+    by_group: dict[object, list[float]] = defaultdict(list)
+    for group, value in zip(groups, values, strict=True):
+        if value is not None:
+            by_group[group].append(value)
+    means = [sum(own) / len(own) for own in by_group.values()]
     return sum(means) / len(means) if means else None
-
-
-def mean_over_pairs(
-    pairs: Iterable[AnnotatorPair], measure: Callable[[AnnotatorPair], float | None]
-) -> float | None:
-    """Return the mean over all pairs, as in the paper; None values are left out."""
-    values = [value for pair in pairs if (value := measure(pair)) is not None]
-    return sum(values) / len(values) if values else None
-
-
-def mean_gamma(pairs: Sequence[AnnotatorPair], mean: Mean = mean_over_films) -> Values:
-    """Return the mean of gamma under each null, over films or over pairs of annotators."""
-    return _by_null(lambda null: mean(pairs, lambda pair: pair.gamma(null)))
 
 
 def p_value(
@@ -191,10 +173,11 @@ def p_value(
 ) -> float | None:
     """Return the p-value (b + 1) / (m + 1); b of m draws agree at least as well by chance."""
     usable = [pair for pair in pairs if pair.gamma(null) is not None]
-    real = mean_gamma(usable)[null]
+    films = [pair.movie_id for pair in usable]
+    real = mean_of_groups(films, [pair.gamma(null) for pair in usable])
     if real is None or not chance.permutations:
         return None
-    in_film = Counter(pair.movie_id for pair in usable)
+    in_film = Counter(films)
     gammas = np.zeros(chance.permutations)
     for pair in usable:
         sums = pair.simulated(null, chance.permutations, chance.seed)
@@ -216,27 +199,17 @@ def agreement(
     means and p-values, and is listed in `degenerate`.
     """
     reduced = [pair.without_ns() for pair in pairs]
-
-    def both(name: str, measure: Callable[[Sequence[AnnotatorPair]], Any]) -> dict[str, Any]:
-        return {name: measure(pairs), f"{name}_without_ns": measure(reduced)}
-
-    def sampled(some: Sequence[AnnotatorPair]) -> Values:
-        return _by_null(
-            lambda null: mean_over_films(some, lambda pair: pair.sampled_gamma(null, chance))
-        )
-
-    document = {
-        **both("gamma", mean_gamma),
-        **both("gamma_over_pairs", lambda some: mean_gamma(some, mean_over_pairs)),
-        **both("alpha", lambda some: mean_over_films(some, lambda pair: pair.alpha)),
-        **both("alpha_over_pairs", lambda some: mean_over_pairs(some, lambda pair: pair.alpha)),
-        **both("p_value", lambda some: _by_null(lambda null: p_value(some, null, chance))),
+    less = {f"{name}_without_ns": value for name, value in _measures(reduced, chance).items()}
+    document = {**_measures(pairs, chance), **less}
+    if chance.n_random:
+        document["sampled"] = {
+            "n_random": chance.n_random,
+            "gamma": document.pop("sampled_gamma"),
+            "gamma_without_ns": document.pop("sampled_gamma_without_ns"),
+        }
+    return document | {
         "permutations": chance.permutations,
         "seed": chance.seed,
-    }
-    if chance.n_random:
-        document["sampled"] = {"n_random": chance.n_random, **both("gamma", sampled)}
-    return document | {
         "films": len({pair.movie_id for pair in pairs}),
         "degenerate": [
             {**_names(pair), "nulls": nulls, "without_ns": some is reduced}
@@ -251,12 +224,25 @@ def agreement(
     }
 
 
-def _by_null(measure: Callable[[str], float | None]) -> Values:
-    return {null: measure(null) for null in NULLS}
+def _measures(pairs: Sequence[AnnotatorPair], chance: ChanceSettings) -> dict[str, Any]:
+    """Return gamma and alpha as means over films and over pairs, and the p-values."""
+    films, each = [pair.movie_id for pair in pairs], range(len(pairs))
 
+    def means(groups: Iterable[object], of: Callable[[AnnotatorPair, str], float | None]) -> Values:
+        return {null: mean_of_groups(groups, [of(pair, null) for pair in pairs]) for null in NULLS}
 
-def _gamma(observed: float | None, expected: float | None) -> float | None:
-    return None if observed is None or not expected else 1.0 - observed / expected
+    alphas = [pair.alpha for pair in pairs]
+    measures: dict[str, Any] = {
+        "gamma": means(films, AnnotatorPair.gamma),
+        "gamma_over_pairs": means(each, AnnotatorPair.gamma),
+        "alpha": mean_of_groups(films, alphas),
+        "alpha_over_pairs": mean_of_groups(each, alphas),
+        "p_value": {null: p_value(pairs, null, chance) for null in NULLS},
+    }
+    if chance.n_random:
+        sampled = partial(AnnotatorPair.sampled_gamma, chance=chance)
+        measures["sampled_gamma"] = means(films, sampled)
+    return measures
 
 
 def _names(pair: AnnotatorPair) -> dict[str, Any]:
@@ -264,17 +250,13 @@ def _names(pair: AnnotatorPair) -> dict[str, Any]:
 
 
 def _record(pair: AnnotatorPair, chance: ChanceSettings) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "n": pair.n,
-        "observed": pair.observed,
-        "expected": _by_null(pair.expected),
-        "gamma": _by_null(pair.gamma),
-        "alpha": pair.alpha,
-        "p_value": _by_null(lambda null: p_value([pair], null, chance)),
-    }
-    if chance.n_random:
-        record["sampled_gamma"] = _by_null(lambda null: pair.sampled_gamma(null, chance))
-    return record
+    expected = {null: pair.expected(null) for null in NULLS}
+    own = {name: v for name, v in _measures([pair], chance).items() if "over_pairs" not in name}
+    return {"n": pair.n, "observed": pair.observed, "expected": expected, **own}
+
+
+def _gamma(observed: float | None, expected: float | None) -> float | None:
+    return None if observed is None or not expected else 1.0 - observed / expected
 
 
 def drawn_tables(

@@ -19,16 +19,20 @@ from obygaze_features.core.commands import (
 )
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.figures import figure_stem
 from obygaze_features.core.files import write_new
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import (
+    ClipSpan,
     Projection,
+    Segment,
     as_threshold,
     projection_to_csv,
+    read_inputs,
     threshold_text,
+    unknown_concepts,
 )
 from obygaze_features.manifest.projection import project as project_clips
-from obygaze_features.manifest.segments import ClipSpan, Segment, read_inputs, unknown_concepts
 
 Inputs = tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]
 
@@ -36,11 +40,17 @@ Inputs = tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]
 input_options = option_group(
     "Options",
     click.argument("segments"),
-    click.option("--clips", help="CSV with clip_id, movie_id, start_frame, end_frame."),
     click.option(
-        "--every",
-        metavar="SECONDS",
-        help="Cut the films into clips of this length, by the column framerate or --fps.",
+        "--clips",
+        help="CSV with clip_id, movie_id, start_frame, end_frame (or start_s, end_s in seconds).",
+    ),
+    click.option(
+        "--every", metavar="SECONDS", help="Cut the films into clips of this length instead."
+    ),
+    click.option(
+        "--fps",
+        type=click.FloatRange(min=1),
+        help="Frames per second, to convert seconds where SEGMENTS has no column framerate.",
     ),
     click.option(
         "--threshold",
@@ -57,11 +67,11 @@ figure_options = option_group(
     "Figure",
     click.option("--figure", type=click.Path(path_type=Path), help="Draw PATH.svg and PATH.png."),
     click.option("--movie", help="The film to draw."),
-    click.option("--between", type=(int, int), metavar="FIRST LAST", help="Only these frames."),
     click.option(
-        "--fps",
-        type=click.FloatRange(min=1),
-        help="Show time, not frames; with --every the films' frame rate.",
+        "--between",
+        type=(int, int),
+        metavar="FIRST LAST",
+        help="Only these frames. With --fps, the axis shows time.",
     ),
 )
 
@@ -85,16 +95,15 @@ figure_options = option_group(
 def project(
     session: Session,
     /,
-    segments: str,
-    clips: str | None,
-    every: str | None,
     threshold: str,
-    canonical: bool,
     sweep: str | None,
     output: Path | None,
     by_annotator: bool,
     force: bool,
-    **drawing: Any,
+    figure: Path | None,
+    movie: str | None,
+    between: tuple[int, int] | None,
+    **source: Any,
 ) -> None:
     """Turn experts' segments into clip labels.
 
@@ -109,18 +118,27 @@ def project(
         obygaze manifest project mobygaze --clips clips.csv --sweep 0.1,0.2,0.3,0.4
         obygaze manifest project mobygaze --clips clips.csv --figure film --movie tt0108160 --fps 24
     """
-    unused = {**drawing, "fps": None} if every else drawing
-    if drawing["figure"] is None and any(unused.values()):
-        raise FixUsage("--movie, --between and --fps need --figure", hint="--figure PATH with them")
+    if figure is None and (movie or between):
+        raise FixUsage("--movie and --between need --figure", hint="--figure PATH with them")
     if by_annotator and output is None:
         raise FixUsage("--by-annotator needs -o", hint="-o NAME.csv with it")
     share = as_threshold(threshold)
     shares = [as_threshold(text) for text in sweep.split(",")] if sweep is not None else []
-    source: dict[str, Any] = {"segments": segments, "clips": clips, "every": every}
-    inputs, made = _project(session, share, **source, canonical=canonical, fps=drawing["fps"])
-    swept = [_sweep_record(project_clips(*inputs, share)) for share in shares]
-    if drawing["figure"] is not None:
-        _draw(session, inputs, made, force, **drawing)
+    inputs, made = _project(session, share, **source)
+    swept: list[dict[str, Any]] = [
+        {
+            "threshold": threshold_text(one.threshold),
+            "levels": one.counts(),
+            "unlabelled": len(one.unlabelled),
+        }
+        for one in (project_clips(*inputs, share) for share in shares)
+    ]
+    if figure is not None:
+        from obygaze_features.manifest.figures import draw_timeline
+
+        options = {"between": between, "fps": source["fps"], "force": force}
+        for path in draw_timeline(*inputs, made, movie, figure_stem(figure), **options):
+            session.console.note(f"wrote {path}")
     if output is not None:
         data = projection_to_csv(made, inputs[1], by_annotator=by_annotator)
         write_new(output, data, force=force)
@@ -224,41 +242,6 @@ def _table_path(session: Session, name: str) -> Path:
     return session.workspace.existing_manifest(name).with_suffix(".csv")
 
 
-def _draw(
-    session: Session,
-    inputs: Inputs,
-    made: Projection,
-    force: bool,
-    *,
-    figure: Path,
-    movie: str | None,
-    **options: Any,
-) -> None:
-    from obygaze_features.core.figures import figure_stem
-    from obygaze_features.manifest.figures import draw_timeline
-
-    segments, spans = inputs
-    films = sorted({span.movie_id for span in spans} & {one.movie_id for one in segments})
-    if movie is None and len(films) != 1:
-        raise FixUsage(
-            f"expected one film with clips and segments, got {len(films)}",
-            hint=f"--movie {few(films)}",
-        )
-    stem = figure_stem(figure)
-    for path in draw_timeline(
-        segments, spans, made, movie or films[0], stem, force=force, **options
-    ):
-        session.console.note(f"wrote {path}")
-
-
-def _sweep_record(made: Projection) -> dict[str, Any]:
-    return {
-        "threshold": threshold_text(made.threshold),
-        "levels": made.counts(),
-        "unlabelled": len(made.unlabelled),
-    }
-
-
 def _levels_text(made: Projection) -> str:
     """Return a table of clips: the level from each annotator, and the merged level."""
     names = list(made.by_annotator)
@@ -277,44 +260,33 @@ def _levels_text(made: Projection) -> str:
 
 
 def _agreement_text(document: Mapping[str, Any]) -> str:
-    """Return the means over films and over pairs for each null, then each film and pair."""
-    nulls = list(document["gamma"])
-    columns = {
-        "gamma over films": document["gamma"],
-        "without NS": document["gamma_without_ns"],
-        "p": _decimals(document["p_value"]),
-        "p without NS": _decimals(document["p_value_without_ns"]),
-        f"over {len(document['pairs'])} pairs": document["gamma_over_pairs"],
-        "pairs without NS": document["gamma_over_pairs_without_ns"],
-    }
-    if sampled := document.get("sampled"):
-        columns[f"{sampled['n_random']} samples"] = sampled["gamma"]
-        columns["samples without NS"] = sampled["gamma_without_ns"]
-    means = [(null, *(column[null] for column in columns.values())) for null in nulls]
+    """Return the measures under each null, then gamma of each film and pair."""
+    from obygaze_features.manifest.agreement import NULLS
+
+    sampled = {f"sampled_{name}": values for name, values in document.get("sampled", {}).items()}
+    measures = []
+    for name, means in (*sorted(document.items()), *sampled.items()):
+        if isinstance(means, Mapping) and tuple(means) == NULLS:
+            values = means.values()
+            # A p-value is never 0, and must not be shown as 0.
+            cells = [f"{value:.6g}" if value and "p_value" in name else value for value in values]
+            measures.append((name.replace("_", " ").replace("ns", "NS"), *cells))
     pairs = [
         (
             pair["movie_id"],
             " / ".join(pair["annotators"]),
             pair["n"],
-            *(pair["gamma"][null] for null in nulls),
+            *pair["gamma"].values(),
             pair["alpha"],
             pair["without_ns"]["n"],
-            *(pair["without_ns"]["gamma"][null] for null in nulls),
+            *pair["without_ns"]["gamma"].values(),
         )
         for pair in document["pairs"]
     ]
     parts = [
-        table(("chance", *columns), means),
-        table(("film", "pair", "clips", *nulls, "alpha", "without NS", *nulls), pairs),
+        table(("mean", *NULLS), measures),
+        table(("film", "pair", "clips", *NULLS, "alpha", "without NS", *NULLS), pairs),
     ]
     if document["degenerate"]:
         parts.append("'-': gamma is undefined, because agreement by chance is complete")
     return "\n\n".join(parts)
-
-
-def _decimals(values: Mapping[str, float | None]) -> dict[str, str | None]:
-    # A p-value is never 0, and must not be shown as 0.
-    return {
-        null: None if value is None else f"{value:.6f}".rstrip("0").rstrip(".")
-        for null, value in values.items()
-    }

@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, NamedTuple
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.figures import (
     LEVEL_COLORS,
@@ -23,11 +24,12 @@ from obygaze_features.core.figures import (
 from obygaze_features.manifest.model import LEVELS, clock
 from obygaze_features.manifest.projection import (
     ClipLevel,
+    ClipSpan,
     Projection,
+    Segment,
     frames_needed,
     overlap_frames,
 )
-from obygaze_features.manifest.segments import ClipSpan, Segment
 from obygaze_features.manifest.stats import Stats
 
 DOT, STEP = 0.018, 0.24  # the size of a dot across (of all shares), and along the rows
@@ -194,10 +196,10 @@ def timeline(
 
 
 def draw_timeline(
-    segments: Iterable[Segment],
-    spans: Iterable[ClipSpan],
+    segments: Sequence[Segment],
+    spans: Sequence[ClipSpan],
     projection: Projection,
-    movie_id: str,
+    movie_id: str | None,
     stem: Path,
     *,
     between: tuple[int, int] | None = None,
@@ -210,18 +212,22 @@ def draw_timeline(
         segments: What the annotators marked.
         spans: The clips.
         projection: The levels of the clips.
-        movie_id: The film.
+        movie_id: The film; None for the only one with clips and segments.
         stem: The path of both files without their extension.
         between: Draw only these frames.
         fps: Label the axis with hours, minutes and seconds instead of frames.
         force: Replace files that exist.
     """
-    film = timeline(segments, spans, projection, movie_id, between)
+    films = sorted({span.movie_id for span in spans} & {one.movie_id for one in segments})
+    if movie_id is None and len(films) != 1:
+        what = f"expected one film with clips and segments, got {len(films)}"
+        raise FixUsage(what, hint=f"--movie {few(films)}")
+    film = timeline(segments, spans, projection, movie_id or films[0], between)
     ratios = [*[PANEL_IN] * len(film.panels), KEY_IN]
     layout = {"nrows": len(ratios), "height_ratios": ratios}
     with canvas(WIDTH_IN, sum(ratios) + 0.8, **layout) as (figure, (*panels, key)):
         share = f"a threshold of {100 * float(projection.threshold):.4g} % of the clip"
-        figure.suptitle(f"{movie_id}, levels at {share}", x=0.01, ha="left", weight="bold")
+        figure.suptitle(f"{film.movie_id}, levels at {share}", x=0.01, ha="left", weight="bold")
         for panel, (title, bars) in zip(panels, film.panels, strict=True):
             _draw_panel(panel, title, bars, film)
             panel.tick_params(axis="x", bottom=panel is panels[-1], labelbottom=panel is panels[-1])

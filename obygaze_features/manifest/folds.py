@@ -7,7 +7,7 @@ name take arrays, one value a clip; the others take a manifest and return the fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import groupby
 from random import Random
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest.model import Clip, Manifest, sort_key
+from obygaze_features.manifest.model import Manifest, sort_key
 
 IntArray = NDArray[np.intp]
 FloatArray = NDArray[np.float64]
@@ -35,7 +35,8 @@ def stratified(manifest: Manifest, k: int, seed: int = 0) -> Folds:
         seed: The seed of the random assignment.
     """
     _check_k(k, len(manifest), "clips")
-    return _by_id(manifest, stratified_folds(_levels(manifest), k, seed=seed))
+    levels = [clip.level for clip in manifest]
+    return _by_id(manifest, stratified_folds(levels, k, seed=seed))
 
 
 def grouped(manifest: Manifest, k: int, seed: int = 0) -> Folds:
@@ -47,13 +48,14 @@ def grouped(manifest: Manifest, k: int, seed: int = 0) -> Folds:
         seed: The seed of the random assignment.
     """
     _check_k(k, len(manifest.movies), "films")
-    return _by_id(manifest, grouped_folds(_films(manifest), _levels(manifest), k, seed=seed))
+    films, levels = zip(*((clip.movie_id, clip.level) for clip in manifest), strict=True)
+    return _by_id(manifest, grouped_folds(films, levels, k, seed=seed))
 
 
 def leave_one_movie_out(manifest: Manifest) -> Folds:
     """Return one fold for each film, in the order of their ids."""
     _check_k(2, len(manifest.movies), "films")
-    return _by_id(manifest, folds_by_group(_films(manifest)))
+    return _by_id(manifest, folds_by_group([clip.movie_id for clip in manifest]))
 
 
 def neighbour_blocks(
@@ -72,16 +74,19 @@ def neighbour_blocks(
     """
     if block < 1 or gap < 0:
         raise FixUsage(f"block must be at least 1 and gap at least 0, got {block} and {gap}")
-    runs = [
-        clips[start : start + block]
-        for clips in _clips_by_film(manifest)
-        for start in range(0, len(clips), block)
-    ]
+    in_order = groupby(sorted(manifest, key=sort_key), key=lambda clip: clip.movie_id)
+    films = [list(clips) for _, clips in in_order]
+    runs = [clips[i : i + block] for clips in films for i in range(0, len(clips), block)]
     _check_k(k, len(runs), f"blocks of {block}")
     order = list(range(len(runs)))
     Random(seed).shuffle(order)
     folds = {clip.clip_id: position % k for position, run in enumerate(order) for clip in runs[run]}
-    kept = _without_borders(manifest, folds, gap)
+    kept = Folds()
+    for clips in films:
+        numbers = [folds[clip.clip_id] for clip in clips]
+        for i, clip in enumerate(clips):
+            if set(numbers[max(0, i - gap) : i + gap + 1]) == {numbers[i]}:
+                kept[clip.clip_id] = numbers[i]
     empty = set(range(k)) - set(kept.values())
     if empty:
         raise FixUsage(
@@ -97,29 +102,6 @@ KINDS: dict[str, tuple[Callable[..., Folds], tuple[str, ...]]] = {
     "neighbour": (neighbour_blocks, ("k", "seed", "block", "gap")),
     "leave-one-movie-out": (leave_one_movie_out, ()),
 }
-
-
-def _without_borders(manifest: Manifest, folds: Folds, gap: int) -> Folds:
-    kept = Folds()
-    for clips in _clips_by_film(manifest):
-        numbers = [folds[clip.clip_id] for clip in clips]
-        for i, clip in enumerate(clips):
-            if set(numbers[max(0, i - gap) : i + gap + 1]) == {numbers[i]}:
-                kept[clip.clip_id] = numbers[i]
-    return kept
-
-
-def _clips_by_film(manifest: Manifest) -> Iterable[list[Clip]]:
-    for _, clips in groupby(sorted(manifest, key=sort_key), key=lambda clip: clip.movie_id):
-        yield list(clips)
-
-
-def _levels(manifest: Manifest) -> list[str]:
-    return [clip.level for clip in manifest]
-
-
-def _films(manifest: Manifest) -> list[str]:
-    return [clip.movie_id for clip in manifest]
 
 
 def _by_id(manifest: Manifest, folds: IntArray) -> Folds:

@@ -16,26 +16,61 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.segments import ClipSpan, Segment
+from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
+from obygaze_features.manifest.vocabulary import canonical_concept
 
+SEGMENT_COLUMNS = ("movie_id", "annotator", "start_frame", "end_frame", "level", "concepts")
+CLIP_COLUMNS = ("clip_id", "movie_id", "start_frame", "end_frame")
 CSV_COLUMNS = (
     *("annotator", "clip_id", "movie_id", "level", "concepts"),
     *("overlap_frames", "clip_frames"),
 )
 TIME_COLUMNS = ("start_s", "end_s")
 DEFAULT_THRESHOLD = Fraction(1, 5)
+RATE = re.compile(r"(?=.*[1-9])[0-9]{1,3}(\.[0-9]{1,6})?")
+SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
 _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of film that one annotator gave a level; both frames are part of it."""
+
+    movie_id: str
+    annotator: str
+    start_frame: int
+    end_frame: int
+    level: str
+    concepts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClipSpan:
+    """The frames of its film that a clip has; both frames are part of it. `fps` may be unknown."""
+
+    clip_id: str
+    movie_id: str
+    start_frame: int
+    end_frame: int
+    fps: Fraction | None = None
+
+    @property
+    def n_frames(self) -> int:
+        """The length of the clip in frames."""
+        return self.end_frame - self.start_frame + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +166,15 @@ def project(
         spans: The clips.
         threshold: The least share of a clip that a segment must cover to count.
     """
-    tracks = _tracks(segments)
-    annotators = sorted({annotator for films in tracks.values() for annotator in films})
-    by_annotator: dict[str, list[ClipLevel]] = {annotator: [] for annotator in annotators}
+    marked: dict[str, dict[str, list[Segment]]] = defaultdict(lambda: defaultdict(list))
+    by_annotator: dict[str, list[ClipLevel]] = {}
+    for segment in sorted(segments, key=lambda one: (one.annotator, one.start_frame)):
+        marked[segment.movie_id][segment.annotator].append(segment)
+        by_annotator[segment.annotator] = []
+    tracks = {
+        movie: {annotator: AnnotatorTrack(own) for annotator, own in films.items()}
+        for movie, films in marked.items()
+    }
     merged, unseen = [], []
     for span in spans:
         rows = []
@@ -162,34 +203,37 @@ def merge(rows: Sequence[ClipLevel]) -> ClipLevel:
 
 
 class AnnotatorTrack:
-    """The segments of one annotator in one film, indexed for overlaps with clips."""
+    """The segments of one annotator in one film, in the order of their starts."""
 
-    def __init__(self, segments: Iterable[Segment]) -> None:
-        self.segments = sorted(segments, key=lambda segment: segment.start_frame)
-        self.starts = [segment.start_frame for segment in self.segments]
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self.segments = segments
+        self.starts = [segment.start_frame for segment in segments]
         # Segments may overlap each other, so ends are not sorted; how far any of them reaches is.
-        self.reach = list(accumulate((segment.end_frame for segment in self.segments), max))
-
-    def overlapping(self, span: ClipSpan) -> list[tuple[int, Segment]]:
-        """Return the segments that share frames with a clip, each with how many."""
-        first = bisect_left(self.reach, span.start_frame)
-        last = bisect_right(self.starts, span.end_frame)
-        shared = [(overlap_frames(segment, span), segment) for segment in self.segments[first:last]]
-        return [(overlap, segment) for overlap, segment in shared if overlap > 0]
+        self.reach = list(accumulate((segment.end_frame for segment in segments), max))
 
     def level_of(self, span: ClipSpan, threshold: Fraction) -> ClipLevel:
         """Return the level of a clip from this annotator."""
-        needed = frames_needed(span.n_frames, threshold)
-        touching = self.overlapping(span)
-        qualifying = [
-            ClipLevel(span.clip_id, segment.level, segment.concepts, (overlap, span.n_frames))
-            for overlap, segment in touching
-            if overlap >= needed
-        ]
+        needed, covered, next_frame = frames_needed(span.n_frames, threshold), 0, span.start_frame
+        first = bisect_left(self.reach, span.start_frame)
+        last = bisect_right(self.starts, span.end_frame)
+        qualifying = []
+        for one in self.segments[first:last]:
+            overlap = overlap_frames(one, span)
+            if overlap >= needed:
+                ratio = overlap, span.n_frames
+                qualifying.append(ClipLevel(span.clip_id, one.level, one.concepts, ratio))
+            end = min(one.end_frame, span.end_frame)
+            covered += max(0, end - max(one.start_frame, next_frame) + 1)
+            next_frame = max(next_frame, end + 1)
         if qualifying:
             return merge(qualifying)
-        rest = span.n_frames - _covered(span, (segment for _, segment in touching))
-        return ClipLevel(span.clip_id, LEVELS[0], labelled=rest >= needed)
+        return ClipLevel(span.clip_id, LEVELS[0], labelled=span.n_frames - covered >= needed)
+
+
+def overlap_frames(segment: Segment, span: ClipSpan) -> int:
+    """Return how many frames a segment and a clip share; not above 0 where they share none."""
+    first = max(segment.start_frame, span.start_frame)
+    return min(segment.end_frame, span.end_frame) - first + 1
 
 
 def projection_to_csv(
@@ -200,47 +244,188 @@ def projection_to_csv(
     Where the frame rate of the clips is known, the rows have their times in seconds.
     """
     span_of = {span.clip_id: span for span in spans}
-    timed = bool(span_of) and all(span.fps for span in span_of.values())
+    timed = all(span_of[row.clip_id].fps for row in projection.merged)
     tracks = projection.by_annotator if by_annotator else {"": projection.merged}
     rows = []
     for annotator, levels in tracks.items():
         for row in levels:
             level = row.level if row.labelled else ""
             concepts, ratio = "|".join(row.concepts), row.ratio or ("", "")
-            span = span_of[row.clip_id]
-            times = _times(span) if timed else ()
-            rows.append((annotator, row.clip_id, span.movie_id, level, concepts, *ratio, *times))
+            span, fps = span_of[row.clip_id], span_of[row.clip_id].fps or 1
+            times = [repr(float(at / fps)) for at in (span.start_frame, span.end_frame + 1)]
+            cells = (annotator, row.clip_id, span.movie_id, level, concepts, *ratio)
+            rows.append((*cells, *times) if timed else cells)
     first = 0 if by_annotator else 1
     columns = (*CSV_COLUMNS, *TIME_COLUMNS) if timed else CSV_COLUMNS
     return csv_bytes(columns[first:], (row[first:] for row in rows))
 
 
-def _times(span: ClipSpan) -> tuple[str, ...]:
-    fps = span.fps or Fraction(1)
-    return repr(float(span.start_frame / fps)), repr(float((span.end_frame + 1) / fps))
+def read_inputs(
+    segments: Path,
+    clips: Path | Fraction,
+    *,
+    canonical: bool = False,
+    fps: float | Fraction | None = None,
+) -> tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]:
+    """Return the segments and the clip spans of two tables; one error has all violations of both.
+
+    Args:
+        segments: The table of segments, as for `read_segments`.
+        clips: The table of clips, as for `read_spans` or with `start_s` and `end_s` instead of
+            frames; or a length in seconds: the films are cut into clips of that length.
+        canonical: Give concepts their canonical names; an unknown concept is a violation.
+        fps: Frames per second of films without a `framerate` in the table of segments.
+    """
+    wrong, wrong_clips = Violations(segments), Violations(str(clips))
+    table = _table(segments, SEGMENT_COLUMNS, "segments", wrong)
+    found = _segments(table.rows, canonical)
+    if isinstance(clips, Fraction):
+        rates = _film_rates(table, fps, wrong)
+        spans = () if wrong else _equal_clips(found, clips, rates)
+    else:
+        spans = _spans(clips, wrong_clips, lambda: _film_rates(table, fps, wrong))
+    raise_together("the segments cannot be projected on clips", wrong, wrong_clips)
+    return found, spans
 
 
-def _tracks(segments: Iterable[Segment]) -> dict[str, dict[str, AnnotatorTrack]]:
-    grouped: dict[str, dict[str, list[Segment]]] = defaultdict(lambda: defaultdict(list))
-    for segment in segments:
-        grouped[segment.movie_id][segment.annotator].append(segment)
-    return {
-        movie: {annotator: AnnotatorTrack(films[annotator]) for annotator in sorted(films)}
-        for movie, films in grouped.items()
-    }
+def read_segments(path: Path, *, canonical: bool = False) -> tuple[Segment, ...]:
+    """Return the segments of a CSV file, in the order of its rows.
+
+    Args:
+        path: A table with the columns movie_id, annotator, start_frame, end_frame, level and
+            concepts (joined with '|').
+        canonical: Give concepts their canonical names; an unknown concept is a violation.
+    """
+    found = Violations(path)
+    segments = _segments(_table(path, SEGMENT_COLUMNS, "segments", found).rows, canonical)
+    found.raise_if_any("this is not a table of segments")
+    return segments
 
 
-def overlap_frames(segment: Segment, span: ClipSpan) -> int:
-    """Return how many frames a segment and a clip share; not above 0 where they share none."""
-    first = max(segment.start_frame, span.start_frame)
-    return min(segment.end_frame, span.end_frame) - first + 1
+def read_spans(path: Path) -> tuple[ClipSpan, ...]:
+    """Return the clip spans of a CSV file, in the order of its rows.
+
+    Args:
+        path: A table with the columns clip_id, movie_id, start_frame and end_frame.
+    """
+    found = Violations(path)
+    spans = _spans(path, found, dict)
+    found.raise_if_any("this is not a table of clips")
+    return spans
 
 
-def _covered(span: ClipSpan, segments: Iterable[Segment]) -> int:
-    """Return how many frames of a clip are marked; `segments` are in the order of starts."""
-    covered, next_frame = 0, span.start_frame
-    for segment in segments:
-        first, last = max(segment.start_frame, next_frame), min(segment.end_frame, span.end_frame)
-        if last >= first:
-            covered, next_frame = covered + last - first + 1, last + 1
-    return covered
+def _table(path: Path, required: Sequence[str], content: str, found: Violations) -> CsvTable:
+    options: dict[str, Any] = {"delimiter": None, "skip_blank": True, "violations": found}
+    return read_table(path, required=required, content=content, **options)
+
+
+def _segments(rows: Iterable[TableRow], canonical: bool) -> tuple[Segment, ...]:
+    segments = []
+    for row in rows:
+        movie_id, annotator, frames = _word(row, "movie_id"), _word(row, "annotator"), row.frames()
+        level, concepts = row.one_of("level", LEVELS), _concepts(row, canonical)
+        if frames is not None:
+            segments.append(Segment(movie_id, annotator, *frames, level, concepts))
+    return tuple(segments)
+
+
+def _spans(
+    path: Path, found: Violations, rates_of: Callable[[], Mapping[str, Fraction]]
+) -> tuple[ClipSpan, ...]:
+    table = _table(path, CLIP_COLUMNS[:2], "clips", found)
+    in_seconds = CLIP_COLUMNS[2] not in table.columns and set(TIME_COLUMNS) <= set(table.columns)
+    missing = [] if in_seconds else [name for name in CLIP_COLUMNS if name not in table.columns]
+    if missing:
+        found.add(1, missing[0], "required column is missing; or start_s and end_s, in seconds")
+        return ()
+    rates, line_of = rates_of() if in_seconds else {}, dict[str, int]()
+    spans = []
+    for row in table.rows:
+        clip_id, movie_id = _word(row, "clip_id"), _word(row, "movie_id")
+        if clip_id:
+            row.unique("clip_id", line_of)
+        frames = _frames_at(row, rates.get(movie_id)) if in_seconds else row.frames()
+        if frames is not None:
+            spans.append(ClipSpan(clip_id, movie_id, *frames, rates.get(movie_id)))
+    return tuple(spans)
+
+
+def _frames_at(row: TableRow, fps: Fraction | None) -> tuple[int, int] | None:
+    """Return the first and last frame of a clip from its times in seconds."""
+    start, end = (row.matching(column, SECONDS, "a time in seconds") for column in TIME_COLUMNS)
+    if start is None or end is None:
+        return None
+    # A film without segments has no rate; its clips get no label, whatever their frames are.
+    first, after = (round(Fraction(text[0]) * (fps or 1)) for text in (start, end))
+    if fps and after <= first:
+        row.add("end_s", f"the clip has no frame at {float(fps):g} frames per second")
+    return first, max(first, after - 1)
+
+
+def _film_rates(
+    table: CsvTable, fps: float | Fraction | None, found: Violations
+) -> dict[str, Fraction]:
+    """Return the frame rate of each film with segments."""
+    rates: dict[str, Fraction] = {}
+    if not fps and table.rows and "framerate" not in table.columns:
+        found.add(1, "framerate", "required column is missing; or give --fps")
+        return rates
+    for row in table.rows:
+        movie, text = row["movie_id"], row.cells.get("framerate") or str(fps or "")
+        if RATE.fullmatch(text) is None:
+            row.add("framerate", f"{text!r} is not a frame rate; give --fps")
+        elif rates.setdefault(movie, Fraction(text)) != Fraction(text):
+            row.add("framerate", f"{text} is not that of the film's other rows, {rates[movie]}")
+    return rates
+
+
+def _equal_clips(
+    segments: Iterable[Segment], seconds: Fraction, rates: Mapping[str, Fraction]
+) -> tuple[ClipSpan, ...]:
+    """Return clips of equal length that cover the marked part of each film.
+
+    The clips begin at multiples of `seconds`, rounded to whole frames. The first holds the first
+    marked frame of the film; a rest at the end that is shorter than a clip is left out.
+    """
+    if any(seconds * fps < 1 for fps in rates.values()):
+        raise FixUsage(f"clips must have at least one frame, got {float(seconds):g} seconds")
+    marked: dict[str, tuple[int, int]] = {}
+    for one in segments:
+        first, last = marked.get(one.movie_id, (one.start_frame, one.end_frame))
+        marked[one.movie_id] = min(first, one.start_frame), max(last, one.end_frame)
+    return tuple(
+        ClipSpan(f"{movie}-{n + 1:04d}", movie, round(n * step), round((n + 1) * step) - 1, fps)
+        for movie, fps in rates.items()
+        for step, (first, last) in [(seconds * fps, marked[movie])]
+        for n in range(int(first / step), int(last / step) + 1)
+        if round((n + 1) * step) - 1 <= last
+    )
+
+
+def unknown_concepts(segments: Iterable[Segment]) -> list[str]:
+    """Return the concepts that are not in the vocabulary under any spelling, sorted."""
+    given = {concept for segment in segments for concept in segment.concepts}
+    return sorted(concept for concept in given if canonical_concept(concept) is None)
+
+
+def _word(row: TableRow, column: str) -> str:
+    text = row[column]
+    if not text.strip():
+        row.add(column, "the cell is empty")
+    elif text != text.strip():
+        row.add(column, f"{text!r} has blanks around it")
+    return text
+
+
+def _concepts(row: TableRow, canonical: bool) -> tuple[str, ...]:
+    text = row["concepts"].strip()
+    if text.startswith("["):
+        row.add("concepts", f"{text!r} is a list; join concepts with '|'")
+        return ()
+    names = [name.strip() for name in text.split("|") if name.strip()]
+    if not canonical:
+        return tuple(names)
+    for name in names:
+        if canonical_concept(name) is None:
+            row.add("concepts", f"unknown concept {name!r}")
+    return tuple(canonical_concept(name) or name for name in names)

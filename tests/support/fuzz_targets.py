@@ -418,7 +418,7 @@ def _read_table(files: Tree, folder: Path) -> None:
 def _read_segments(files: Tree, folder: Path) -> None:
     from fractions import Fraction
 
-    from obygaze_features.manifest.segments import read_inputs
+    from obygaze_features.manifest.projection import read_inputs
 
     place = written(files, folder)
     read_inputs(place / "s.csv", place / "c.csv")

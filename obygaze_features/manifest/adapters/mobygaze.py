@@ -27,7 +27,7 @@ from obygaze_features.manifest.adapters.common import (
 )
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.segments import RATE
+from obygaze_features.manifest.projection import RATE
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.vocabulary import concepts
 

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from obygaze.demo.films import annotate, make_films, render, truncate_video, write_tables
-from obygaze_features.manifest.segments import read_inputs
+from obygaze_features.manifest.projection import read_inputs
 from obygaze_features.video.film import probe
 
 

@@ -10,8 +10,7 @@ from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
 from obygaze_features.manifest.adapters.common import ImportedManifest
 from obygaze_features.manifest.link import LinkReport
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.projection import project
-from obygaze_features.manifest.segments import ClipSpan, Segment
+from obygaze_features.manifest.projection import ClipSpan, Segment, project
 from obygaze_features.manifest.stats import compute_stats
 
 HEADER = Header("films", {"Look": "visual", "Speech": "auditory"}, citation="A & B <2024>")

@@ -14,13 +14,14 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import (
     ClipLevel,
+    ClipSpan,
+    Segment,
     as_threshold,
     frames_needed,
     merge,
     project,
     threshold_text,
 )
-from obygaze_features.manifest.segments import ClipSpan, Segment
 
 FIFTH = Fraction(1, 5)
 

@@ -16,10 +16,12 @@ from support.film import clips, marks, write_segments, write_spans
 
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.projection import (
+    ClipSpan,
+    Segment,
     project,
     projection_to_csv,
+    read_inputs,
 )
-from obygaze_features.manifest.segments import ClipSpan, Segment, read_inputs
 
 
 def golden_cases() -> list[Path]:

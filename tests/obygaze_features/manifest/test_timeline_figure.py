@@ -21,8 +21,7 @@ from obygaze_features.manifest.figures import (
     timeline,
 )
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.projection import as_threshold, project
-from obygaze_features.manifest.segments import ClipSpan, Segment
+from obygaze_features.manifest.projection import ClipSpan, Segment, as_threshold, project
 
 SPANS = clips("0-99 100-199 200-299")
 SEGMENTS = [
@@ -180,6 +179,6 @@ def test_the_command_asks_which_film_where_there_are_several(tmp_path: Path) -> 
 
 
 def test_options_of_the_figure_without_a_figure_are_wrong_usage(tmp_path: Path) -> None:
-    for option in (("--movie", "m"), ("--fps", "25"), ("--between", "0", "9")):
+    for option in (("--movie", "m"), ("--between", "0", "9")):
         refused = run(tmp_path, *option)
         assert refused.code == 2 and "--figure PATH" in refused.stderr

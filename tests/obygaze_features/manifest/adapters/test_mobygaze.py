@@ -14,7 +14,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.common import ImportedManifest
 from obygaze_features.manifest.adapters.mobygaze import read
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.segments import read_segments
+from obygaze_features.manifest.projection import read_segments
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.vocabulary import canonical_concept
 
