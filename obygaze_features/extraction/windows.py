@@ -17,10 +17,9 @@ import numpy as np
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.plan import PlannedClip, PlannedWindow
-from obygaze_features.manifest.adapters.common import ascii_id
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.link import find_videos
-from obygaze_features.manifest.model import Header, Manifest, Windows
+from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.manifest.windows import Film, Grid
 from obygaze_features.video.container import BadVideo

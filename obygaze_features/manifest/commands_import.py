@@ -18,15 +18,16 @@ from obygaze_features.core.commands import (
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.adapters import (
+    ImportedManifest,
     csv_table,
-    folder,
     liris_accede,
     mobygaze,
     moviegraphs,
     obygaze12,
 )
-from obygaze_features.manifest.adapters.common import ImportedManifest, ascii_id
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
+from obygaze_features.manifest.link import manifest_of_folder
+from obygaze_features.manifest.model import ascii_id
 from obygaze_features.manifest.stats import compute_stats
 
 FILE = click.Path(path_type=Path)
@@ -160,7 +161,7 @@ def import_csv(
 
 @_importer("folder")
 @click.argument("folder", type=FILE)
-def import_folder(session: Session, name: str, **given: Path) -> ImportedManifest:
+def import_folder(session: Session, name: str, folder: Path) -> ImportedManifest:
     """A folder of videos: one clip for each file, without labels.
 
     The film of a clip is the folder that the file is in; of a file at the top, its name up to the
@@ -170,7 +171,7 @@ def import_folder(session: Session, name: str, **given: Path) -> ImportedManifes
         obygaze manifest import folder /data/films -o films
         obygaze manifest import folder clips/ --json
     """
-    return folder.read(given["folder"], name=name)
+    return ImportedManifest(manifest_of_folder(folder, name=name))
 
 
 def _seconds(film: str, text: str) -> float:

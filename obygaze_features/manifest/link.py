@@ -1,5 +1,7 @@
 """Find the video of each clip under a folder: its own file, or a part of the file of its film.
 
+Without a manifest, the videos of a folder become one: a clip for each file.
+
 `start_s` and `end_s` of a clip are times within its `video`. Where no video is named they are
 times within the film; once a clip has a file of its own, its film times move to the columns
 `film_start_s` and `film_end_s`. The name that was looked for stays in the column `video_name`,
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -18,7 +21,10 @@ from typing import Any
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.files import leads_out
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.manifest.io import clips_of
+from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
+from obygaze_features.manifest.tables import TableRow
 
 EXTENSIONS = (
     *(".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".m2ts", ".ts"),
@@ -27,6 +33,7 @@ EXTENSIONS = (
 FILM_COLUMNS = ("film_start_s", "film_end_s")
 NAME_COLUMN = "video_name"
 _SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")
+_NUMBERED = re.compile(r"(.+?)(?:_scene_0*([0-9]{1,4})|-([0-9]{3}))")
 _CLIP = re.compile(r".+-[0-9]{1,4}")
 _BORDER = re.compile(r"[^A-Za-z0-9]|$")
 
@@ -56,6 +63,40 @@ class LinkReport:
         }
 
 
+def manifest_of_folder(folder: Path, *, name: str | None = None) -> Manifest:
+    """Return the manifest of the videos under a folder; each file is a clip.
+
+    The film of a clip is the folder that the file is in. Of a file at the top it is the name up to
+    the scene's number: `lake` of `lake-001.mp4` and `lake_scene_001.mp4`; else the whole name.
+
+    Args:
+        folder: The folder; no video is opened.
+        name: The name of the manifest. By default that of the folder.
+    """
+    files = [PurePosixPath(file) for file in find_videos(folder)]
+    if not files:
+        known = ", ".join(EXTENSIONS)
+        raise FixInput("no video in this folder", where=str(folder), hint=f"files named {known}")
+    stems = Counter(ascii_id(file.stem) for file in files)
+    violations, file_of, rows = Violations(folder), dict[str, PurePosixPath](), []
+    for number, file in enumerate(files, 1):
+        scene = _NUMBERED.fullmatch(file.stem)
+        film = "_".join(file.parts[:-1]) or (scene[1] if scene else file.stem)
+        clip_id, movie_id = ascii_id(file.stem), ascii_id(film)
+        if stems[clip_id] > 1:
+            clip_id = f"{movie_id}-{clip_id}"
+        if (first := file_of.setdefault(clip_id, file)) != file:
+            what = f"two videos for the clip {clip_id!r}: {first} and {file}"
+            raise FixInput(what, where=str(folder), hint="rename or remove one of them")
+        cells = {"clip_id": clip_id, "movie_id": movie_id, "video": str(file)}
+        cells |= {"scene": str(int(scene[2] or scene[3]))} if scene else {}
+        rows.append((TableRow(number, {}, violations), cells))
+    clips, hint = clips_of(rows), "rename it: letters, digits, . _ -"
+    violations.raise_if_any("a video cannot be named as a clip", hint)
+    title = name or ascii_id(folder.resolve().name) or "videos"
+    return Manifest(title, Header(title, video_root=str(folder.resolve())), clips)
+
+
 def film_span(clip: Clip) -> tuple[float, float] | None:
     """Return start and end of a clip in its film, in seconds; None where they are unknown."""
     first, last = (clip.extra.get(column, "") for column in FILM_COLUMNS)
@@ -77,7 +118,32 @@ def find_videos(folder: Path) -> tuple[str, ...]:
         raise NotFound("no such folder", where=str(folder), hint="check the path")
     if not folder.is_dir():
         raise FixInput("expected a folder, got a file", where=str(folder), hint="name its folder")
-    return tuple(sorted(name for name in _walk(folder) if _is_valid_name(name)))
+    return tuple(sorted(_walk(folder)))
+
+
+def _walk(folder: Path) -> Iterator[str]:
+    entered: set[tuple[int, int]] = set()
+
+    def enter(path: Path) -> bool:
+        """Return whether a folder is entered for the first time."""
+        try:
+            status = path.stat()
+        except OSError:
+            return False
+        n_before = len(entered)
+        entered.add((status.st_dev, status.st_ino))
+        return len(entered) > n_before
+
+    enter(folder)
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        # Sorted, so that of two names for one folder it is always the same that is used.
+        folders[:] = [name for name in sorted(folders) if enter(Path(parent, name))]
+        for path in (Path(parent, name) for name in names):
+            name = path.relative_to(folder).as_posix()
+            # A name that is not UTF-8 has surrogates, which are not printable.
+            valid = name.isprintable() and not leads_out(name)
+            if valid and path.suffix.lower() in EXTENSIONS and path.is_file():
+                yield name
 
 
 def link(manifest: Manifest, folder: Path) -> LinkReport:
@@ -95,17 +161,29 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
     without: list[str] = []
     ambiguous: dict[str, tuple[str, ...]] = {}
     for clip in originals:
-        own = files.of_clip(clip)
-        found = own or files.of_film(clip)
-        if len(found) == 1:
-            (by_name if own else by_time).append(clip.clip_id)
-            clip = _own_file(clip, found[0]) if own else _part_of_film(clip, found[0])
-        elif found:
+        own, span = files.of_clip(clip), film_span(clip)
+        found = own or (files.of_film(clip) if span else ())
+        if not found:
+            without.append(clip.clip_id)
+        elif len(found) > 1:
             ambiguous[clip.clip_id] = found
         else:
-            without.append(clip.clip_id)
+            (by_name if own else by_time).append(clip.clip_id)
+            if span and not own:
+                clip = replace(clip, start_s=span[0], end_s=span[1])
+            elif span and not _file_name(clip):
+                extra = {**clip.extra, **dict(zip(FILM_COLUMNS, map(repr, span), strict=True))}
+                clip = replace(clip, start_s=None, end_s=None, extra=extra)
+            clip = replace(clip, video=found[0])
         clips.append(clip)
-    linked = _linked(manifest, clips, folder)
+    timed = any(clip.extra.get(FILM_COLUMNS[0]) for clip in clips)
+    blank = dict.fromkeys((NAME_COLUMN, *(FILM_COLUMNS if timed else ())), "")
+    linked = replace(
+        manifest,
+        header=replace(manifest.header, video_root=str(folder.resolve())),
+        clips=tuple(replace(clip, extra={**blank, **clip.extra}) for clip in clips),
+        columns=tuple(dict.fromkeys((*manifest.columns, *blank))),
+    )
     return LinkReport(linked, tuple(by_name), tuple(by_time), ambiguous, tuple(without))
 
 
@@ -118,72 +196,13 @@ def _original(clip: Clip) -> Clip:
     """Return the clip as it was before it was linked for the first time."""
     name, video = _file_name(clip), PurePosixPath(clip.video)
     # It is linked to its film instead of a file of its own: its times are from the film columns.
-    by_time = bool(name and clip.extra.get(FILM_COLUMNS[0])) and (
-        video.stem not in ("", PurePosixPath(name).stem)
-    )
-    times: dict[str, Any] = {"start_s": None, "end_s": None} if by_time else {}
-    return replace(clip, video="", extra={**clip.extra, NAME_COLUMN: name}, **times)
-
-
-def _own_file(clip: Clip, name: str) -> Clip:
-    span = None if _file_name(clip) else film_span(clip)
-    if span is None:
-        return replace(clip, video=name)
-    columns = dict(zip(FILM_COLUMNS, map(repr, span), strict=True))
-    return replace(clip, video=name, start_s=None, end_s=None, extra={**clip.extra, **columns})
-
-
-def _part_of_film(clip: Clip, name: str) -> Clip:
-    start_s, end_s = film_span(clip) or (None, None)
-    return replace(clip, video=name, start_s=start_s, end_s=end_s)
-
-
-def _linked(manifest: Manifest, clips: Sequence[Clip], folder: Path) -> Manifest:
-    """Return the manifest with the linked clips and the columns that linking adds."""
-    wanted = [NAME_COLUMN]
-    if any(clip.extra.get(FILM_COLUMNS[0]) for clip in clips):
-        wanted += FILM_COLUMNS
-    added = [column for column in wanted if column not in manifest.columns]
-    blank = dict.fromkeys(added, "")
-    header = replace(manifest.header, video_root=str(folder.resolve()))
-    return replace(
-        manifest,
-        header=header,
-        clips=tuple(replace(clip, extra={**blank, **clip.extra}) for clip in clips),
-        columns=(*manifest.columns, *added),
-    )
-
-
-def _walk(folder: Path) -> Iterator[str]:
-    entered: set[tuple[int, int]] = set()
-    _enter(folder, entered)
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        # Sorted, so that of two names for one folder it is always the same that is used.
-        folders[:] = [name for name in sorted(folders) if _enter(Path(parent, name), entered)]
-        for name in names:
-            path = Path(parent, name)
-            if path.suffix.lower() in EXTENSIONS and path.is_file():
-                yield path.relative_to(folder).as_posix()
-
-
-def _enter(path: Path, entered: set[tuple[int, int]]) -> bool:
-    """Return whether a folder is entered for the first time."""
-    try:
-        status = path.stat()
-    except OSError:
-        return False
-    key = status.st_dev, status.st_ino
-    first_time = key not in entered
-    entered.add(key)
-    return first_time
-
-
-def _is_valid_name(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return name.isprintable() and not leads_out(name)
+    if (
+        name
+        and clip.extra.get(FILM_COLUMNS[0])
+        and video.stem not in ("", PurePosixPath(name).stem)
+    ):
+        clip = replace(clip, start_s=None, end_s=None)
+    return replace(clip, video="", extra={**clip.extra, NAME_COLUMN: name})
 
 
 class _Files:
@@ -216,9 +235,7 @@ class _Files:
         return next((fit for key in keys if (fit := self._same_film(clip, self._get(*key)))), ())
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
-        """Return the files of the clip's film, where the times of the clip in it are known."""
-        if not film_span(clip):
-            return ()
+        """Return the files of the clip's film."""
         given = ("stem", clip.extra.get("given_movie_id"))
         keys = (("film", clip.movie_id), given, ("film and more", clip.movie_id))
         return next((found for key in keys if (found := self._get(*key))), ())

@@ -7,6 +7,8 @@ of the released split files, in the visual view.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -310,3 +312,17 @@ def clock(seconds: float, decimals: int = 0) -> str:
     minutes, rest = divmod(round(scale * seconds), 60 * scale)
     width = 3 + decimals if decimals else 2
     return f"{minutes // 60}:{minutes % 60:02d}:{rest / scale:0{width}.{decimals}f}"
+
+
+def ascii_id(text: str) -> str:
+    """Return text as an id: without accents, other characters than those of ids become `_`.
+
+    Text without a letter or digit of ASCII is returned unchanged.
+
+    >>> ascii_id("Amélie 1")
+    'Amelie_1'
+    """
+    plain = unicodedata.normalize("NFKD", text.strip())
+    plain = "".join(mark for mark in plain if not unicodedata.combining(mark))
+    made = re.sub(r"[^A-Za-z0-9._+-]+", "_", plain).lstrip(".+-")
+    return made if re.search("[A-Za-z0-9]", made) else text

@@ -1,1 +1,157 @@
-"""Read the files of data sets as manifests, one module for each data set."""
+"""Read the files of data sets as manifests: a module for each data set, and what they share."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.files import require_file, sha256_file
+from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.schema_check import Table, read_toml, table_of
+from obygaze_features.manifest.model import Header, Manifest, SourceFile
+from obygaze_features.manifest.tables import TableRow
+from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
+
+_STRING = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\")"""
+_LIST = re.compile(rf"\[(?:{_STRING}(?:, ?{_STRING})*)?\]")
+
+
+@dataclass(frozen=True)
+class PublishedSplit:
+    """A split file that was published with a data set, and the annotation levels in it."""
+
+    file: str
+    levels: tuple[str, ...]
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The name of the split's fold column: `by_movie_HN_S` for `by_movie/HN_S.csv`."""
+        return self.file.removesuffix(".csv").replace("/", "_")
+
+
+@dataclass(frozen=True)
+class ValueTable:
+    """Files with values of clips: their columns with those of the manifest, the form of a value.
+
+    Without `columns`, the value is the class of violence, in the third column of any name.
+    """
+
+    files: tuple[str, ...]
+    form: str
+    what: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PublishedDataset:
+    """An entry of datasets.toml; `sha256` are the hashes of the published table."""
+
+    citation: str
+    notes: tuple[str, ...]
+    sha256: tuple[str, ...] = ()
+    splits: tuple[PublishedSplit, ...] = ()
+    tables: tuple[ValueTable, ...] = ()
+
+    def header(self, dataset: str, **more: Any) -> Header:
+        """Return a header with this citation and these notes."""
+        return Header(dataset, **{"citation": self.citation, "notes": self.notes, **more})
+
+
+@cache
+def published(dataset: str) -> PublishedDataset:
+    """Return the entry of a data set in datasets.toml."""
+    path = files(__package__).joinpath("datasets.toml")
+    document = read_toml(path.read_bytes(), path.name)
+    datasets = document.check(Table(others=table_of(PublishedDataset)))
+    document.raise_if_any("datasets.toml is not valid")
+    found: PublishedDataset = datasets[dataset]
+    return found
+
+
+@dataclass(frozen=True, repr=False)
+class ImportedManifest:
+    """A manifest made from the files of a data set, and warnings about these files."""
+
+    manifest: Manifest
+    warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return short_repr("ImportedManifest", self.manifest, f"{len(self.warnings)} warnings")
+
+
+def source_of(path: Path, name: str | None = None) -> SourceFile:
+    """Return the name and the hash of a file, for the header."""
+    require_file(path)
+    return SourceFile(name or path.name, sha256_file(path))
+
+
+def known_sources(
+    files: Mapping[Path, tuple[str, Collection[str]]], *, strict: bool
+) -> tuple[tuple[SourceFile, ...], tuple[str, ...]]:
+    """Return the sources in the header, and a warning for each file with an unknown hash.
+
+    Args:
+        files: The name of each file, and the hashes that it may have.
+        strict: Raise an error instead of the warnings.
+    """
+    sources = {path: source_of(path, name) for path, (name, _) in files.items()}
+    unknown = {
+        path: f"{path}: unknown file: expected the sha256 {' or '.join(known)}, got {source.sha256}"
+        for (path, source), (_, known) in zip(sources.items(), files.values(), strict=True)
+        if source.sha256 not in known
+    }
+    if strict and unknown:
+        raise FixInput(
+            "the sha256 is not that of the published file",
+            where=", ".join(map(str, unknown)),
+            hint="download it again, or import it without --strict",
+            details=tuple(unknown.values()),
+        )
+    return tuple(sources.values()), tuple(unknown.values())
+
+
+def string_list(text: str) -> tuple[str, ...] | None:
+    """Return the strings of a list in Python's syntax, None where the text is anything else."""
+    # literal_eval accepts more than lists: it would join 'a' 'b', where a comma is missing.
+    if not _LIST.fullmatch(text):
+        return None
+    with warnings.catch_warnings(action="error"):
+        try:
+            return tuple(ast.literal_eval(text))
+        except (SyntaxError, ValueError):
+            return None
+
+
+def level_of(row: TableRow, column: str) -> str:
+    """Return the canonical level in a cell; an unknown level is a violation and returned empty."""
+    level = canonical_level(row[column])
+    if level is None:
+        row.add(column, f"unknown level {row[column]!r}")
+    return level or ""
+
+
+def strings_of(row: TableRow, column: str) -> tuple[str, ...]:
+    """Return the strings of a list that Python wrote into a cell."""
+    strings = string_list(row[column])
+    if strings is None:
+        row.add(column, f"expected a list of strings, got {row[column]!r}")
+    return strings or ()
+
+
+def concepts_of(row: TableRow, column: str) -> tuple[str, ...]:
+    """Return the canonical names of the concepts in such a list; `['']` is an empty list."""
+    words = strings_of(row, column)
+    known = {word: canonical_concept(word) for word in words if words != ("",)}
+    for word, name in known.items():
+        if name is None:
+            row.add(column, f"unknown concept {word!r}")
+    return tuple(name for word in words if (name := known.get(word)))

@@ -15,9 +15,17 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, filled, matching
-from obygaze_features.manifest.adapters.common import ImportedManifest, ascii_id, source_of
+from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.io import clips_of
-from obygaze_features.manifest.model import COLUMNS, LEVELS, UNITS, Header, Manifest, concept_name
+from obygaze_features.manifest.model import (
+    COLUMNS,
+    LEVELS,
+    UNITS,
+    Header,
+    Manifest,
+    ascii_id,
+    concept_name,
+)
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level, concepts
 

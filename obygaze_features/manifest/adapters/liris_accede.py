@@ -15,7 +15,7 @@ from xml.parsers import expat
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.manifest.adapters.common import (
+from obygaze_features.manifest.adapters import (
     ImportedManifest,
     ValueTable,
     published,

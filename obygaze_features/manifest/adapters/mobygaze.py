@@ -13,16 +13,14 @@ from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
-from obygaze_features.core.console import count
+from obygaze_features.core.console import count, few
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.manifest.adapters.common import (
+from obygaze_features.manifest.adapters import (
     ImportedManifest,
-    check_known,
     concepts_of,
+    known_sources,
     level_of,
-    named_lines,
     published,
-    source_of,
     strings_of,
 )
 from obygaze_features.manifest.io import clips_of
@@ -55,8 +53,8 @@ def read(csv: Path, *, name: str = "mobygaze", strict: bool = False) -> Imported
         name: The name of the manifest.
         strict: Refuse a file whose hash is not that of the released one.
     """
-    source, data = source_of(csv), published("mobygaze")
-    warnings = check_known([(csv, source, data.sha256)], strict=strict)
+    data = published("mobygaze")
+    sources, warnings = known_sources({csv: (csv.name, data.sha256)}, strict=strict)
     violations = Violations(csv, NAMES)
     table = read_table(
         csv, required=REQUIRED, delimiter=";", violations=violations, content="segments"
@@ -66,7 +64,7 @@ def read(csv: Path, *, name: str = "mobygaze", strict: bool = False) -> Imported
     inconsistencies = _inconsistencies(table.rows, clips)
     notes = (*data.notes, *inconsistencies)
     header = data.header(
-        "mobygaze", concepts=concepts(), unit="segment", notes=notes, sources=(source,)
+        "mobygaze", concepts=concepts(), unit="segment", notes=notes, sources=sources
     )
     return ImportedManifest(Manifest(name, header, clips, EXTRA), (*warnings, *inconsistencies))
 
@@ -106,10 +104,12 @@ def _inconsistencies(rows: Iterable[TableRow], clips: tuple[Clip, ...]) -> tuple
     """Describe the inconsistencies of the annotations; only repeated concepts are corrected."""
     pairs = list(zip(rows, clips, strict=True))
     repeated = [
-        row.line for row, clip in pairs if len(strings_of(row, "concepts")) > len(clip.concepts)
+        str(row.line)
+        for row, clip in pairs
+        if len(strings_of(row, "concepts")) > len(clip.concepts)
     ]
-    bare = [row.line for row, clip in pairs if clip.level != "EN" and not clip.concepts]
-    easy = [row.line for row, clip in pairs if clip.level == "EN" and clip.concepts]
+    bare = [str(row.line) for row, clip in pairs if clip.level != "EN" and not clip.concepts]
+    easy = [str(row.line) for row, clip in pairs if clip.level == "EN" and clip.concepts]
     overlaps, gaps = _overlaps_and_gaps(clips)
     findings = [
         (repeated, "with a concept named more than once, kept once"),
@@ -117,7 +117,7 @@ def _inconsistencies(rows: Iterable[TableRow], clips: tuple[Clip, ...]) -> tuple
         (easy, "of EN with a concept"),
     ]
     inconsistencies = [
-        f"{count(len(lines), 'segment')} {text} ({named_lines(lines)})"
+        f"{count(len(lines), 'segment')} {text} (line{'s' * (len(lines) > 1)} {few(lines, 5)})"
         for lines, text in findings
         if lines
     ]

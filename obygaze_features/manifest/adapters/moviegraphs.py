@@ -17,7 +17,7 @@ from pathlib import Path
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.manifest.adapters.common import ImportedManifest, published, source_of
+from obygaze_features.manifest.adapters import ImportedManifest, published, source_of
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, SourceFile
 from obygaze_features.manifest.tables import TableRow, numbered_lines, read_table

@@ -8,22 +8,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.manifest.adapters.common import (
+from obygaze_features.manifest.adapters import (
     ImportedManifest,
     PublishedSplit,
-    check_known,
     concepts_of,
+    known_sources,
     level_of,
     published,
-    source_of,
     strings_of,
 )
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.link import FILM_COLUMNS, film_span
-from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest, SourceFile
+from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_features.manifest.tables import TableRow, read_table
 from obygaze_features.manifest.vocabulary import canonical_concept, concepts
 
@@ -73,38 +73,29 @@ def read(
     """
     found = _find_splits(splits) if splits else {}
     data = published("obygaze12")
-    files: list[tuple[Path, SourceFile, Sequence[str]]] = [(csv, source_of(csv), data.sha256)]
-    files += [(path, source_of(path, one.file), [one.sha256]) for one, path in found.items()]
-    warnings = list(check_known(files, strict=strict))
-    sources = tuple(source for _, source, _ in files)
+    files = {csv: (csv.name, data.sha256)}
+    files |= {path: (split.file, (split.sha256,)) for split, path in found.items()}
+    sources, unknown = known_sources(files, strict=strict)
+    warnings = list(unknown)
     header = data.header("obygaze12", concepts=concepts(), sources=sources)
     wrong = [Violations(csv, NAMES), *(Violations(path) for path in found.values())]
-    manifest = Manifest(name, header, _clips(csv, wrong[0]), EXTRA)
+    # The second line of the released file has nothing but semicolons.
+    options: dict[str, Any] = {"delimiter": ";", "skip_blank": True}
+    table = read_table(csv, required=REQUIRED, violations=wrong[0], content="clips", **options)
+    clips = clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
+    manifest = Manifest(name, header, clips, EXTRA)
     seen = manifest.view("visual").by_id
     for (split, path), violations in zip(found.items(), wrong[1:], strict=True):
         folds = _read_split(split, path, seen, violations)
         manifest = manifest.with_column(FOLD_PREFIX + split.name, folds)
     raise_together("these are not the files of ObyGaze12", *wrong)
-    if splits:
-        warnings += _left_out(splits, found)
+    if splits and (missing := [one.file for one in data.splits if one not in found]):
+        warnings.append(f"{splits}: missing split files: {', '.join(missing)}")
     if times is not None:
         manifest, without = _with_times(manifest, times)
         if without:
             warnings.append(f"{without} of {len(manifest)} clips have no times in {times.name}")
     return ImportedManifest(manifest, tuple(warnings))
-
-
-def _clips(csv: Path, violations: Violations) -> tuple[Clip, ...]:
-    # The second line of the released file has nothing but semicolons.
-    table = read_table(
-        csv,
-        required=REQUIRED,
-        delimiter=";",
-        skip_blank=True,
-        violations=violations,
-        content="clips",
-    )
-    return clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
 
 
 def _cells(row: TableRow) -> dict[str, str]:
@@ -142,30 +133,12 @@ def _scene_and_shots(row: TableRow) -> tuple[str, str, str]:
 def _find_splits(folder: Path) -> dict[PublishedSplit, Path]:
     """Return the released splits in a folder in a fixed order; at least one must exist."""
     splits = published("obygaze12").splits
-    hint = f"--splits FOLDER with {splits[0].file}, as published with the data set"
-    if not folder.exists():
-        raise NotFound("no such folder of split files", where=str(folder), hint=hint)
-    if not folder.is_dir():
-        raise FixInput("--splits must be a folder, got a file", where=str(folder), hint=hint)
     found = {split: path for split in splits if (path := folder / split.file).is_file()}
     if not found:
-        names = ", ".join(split.file for split in splits)
-        what = f"the folder has none of the split files {names}"
+        hint = f"--splits FOLDER with one of {', '.join(split.file for split in splits)}"
+        what = "no folder with split files of ObyGaze12"
         raise NotFound(what, where=str(folder), hint=hint)
     return found
-
-
-def _left_out(folder: Path, found: dict[PublishedSplit, Path]) -> list[str]:
-    """Return warnings for other tables near the splits, and for splits that are missing."""
-    others = sorted({*folder.glob("*.csv"), *folder.glob("by_movie/*.csv")} - set(found.values()))
-    warnings = [
-        f"{path}: skipped, not one of the released splits"
-        for path in others
-        if not path.name.startswith("ObyGaze12")
-    ]
-    splits = published("obygaze12").splits
-    missing = ", ".join(split.file for split in splits if split not in found)
-    return [*warnings, f"{folder}: missing split files: {missing}"] if missing else warnings
 
 
 def _read_split(

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
-from obygaze_features.manifest.adapters.common import ImportedManifest
+from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.link import LinkReport
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.projection import ClipSpan, Segment, project

@@ -12,13 +12,13 @@ from support.data import real_data
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters import (
+    ImportedManifest,
     csv_table,
     liris_accede,
     mobygaze,
     moviegraphs,
     obygaze12,
 )
-from obygaze_features.manifest.adapters.common import ImportedManifest
 from obygaze_features.manifest.io import read_manifest, rows_to_csv, write_manifest
 from obygaze_features.manifest.model import (
     COLUMNS,

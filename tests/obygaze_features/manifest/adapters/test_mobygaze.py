@@ -11,7 +11,7 @@ import pytest
 from support.data import golden, real_data
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.adapters.common import ImportedManifest
+from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.adapters.mobygaze import read
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.projection import read_segments

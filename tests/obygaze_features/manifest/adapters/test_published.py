@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.manifest.adapters.common import (
-    check_known,
-    named_lines,
+from obygaze_features.manifest.adapters import (
+    known_sources,
     published,
     source_of,
     string_list,
@@ -80,18 +79,17 @@ def test_an_unknown_file_is_a_warning_or_with_strict_an_error_of_all(tmp_path: P
         path.write_bytes(b"")
     # The sha256 of no bytes at all, a published constant.
     empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    files = [
-        (path, source_of(path), known)
-        for path, known in zip(paths, [(empty,), ("0" * 64,), ("1" * 64, "2" * 64)], strict=True)
-    ]
-    warnings = check_known(files, strict=False)
+    known = [(empty,), ("0" * 64,), ("1" * 64, "2" * 64)]
+    files = {path: (path.stem, own) for path, own in zip(paths, known, strict=True)}
+    sources, warnings = known_sources(files, strict=False)
+    assert [(one.file, one.sha256) for one in sources] == [(name, empty) for name in "abc"]
     assert [warning.partition(": ")[0] for warning in warnings] == [str(paths[1]), str(paths[2])]
     assert empty in warnings[0] and "0" * 64 in warnings[0]
     with pytest.raises(FixInput, match="the sha256 is not that of the published file") as caught:
-        check_known(files, strict=True)
+        known_sources(files, strict=True)
     assert caught.value.details == warnings
     assert caught.value.where == f"{paths[1]}, {paths[2]}"
-    assert check_known(files[:1], strict=True) == ()
+    assert known_sources({paths[0]: files[paths[0]]}, strict=True)[1] == ()
 
 
 def test_sources_must_be_files(tmp_path: Path) -> None:
@@ -99,12 +97,6 @@ def test_sources_must_be_files(tmp_path: Path) -> None:
         source_of(tmp_path / "none")
     with pytest.raises(FixInput):
         source_of(tmp_path)
-
-
-def test_lines_are_named_shortly() -> None:
-    assert named_lines([7]) == "line 7"
-    assert named_lines([1, 2, 3, 4, 5]) == "lines 1, 2, 3, 4, 5"
-    assert named_lines(range(1, 64)) == "lines 1, 2, 3, 4, 5 and 58 more"
 
 
 @pytest.mark.parametrize("dataset", ["obygaze12", "mobygaze", "moviegraphs", "liris-accede"])

@@ -8,8 +8,7 @@ import pytest
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.adapters.folder import read
-from obygaze_features.manifest.link import link
+from obygaze_features.manifest.link import link, manifest_of_folder
 
 
 def videos(folder: Path, *names: str) -> Path:
@@ -22,7 +21,7 @@ def videos(folder: Path, *names: str) -> Path:
 def test_each_video_is_a_clip(tmp_path: Path) -> None:
     names = ("lake-001.mp4", "lake_scene_002.avi", "Amélie 1.mkv", "Lola_2001.mp4", "a/x.mp4")
     folder = videos(tmp_path / "films", *names, "b/x.mp4", "notes.txt")
-    made = read(folder).manifest
+    made = manifest_of_folder(folder)
     assert made.name == "films"
     assert made.header.video_root == str(folder)
     assert {(c.clip_id, c.movie_id, c.scene, c.video) for c in made} == {
@@ -38,11 +37,11 @@ def test_each_video_is_a_clip(tmp_path: Path) -> None:
 
 def test_folders_that_cannot_be_imported(tmp_path: Path) -> None:
     with pytest.raises(FixInput, match="no video in this folder"):
-        read(videos(tmp_path / "empty", "a.txt"))
+        manifest_of_folder(videos(tmp_path / "empty", "a.txt"))
     with pytest.raises(FixInput, match=r"two videos for the clip 'a-x': a/x.mkv and a/x.mp4"):
-        read(videos(tmp_path / "twice", "a/x.mkv", "a/x.mp4"))
+        manifest_of_folder(videos(tmp_path / "twice", "a/x.mkv", "a/x.mp4"))
     with pytest.raises(FixInput) as caught:
-        read(videos(tmp_path / "signs", "映画.mp4"))
+        manifest_of_folder(videos(tmp_path / "signs", "映画.mp4"))
     assert "is not an id" in caught.value.details[0]
 
 
