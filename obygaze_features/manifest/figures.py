@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from textwrap import fill
 from typing import Any, NamedTuple
 
 from obygaze_features.core.console import few
@@ -35,10 +32,7 @@ from obygaze_features.manifest.stats import Stats
 DOT, STEP = 0.018, 0.24  # the size of a dot across (of all shares), and along the rows
 WIDTH_IN = 11.0
 PANEL_IN = 0.86
-KEY_IN = 0.75
-LETTER_PT = 6.5
-# The share of the page's width that the panels have; letters that do not fit are left out.
-_PANEL_SHARE = 0.94
+KEY_IN = 0.3
 _HEIGHTS = {level: (rank + 1) / len(LEVELS) for rank, level in enumerate(LEVELS)}
 _STYLES: dict[str, dict[str, Any]] = {
     "solid": {"edgecolor": "white", "lw": 0.4},
@@ -120,7 +114,6 @@ class TimelineBar(NamedTuple):
     start_frame: int
     end_frame: int
     level: str
-    concepts: tuple[str, ...] = ()
     look: str = "solid"
 
     def style(self) -> dict[str, Any]:
@@ -130,69 +123,35 @@ class TimelineBar(NamedTuple):
         return (faint if self.look == "faint" else {"facecolor": color}) | _STYLES[self.look]
 
 
-@dataclass(frozen=True)
-class Timeline:
-    """The content of the figure: title and bars of each panel, from top to bottom."""
-
-    movie_id: str
-    panels: tuple[tuple[str, tuple[TimelineBar, ...]], ...]
-    spans: tuple[ClipSpan, ...]
-    start_frame: int
-    end_frame: int
-
-    def points(self, n_frames: int) -> float:
-        """Return the width of `n_frames` frames on the page, in points."""
-        share = n_frames / (self.end_frame - self.start_frame + 1)
-        return share * 72 * WIDTH_IN * _PANEL_SHARE
-
-    @cached_property
-    def initials(self) -> dict[str, str]:
-        """The letters that stand for each concept in the figure."""
-        bars = (bar for _, bars in self.panels for bar in bars)
-        return initials({concept for bar in bars for concept in bar.concepts})
-
-
 def timeline(
-    segments: Iterable[Segment],
-    spans: Iterable[ClipSpan],
-    projection: Projection,
-    movie_id: str,
-    between: tuple[int, int] | None = None,
-) -> Timeline:
-    """Return the timeline of one film, or of the frames `between` two of it."""
+    segments: Iterable[Segment], spans: Iterable[ClipSpan], projection: Projection, movie_id: str
+) -> dict[str, list[TimelineBar]]:
+    """Return the bars of each panel of a film, by title: segments and clips, the merge last."""
     clips = {span.clip_id: span for span in spans if span.movie_id == movie_id}
     marked = [segment for segment in segments if segment.movie_id == movie_id]
     if not clips or not marked:
         what = "segments" if clips else "clips"
         raise NotFound(f"the film {movie_id!r} has no {what}; nothing to draw")
-    ends = [*(clip.end_frame for clip in clips.values()), *(one.end_frame for one in marked)]
-    first, last = between or (0, max(ends))
-    if last <= first:
-        raise FixUsage(f"--between: the last frame must be after the first, got {first} and {last}")
     needed = {clip: frames_needed(clip.n_frames, projection.threshold) for clip in clips.values()}
 
     def segment_bar(one: Segment) -> TimelineBar:
         counts = any(overlap_frames(one, clip) >= least for clip, least in needed.items())
         look = "solid" if counts else "faint"
-        return TimelineBar(one.start_frame, one.end_frame, one.level, one.concepts, look)
+        return TimelineBar(one.start_frame, one.end_frame, one.level, look)
 
-    def clip_bar(row: ClipLevel) -> TimelineBar:
-        span, look = clips[row.clip_id], "solid" if row.ratio else "hollow"
-        look = look if row.labelled else "unlabelled"
-        return TimelineBar(span.start_frame, span.end_frame, row.level, row.concepts, look)
+    def clip_bars(rows: Iterable[ClipLevel]) -> list[TimelineBar]:
+        bars = []
+        for row in rows:
+            if span := clips.get(row.clip_id):
+                look = "solid" if row.ratio else "hollow" if row.labelled else "unlabelled"
+                bars.append(TimelineBar(span.start_frame, span.end_frame, row.level, look))
+        return bars
 
     panels = {}
     for name in sorted({segment.annotator for segment in marked}):
         panels[f"{name}: segments"] = [segment_bar(one) for one in marked if one.annotator == name]
-        panels[f"{name}: clips"] = [
-            clip_bar(row) for row in projection.by_annotator[name] if row.clip_id in clips
-        ]
-    panels["merged: clips"] = [clip_bar(row) for row in projection.merged if row.clip_id in clips]
-    seen = tuple(
-        (title, tuple(bar for bar in bars if bar.end_frame >= first and bar.start_frame <= last))
-        for title, bars in panels.items()
-    )
-    return Timeline(movie_id, seen, tuple(clips.values()), first, last)
+        panels[f"{name}: clips"] = clip_bars(projection.by_annotator[name])
+    return {**panels, "merged: clips": clip_bars(projection.merged)}
 
 
 def draw_timeline(
@@ -222,79 +181,36 @@ def draw_timeline(
     if movie_id is None and len(films) != 1:
         what = f"expected one film with clips and segments, got {len(films)}"
         raise FixUsage(what, hint=f"--movie {few(films)}")
-    film = timeline(segments, spans, projection, movie_id or films[0], between)
-    ratios = [*[PANEL_IN] * len(film.panels), KEY_IN]
+    film = timeline(segments, spans, projection, movie_id or films[0])
+    first, last = between or (0, max(bar.end_frame for bars in film.values() for bar in bars))
+    if last <= first:
+        raise FixUsage(f"--between: the last frame must be after the first, got {first} and {last}")
+    ratios = [*[PANEL_IN] * len(film), KEY_IN]
     layout = {"nrows": len(ratios), "height_ratios": ratios}
     with canvas(WIDTH_IN, sum(ratios) + 0.8, **layout) as (figure, (*panels, key)):
         share = f"a threshold of {100 * float(projection.threshold):.4g} % of the clip"
-        figure.suptitle(f"{film.movie_id}, levels at {share}", x=0.01, ha="left", weight="bold")
-        for panel, (title, bars) in zip(panels, film.panels, strict=True):
-            _draw_panel(panel, title, bars, film)
+        title = f"{movie_id or films[0]}, levels at {share}"
+        figure.suptitle(title, x=0.01, ha="left", weight="bold")
+        for panel, (title, bars) in zip(panels, film.items(), strict=True):
+            shown = [bar for bar in bars if bar.end_frame >= first and bar.start_frame <= last]
+            _draw_panel(panel, title, shown)
+            panel.set_xlim(first, last + 1)
             panel.tick_params(axis="x", bottom=panel is panels[-1], labelbottom=panel is panels[-1])
-        _label_clips(panels[-1], film)
         _label_time(panels[-1], fps)
-        _draw_key(key, film)
+        _draw_key(key, {bar.look for bars in film.values() for bar in bars})
         return save(figure, stem, force=force)
 
 
-def initials(concepts: Iterable[str]) -> dict[str, str]:
-    """Return the shortest start of each concept that is unique and not a level."""
-    names = sorted(set(concepts))
-    short = {}
-    for name in names:
-        taken = [other for other in names if other != name]
-        starts = [name[:n] for n in range(1, len(name)) if name[n - 1] != " "]
-        unique = (start for start in starts if not any(o.startswith(start) for o in taken))
-        short[name] = next((start for start in unique if start not in LEVELS), name)
-    return short
-
-
-def _draw_panel(axes: Any, title: str, bars: Sequence[TimelineBar], film: Timeline) -> None:
+def _draw_panel(axes: Any, title: str, bars: Sequence[TimelineBar]) -> None:
     # Where segments overlap, the lower level is drawn in front of the higher one.
     for bar in sorted(bars, key=lambda bar: -LEVELS.index(bar.level)):
-        start, end, height = bar.start_frame, bar.end_frame, _HEIGHTS[bar.level]
-        axes.bar(start, height, width=end - start + 1, align="edge", **bar.style())
-        first, last = max(start, film.start_frame), min(end, film.end_frame)
-        letters = [film.initials[concept] for concept in bar.concepts]
-        room = film.points(last - first + 1) - 2, 72 * PANEL_IN * 0.7 * height
-        color = "white" if bar.level == "S" and bar.look == "solid" else "black"
-        place = {"ha": "center", "va": "center", "linespacing": 1.05}
-        middle = (first + last + 1) / 2
-        axes.text(
-            middle, height / 2, fitted(letters, *room), fontsize=LETTER_PT, color=color, **place
-        )
-    for span in film.spans:
-        axes.axvline(span.start_frame, color="#e4e3df", lw=0.4, zorder=0)
+        width = bar.end_frame - bar.start_frame + 1
+        axes.bar(bar.start_frame, _HEIGHTS[bar.level], width=width, align="edge", **bar.style())
     axes.set_title(title, fontsize=8, pad=3)
-    axes.set_xlim(film.start_frame, film.end_frame + 1)
     axes.set_ylim(0, 1.04)
     axes.set_yticks(list(_HEIGHTS.values()), list(_HEIGHTS), fontsize=6)
     axes.tick_params(axis="y", length=0, pad=2)
     axes.spines["left"].set_visible(False)
-
-
-def fitted(words: Sequence[str], width_pt: float, height_pt: float) -> str:
-    """Return words on as few lines as fit a box; nothing where they do not fit."""
-    for n_lines in range(1, int(height_pt / (LETTER_PT * 1.2)) + 1):
-        a_line = -(-len(words) // n_lines)
-        lines = [" ".join(words[i : i + a_line]) for i in range(0, len(words), a_line or 1)]
-        if lines and max(map(len, lines)) * LETTER_PT * 0.62 <= width_pt:
-            return "\n".join(lines)
-    return ""
-
-
-def _label_clips(axes: Any, film: Timeline) -> None:
-    """Write the ids of the clips above the merged panel, if all of them fit."""
-    seen = {
-        span.clip_id.removeprefix(f"{film.movie_id}-"): span
-        for span in film.spans
-        if film.start_frame <= span.start_frame <= film.end_frame
-    }
-    if all(fitted([name], film.points(span.n_frames), 10) for name, span in seen.items()):
-        axes.set_ylim(0, 1.24)
-        look = {"fontsize": LETTER_PT, "color": MUTED, "ha": "center", "clip_on": True}
-        for name, span in seen.items():
-            axes.text((span.start_frame + span.end_frame + 1) / 2, 1.06, name, **look)
 
 
 def _label_time(axes: Any, fps: float | None) -> None:
@@ -312,23 +228,16 @@ def _label_time(axes: Any, fps: float | None) -> None:
         axes.set_xlabel("time in the film, h:mm:ss", color=MUTED)
 
 
-def _draw_key(axes: Any, film: Timeline) -> None:
+def _draw_key(axes: Any, looks: set[str]) -> None:
     from matplotlib.patches import Patch
 
     axes.axis("off")
-    looks = {bar.look for _, bars in film.panels for bar in bars}
     patches = [
         Patch(color=LEVEL_COLORS[level], label=f"{level} {LEVEL_NAMES[level]}") for level in LEVELS
     ]
     patches += [
-        Patch(**TimelineBar(0, 0, level, look=look).style(), label=text)
+        Patch(**TimelineBar(0, 0, level, look).style(), label=text)
         for look, (level, text) in _MEANINGS.items()
         if look in looks
     ]
-    levels = axes.legend(handles=patches, loc="upper left", ncols=len(patches), fontsize=7.5)
-    axes.add_artist(levels)
-    # Lines break between concepts only: the blanks inside an entry do not break.
-    entries = [f"{short} {name}".replace(" ", "\xa0") for name, short in film.initials.items()]
-    text = fill("\xa0\xa0 ".join(entries), width=170, break_long_words=False)
-    look = {"fontsize": 7.5, "color": MUTED, "va": "top"}
-    axes.text(0.004, 0.42, text, transform=axes.transAxes, **look)
+    axes.legend(handles=patches, loc="upper left", ncols=len(patches), fontsize=7.5)
