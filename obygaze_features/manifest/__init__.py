@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.projection import Projection as Projection
     from obygaze_features.manifest.projection import Segment as Segment
     from obygaze_features.manifest.projection import project as project
-    from obygaze_features.manifest.projection import read_segments as read_segments
-    from obygaze_features.manifest.projection import read_spans as read_spans
+    from obygaze_features.manifest.projection import read_inputs as read_inputs
     from obygaze_features.manifest.stats import Stats as Stats
     from obygaze_features.manifest.stats import compute_stats as compute_stats
     from obygaze_features.manifest.vocabulary import canonical_concept as canonical_concept

@@ -30,9 +30,9 @@ from obygaze_features.manifest.projection import (
     projection_to_csv,
     read_inputs,
     threshold_text,
-    unknown_concepts,
 )
 from obygaze_features.manifest.projection import project as project_clips
+from obygaze_features.manifest.vocabulary import canonical_concept
 
 Inputs = tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]
 
@@ -56,11 +56,6 @@ input_options = option_group(
         "--threshold",
         default="0.2",
         help="The smallest share of a clip that a segment must cover to count: 0.2, 1/3.",
-    ),
-    click.option(
-        "--canonical",
-        is_flag=True,
-        help="Give concepts their canonical names; an unknown concept is an error.",
     ),
 )
 figure_options = option_group(
@@ -218,7 +213,8 @@ def _project(
         raise FixUsage("expected one of --clips and --every", hint="--clips FILE or --every 30")
     cut = _table_path(session, clips) if clips is not None else _length(every or "")
     inputs = read_inputs(_table_path(session, segments), cut, **options)
-    unknown = unknown_concepts(inputs[0])
+    concepts = {concept for segment in inputs[0] for concept in segment.concepts}
+    unknown = sorted(concept for concept in concepts if canonical_concept(concept) is None)
     if unknown:
         session.console.warn(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
     made = project_clips(*inputs, share)

@@ -30,7 +30,6 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.tables import CsvTable, TableRow, read_table
-from obygaze_features.manifest.vocabulary import canonical_concept
 
 SEGMENT_COLUMNS = ("movie_id", "annotator", "start_frame", "end_frame", "level", "concepts")
 CLIP_COLUMNS = ("clip_id", "movie_id", "start_frame", "end_frame")
@@ -261,24 +260,20 @@ def projection_to_csv(
 
 
 def read_inputs(
-    segments: Path,
-    clips: Path | Fraction,
-    *,
-    canonical: bool = False,
-    fps: float | Fraction | None = None,
+    segments: Path, clips: Path | Fraction, *, fps: float | Fraction | None = None
 ) -> tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]:
     """Return the segments and the clip spans of two tables; one error has all violations of both.
 
     Args:
-        segments: The table of segments, as for `read_segments`.
-        clips: The table of clips, as for `read_spans` or with `start_s` and `end_s` instead of
-            frames; or a length in seconds: the films are cut into clips of that length.
-        canonical: Give concepts their canonical names; an unknown concept is a violation.
+        segments: A table with the columns movie_id, annotator, start_frame, end_frame, level and
+            concepts (joined with '|').
+        clips: A table with the columns clip_id, movie_id, start_frame and end_frame, or start_s
+            and end_s; or a length in seconds: the films are cut into clips of that length.
         fps: Frames per second of films without a `framerate` in the table of segments.
     """
     wrong, wrong_clips = Violations(segments), Violations(str(clips))
     table = _table(segments, SEGMENT_COLUMNS, "segments", wrong)
-    found = _segments(table.rows, canonical)
+    found = tuple(one for row in table.rows if (one := _segment(row)) is not None)
     if isinstance(clips, Fraction):
         rates = _film_rates(table, fps, wrong)
         spans = () if wrong else _equal_clips(found, clips, rates)
@@ -288,45 +283,18 @@ def read_inputs(
     return found, spans
 
 
-def read_segments(path: Path, *, canonical: bool = False) -> tuple[Segment, ...]:
-    """Return the segments of a CSV file, in the order of its rows.
-
-    Args:
-        path: A table with the columns movie_id, annotator, start_frame, end_frame, level and
-            concepts (joined with '|').
-        canonical: Give concepts their canonical names; an unknown concept is a violation.
-    """
-    found = Violations(path)
-    segments = _segments(_table(path, SEGMENT_COLUMNS, "segments", found).rows, canonical)
-    found.raise_if_any("this is not a table of segments")
-    return segments
-
-
-def read_spans(path: Path) -> tuple[ClipSpan, ...]:
-    """Return the clip spans of a CSV file, in the order of its rows.
-
-    Args:
-        path: A table with the columns clip_id, movie_id, start_frame and end_frame.
-    """
-    found = Violations(path)
-    spans = _spans(path, found, dict)
-    found.raise_if_any("this is not a table of clips")
-    return spans
-
-
 def _table(path: Path, required: Sequence[str], content: str, found: Violations) -> CsvTable:
     options: dict[str, Any] = {"delimiter": None, "skip_blank": True, "violations": found}
     return read_table(path, required=required, content=content, **options)
 
 
-def _segments(rows: Iterable[TableRow], canonical: bool) -> tuple[Segment, ...]:
-    segments = []
-    for row in rows:
-        movie_id, annotator, frames = _word(row, "movie_id"), _word(row, "annotator"), row.frames()
-        level, concepts = row.one_of("level", LEVELS), _concepts(row, canonical)
-        if frames is not None:
-            segments.append(Segment(movie_id, annotator, *frames, level, concepts))
-    return tuple(segments)
+def _segment(row: TableRow) -> Segment | None:
+    movie_id, annotator, frames = _word(row, "movie_id"), _word(row, "annotator"), row.frames()
+    level, text = row.one_of("level", LEVELS), row["concepts"].strip()
+    if text.startswith("["):
+        row.add("concepts", f"{text!r} is a list; join concepts with '|'")
+    concepts = tuple(name.strip() for name in text.split("|") if name.strip())
+    return Segment(movie_id, annotator, *frames, level, concepts) if frames else None
 
 
 def _spans(
@@ -402,12 +370,6 @@ def _equal_clips(
     )
 
 
-def unknown_concepts(segments: Iterable[Segment]) -> list[str]:
-    """Return the concepts that are not in the vocabulary under any spelling, sorted."""
-    given = {concept for segment in segments for concept in segment.concepts}
-    return sorted(concept for concept in given if canonical_concept(concept) is None)
-
-
 def _word(row: TableRow, column: str) -> str:
     text = row[column]
     if not text.strip():
@@ -415,17 +377,3 @@ def _word(row: TableRow, column: str) -> str:
     elif text != text.strip():
         row.add(column, f"{text!r} has blanks around it")
     return text
-
-
-def _concepts(row: TableRow, canonical: bool) -> tuple[str, ...]:
-    text = row["concepts"].strip()
-    if text.startswith("["):
-        row.add("concepts", f"{text!r} is a list; join concepts with '|'")
-        return ()
-    names = [name.strip() for name in text.split("|") if name.strip()]
-    if not canonical:
-        return tuple(names)
-    for name in names:
-        if canonical_concept(name) is None:
-            row.add("concepts", f"unknown concept {name!r}")
-    return tuple(canonical_concept(name) or name for name in names)

@@ -11,6 +11,7 @@ from obygaze_features.manifest.projection import (
     SEGMENT_COLUMNS,
     ClipSpan,
     Segment,
+    read_inputs,
 )
 
 
@@ -47,6 +48,16 @@ def write_spans(path: Path, spans: Iterable[ClipSpan]) -> Path:
     """The table of clips that the command reads."""
     rows = [(s.clip_id, s.movie_id, s.start_frame, s.end_frame) for s in spans]
     return _write(path, CLIP_COLUMNS, rows)
+
+
+def read_segments(path: Path) -> tuple[Segment, ...]:
+    """The segments of a table, beside a table with one clip."""
+    return read_inputs(path, write_spans(path.with_suffix(".clips"), clips("0-9")))[0]
+
+
+def read_spans(path: Path) -> tuple[ClipSpan, ...]:
+    """The clips of a table, beside a table with one segment."""
+    return read_inputs(write_segments(path.with_suffix(".marks"), marks("0-9 S")), path)[1]
 
 
 def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Path:

@@ -7,16 +7,13 @@ from pathlib import Path
 
 import pytest
 from support.cli import call_obygaze
-from support.film import clips, marks, write_segments, write_spans
+from support.film import clips, marks, read_segments, read_spans, write_segments, write_spans
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.projection import (
     ClipSpan,
     Segment,
     read_inputs,
-    read_segments,
-    read_spans,
-    unknown_concepts,
 )
 
 SEGMENTS = "movie_id,annotator,start_frame,end_frame,level,concepts"
@@ -35,9 +32,9 @@ def clips_file(folder: Path, *rows: str, header: str = CLIPS) -> Path:
     return path
 
 
-def told_of_segments(path: Path, **options: bool) -> list[str]:
+def told_of_segments(path: Path) -> list[str]:
     with pytest.raises(FixInput) as caught:
-        read_segments(path, **options)
+        read_segments(path)
     return [line.removeprefix(f"{path}:") for line in caught.value.details]
 
 
@@ -59,21 +56,6 @@ def test_rows_in_the_order_of_the_file_with_further_columns_ignored(tmp_path: Pa
         Segment("tt1", "Anna", 5, 9, "S", ("Body", "Exp of  emotion")),
         Segment("tt1", "Anna", 0, 0, "EN"),
     )
-
-
-def test_canonical_names_on_request_only(tmp_path: Path) -> None:
-    path = segments_file(tmp_path, "m,A,0,9,S,Clothes|Exp of  emotion")
-    assert read_segments(path)[0].concepts == ("Clothes", "Exp of  emotion")
-    assert read_segments(path, canonical=True)[0].concepts == ("Clothing", "Expression of emotion")
-
-
-def test_an_unknown_concept_is_kept_unless_names_are_to_be_canonical(tmp_path: Path) -> None:
-    path = segments_file(tmp_path, "m,A,0,9,S,Body|Bdy", "m,A,10,19,S,Bdy")
-    assert unknown_concepts(read_segments(path)) == ["Bdy"]
-    assert told_of_segments(path, canonical=True) == [
-        "2: column 'concepts': unknown concept 'Bdy'",
-        "3: column 'concepts': unknown concept 'Bdy'",
-    ]
 
 
 def test_every_violation_of_the_segments_at_once(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from support.data import golden, real_data
+from support.film import read_segments
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.adapters.mobygaze import read
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.projection import read_segments
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.vocabulary import canonical_concept
 

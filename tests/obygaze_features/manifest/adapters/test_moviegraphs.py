@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.film import read_spans
 
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.manifest.adapters.moviegraphs import read
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.projection import read_spans
 
 # A film of 100 frames at 25 a second (frame n at n / 25 s), with cuts at frames 10, 30 and 60.
 CUTS = "CVHCI_VIDEOEVENTS_V1\n10 0.400 CUT\n30 1.200 CUT\n60 2.400 CUT\n"
