@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from obygaze_features.core.console import count, table
@@ -76,9 +77,9 @@ class Stats:
 
     def to_text(self) -> str:
         """Return the counts as tables for the terminal."""
-        unit = self.unit
+        unit, share = self.unit, self.share
         levels = [
-            (level, n, _percent(self.share[level]), self.concepts_per_clip.get(level))
+            (level, n, _percent(share[level]), self.concepts_per_clip.get(level))
             for level, n in self.levels.items()
         ]
         classes = [
@@ -86,21 +87,29 @@ class Stats:
             for column, counts in self.classes.items()
             for name, n in counts.items()
         ]
-        movies = [_film_row(self, movie) for movie in self.by_movie]
-        annotators = [
-            f"{name}\n{_concept_table(own.concepts, own.levels)}"
-            for name, own in self.by_annotator.items()
-        ]
-        folds = [_fold_row(name, list(each.values())) for name, each in self.folds.items() if each]
+        films = []
+        for movie, counts in self.by_movie.items():
+            facts = {"title": "", "year": "", "genres": (), **self.films.get(movie, {})}
+            facts["genres"] = ", ".join(facts["genres"])
+            films.append((movie, sum(counts.values()), *counts.values(), *facts.values()))
+        splits = []
+        for name, folds in self.folds.items():
+            positive = [fold.positive / fold.clips for fold in folds.values()] or [0.0]
+            n_clips = sum(fold.clips for fold in folds.values())
+            extent = f"{min(positive):.3f} to {max(positive):.3f}"
+            splits.append((name, len(folds), n_clips, extent))
         parts = [
             f"{count(self.clips, unit)} of {count(self.movies, 'film')},"
             f" {self.without_video} without video",
             table(("level", "clips", "share", f"concepts a {unit}"), levels),
-            _concept_table(self.concepts) if any(self.concepts.values()) else "",
-            *annotators,
+            _concept_table(self.concepts, {}) if any(self.concepts.values()) else "",
+            *(
+                f"{name}\n{_concept_table(own.concepts, own.levels)}"
+                for name, own in self.by_annotator.items()
+            ),
             table(("column", "class", f"{unit}s"), classes) if classes else "",
-            table(("film", f"{unit}s", *LEVELS, "title", "year", "genres"), movies),
-            table(("split", "folds", "clips", "share of S by fold"), folds) if folds else "",
+            table(("film", f"{unit}s", *LEVELS, "title", "year", "genres"), films),
+            table(("split", "folds", "clips", "share of S by fold"), splits) if splits else "",
         ]
         return "\n\n".join(part for part in parts if part)
 
@@ -111,25 +120,36 @@ def compute_stats(manifest: Manifest) -> Stats:
     Args:
         manifest: The manifest, in the view that is to be counted.
     """
-    levels = Counter(clip.level for clip in manifest)
-    by_movie = Counter((clip.movie_id, clip.level) for clip in manifest)
+    clips, names = list(manifest), manifest.header.concepts
+    levels, films = _level_counts(clips), _grouped(clips, lambda clip: clip.movie_id)
+    by_level = _grouped(clips, lambda clip: clip.level)
+    annotators = _grouped(clips, lambda clip: clip.extra.get("annotator"))
     return Stats(
-        clips=len(manifest),
-        movies=len(manifest.movies),
-        levels={level: levels[level] for level in LEVELS},
-        share={level: _ratio(levels[level], len(manifest)) for level in LEVELS},
-        concepts_per_clip={level: _concepts_per_clip(manifest, level) for level in LEVELS[1:]},
-        concepts=_concept_counts(manifest),
-        without_level=levels[""],
-        without_video=sum(not clip.video for clip in manifest),
-        by_movie={
-            movie: {level: by_movie[movie, level] for level in LEVELS} for movie in manifest.movies
+        clips=len(clips),
+        movies=len(films),
+        levels=levels,
+        share={level: _ratio(n, len(clips)) for level, n in levels.items()},
+        concepts_per_clip={
+            level: _ratio(sum(len(clip.concepts) for clip in own), len(own))
+            for level in LEVELS[1:]
+            for own in [by_level.get(level, [])]
         },
-        folds={name: _folds(manifest, name) for name in manifest.folds},
-        films={movie: facts for movie, facts in _film_facts(manifest).items() if facts},
-        by_annotator=_by_annotator(manifest),
+        concepts=_concept_counts(clips, names),
+        without_level=len(clips) - sum(levels.values()),
+        without_video=sum(not clip.video for clip in clips),
+        by_movie={movie: _level_counts(own) for movie, own in films.items()},
+        folds={
+            split: {fold: _fold_stats(own) for fold, own in _grouped(clips, fold_in).items()}
+            for split in manifest.folds
+            for fold_in in [partial(Clip.fold, name=split)]
+        },
+        films={movie: facts for movie, own in films.items() if (facts := _film_facts(own))},
+        by_annotator={
+            name: LevelStats(_level_counts(own), _concept_counts(own, names))
+            for name, own in annotators.items()
+        },
         classes={
-            column: dict(sorted(Counter(clip.extra[column] for clip in manifest).items()))
+            column: dict(sorted(Counter(clip.extra[column] for clip in clips).items()))
             for column in CLASS_COLUMNS
             if column in manifest.columns
         },
@@ -137,88 +157,50 @@ def compute_stats(manifest: Manifest) -> Stats:
     )
 
 
-def _film_facts(manifest: Manifest) -> dict[str, dict[str, Any]]:
-    """Return what is known of each film, with the titles of the column `movie_title`."""
-    known = {movie: film_facts(movie) for movie in manifest.movies}
-    for clip in manifest:
-        if title := clip.extra.get("movie_title"):
-            known[clip.movie_id].setdefault("title", title)
-    return known
+def _grouped(clips: Iterable[Clip], key: Callable[[Clip], Any]) -> dict[Any, list[Clip]]:
+    """Return the clips by a value, in the order of the values, without those that have none."""
+    groups: dict[Any, list[Clip]] = {}
+    for clip in clips:
+        if (value := key(clip)) not in (None, ""):
+            groups.setdefault(value, []).append(clip)
+    return dict(sorted(groups.items()))
 
 
-def _by_annotator(manifest: Manifest) -> dict[str, LevelStats]:
-    found: dict[str, list[Clip]] = {}
-    for clip in manifest:
-        if name := clip.extra.get("annotator", ""):
-            found.setdefault(name, []).append(clip)
-    counted = {}
-    for name in sorted(found):
-        own = replace(manifest, clips=tuple(found[name]))
-        levels = Counter(clip.level for clip in own)
-        counted[name] = LevelStats({level: levels[level] for level in LEVELS}, _concept_counts(own))
-    return counted
+def _film_facts(clips: Sequence[Clip]) -> dict[str, Any]:
+    """Return what is known of the film of these clips, or else its title in `movie_title`."""
+    titles = (title for clip in clips if (title := clip.extra.get("movie_title")))
+    title = next(titles, None)
+    return {**({"title": title} if title else {}), **film_facts(clips[0].movie_id)}
 
 
-def _concept_counts(manifest: Manifest) -> dict[str, dict[str, int]]:
+def _level_counts(clips: Iterable[Clip]) -> dict[str, int]:
+    counts = Counter(clip.level for clip in clips)
+    return {level: counts[level] for level in LEVELS}
+
+
+def _concept_counts(clips: Iterable[Clip], names: Iterable[str]) -> dict[str, dict[str, int]]:
     """Return how many clips of each level have each concept."""
-    counts = Counter((clip.level, name) for clip in manifest for name in clip.concepts)
-    return {
-        level: {name: n for name in manifest.header.concepts if (n := counts[level, name])}
-        for level in LEVELS
-    }
-
-
-def _concepts_per_clip(manifest: Manifest, level: str) -> float | None:
-    sizes = [len(clip.concepts) for clip in manifest if clip.level == level]
-    return _ratio(sum(sizes), len(sizes))
-
-
-def _folds(manifest: Manifest, name: str) -> dict[int, FoldStats]:
-    members: dict[int, list[Clip]] = {}
-    for clip in manifest:
-        fold = clip.fold(name)
-        if fold is not None:
-            members.setdefault(fold, []).append(clip)
-    return {fold: _fold_stats(members[fold]) for fold in sorted(members)}
+    counts = Counter((clip.level, name) for clip in clips for name in clip.concepts)
+    return {level: {name: n for name in names if (n := counts[level, name])} for level in LEVELS}
 
 
 def _fold_stats(clips: Sequence[Clip]) -> FoldStats:
-    positive = [clip.level == "S" for clip in clips]
-    with_video = [clip.level == "S" for clip in clips if clip.video]
-    return FoldStats(
-        clips=len(clips),
-        positive=sum(positive),
-        prevalence=_ratio(sum(positive), len(clips)),
-        clips_with_video=len(with_video),
-        prevalence_with_video=_ratio(sum(with_video), len(with_video)),
-    )
+    positive = sum(clip.level == "S" for clip in clips)
+    seen = [clip.level == "S" for clip in clips if clip.video]
+    shares = _ratio(positive, len(clips)), _ratio(sum(seen), len(seen))
+    return FoldStats(len(clips), positive, shares[0], len(seen), shares[1])
 
 
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _concept_table(
-    concepts: Mapping[str, Mapping[str, int]], levels: Mapping[str, int] | None = None
-) -> str:
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f} %"
+
+
+def _concept_table(concepts: Mapping[str, Mapping[str, int]], levels: Mapping[str, int]) -> str:
     """Return the concepts by level as a table, below all clips of each level if these are given."""
     names = sorted({name for counts in concepts.values() for name in counts})
     rows = [[name, *(concepts[level].get(name, 0) for level in LEVELS)] for name in names]
-    first = [["all", *levels.values()]] if levels else []
-    return table(("concept", *LEVELS), [*first, *rows])
-
-
-def _film_row(counted: Stats, movie: str) -> list[Any]:
-    n, facts = counted.by_movie[movie], counted.films.get(movie, {})
-    genres = ", ".join(facts.get("genres", ()))
-    return [movie, sum(n.values()), *n.values(), facts.get("title"), facts.get("year"), genres]
-
-
-def _fold_row(name: str, folds: Sequence[FoldStats]) -> tuple[str, int, int, str]:
-    shares = [fold.positive / fold.clips for fold in folds]
-    n_clips = sum(fold.clips for fold in folds)
-    return name, len(folds), n_clips, f"{min(shares):.3f} to {max(shares):.3f}"
-
-
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.1f} %"
+    return table(("concept", *LEVELS), [*([["all", *levels.values()]] if levels else []), *rows])
