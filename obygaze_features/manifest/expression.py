@@ -3,28 +3,24 @@
     level in {S, NS} and "Type of shot" in concept
     annotator == A1 and (level == S or not concept)
 
-The grammar, from the weakest binding to the strongest:
+A test is one of these, and `not`, `and`, `or` and parentheses combine them:
 
-    expression  := conjunction ("or" conjunction)*
-    conjunction := negation ("and" negation)*
-    negation    := "not" negation | "(" expression ")" | test
-    test        := column ("==" | "!=") value      the clip has this value in the column
-                 | column ["not"] "in" set         the clip has one of these values
-                 | value ["not"] "in" column       the same as column == value
-                 | column                          the clip has any value
-    set         := "{" value ("," value)* "}"
-    column, value := letters, digits and _, or text in "double" or 'single' quotes
+    COLUMN == VALUE, COLUMN != VALUE
+    VALUE in COLUMN, VALUE not in COLUMN              the same
+    COLUMN in {VALUE, ...}, COLUMN not in {...}       one of these values
+    COLUMN                                            any value
 
 A cell may have several values, joined with '|'; the column of the concepts is called `concept`.
-Nothing is evaluated as Python, whose own parser has other rules for names such as `is` or `007`.
+Names of several words or with other signs need quotes, as do Python's own words such as `is`.
+The grammar is a part of Python's: expressions are parsed by `ast` and never evaluated as Python.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_rules import near
@@ -35,10 +31,6 @@ Condition = Callable[[Callable[[str], Collection[str]]], bool]
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
-KEYWORDS = frozenset({"and", "or", "not", "in"})
-TOKEN = re.compile(
-    r"""\s*(?:(?P<text>"[^"]*"|'[^']*')|(?P<word>\w+)|(?P<mark>==|!=|[(){},])|(?P<bad>\S))"""
-)
 
 
 class BadExpression(FixInput):
@@ -57,128 +49,88 @@ def parse(
     text: str, *, vocabulary: Collection[str] | None = None, where: str | None = None
 ) -> Expression:
     """Return the parsed expression; with a `vocabulary`, a concept outside it is an error."""
-    if len(text) > MAX_LENGTH:
-        raise BadExpression(
-            f"a label expression has at most {MAX_LENGTH} characters, got {len(text)}", where=where
-        )
-    known = {"level": LEVELS} if vocabulary is None else {"level": LEVELS, "concept": vocabulary}
-    return Expression(text, _Parser(text, known, where).whole())
-
-
-class _Token(NamedTuple):
-    kind: str  # text, word, mark, bad, end
-    value: str
-    column: int
+    parser = _Parser(re.sub(r"\s", " ", text), where)
+    if vocabulary is not None:
+        parser.known["concept"] = vocabulary
+    return Expression(text, parser.parse())
 
 
 class _Parser:
-    """One method for each rule of the grammar; `depth` limits the recursion.
+    """Makes one condition of the tree that Python's parser returns."""
 
-    `known` has the values that a column may have, for some columns.
-    """
+    def __init__(self, text: str, where: str | None) -> None:
+        self.text, self.where = text, where
+        self.n_blanks = len(text) - len(text.lstrip())
+        self.known: dict[str, Collection[str]] = {"level": LEVELS}
 
-    def __init__(self, text: str, known: Mapping[str, Collection[str]], where: str | None) -> None:
-        self.text, self.known, self.where = text, known, where
-        self.tokens = list(_tokens(text))
-        self.depth = 0
+    def parse(self) -> Condition:
+        if len(self.text) > MAX_LENGTH:
+            raise self.error(f"at most {MAX_LENGTH} characters are allowed", MAX_LENGTH)
+        if "\\" in self.text:
+            raise self.error("a backslash is not allowed", self.text.index("\\"))
+        try:
+            tree = ast.parse(self.text.strip(), mode="eval")
+        except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+            offset = (getattr(error, "offset", None) or 1) - 1
+            raise self.error("the expression is not complete or not valid", offset) from None
+        return self.condition(tree.body, MAX_DEPTH)
 
-    def error(self, what: str, token: _Token) -> BadExpression:
-        """Return an error that shows the expression with a caret under the token."""
-        return BadExpression(
-            f"label expression, column {token.column + 1}: {what}",
-            where=self.where or self.text,
-            hint='for example: level in {S, NS} and "Type of shot" in concept',
-            details=[self.text, " " * token.column + "^"],
-        )
+    def condition(self, node: ast.expr, depth: int) -> Condition:
+        if not depth:
+            raise self.error_at(f"nested deeper than {MAX_DEPTH}", node)
+        match node:
+            case ast.BoolOp(op, parts):
+                conditions = [self.condition(part, depth - 1) for part in parts]
+                return joined(any if isinstance(op, ast.Or) else all, conditions)
+            case ast.UnaryOp(ast.Not(), part):
+                return negated(self.condition(part, depth - 1))
+            case ast.Compare(column, [ast.Eq() | ast.NotEq() as op], [value]):
+                condition = self.has(column, [value])
+            case ast.Compare(column, [ast.In() | ast.NotIn() as op], [ast.Set(values)]):
+                condition = self.has(column, values)
+            case ast.Compare(value, [ast.In() | ast.NotIn() as op], [column]):
+                condition = self.has(column, [value])
+            case _:
+                return self.has(node, [])
+        return negated(condition) if isinstance(op, ast.NotEq | ast.NotIn) else condition
 
-    def expected(self, what: str) -> BadExpression:
-        """Return the error that the next token is not what the grammar expects."""
-        token = self.tokens[0]
-        found = "the end" if token.kind == "end" else repr(token.value)
-        return self.error(f"expected {what}, found {found}", token)
-
-    def take(self, value: str) -> bool:
-        """Skip the next token if it is this word or mark; return whether it was."""
-        found = self.tokens[0].kind in ("word", "mark") and self.tokens[0].value == value
-        del self.tokens[:found]
-        return found
-
-    def expect(self, value: str) -> None:
-        if not self.take(value):
-            raise self.expected(repr(value))
-
-    def whole(self) -> Condition:
-        condition = self.expression()
-        if self.tokens[0].kind != "end":
-            raise self.expected("'and', 'or' or the end")
-        return condition
-
-    def expression(self) -> Condition:
-        parts = [self.conjunction()]
-        while self.take("or"):
-            parts.append(self.conjunction())
-        return joined(any, parts)
-
-    def conjunction(self) -> Condition:
-        parts = [self.negation()]
-        while self.take("and"):
-            parts.append(self.negation())
-        return joined(all, parts)
-
-    def negation(self) -> Condition:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise self.error(f"nested deeper than {MAX_DEPTH}", self.tokens[0])
-        if self.take("not"):
-            condition = negated(self.negation())
-        elif self.take("("):
-            condition = self.expression()
-            self.expect(")")
-        else:
-            condition = self.test()
-        self.depth -= 1
-        return condition
-
-    def test(self) -> Condition:
-        first = self.name()
-        for mark in ("==", "!="):
-            if self.take(mark):
-                equal = self.has(first, [self.name()])
-                return equal if mark == "==" else negated(equal)
-        absent = self.take("not")
-        if absent:
-            self.expect("in")
-        elif not self.take("in"):
-            return self.has(first, [])
-        if self.take("{"):
-            values = [self.name()]
-            while self.take(","):
-                values.append(self.name())
-            self.expect("}")
-            condition = self.has(first, values)
-        else:
-            condition = self.has(self.name(), [first])
-        return negated(condition) if absent else condition
-
-    def name(self) -> _Token:
-        """Read a column or a value."""
-        kind, value, column = self.tokens[0]
-        if kind not in ("text", "word") or (kind == "word" and value in KEYWORDS):
-            raise self.expected("a name")
-        del self.tokens[0]
-        return _Token(kind, value[1:-1] if kind == "text" else value, column)
-
-    def has(self, column: _Token, values: Sequence[_Token]) -> Condition:
+    def has(self, column: ast.expr, values: Sequence[ast.expr]) -> Condition:
         """Return the condition that a column has one of these values, or without them any value."""
-        name, wanted = column.value, frozenset(value.value for value in values)
-        for value in values:
-            known = self.known.get(name)
-            if known is not None and value.value not in known:
-                meant = near(value.value, known) or f"; known: {', '.join(known)}"
-                raise self.error(f"unknown {name} {value.value!r}{meant}", value)
+        name, wanted = self.name(column), [self.name(value) for value in values]
+        known = self.known.get(name)
+        for value, word in zip(values, wanted, strict=True):
+            if known is not None and word not in known:
+                meant = near(word, known) or f"; known: {', '.join(known)}"
+                raise self.error_at(f"unknown {name} {word!r}{meant}", value)
         if not wanted:
             return lambda values_of: bool(values_of(name))
-        return lambda values_of: not wanted.isdisjoint(values_of(name))
+        return lambda values_of: not set(wanted).isdisjoint(values_of(name))
+
+    def name(self, node: ast.expr) -> str:
+        """Return the column or value that a node of the tree stands for."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return node.value
+        word = ast.get_source_segment(self.text.strip(), node) or ""
+        if isinstance(node, ast.Constant | ast.Name) and re.fullmatch(r"\w+", word):
+            return word
+        raise self.error_at(
+            "expected a column or a value: letters, digits and _, or text in quotes", node
+        )
+
+    def error_at(self, what: str, node: ast.expr) -> BadExpression:
+        """Return an error whose caret is under a node of the tree, which counts in bytes."""
+        before = self.text.strip().encode()[: node.col_offset]
+        return self.error(what, len(before.decode()))
+
+    def error(self, what: str, offset: int) -> BadExpression:
+        """Return an error that shows the expression with a caret under the column."""
+        column = min(offset + self.n_blanks, len(self.text.rstrip()))
+        return BadExpression(
+            f"label expression, column {column + 1}: {what}",
+            where=self.where or self.text,
+            hint='for example: level in {S, NS} and "Type of shot" in concept',
+            details=[self.text, " " * column + "^"],
+        )
 
 
 def negated(condition: Condition) -> Condition:
@@ -195,10 +147,3 @@ def joined(enough: Callable[[list[bool]], bool], parts: Sequence[Condition]) -> 
         return enough(holds)
 
     return condition
-
-
-def _tokens(text: str) -> Iterator[_Token]:
-    for match in TOKEN.finditer(text):
-        kind = match.lastgroup or "bad"
-        yield _Token(kind, match[kind], match.start(kind))
-    yield _Token("end", "", len(text.rstrip()))

@@ -118,8 +118,8 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("more", "said"),
         [
-            ('[tasks.X]\npositive = "open(level)"', "calls are not allowed"),
-            ('[tasks.X]\npositive = "level == S.x"', "attributes are not allowed"),
+            ('[tasks.X]\npositive = "open(level)"', "expected a column or a value"),
+            ('[tasks.X]\npositive = "level == S.x"', "expected a column or a value"),
             ("[tasks.X]\npositive = '\"Bdy\" in concept'", "did you mean 'Body'?"),
             ('[tasks.X]\ntitle = "nobody"', "needs one of classes, positive and column"),
             ("[tasks.X]\nclasses = { S = 1, HN = 1 }", "must be 0 and 1"),
