@@ -31,6 +31,7 @@ Condition = Callable[[Callable[[str], Collection[str]]], bool]
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
+NAME = re.compile(r"""\w+|"[^"]*"|'[^']*'""")
 
 
 class BadExpression(FixInput):
@@ -108,11 +109,9 @@ class _Parser:
 
     def name(self, node: ast.expr) -> str:
         """Return the column or value that a node of the tree stands for."""
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            return node.value
         word = ast.get_source_segment(self.text.strip(), node) or ""
-        if isinstance(node, ast.Constant | ast.Name) and re.fullmatch(r"\w+", word):
-            return word
+        if isinstance(node, ast.Constant | ast.Name) and NAME.fullmatch(word):
+            return word[1:-1] if word[0] in "\"'" else word
         raise self.error_at(
             "expected a column or a value: letters, digits and _, or text in quotes", node
         )

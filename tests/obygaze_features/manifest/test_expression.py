@@ -120,6 +120,7 @@ def test_by_hand(text: str, rows: list[int]) -> None:
         ("level == 'S\\x41'", 12, "a backslash is not allowed"),
         ("level == 1.5", 10, "expected a column or a value"),
         ("level == b'S'", 10, "expected a column or a value"),
+        ("concept in {'Look' 'Body'}", 13, "expected a column or a value"),
     ],
 )
 def test_an_error_points_at_the_column(text: str, column: int, what: str) -> None:
