@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import require_file, sha256_file
-from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.schema_check import Table, read_toml, table_of
 from obygaze_features.manifest.model import Header, Manifest, SourceFile
 from obygaze_features.manifest.tables import TableRow
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
@@ -24,68 +22,26 @@ _STRING = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\")"""
 _LIST = re.compile(rf"\[(?:{_STRING}(?:, ?{_STRING})*)?\]")
 
 
-@dataclass(frozen=True)
-class PublishedSplit:
-    """A split file that was published with a data set, and the annotation levels in it."""
-
-    file: str
-    levels: tuple[str, ...]
-    sha256: str
-
-    @property
-    def name(self) -> str:
-        """The name of the split's fold column: `by_movie_HN_S` for `by_movie/HN_S.csv`."""
-        return self.file.removesuffix(".csv").replace("/", "_")
-
-
-@dataclass(frozen=True)
-class ValueTable:
-    """Files with values of clips: their columns with those of the manifest, the form of a value.
-
-    Without `columns`, the value is the class of violence, in the third column of any name.
-    """
-
-    files: tuple[str, ...]
-    form: str
-    what: str
-    columns: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class PublishedDataset:
-    """An entry of datasets.toml; `sha256` are the hashes of the published table."""
-
-    citation: str
-    notes: tuple[str, ...]
-    sha256: tuple[str, ...] = ()
-    splits: tuple[PublishedSplit, ...] = ()
-    tables: tuple[ValueTable, ...] = ()
-
-    def header(self, dataset: str, **more: Any) -> Header:
-        """Return a header with this citation and these notes."""
-        return Header(dataset, **{"citation": self.citation, "notes": self.notes, **more})
-
-
 @cache
-def published(dataset: str) -> PublishedDataset:
+def published(dataset: str) -> dict[str, Any]:
     """Return the entry of a data set in datasets.toml."""
-    path = files(__package__).joinpath("datasets.toml")
-    document = read_toml(path.read_bytes(), path.name)
-    datasets = document.check(Table(others=table_of(PublishedDataset)))
-    document.raise_if_any("datasets.toml is not valid")
-    found: PublishedDataset = datasets[dataset]
+    entries = tomllib.loads(files(__package__).joinpath("datasets.toml").read_text("utf-8"))
+    found: dict[str, Any] = entries[dataset]
     return found
 
 
-@dataclass(frozen=True, repr=False)
-class ImportedManifest:
+def published_header(dataset: str, *sources: SourceFile, **more: Any) -> Header:
+    """Return the header of a published data set, with its citation and notes."""
+    entry = published(dataset)
+    notes = (*entry["notes"], *more.pop("notes", ()))
+    return Header(dataset, citation=entry["citation"], notes=notes, sources=sources, **more)
+
+
+class ImportedManifest(NamedTuple):
     """A manifest made from the files of a data set, and warnings about these files."""
 
     manifest: Manifest
     warnings: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return short_repr("ImportedManifest", self.manifest, f"{len(self.warnings)} warnings")
 
 
 def source_of(path: Path, name: str | None = None) -> SourceFile:

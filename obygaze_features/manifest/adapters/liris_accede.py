@@ -7,18 +7,19 @@ split comes from the shots files alone; the `set` of the sets files is another s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
+from typing import Any
 from xml.parsers import expat
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
-    ValueTable,
     published,
+    published_header,
     source_of,
 )
 from obygaze_features.manifest.io import clips_of
@@ -79,7 +80,7 @@ def read(files: Path | Sequence[Path], *, name: str = "liris-accede") -> Importe
     clips = clips_of(((row, UNKNOWN_FILM | cells) for row, cells in rows), columns=columns)
     raise_together("these are not the files of LIRIS-ACCEDE", *wrong)
     sources = tuple(source_of(path) for path in paths)
-    header = published("liris-accede").header("liris-accede", sources=sources)
+    header = published_header("liris-accede", *sources)
     manifest = Manifest(name, header, clips, columns)
     return ImportedManifest(manifest, tuple(_warnings(manifest)))
 
@@ -122,21 +123,21 @@ def _family(path: Path) -> str:
     return "MEDIAEVAL" if path.name.startswith("MEDIAEVAL") else "ACCEDE"
 
 
-def _values(values: ValueTable, path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
-    """Add the values of a table to the excerpts."""
-    required = ("id", "name", *values.columns)
+def _values(values: Mapping[str, Any], path: Path, wrong: Violations, excerpts: _Excerpts) -> None:
+    """Add the values of a table to the excerpts; without columns, it is the class of violence."""
+    columns: Mapping[str, str] = values.get("columns", {})
+    required = ("id", "name", *columns)
     table = read_table(path, required=required, delimiter="\t", skip_blank=True, violations=wrong)
-    columns = values.columns
     if not columns and not wrong:
         if len(table.columns) < 3 or table.columns[:2] != ("id", "name"):
             got = ", ".join(table.columns)
             wrong.add(1, None, f"expected the columns id, name and the class, got {got}")
             return
         columns = {table.columns[2]: "violence"}
-    form = re.compile(values.form)
+    form = re.compile(values["form"])
     for row in table.rows:
         for column in columns:
-            row.matching(column, form, values.what)
+            row.matching(column, form, values["what"])
         cells = {target: row[column] for column, target in columns.items()}
         excerpts.add(row, _family(path), **cells)
 
@@ -207,9 +208,9 @@ def _media(path: Path, wrong: Violations) -> list[TableRow]:
 @cache
 def _readers() -> dict[str, Callable[[Path, Violations, _Excerpts], None]]:
     """Return the function that reads each file, in the order in which they are read."""
-    tables = published("liris-accede").tables
+    tables = published("liris-accede")["tables"]
     return {
-        **{name: partial(_values, table) for table in tables for name in table.files},
+        **{name: partial(_values, table) for table in tables for name in table["files"]},
         **{f"shots-{part}-nl.txt": _shots for part in ("devset", "testset")},
         **{f"{family}description.xml": _description for family in ("ACCEDE", "MEDIAEVAL")},
     }

@@ -7,7 +7,6 @@ of the film, the annotator, and the number in `clip_index`.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
 from itertools import pairwise
@@ -21,6 +20,7 @@ from obygaze_features.manifest.adapters import (
     known_sources,
     level_of,
     published,
+    published_header,
     strings_of,
 )
 from obygaze_features.manifest.io import clips_of
@@ -53,8 +53,8 @@ def read(csv: Path, *, name: str = "mobygaze", strict: bool = False) -> Imported
         name: The name of the manifest.
         strict: Refuse a file whose hash is not that of the released one.
     """
-    data = published("mobygaze")
-    sources, warnings = known_sources({csv: (csv.name, data.sha256)}, strict=strict)
+    known = published("mobygaze")["sha256"]
+    sources, warnings = known_sources({csv: (csv.name, known)}, strict=strict)
     violations = Violations(csv, NAMES)
     table = read_table(
         csv, required=REQUIRED, delimiter=";", violations=violations, content="segments"
@@ -62,10 +62,8 @@ def read(csv: Path, *, name: str = "mobygaze", strict: bool = False) -> Imported
     clips = clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
     violations.raise_if_any("this is not the table of MObyGaze")
     inconsistencies = _inconsistencies(table.rows, clips)
-    notes = (*data.notes, *inconsistencies)
-    header = data.header(
-        "mobygaze", concepts=concepts(), unit="segment", notes=notes, sources=sources
-    )
+    facts = {"concepts": concepts(), "unit": "segment", "notes": inconsistencies}
+    header = published_header("mobygaze", *sources, **facts)
     return ImportedManifest(Manifest(name, header, clips, EXTRA), (*warnings, *inconsistencies))
 
 
@@ -110,7 +108,6 @@ def _inconsistencies(rows: Iterable[TableRow], clips: tuple[Clip, ...]) -> tuple
     ]
     bare = [str(row.line) for row, clip in pairs if clip.level != "EN" and not clip.concepts]
     easy = [str(row.line) for row, clip in pairs if clip.level == "EN" and clip.concepts]
-    overlaps, gaps = _overlaps_and_gaps(clips)
     findings = [
         (repeated, "with a concept named more than once, kept once"),
         (bare, "of HN, NS or S without a concept"),
@@ -121,23 +118,22 @@ def _inconsistencies(rows: Iterable[TableRow], clips: tuple[Clip, ...]) -> tuple
         for lines, text in findings
         if lines
     ]
-    if overlaps or gaps:
+    frames = sorted(
+        (
+            (clip.movie_id, clip.extra["annotator"]),
+            int(clip.extra["start_frame"]),
+            int(clip.extra["end_frame"]),
+        )
+        for clip in clips
+    )
+    # How many frames are left out before a segment; below 0 where it shares some with the last.
+    steps = [
+        start - end - 1 for (one, _, end), (other, start, _) in pairwise(frames) if one == other
+    ]
+    shared, gaps = sum(step < 0 for step in steps), sum(step > 0 for step in steps)
+    if shared or gaps:
         inconsistencies.append(
-            f"segments of one annotator do not tile the film: {overlaps} share frames with the"
-            f" one before, {gaps} leave frames out"
+            f"segments of one annotator do not tile the film: {shared} share frames with the one"
+            f" before, {gaps} leave frames out"
         )
     return tuple(inconsistencies)
-
-
-def _overlaps_and_gaps(clips: Iterable[Clip]) -> tuple[int, int]:
-    """Count the segments that overlap the previous segment, and those after a gap."""
-    spans: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for clip in clips:
-        span = int(clip.extra["start_frame"]), int(clip.extra["end_frame"])
-        spans.setdefault((clip.movie_id, clip.extra["annotator"]), []).append(span)
-    seams = Counter(
-        (after > end + 1) - (after <= end)
-        for of_one in spans.values()
-        for (_, end), (after, _) in pairwise(sorted(of_one))
-    )
-    return seams[-1], seams[1]

@@ -17,7 +17,7 @@ from pathlib import Path
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.manifest.adapters import ImportedManifest, published, source_of
+from obygaze_features.manifest.adapters import ImportedManifest, published_header, source_of
 from obygaze_features.manifest.io import clips_of
 from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, SourceFile
 from obygaze_features.manifest.tables import TableRow, numbered_lines, read_table
@@ -114,8 +114,7 @@ def read(
             hint="give the folder mg_videoinfo, which has the same times as text",
         )
     clips, columns, sources = (_from_shots if source.is_dir() else _from_table)(source, clock)
-    header = published("moviegraphs").header("moviegraphs", sources=tuple(sources))
-    manifest = Manifest(name, header, clips, columns)
+    manifest = Manifest(name, published_header("moviegraphs", *sources), clips, columns)
     unknown = sorted(set(clock.offsets) - set(manifest.movies))
     if unknown:
         what, hint = f"offsets for unknown films: {few(unknown)}", f"one of {few(manifest.movies)}"

@@ -14,11 +14,11 @@ from obygaze_features.core.errors import NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
-    PublishedSplit,
     concepts_of,
     known_sources,
     level_of,
     published,
+    published_header,
     strings_of,
 )
 from obygaze_features.manifest.io import clips_of
@@ -71,13 +71,19 @@ def read(
         name: The name of the manifest.
         strict: Refuse files whose hash is not that of the released ones.
     """
-    found = _find_splits(splits) if splits else {}
     data = published("obygaze12")
-    files = {csv: (csv.name, data.sha256)}
-    files |= {path: (split.file, (split.sha256,)) for split, path in found.items()}
+    found = {file: path for file in data["splits"] if splits and (path := splits / file).is_file()}
+    if splits and not found:
+        what, hint = (
+            "no folder with split files of ObyGaze12",
+            f"one with {', '.join(data['splits'])}",
+        )
+        raise NotFound(what, where=str(splits), hint=f"--splits FOLDER, {hint}")
+    files = {csv: (csv.name, data["sha256"])}
+    files |= {path: (file, [data["splits"][file]["sha256"]]) for file, path in found.items()}
     sources, unknown = known_sources(files, strict=strict)
     warnings = list(unknown)
-    header = data.header("obygaze12", concepts=concepts(), sources=sources)
+    header = published_header("obygaze12", *sources, concepts=concepts())
     wrong = [Violations(csv, NAMES), *(Violations(path) for path in found.values())]
     # The second line of the released file has nothing but semicolons.
     options: dict[str, Any] = {"delimiter": ";", "skip_blank": True}
@@ -85,11 +91,12 @@ def read(
     clips = clips_of(((row, _cells(row)) for row in table.rows), concepts(), EXTRA)
     manifest = Manifest(name, header, clips, EXTRA)
     seen = manifest.view("visual").by_id
-    for (split, path), violations in zip(found.items(), wrong[1:], strict=True):
-        folds = _read_split(split, path, seen, violations)
-        manifest = manifest.with_column(FOLD_PREFIX + split.name, folds)
+    for (file, path), violations in zip(found.items(), wrong[1:], strict=True):
+        folds = _read_split(data["splits"][file]["levels"], path, seen, violations)
+        column = FOLD_PREFIX + file.removesuffix(".csv").replace("/", "_")
+        manifest = manifest.with_column(column, folds)
     raise_together("these are not the files of ObyGaze12", *wrong)
-    if splits and (missing := [one.file for one in data.splits if one not in found]):
+    if splits and (missing := [file for file in data["splits"] if file not in found]):
         warnings.append(f"{splits}: missing split files: {', '.join(missing)}")
     if times is not None:
         manifest, without = _with_times(manifest, times)
@@ -130,31 +137,19 @@ def _scene_and_shots(row: TableRow) -> tuple[str, str, str]:
     return str(scene), str(first), str(last)
 
 
-def _find_splits(folder: Path) -> dict[PublishedSplit, Path]:
-    """Return the released splits in a folder in a fixed order; at least one must exist."""
-    splits = published("obygaze12").splits
-    found = {split: path for split in splits if (path := folder / split.file).is_file()}
-    if not found:
-        hint = f"--splits FOLDER with one of {', '.join(split.file for split in splits)}"
-        what = "no folder with split files of ObyGaze12"
-        raise NotFound(what, where=str(folder), hint=hint)
-    return found
-
-
 def _read_split(
-    split: PublishedSplit, path: Path, clips: Mapping[str, Clip], violations: Violations
+    levels: Sequence[str], path: Path, clips: Mapping[str, Clip], violations: Violations
 ) -> dict[str, str]:
     """Return the fold of each clip by its id; contradictions with the clips are violations."""
-    table = read_table(
-        path, required=SPLIT_COLUMNS, delimiter=";", skip_blank=True, violations=violations
-    )
+    options: dict[str, Any] = {"delimiter": ";", "skip_blank": True}
+    table = read_table(path, required=SPLIT_COLUMNS, violations=violations, **options)
     line_of: dict[str, int] = {}
     for row in table.rows:
         row.unique("id", line_of)
         row.whole("fold", "a fold")
         # Without clips the table of clips has violations; there is nothing to compare with.
         if clips:
-            _compare(row, clips.get(row["id"]), split.levels)
+            _compare(row, clips.get(row["id"]), levels)
     return {row["id"]: row["fold"] for row in table.rows}
 
 

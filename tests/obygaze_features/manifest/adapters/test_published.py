@@ -13,6 +13,7 @@ from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.adapters import (
     known_sources,
     published,
+    published_header,
     source_of,
     string_list,
 )
@@ -101,11 +102,13 @@ def test_sources_must_be_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dataset", ["obygaze12", "mobygaze", "moviegraphs", "liris-accede"])
 def test_every_published_data_set_has_its_citation_and_notes(dataset: str) -> None:
-    header = published(dataset).header(dataset, unit="clip")
-    assert header.dataset == dataset and header.citation and header.notes
-    assert all(len(digest) == 64 for digest in published(dataset).sha256)
+    header = published_header(dataset, unit="clip", notes=("one more",))
+    assert header.dataset == dataset and header.citation and header.notes[-1] == "one more"
+    hashes = published(dataset).get("sha256", [])
+    hashes += [split["sha256"] for split in published(dataset).get("splits", {}).values()]
+    assert all(len(digest) == 64 for digest in hashes)
 
 
-def test_the_fold_column_of_a_published_split_has_the_name_of_its_file() -> None:
-    names = [split.name for split in published("obygaze12").splits]
-    assert names[0] == "02_EN_S" and names[-1] == "by_movie_ENHN_S" and len(set(names)) == 6
+def test_the_splits_are_those_of_the_published_folder() -> None:
+    splits = list(published("obygaze12")["splits"])
+    assert splits[0] == "02_EN_S.csv" and splits[-1] == "by_movie/ENHN_S.csv" and len(splits) == 6
