@@ -11,18 +11,22 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.manifest.adapters import ImportedManifest, published_header, source_of
+from obygaze_features.manifest.adapters import (
+    ImportedManifest,
+    csv_table,
+    published_header,
+    source_of,
+)
 from obygaze_features.manifest.io import clips_of
-from obygaze_features.manifest.model import COLUMNS, Clip, Manifest, SourceFile
-from obygaze_features.manifest.tables import TableRow, numbered_lines, read_table
+from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.tables import TableRow, numbered_lines
 
-TABLE_COLUMNS = ("clip_id", "movie_id", "start", "end")
 FRAME_COLUMNS = ("start_frame", "end_frame", "fps")
 SHOT_COLUMNS = ("first_shot", "last_shot", "use", *FRAME_COLUMNS)
 MAX_OFFSET_S = 86_400.0
@@ -32,54 +36,10 @@ SCENES, VIDEO = "scene_boundaries", "video_boundaries"
 # Cuts and frames give the same times, rounded; more than a frame apart they are of two copies.
 SAME_S = 0.05
 _SUFFIX = ".scenes.gt"
-_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
-_SCENE_NUMBER = re.compile(r".*-([0-9]{1,5})")
+_RATE = re.compile(r"[0-9]{1,6}(\.[0-9]{1,9})?")
 _SCENE = re.compile(r"([0-9]{1,6})\s+([0-9]{1,6})\s+([0-9]{1,3})")
 _CUT = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)\s+CUT")
 _FRAME = re.compile(r"([0-9]{1,9})\s+([0-9]{1,6}(?:\.[0-9]{1,9})?)")
-
-_Row = tuple[TableRow, dict[str, str]]
-_Found = tuple[tuple[Clip, ...], tuple[str, ...], list[SourceFile]]
-
-
-@dataclass(frozen=True)
-class _Clock:
-    """Converts the times of the source to those of another copy of the films.
-
-    `early` counts the clips of each film that would start before the film.
-    """
-
-    offsets: Mapping[str, float]
-    fps: float | None
-    early: Counter[str] = field(default_factory=Counter)
-
-    def cells(
-        self,
-        row: TableRow,
-        movie: str,
-        time_s: tuple[float, float],
-        fps: float | None,
-        frames: tuple[int, int] | None = None,
-    ) -> dict[str, str]:
-        """Return the cells of a clip's time; without a frame rate it has no frames.
-
-        `frames` are those of the data set's own copy; both are part of the clip.
-        """
-        offset, fps = self.offsets.get(movie, 0.0), self.fps or fps
-        self.early[movie] += time_s[0] + offset < 0
-        # In a copy that starts late, the start of the first clip is cut off.
-        start_s, end_s = max(0.0, time_s[0] + offset), time_s[1] + offset
-        # Sums of decimals are not decimals in binary: a millionth of a second is below a frame.
-        cells = {"start_s": repr(round(start_s, 6)), "end_s": repr(round(end_s, 6))}
-        if fps is None or end_s <= start_s:
-            return cells
-        if frames is None or self.fps is not None or movie in self.offsets:
-            # From the frame nearest the start to the one before the end.
-            frames = math.floor(start_s * fps + 0.5), math.floor(end_s * fps + 0.5) - 1
-        if frames[1] < frames[0]:
-            row.add(None, f"shorter than one frame at {fps:g} frames per second")
-        numbers = str(frames[0]), str(frames[1]), repr(round(fps, 6))
-        return cells | dict(zip(FRAME_COLUMNS, numbers, strict=True))
 
 
 def read(
@@ -93,13 +53,13 @@ def read(
 
     Args:
         source: The folder of the shot files (mg_videoinfo), or a table with the columns clip_id,
-            movie_id, start, end and possibly fps.
+            movie_id, start, end and possibly fps; further columns are kept.
         offsets: Seconds to add to the times, by film.
         fps: The frame rate to count frames at; needed where a table has no column fps.
         name: The name of the manifest.
     """
-    clock = _Clock(dict(offsets or {}), fps)
-    for movie, offset in clock.offsets.items():
+    shifts = dict(offsets or {})
+    for movie, offset in shifts.items():
         if not abs(offset) <= MAX_OFFSET_S:
             most = f"{MAX_OFFSET_S:.0f} seconds"
             raise FixUsage(f"the offset of {movie} must be at most {most}, got {offset}")
@@ -113,68 +73,76 @@ def read(
             where=str(source),
             hint="give the folder mg_videoinfo, which has the same times as text",
         )
-    clips, columns, sources = (_from_shots if source.is_dir() else _from_table)(source, clock)
-    manifest = Manifest(name, published_header("moviegraphs", *sources), clips, columns)
-    unknown = sorted(set(clock.offsets) - set(manifest.movies))
+    if source.is_dir():
+        found, warnings = _read_shots(source), list[str]()
+    else:
+        found, warned = csv_table.read(source, {"start_s": "start", "end_s": "end"})
+        warnings = list(warned)
+        if fps is None and "fps" not in found.columns:
+            warnings.append(f"{source}: no frame rate, so clips have times but no frames (--fps)")
+    unknown = sorted(set(shifts) - set(found.movies))
     if unknown:
-        what, hint = f"offsets for unknown films: {few(unknown)}", f"one of {few(manifest.movies)}"
+        what, hint = f"offsets for unknown films: {few(unknown)}", f"one of {few(found.movies)}"
         raise FixUsage(what, where=str(source), hint=hint)
-    warnings = [
-        f"{movie}: with an offset of {clock.offsets[movie]:+g} s {count(n, 'clip')}"
+    wrong = Violations(source)
+    clips = tuple(_moved(clip, shifts.get(clip.movie_id), fps, wrong) for clip in found)
+    wrong.raise_if_any("these are not times of clips")
+    timed = any(FRAME_COLUMNS[0] in clip.extra for clip in clips)
+    columns = tuple(dict.fromkeys((*found.columns, *(FRAME_COLUMNS if timed else ()))))
+    early = Counter(
+        clip.movie_id for clip in found if (clip.start_s or 0) + shifts.get(clip.movie_id, 0) < 0
+    )
+    warnings += [
+        f"{movie}: with an offset of {shifts[movie]:+g} s {count(n, 'clip')}"
         " would start before the film"
-        for movie, n in clock.early.items()
-        if n
+        for movie, n in early.items()
     ]
-    if FRAME_COLUMNS[0] not in columns:
-        warnings.append(f"{source}: no frame rate, so clips have times but no frames (--fps)")
-    return ImportedManifest(manifest, tuple(warnings))
+    concepts = found.header.concepts if any(clip.concepts for clip in clips) else {}
+    header = published_header("moviegraphs", *found.header.sources, concepts=concepts)
+    return ImportedManifest(Manifest(name, header, clips, columns), tuple(warnings))
 
 
-def _from_shots(folder: Path, clock: _Clock) -> _Found:
+def _moved(clip: Clip, offset: float | None, fps: float | None, wrong: Violations) -> Clip:
+    """Return a clip with its times in another copy of the film; without a rate without frames."""
+    if clip.start_s is None or clip.end_s is None:
+        wrong.add(None, None, f"{clip.clip_id}: the start or the end is missing")
+        return clip
+    # In a copy that starts late, the start of the first clip is cut off. Sums of decimals are not
+    # decimals in binary: a millionth of a second is below a frame.
+    start_s = round(max(0.0, clip.start_s + (offset or 0)), 6)
+    end_s = round(clip.end_s + (offset or 0), 6)
+    extra, rate = dict(clip.extra), clip.extra.get("fps", "")
+    is_rate = bool(_RATE.fullmatch(rate)) and MIN_FPS <= float(rate) <= MAX_FPS
+    if end_s <= start_s:
+        wrong.add(None, None, f"{clip.clip_id}: the end {end_s} is not after the start {start_s}")
+    elif fps is None and rate and not is_rate:
+        wrong.add(None, None, f"{clip.clip_id}: {rate!r} is not a frame rate")
+    elif fps or (rate and (offset is not None or not extra.get("start_frame"))):
+        at = fps or float(rate)
+        # From the frame nearest the start to the one before the end.
+        first, last = math.floor(start_s * at + 0.5), math.floor(end_s * at + 0.5) - 1
+        if last < first:
+            what = f"{clip.clip_id}: shorter than one frame at {at:g} frames per second"
+            wrong.add(None, None, what)
+        numbers = str(first), str(last), repr(round(at, 6))
+        extra |= dict(zip(FRAME_COLUMNS, numbers, strict=True))
+    return replace(clip, start_s=start_s, end_s=end_s, extra=extra)
+
+
+def _read_shots(folder: Path) -> Manifest:
+    """Return the manifest of the shot files, in times of the data set's own copies."""
     wrong: list[Violations] = []
-    rows: list[_Row] = []
+    rows: list[tuple[TableRow, dict[str, str]]] = []
     films = _shot_files(folder)
     for movie, paths in films.items():
         wrong += [Violations(path) for path in paths]
-        rows += _scenes(movie, paths, wrong[-3:], clock)
+        rows += _scenes(movie, paths, wrong[-3:])
     clips = clips_of(rows, columns=SHOT_COLUMNS)
     raise_together("these are not the shot files of MovieGraphs", *wrong)
     files = [path for paths in films.values() for path in paths]
-    sources = [source_of(path, path.relative_to(folder).as_posix()) for path in files]
-    return clips, SHOT_COLUMNS, sources
-
-
-def _from_table(path: Path, clock: _Clock) -> _Found:
-    violations = Violations(path, {"start_s": "start", "end_s": "end", "scene": "clip_id"})
-    table = read_table(path, required=TABLE_COLUMNS, violations=violations, content="clips")
-    for column in table.columns:
-        if column in (*COLUMNS, *FRAME_COLUMNS[:2]) and column not in TABLE_COLUMNS:
-            what = "unexpected column; `manifest import csv` can map any column"
-            violations.add(1, column, what)
-    has_fps = clock.fps is not None or "fps" in table.columns
-    kept = tuple(name for name in table.columns if name not in (*TABLE_COLUMNS, *FRAME_COLUMNS))
-    columns = (*kept, *(FRAME_COLUMNS if has_fps else ()))
-    rows = ((row, {name: row[name] for name in kept} | _cells(row, clock)) for row in table.rows)
-    clips = clips_of(rows, columns=columns)
-    violations.raise_if_any("this is not a table of clip times")
-    return clips, columns, [source_of(path)]
-
-
-def _cells(row: TableRow, clock: _Clock) -> dict[str, str]:
-    movie, number = row["movie_id"], _SCENE_NUMBER.fullmatch(row["clip_id"])
-    scene = str(int(number[1])) if number else ""
-    cells = {"clip_id": row["clip_id"], "movie_id": movie, "scene": scene}
-    start, end = (row.matching(name, _SECONDS, "a time in seconds") for name in ("start", "end"))
-    fps = None
-    if clock.fps is None and "fps" in row.cells:
-        rate = row.matching("fps", _SECONDS, "a frame rate")
-        fps = float(rate[0]) if rate else None
-        if fps is not None and not MIN_FPS <= fps <= MAX_FPS:
-            row.add("fps", f"{row['fps']!r} is not a frame rate")
-            fps = None
-    if start is None or end is None:
-        return cells
-    return cells | clock.cells(row, movie, (float(start[0]), float(end[0])), fps)
+    sources = tuple(source_of(path, path.relative_to(folder).as_posix()) for path in files)
+    header = published_header("moviegraphs", *sources)
+    return Manifest("moviegraphs", header, clips, SHOT_COLUMNS)
 
 
 def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
@@ -199,8 +167,8 @@ def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:
 
 
 def _scenes(
-    movie: str, paths: Sequence[Path], wrong: Sequence[Violations], clock: _Clock
-) -> Iterator[_Row]:
+    movie: str, paths: Sequence[Path], wrong: Sequence[Violations]
+) -> Iterator[tuple[TableRow, dict[str, str]]]:
     """Yield the row and the cells of each scene of a film; violations are added to its files."""
     seconds = _frame_times(paths[2], wrong[2])
     cuts = _cuts(paths[1], seconds, wrong[1])
@@ -227,8 +195,9 @@ def _scenes(
             start, after = starts[first - 1], starts[last]
             cells = {"clip_id": f"{movie}-{number:03d}", "movie_id": movie, "scene": str(number)}
             cells |= {"first_shot": str(first), "last_shot": str(last), "use": str(use)}
-            time_s = starts_s[start], starts_s[after]
-            yield row, cells | clock.cells(row, movie, time_s, fps, (start, after - 1))
+            times = {"start_s": starts_s[start], "end_s": starts_s[after], "fps": fps}
+            cells |= {name: repr(round(value, 6)) for name, value in times.items()}
+            yield row, cells | {"start_frame": str(start), "end_frame": str(after - 1)}
     if not number and not wrong[0]:
         wrong[0].add(None, None, "the file has no scenes")
 

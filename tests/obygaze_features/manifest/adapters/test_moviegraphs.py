@@ -192,22 +192,33 @@ def test_everything_wrong_with_a_table_at_once(tmp_path: Path) -> None:
     path = write_table(
         tmp_path,
         "clip_id,movie_id,start,end,fps,level\n"
-        "a,tt01,0,2,25,S\n"
+        "a,tt01,0,2,25,Maybe\n"
         "a,tt01,2,1,25,\n"
-        "b/c,tt01,0:10,20,25,\n"
-        "d,tt01,1,2,none,\n"
-        "e,tt01,1,1.01,25,\n",
+        "b,tt01,0:10,20,25,\n",
     )
     with pytest.raises(FixInput) as caught:
         read(path)
     assert caught.value.details == (
-        f"{path}:1: column 'level': unexpected column; `manifest import csv` can map any column",
+        f"{path}:2: column 'level': unknown level 'Maybe'",
+        f"{path}:4: column 'start': '0:10' may be minutes or hours; write hours too: 0:0:10",
         f"{path}:3: column 'clip_id': 'a' is already on line 2",
         f"{path}:3: column 'end': expected an end after the start 2.0, got 1.0",
-        f"{path}:4: column 'start': '0:10' is not a time in seconds",
-        f"{path}:4: column 'clip_id': 'b/c' is not an id (letters, digits, . _ + -)",
-        f"{path}:5: column 'fps': 'none' is not a frame rate",
-        f"{path}:6: shorter than one frame at 25 frames per second",
+        f"{path}:4: column 'end': start_s and end_s must both be given or both be empty",
+    )
+    write_table(
+        tmp_path,
+        "clip_id,movie_id,start,end,fps\n"
+        "d,tt01,1,2,none\n"
+        "e,tt01,1,1.01,25\n"
+        "f,tt01,,,25\n"
+        "g,tt01,0,2,25\n",
+    )
+    with pytest.raises(FixInput) as caught:
+        read(path)
+    assert caught.value.details == (
+        f"{path}: d: 'none' is not a frame rate",
+        f"{path}: e: shorter than one frame at 25 frames per second",
+        f"{path}: f: the start or the end is missing",
     )
 
 
@@ -215,9 +226,20 @@ def test_an_offset_that_leaves_nothing_of_a_clip(tmp_path: Path) -> None:
     path = write_table(tmp_path, "clip_id,movie_id,start,end\na,tt01,0,2\n")
     with pytest.raises(FixInput) as caught:
         read(path, offsets={"tt01": -2.0})
-    assert caught.value.details == (
-        f"{path}:2: column 'end': expected an end after the start 0.0, got 0.0",
+    assert caught.value.details == (f"{path}: a: the end 0.0 is not after the start 0.0",)
+
+
+def test_a_table_that_excel_wrote_with_labels(tmp_path: Path) -> None:
+    path = write_table(
+        tmp_path,
+        "clip_id;movie_id;start;end;level;concepts\ntt01-001;tt01;0:01:10;80,5;S;Look\n",
     )
+    manifest = read(path, fps=24, offsets={"tt01": 1.0}).manifest
+    (clip,) = manifest
+    assert (clip.start_s, clip.end_s, clip.level, clip.concepts) == (71.0, 81.5, "S", ("Look",))
+    # 71 s and 81.5 s at 24 frames a second are frames 1704 and 1956.
+    assert (clip.extra["start_frame"], clip.extra["end_frame"]) == ("1704", "1955")
+    assert manifest.header.dataset == "moviegraphs" and "Look" in manifest.header.concepts
 
 
 def test_the_rows_serve_as_clips_to_project_on(tmp_path: Path) -> None:
