@@ -302,7 +302,7 @@ def _spans(
 ) -> tuple[ClipSpan, ...]:
     table = _table(path, CLIP_COLUMNS[:2], "clips", found)
     in_seconds = CLIP_COLUMNS[2] not in table.columns and set(TIME_COLUMNS) <= set(table.columns)
-    missing = [] if in_seconds else [name for name in CLIP_COLUMNS if name not in table.columns]
+    missing = [] if in_seconds else [n for n in CLIP_COLUMNS[2:] if n not in table.columns]
     if missing:
         found.add(1, missing[0], "required column is missing; or start_s and end_s, in seconds")
         return ()

@@ -89,7 +89,7 @@ class Stats:
         ]
         films = []
         for movie, counts in self.by_movie.items():
-            facts = {"title": "", "year": "", "genres": (), **self.films.get(movie, {})}
+            facts = {"title": None, "year": None, "genres": (), **self.films.get(movie, {})}
             facts["genres"] = ", ".join(facts["genres"])
             films.append((movie, sum(counts.values()), *counts.values(), *facts.values()))
         splits = []

@@ -88,7 +88,8 @@ def read(
     clips = tuple(_moved(clip, shifts.get(clip.movie_id), fps, wrong) for clip in found)
     wrong.raise_if_any("these are not times of clips")
     timed = any(FRAME_COLUMNS[0] in clip.extra for clip in clips)
-    columns = tuple(dict.fromkeys((*found.columns, *(FRAME_COLUMNS if timed else ()))))
+    kept = tuple(column for column in found.columns if column not in FRAME_COLUMNS)
+    columns = (*kept, *FRAME_COLUMNS) if timed else kept
     early = Counter(
         clip.movie_id for clip in found if (clip.start_s or 0) + shifts.get(clip.movie_id, 0) < 0
     )
