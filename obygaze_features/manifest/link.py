@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -35,6 +35,7 @@ NAME_COLUMN = "video_name"
 _SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")
 _NUMBERED = re.compile(r"(.+?)(?:_scene_0*([0-9]{1,4})|-([0-9]{3}))")
 _CLIP = re.compile(r".+-[0-9]{1,4}")
+Key = tuple[Any, ...]
 _BORDER = re.compile(r"[^A-Za-z0-9]|$")
 
 
@@ -211,39 +212,37 @@ class _Files:
     def __init__(self, names: Iterable[str], clips: Sequence[Clip]) -> None:
         self.movies = frozenset(clip.movie_id for clip in clips)
         # For each name that the file of a clip may have, the films with such a clip.
-        self.films_of = _grouped(
-            {
-                (stem, clip.movie_id)
-                for clip in clips
-                for stem in (clip.clip_id, PurePosixPath(_file_name(clip)).stem)
-            }
-        )
-        self.by_key = _grouped((key, name) for name in names for key in self._keys(name))
+        self.films_of: dict[str, set[str]] = defaultdict(set)
+        for clip in clips:
+            for stem in (clip.clip_id, PurePosixPath(_file_name(clip)).stem):
+                self.films_of[stem].add(clip.movie_id)
+        self.by_key: dict[Key, tuple[str, ...]] = defaultdict(tuple)
+        for name in names:
+            for key in self._keys(name):
+                self.by_key[key] += (name,)
 
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of this clip alone: all files of the best kind of match."""
         wanted = PurePosixPath(_file_name(clip))
         a_part, exact = clip.start_s is not None, ("path", str(wanted))
-        found = self._get("path", f"{clip.movie_id}/{wanted}") or (a_part and self._get(*exact))
-        if found:
-            return found
-        keys: list[tuple[Any, ...]] = [exact, ("name", wanted.name), ("stem", wanted.stem)]
+        for key in (("path", f"{clip.movie_id}/{wanted}"), *([exact] if a_part else [])):
+            if found := self.by_key.get(key):
+                return found
+        keys: list[Key] = [exact, ("name", wanted.name), ("stem", wanted.stem)]
         # Times are times in the named file, so no other file can be used.
         if not (wanted.name and a_part):
             keys += [("stem", clip.clip_id), ("stem", clip.extra.get("given_clip_id"))]
             keys += [("scene", clip.movie_id, clip.scene)]
-        return next((fit for key in keys if (fit := self._same_film(clip, self._get(*key)))), ())
+        found_by_key = (self._same_film(clip, self.by_key.get(key, ())) for key in keys)
+        return next(filter(None, found_by_key), ())
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of the clip's film."""
         given = ("stem", clip.extra.get("given_movie_id"))
         keys = (("film", clip.movie_id), given, ("film and more", clip.movie_id))
-        return next((found for key in keys if (found := self._get(*key))), ())
+        return next((found for key in keys if (found := self.by_key.get(key))), ())
 
-    def _get(self, *key: Any) -> tuple[str, ...]:
-        return self.by_key.get(key, ())
-
-    def _keys(self, name: str) -> Iterator[tuple[Any, ...]]:
+    def _keys(self, name: str) -> Iterator[Key]:
         """Yield the keys by which a file can be found."""
         path = PurePosixPath(name)
         yield from (("path", name), ("name", path.name), ("stem", path.stem))
@@ -257,25 +256,18 @@ class _Files:
 
     def _same_film(self, clip: Clip, names: Sequence[str]) -> tuple[str, ...]:
         """Return the files of the clip's film among these, or else those without a film."""
-        films = {name: self._films_in(PurePosixPath(name)) for name in names}
-        same = tuple(name for name in names if clip.movie_id in films[name])
-        if same:
-            return same
+        same, free = [], []
+        for path in map(PurePosixPath, names):
+            films = {self._film_of(part) for part in (*path.parts[:-1], path.stem)} - {""}
+            if clip.movie_id in films:
+                same.append(str(path))
+            elif not films:
+                free.append(str(path))
         # `scene_1.mp4` alone could be from any film that has a clip of that name.
-        one_film = all(len(self.films_of.get(PurePosixPath(name).stem, ())) < 2 for name in names)
-        return tuple(name for name in names if not films[name]) if one_film else ()
-
-    def _films_in(self, path: PurePosixPath) -> set[str]:
-        return {film for part in (*path.parts[:-1], path.stem) if (film := self._film_of(part))}
+        one_film = all(len(self.films_of.get(PurePosixPath(n).stem, ())) < 2 for n in names)
+        return tuple(same or (free if one_film else ()))
 
     def _film_of(self, part: str) -> str:
         """Return the film whose id a name starts with: tt0108160 for `tt0108160.Sleepless`."""
         starts = [part[: match.start()] for match in _BORDER.finditer(part)]
         return next((start for start in reversed(starts) if start in self.movies), "")
-
-
-def _grouped(pairs: Iterable[tuple[Any, str]]) -> dict[Any, tuple[str, ...]]:
-    groups: dict[Any, list[str]] = {}
-    for key, name in pairs:
-        groups.setdefault(key, []).append(name)
-    return {key: tuple(names) for key, names in groups.items()}
