@@ -1,4 +1,4 @@
-"""`obygaze manifest import`: one sub-command for each data set."""
+"""`obygaze manifest import`, one sub-command for each data set, and `join`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import click
 from obygaze_features.core.commands import (
     LazyGroup,
     Session,
+    command,
     force_option,
     named_values,
 )
-from obygaze_features.core.console import count
+from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
@@ -25,7 +26,12 @@ from obygaze_features.manifest.adapters import (
     moviegraphs,
     obygaze12,
 )
-from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
+from obygaze_features.manifest.io import (
+    manifest_sha256,
+    read_manifest,
+    update_manifest,
+    write_manifest,
+)
 from obygaze_features.manifest.link import manifest_of_folder
 from obygaze_features.manifest.model import ascii_id
 from obygaze_features.manifest.stats import compute_stats
@@ -157,6 +163,36 @@ def import_csv(
     """
     chosen = csv_table.read_mapping(mapping) if mapping else None
     return csv_table.read(csv, named_values(pairs, "--map"), mapping=chosen, name=name)
+
+
+@command()
+@click.argument("name")
+@click.argument("csv", type=FILE)
+@click.option("--map", "pairs", multiple=True, metavar="TARGET=COLUMN", help="Rename a column.")
+@click.option("--force", is_flag=True, help="Replace columns of the manifest.")
+def join(session: Session, name: str, csv: Path, pairs: Sequence[str], force: bool) -> None:
+    """Add the columns of a table to the clips of a manifest.
+
+    CSV has a column clip_id, or one that --map names. Several values of a clip, in one cell or in
+    several rows, are joined with '|', and an expression tests each: joy in emotions.
+
+    Examples:
+        obygaze manifest join obygaze12 emotions.csv
+        obygaze manifest join obygaze12 graphs.csv --map clip_id=scene --map emotion=attribute
+    """
+    path = session.workspace.existing_manifest(name)
+    found = read_manifest(path)
+    joined, warnings = csv_table.join(found, csv, named_values(pairs, "--map"), force=force)
+    update_manifest(found, joined, path)
+    for warning in warnings:
+        session.console.warn(warning)
+    added = {
+        column: sum(bool(clip.values(column)) for clip in joined)
+        for column in joined.columns
+        if force or column not in found.columns
+    }
+    document = {"name": found.name, "columns": added, "warnings": list(warnings)}
+    session.console.show(document, table(("column", "clips with a value"), added.items()))
 
 
 @_importer("folder")

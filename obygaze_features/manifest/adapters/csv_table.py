@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixUsage, NotFound
 from obygaze_features.core.files import require_file
 from obygaze_features.core.schema_check import Table, Violations, read_toml, table_of
 from obygaze_features.core.schema_rules import choice, filled, matching
@@ -121,6 +121,62 @@ def read(
     )
     warnings = tuple(_changed_ids(column, cells) for column in changed)
     return ImportedManifest(Manifest(name or csv.stem, header, clips, extra), warnings)
+
+
+def join(
+    manifest: Manifest, csv: Path, columns: Mapping[str, str] | None = None, *, force: bool = False
+) -> ImportedManifest:
+    """Return a manifest with the columns of a table of the same clips.
+
+    A cell may have several values, joined with '|'; those of several rows of a clip are joined.
+    A row of `lake-001` is also one of the clips that annotators made of it (`given_clip_id`).
+
+    Args:
+        manifest: The clips; one without a row gets empty cells.
+        csv: A table with a column clip_id.
+        columns: The columns of the table with another name in the manifest, as in `read`.
+        force: Replace columns that the manifest has already.
+    """
+    targets = {"clip_id": "clip_id", **(columns or {})}
+    source, violations = source_of(csv), Violations(csv, targets)
+    options: dict[str, Any] = {"delimiter": None, "skip_blank": True, "violations": violations}
+    table = read_table(csv, required=list(dict.fromkeys(targets.values())), **options)
+    hint = f"--map clip_id=COLUMN; the columns of the table: {few(table.columns)}"
+    violations.raise_if_any("the table cannot be joined", hint)
+    rows: dict[str, list[TableRow]] = {}
+    for row in table.rows:
+        rows.setdefault(ascii_id(row[targets["clip_id"]]), []).append(row)
+    id_of = {
+        clip.clip_id: clip.clip_id if clip.clip_id in rows else clip.extra.get("given_clip_id", "")
+        for clip in manifest
+    }
+    if rows.keys().isdisjoint(id_of.values()):
+        what = f"no clip has an id of this table, such as {next(iter(rows), '')!r}"
+        raise NotFound(what, where=str(csv), hint=f"the manifest has {few(manifest.clip_ids, 2)}")
+    plan = targets | {name: name for name in table.columns if name not in targets.values()}
+    left_out = [name for name in plan if name in ("", *COLUMNS)]
+    added = {target: column for target, column in plan.items() if target not in left_out}
+    if taken := [] if force else [target for target in added if target in manifest.columns]:
+        what = f"the manifest has these columns already: {few(taken)}"
+        raise AlreadyThere(what, where=manifest.name, hint="--force, or --map OTHER=COLUMN")
+    for target, column in added.items():
+        cells = {clip_id: _joined(rows.get(own, ()), column) for clip_id, own in id_of.items()}
+        manifest = manifest.with_column(target, cells)
+    unknown = sorted(rows.keys() - set(id_of.values()))
+    without = sum(own not in rows for own in id_of.values())
+    others = [name for name in left_out if name not in ("", "clip_id")]
+    warnings = [f"{without} of {len(manifest)} clips have no row"] if without else []
+    warnings += [f"not clips of the manifest: {few(unknown, 3)}"] if unknown else []
+    warnings += [f"left out, every manifest has them: {', '.join(others)}"] if others else []
+    header = replace(manifest.header, sources=(*manifest.header.sources, source))
+    told = tuple(f"{csv}: {warning}" for warning in warnings)
+    return ImportedManifest(replace(manifest, header=header), told)
+
+
+def _joined(rows: Iterable[TableRow], column: str) -> str:
+    """Return the different values of some rows, joined with '|'."""
+    values = (part.strip() for row in rows for part in row[column].split("|"))
+    return "|".join(dict.fromkeys(filter(None, values)))
 
 
 def _hint(table: CsvTable, targets: Mapping[str, str]) -> str | None:

@@ -1,0 +1,92 @@
+"""Columns of a table, joined to the clips of a manifest by id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.cli import call_obygaze
+
+from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
+from obygaze_features.manifest.adapters.csv_table import join, read
+from obygaze_features.manifest.model import Clip, Header, Manifest
+
+CLIPS = (
+    Clip("tt1-001", "tt1", level="S", extra={"annotator": "A1"}),
+    Clip("tt1-002", "tt1", level="EN", extra={"annotator": "A1"}),
+    Clip("tt2-001", "tt2", level="HN", extra={"annotator": "A2"}),
+)
+MANIFEST = Manifest("films", Header("films"), CLIPS, ("annotator",))
+GRAPHS = """clip_id,movie_id,emotions,relation
+tt1-001,tt1,joy| fear ,friends
+tt1-001,tt1,fear|anger,
+tt2-001,tt2,,siblings
+tt9-001,tt9,joy,
+"""
+
+
+def table(folder: Path, text: str = GRAPHS) -> Path:
+    path = folder / "graphs.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_values_of_all_rows_of_a_clip_are_joined_once_each(tmp_path: Path) -> None:
+    joined, warnings = join(MANIFEST, table(tmp_path))
+    assert joined.columns == ("annotator", "emotions", "relation")
+    assert [clip.values("emotions") for clip in joined] == [("joy", "fear", "anger"), (), ()]
+    assert [clip.extra["relation"] for clip in joined] == ["friends", "", "siblings"]
+    assert [clip.level for clip in joined] == ["S", "EN", "HN"]
+    assert joined.header.sources[-1].file == "graphs.csv"
+    assert [warning.partition(": ")[2] for warning in warnings] == [
+        "1 of 3 clips have no row",
+        "not clips of the manifest: tt9-001",
+        "left out, every manifest has them: movie_id",
+    ]
+    assert joined.where("fear in emotions and annotator == A1").clip_ids == ("tt1-001",)
+
+
+def test_columns_under_another_name_and_columns_that_are_there(tmp_path: Path) -> None:
+    path = table(tmp_path, "Scene;mood\ntt1 002;calm\n")
+    with pytest.raises(FixInput, match="the table cannot be joined") as caught:
+        join(MANIFEST, path)
+    assert caught.value.hint == "--map clip_id=COLUMN; the columns of the table: Scene, mood"
+    path = table(tmp_path, "Scene;mood\ntt1-002;calm\n")
+    with pytest.raises(AlreadyThere, match="these columns already: annotator"):
+        join(MANIFEST, path, {"clip_id": "Scene", "annotator": "mood"})
+    given = {"clip_id": "Scene", "annotator": "mood"}
+    joined, _ = join(MANIFEST, path, given, force=True)
+    assert [clip.extra["annotator"] for clip in joined] == ["", "calm", ""]
+
+
+def test_a_table_of_other_clips(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no clip has an id of this table, such as 'x'") as caught:
+        join(MANIFEST, table(tmp_path, "clip_id,mood\nx,calm\n"))
+    assert caught.value.hint == "the manifest has tt1-001, tt1-002 and 1 more"
+
+
+def test_rows_of_a_clip_belong_to_what_each_annotator_made_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text("clip_id,movie_id,annotator,level\na-1,a,x,S\na-1,a,y,EN\n", encoding="utf-8")
+    labels = read(path).manifest
+    joined, _ = join(labels, table(tmp_path, "clip_id,mood\na-1,calm\n"))
+    assert {clip.clip_id: clip.extra["mood"] for clip in joined} == {
+        "a-1.x": "calm",
+        "a-1.y": "calm",
+    }
+
+
+def test_the_command_changes_the_manifest(tmp_path: Path) -> None:
+    rows = "clip_id,movie_id,level\ntt1-001,tt1,S\ntt1-002,tt1,EN\n"
+    (tmp_path / "labels.csv").write_text(rows, encoding="utf-8")
+    call_obygaze("manifest", "import", "csv", "labels.csv", "-o", "films", cwd=tmp_path).ok()
+    words = ("manifest", "join", "films", table(tmp_path))
+    done = call_obygaze(*words, "--json", cwd=tmp_path).ok()
+    assert done.json()["columns"] == {"emotions": 1, "relation": 1}
+    assert done.stderr.count("Warning") == 3
+    shown = call_obygaze("manifest", "show", "films", "--where", "anger in emotions", cwd=tmp_path)
+    assert "tt1-001" in shown.ok().stdout and "tt1-002" not in shown.stdout
+    again = call_obygaze(*words, cwd=tmp_path)
+    assert again.code == 1 and "already: emotions, relation" in again.stderr
+    call_obygaze(*words, "--force", cwd=tmp_path).ok()
+    call_obygaze("manifest", "check", "films", cwd=tmp_path).ok()
