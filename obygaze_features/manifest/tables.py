@@ -123,7 +123,9 @@ def read_table(
         records = _records(chain([first] if first else [], lines), delimiter, found)
         line, header = next(records, (0, []))
         rows: tuple[TableRow, ...] = ()
-        if line and _check_header(line, header, required, delimiter, found):
+        # Excel ends lines with the delimiters of empty columns; such a column is not data.
+        named = [name for name in header if name] if skip_blank else header
+        if line and _check_header(line, named, required, delimiter, found):
             rows = tuple(_rows(records, header, skip_blank, found))
         # Without the required columns, rows cannot be checked; only the text itself is.
         deque(records, maxlen=0)

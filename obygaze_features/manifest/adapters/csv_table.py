@@ -182,7 +182,8 @@ def _joined(rows: Iterable[TableRow], column: str) -> str:
 def _hint(table: CsvTable, targets: Mapping[str, str]) -> str | None:
     if table.rows:
         return 'correct the cells, or translate words in a --mapping file: [levels] WORD = "EN"'
-    if missing := [name for name in NEEDED if name not in (*table.columns, *targets)]:
+    missing = [name for name in NEEDED if name not in (*table.columns, *targets)]
+    if missing and table.columns:
         return f"--map {missing[0]}=COLUMN; the columns of the table: {few(table.columns)}"
     return None
 

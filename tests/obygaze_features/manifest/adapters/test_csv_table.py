@@ -115,10 +115,10 @@ def test_missing_columns_are_named(tmp_path: Path) -> None:
     )
 
 
-EXCEL = """Clip;Film;Start;Ende;Stufe\r
-Amélie 1;Le fabuleux destin;0:01:10;00:01:20,5;S\r
-;;;;\r
-Amélie 2;Le fabuleux destin;1:00:00,25;3600,75;HN\r
+EXCEL = """Clip;Film;Start;Ende;Stufe;;\r
+Amélie 1;Le fabuleux destin;0:01:10;00:01:20,5;S;;\r
+;;;;;;\r
+Amélie 2;Le fabuleux destin;1:00:00,25;3600,75;HN;;\r
 """
 EXCEL_COLUMNS = {"clip_id": "Clip", "movie_id": "Film"} | {
     **{"start_s": "Start", "end_s": "Ende", "level": "Stufe"}
@@ -135,6 +135,7 @@ def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
     assert (second.start_s, second.end_s) == (3600.25, 3600.75)
     assert first.extra["given_clip_id"] == "Amélie 1"
     assert second.extra["given_movie_id"] == "Le fabuleux destin"
+    assert imported.manifest.columns == ("given_clip_id", "given_movie_id")
     assert ["'Amélie 1' is now 'Amelie_1'" in one for one in imported.warnings] == [True, False]
 
 
