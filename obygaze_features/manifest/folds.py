@@ -34,7 +34,7 @@ def stratified(manifest: Manifest, k: int, seed: int = 0) -> Folds:
         k: How many folds.
         seed: The seed of the random assignment.
     """
-    _check_k(k, len(manifest), "clips")
+    _check_folds(k, len(manifest), "clips", FixUsage)
     levels = [clip.level for clip in manifest]
     return _by_id(manifest, stratified_folds(levels, k, seed=seed))
 
@@ -47,14 +47,14 @@ def grouped(manifest: Manifest, k: int, seed: int = 0) -> Folds:
         k: How many folds.
         seed: The seed of the random assignment.
     """
-    _check_k(k, len(manifest.movies), "films")
+    _check_folds(k, len(manifest.movies), "films", FixUsage)
     films, levels = zip(*((clip.movie_id, clip.level) for clip in manifest), strict=True)
     return _by_id(manifest, grouped_folds(films, levels, k, seed=seed))
 
 
 def leave_one_movie_out(manifest: Manifest) -> Folds:
     """Return one fold for each film, in the order of their ids."""
-    _check_k(2, len(manifest.movies), "films")
+    _check_folds(2, len(manifest.movies), "films", FixUsage)
     return _by_id(manifest, folds_by_group([clip.movie_id for clip in manifest]))
 
 
@@ -77,7 +77,7 @@ def neighbour_blocks(
     in_order = groupby(sorted(manifest, key=sort_key), key=lambda clip: clip.movie_id)
     films = [list(clips) for _, clips in in_order]
     runs = [clips[i : i + block] for clips in films for i in range(0, len(clips), block)]
-    _check_k(k, len(runs), f"blocks of {block}")
+    _check_folds(k, len(runs), f"blocks of {block}", FixUsage)
     order = list(range(len(runs)))
     Random(seed).shuffle(order)
     folds = {clip.clip_id: position % k for position, run in enumerate(order) for clip in runs[run]}
@@ -106,11 +106,6 @@ KINDS: dict[str, tuple[Callable[..., Folds], tuple[str, ...]]] = {
 
 def _by_id(manifest: Manifest, folds: IntArray) -> Folds:
     return dict(zip(manifest.clip_ids, folds.tolist(), strict=True))
-
-
-def _check_k(k: int, available: int, what: str) -> None:
-    if not 2 <= k <= available:
-        raise FixUsage(f"cannot make {k} folds of {available} {what}", hint="change -k")
 
 
 def stratified_folds(strata: ArrayLike, n_folds: int, *, seed: int) -> IntArray:
@@ -150,13 +145,13 @@ def folds_by_group(groups: ArrayLike) -> IntArray:
     return codes.astype(np.intp)
 
 
-def _check_folds(n_folds: int, n: int, what: str) -> None:
+def _check_folds(
+    n_folds: int, n: int, what: str, error: type[FixInput] | type[FixUsage] = FixInput
+) -> None:
     if not 2 <= n_folds <= n:
         available = f"1 {what.removesuffix('s')}" if n == 1 else f"{n} {what}"
-        raise FixInput(
-            f"cannot make {n_folds} folds of {available}",
-            hint=f"fewer folds, or more {what}; kfold splits the clips of a film",
-        )
+        hint = f"fewer folds, or more {what}; kfold splits the clips of a film"
+        raise error(f"cannot make {n_folds} folds of {available}", hint=hint)
 
 
 def _loads(codes: NDArray[np.intp], strata: NDArray[np.generic], n_groups: int) -> FloatArray:

@@ -55,13 +55,8 @@ class LinkReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as one JSON document."""
-        return {
-            "video_root": self.manifest.header.video_root,
-            "by_name": list(self.by_name),
-            "by_time": list(self.by_time),
-            "ambiguous": {clip_id: list(files) for clip_id, files in self.ambiguous.items()},
-            "without": list(self.without),
-        }
+        found = {name: value for name, value in vars(self).items() if name != "manifest"}
+        return {"video_root": self.manifest.header.video_root, **found}
 
 
 def manifest_of_folder(folder: Path, *, name: str | None = None) -> Manifest:

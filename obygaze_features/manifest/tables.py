@@ -162,35 +162,24 @@ def _lines(stream: BinaryIO, found: Violations) -> Iterator[str]:
     for number in count(1):
         raw = stream.readline(MAX_LINE + 1)
         if len(raw) > MAX_LINE:
-            found.add(
-                number,
-                None,
-                f"the line is longer than {human(MAX_LINE)}; the rest of the file is not read",
-            )
-        if not raw or len(raw) > MAX_LINE or (number == 1 and not _is_plain_text(raw, found)):
+            what = f"the line is longer than {human(MAX_LINE)}; the rest of the file is not read"
+            found.add(number, None, what)
+        if not raw or len(raw) > MAX_LINE:
             return
         if number == 1:
+            if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in raw:
+                found.add(1, None, f"the file is UTF-16 or not text; {SAVE_AS}")
+                return
             raw = raw.removeprefix(codecs.BOM_UTF8)
-        yield _decode(raw, number, found)
-
-
-def _is_plain_text(first: bytes, found: Violations) -> bool:
-    if first.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in first:
-        found.add(1, None, f"the file is UTF-16 or not text; {SAVE_AS}")
-        return False
-    return True
-
-
-def _decode(raw: bytes, number: int, found: Violations) -> str:
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        byte = f"byte 0x{raw[error.start]:02X} at position {error.start + 1}"
-        found.add(number, None, f"{byte} is not UTF-8; {SAVE_AS}")
-        text = raw.decode("utf-8", errors="replace")
-    if "\x00" in text:
-        found.add(number, None, "the line has a NUL character")
-    return text
+        try:
+            text = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            byte = f"byte 0x{raw[error.start]:02X} at position {error.start + 1}"
+            found.add(number, None, f"{byte} is not UTF-8; {SAVE_AS}")
+            text = raw.decode("utf-8", errors="replace")
+        if "\x00" in text:
+            found.add(number, None, "the line has a NUL character")
+        yield text
 
 
 def _records(

@@ -112,12 +112,9 @@ class Film:
     duration_s: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class FilmRows(Sequence[Row]):
-    """The windows of films as rows, made when they are asked for: `row_of(film, window)`.
-
-    Two are equal if their films and their grid are.
-    """
+    """The windows of films as rows, made when they are asked for: `row_of(film, window)`."""
 
     films: tuple[Film, ...]
     grid: Grid
@@ -125,13 +122,6 @@ class FilmRows(Sequence[Row]):
     def row_of(self, film: Film, window: int) -> Row:
         """Return the row of a window."""
         raise NotImplementedError
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, FilmRows) or type(self) is not type(other):
-            return False
-        return (self.films, self.grid) == (other.films, other.grid)
-
-    __hash__ = None  # type: ignore[assignment]
 
     @cached_property
     def first_rows(self) -> tuple[int, ...]:

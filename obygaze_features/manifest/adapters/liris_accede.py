@@ -90,7 +90,7 @@ def _warnings(manifest: Manifest) -> Iterable[str]:
     if films_unknown:
         yield (
             f"the film of {films_unknown} of {len(manifest)} excerpts is not known, so they cannot"
-            " be split by film; also give ACCEDEdescription.xml and MEDIAEVALdescription.xml too"
+            " be split by film; also give ACCEDEdescription.xml and MEDIAEVALdescription.xml"
         )
     without: dict[int, list[str]] = {}
     for column in manifest.columns:

@@ -173,15 +173,18 @@ def _compare(row: TableRow, clip: Clip | None, levels: Sequence[str]) -> None:
 
 def _with_times(manifest: Manifest, times: Manifest) -> tuple[Manifest, int]:
     """Return the manifest with each clip's time in its film, and how many clips have none."""
-    spans = {clip.clip_id: span for clip in times if (span := film_span(clip)) is not None}
-    spans = {clip_id: span for clip_id, span in spans.items() if clip_id in manifest.by_id}
+    spans = {
+        clip.clip_id: (clip, span)
+        for clip in times
+        if clip.clip_id in manifest.by_id and (span := film_span(clip)) is not None
+    }
     if not spans:
         raise NotFound("no clip of the table is in the manifest of --times", where=times.name)
     for place, column in enumerate(FILM_COLUMNS):
-        values = {clip_id: repr(span[place]) for clip_id, span in spans.items()}
+        values = {clip_id: repr(span[place]) for clip_id, (_, span) in spans.items()}
         manifest = manifest.with_column(column, values)
     for column in FRAME_COLUMNS:
         if column in times.columns:
-            values = {clip.clip_id: clip.extra.get(column, "") for clip in times}
+            values = {clip_id: clip.extra.get(column, "") for clip_id, (clip, _) in spans.items()}
             manifest = manifest.with_column(column, values)
     return manifest, len(manifest) - len(spans)

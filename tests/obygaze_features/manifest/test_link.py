@@ -211,8 +211,8 @@ def test_the_report_as_json(tmp_path: Path) -> None:
     report = link(manifest_of(*clips), tmp_path)
     assert report.to_json() == {
         "video_root": str(tmp_path.resolve()),
-        "by_name": ["q"],
-        "by_time": [],
-        "ambiguous": {"p": ["a/v.mp4", "b/v.mp4"]},
-        "without": ["r"],
+        "by_name": ("q",),
+        "by_time": (),
+        "ambiguous": {"p": ("a/v.mp4", "b/v.mp4")},
+        "without": ("r",),
     }
