@@ -222,3 +222,33 @@ def test_a_frame_rate_that_is_missing(tmp_path: Path) -> None:
     assert [row["clip_id"] for row in document["merged"]] == [
         *("a-0001", "a-0002", "b-0002", "b-0003")
     ]
+
+
+def test_clips_with_times_in_seconds(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(MARKED)
+    rows = "clip_id,movie_id,start_s,end_s\na-1,a,0,62.5\nb-1,b,30.0,60\nz-1,z,0,1\n"
+    (tmp_path / "c.csv").write_text(rows)
+    words = ("manifest", "project", "s.csv", "--clips", "c.csv", "-o", "levels.csv", "--json")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    # Film a has 24 frames a second: 62.5 s are 1500 frames. Film b has 23.976: 30 s to 60 s are
+    # frames 719.28 to 1438.56, that is 719 to 1438. Film z is not marked, so its rate is unknown.
+    ratios = {row["clip_id"]: row["ratio"] for row in done.json()["merged"]}
+    assert ratios == {"a-1": [1500, 1500], "b-1": [639, 720]}
+    assert "1 clip in films without segments, skipped: z-1" in done.stderr
+    with (tmp_path / "levels.csv").open() as stream:
+        times = [(row["start_s"], row["end_s"]) for row in csv.DictReader(stream)]
+    assert times == [("0.0", "62.5"), (repr(719 / 23.976), repr(1439 / 23.976))]
+
+
+def test_clips_in_seconds_need_a_rate(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(MARKED.replace("framerate", "rate"))
+    (tmp_path / "c.csv").write_text("clip_id,movie_id,start_s,end_s\na-1,a,0,62.5\na-2,a,3,3.01\n")
+    for command in ("project", "agree"):
+        words = ("manifest", command, "s.csv", "--clips", "c.csv")
+        done = call_obygaze(*words, cwd=tmp_path)
+        assert done.code == 1 and "required column is missing; or give --fps" in done.stderr
+        done = call_obygaze(*words, "--fps", "24", cwd=tmp_path)
+        assert "c.csv:3: column 'end_s': the clip has no frame at 24 frames" in done.stderr
+    (tmp_path / "c.csv").write_text("clip_id,movie_id,start,end\na-1,a,0,62.5\n")
+    done = call_obygaze("manifest", "project", "s.csv", "--clips", "c.csv", cwd=tmp_path)
+    assert "required column is missing; or start_s and end_s, in seconds" in done.stderr
