@@ -72,7 +72,8 @@ class Clip:
         if column not in COLUMNS and column not in self.extra:
             raise unknown_name("column", column, (*COLUMNS, *self.extra), where=self.clip_id)
         value = getattr(self, column) if column in COLUMNS else self.extra[column]
-        return () if value in (None, "") else tuple(str(value).split("|"))
+        cell = "" if value is None else str(value)
+        return tuple(part.strip() for part in cell.split("|") if part.strip())
 
     def fold(self, name: str) -> int | None:
         """Return the clip's fold in the split of that name, None where it is not in the split."""

@@ -20,7 +20,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_models.audits.figure import BLUE, DOT, MAX_ROWS, RED, Drawing, Mark, Panel, Row
 from obygaze_models.audits.group_tests import ALPHA, GroupTest, compare_groups, summary, with_holm
 from obygaze_models.audits.result import Audit, Finding, p_equals, p_text, ratio_interval
-from obygaze_models.audits.texts import CONCEPTS, split_cell
+from obygaze_models.audits.texts import CONCEPTS
 from obygaze_models.audits.vectors import Selection, select_groups
 
 Interval = list[float | None]
@@ -138,13 +138,7 @@ def audit_annotations(
         raise NotFound(f"no column {column!r}; found {known}", where=manifest.name)
     groups = select_groups((x, y), manifest)
     clips = [[manifest[clip] for clip in ids] for _, ids in groups]
-    cells = [
-        [
-            frozenset(clip.concepts) if column == CONCEPTS else split_cell(clip.extra[column])
-            for clip in own
-        ]
-        for own in clips
-    ]
+    cells = [[frozenset(clip.values(column)) for clip in own] for own in clips]
     films = [[clip.movie_id for clip in own] for own in clips]
     counts = Counter(value for own in cells for cell in own for value in cell)
     names = sorted(value for value, n in counts.items() if n >= min_count)
