@@ -34,6 +34,7 @@ from obygaze_features.manifest.projection import (
 from obygaze_features.manifest.projection import project as project_clips
 from obygaze_features.manifest.vocabulary import canonical_concept
 
+_LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 Inputs = tuple[tuple[Segment, ...], tuple[ClipSpan, ...]]
 
 
@@ -211,7 +212,9 @@ def _project(
     """Read both tables and project the segments; warn of concepts and clips that cannot be used."""
     if (clips is None) == (every is None):
         raise FixUsage("expected one of --clips and --every", hint="--clips FILE or --every 30")
-    cut = _table_path(session, clips) if clips is not None else _length(every or "")
+    if every is not None and not _LENGTH.fullmatch(every):
+        raise FixUsage(f"--every must be a number of seconds, got {every!r}", hint="--every 30")
+    cut = Fraction(every) if every is not None else _table_path(session, clips or "")
     inputs = read_inputs(_table_path(session, segments), cut, **options)
     concepts = {concept for segment in inputs[0] for concept in segment.concepts}
     unknown = sorted(concept for concept in concepts if canonical_concept(concept) is None)
@@ -222,12 +225,6 @@ def _project(
         n_clips = count(len(made.unseen), "clip")
         session.console.warn(f"{n_clips} in films without segments, skipped: {few(made.unseen, 5)}")
     return inputs, made
-
-
-def _length(text: str) -> Fraction:
-    if not re.fullmatch(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?", text):
-        raise FixUsage(f"--every must be a number of seconds, got {text!r}", hint="--every 30")
-    return Fraction(text)
 
 
 def _table_path(session: Session, name: str) -> Path:

@@ -180,18 +180,12 @@ def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> No
     files = {path.with_suffix(".csv"): rows, path: toml}
     if force and not (path.is_file() and b"obygaze-manifest/" in path.read_bytes()):
         # One of the two may be the table or the mapping that is being imported.
-        _refuse_other_files(files)
+        for file, data in files.items():
+            if os.path.lexists(file) and not (file.is_file() and file.read_bytes() == data):
+                what = "the file exists and is not part of an obygaze manifest"
+                hint = "choose another name with -o, or move this file"
+                raise AlreadyThere(what, where=str(file), hint=hint)
     write_all_new(files, force=force)
-
-
-def _refuse_other_files(files: Mapping[Path, bytes]) -> None:
-    for path, data in files.items():
-        if os.path.lexists(path) and not (path.is_file() and path.read_bytes() == data):
-            raise AlreadyThere(
-                "the file exists and is not part of an obygaze manifest",
-                where=str(path),
-                hint="choose another name with -o, or move this file",
-            )
 
 
 def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:

@@ -169,8 +169,8 @@ def join(
     warnings += [f"not clips of the manifest: {few(unknown, 3)}"] if unknown else []
     warnings += [f"left out, every manifest has them: {', '.join(others)}"] if others else []
     header = replace(manifest.header, sources=(*manifest.header.sources, source))
-    told = tuple(f"{csv}: {warning}" for warning in warnings)
-    return ImportedManifest(replace(manifest, header=header), told)
+    messages = tuple(f"{csv}: {warning}" for warning in warnings)
+    return ImportedManifest(replace(manifest, header=header), messages)
 
 
 def _joined(rows: Iterable[TableRow], column: str) -> str:
