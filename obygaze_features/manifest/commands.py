@@ -30,7 +30,10 @@ from obygaze_features.manifest.vocabulary import concept_meaning, film_facts
 _HERE = "obygaze_features.manifest"
 COMMANDS = {
     "import": (f"{_HERE}.commands_import:import_", "Make a manifest from a data set's own files."),
-    "join": (f"{_HERE}.commands_import:join", "Add the columns of a table, by clip."),
+    "join": (
+        f"{_HERE}.commands_import:join",
+        "Add the columns of a table to the clips of a manifest.",
+    ),
     "windows": (
         "obygaze_features.extraction.commands_windows:windows",
         "Cut whole films into windows.",
