@@ -66,7 +66,7 @@ COMMANDS = {
         "Measure bias in vectors and texts, or score MediaEval runs.",
     ),
     "bench": (
-        "obygaze_features.extraction.commands_bench:bench",
+        "obygaze_features.extraction.commands:bench",
         "Measure this machine on your own films, backbones and stores.",
     ),
 }

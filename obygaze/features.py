@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from obygaze_features.core.console import Console, Progress
-from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -134,30 +133,21 @@ def extract(
     from contextlib import ExitStack
 
     from obygaze_features.core.machine import usable_cores
-    from obygaze_features.extraction import Monitor, Resources, Target, make_plan, stop_on_signals
+    from obygaze_features.extraction import Monitor, Resources, make_plan, stop_on_signals
     from obygaze_features.extraction import extract as extract_plan
-    from obygaze_features.extraction.recipes import complete_target
+    from obygaze_features.extraction.recipes import targets_for
     from obygaze_features.extraction.run import seal_complete
 
     place = workspace_of(workspace)
     clips = read_manifest(manifest, workspace=workspace)
-    names = [backbones] if isinstance(backbones, str) else list(backbones)
-    chosen, files = dict(stores or {}), dict(weights or {})
-    for option, given in (("stores", chosen), ("weights", files)):
-        if unknown := sorted(given.keys() - set(names)):
-            raise FixUsage(
-                f"{option} names the backbone {unknown[0]!r}, which is missing in backbones"
-            )
-    targets = [
-        Target(
-            store=os.fspath(chosen.get(name, "")),
-            backbone=name,
-            weights=os.fspath(files[name]) if name in files else None,
-            levels=tuple(levels),
-        )
-        for name in names
-    ]
-    targets = [complete_target(target, clips.name, place, clips.header.unit) for target in targets]
+    targets = targets_for(
+        clips,
+        [backbones] if isinstance(backbones, str) else list(backbones),
+        place,
+        stores={name: os.fspath(store) for name, store in (stores or {}).items()},
+        weights={name: os.fspath(path) for name, path in (weights or {}).items()},
+        levels=tuple(levels),
+    )
     plan = make_plan(clips, targets, workspace=place.root)
     resources = Resources(device=device, workers=workers or usable_cores(), batch=batch)
     with stop_on_signals() as stop, ExitStack() as stack:

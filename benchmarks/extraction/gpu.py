@@ -143,7 +143,7 @@ def _precisions(
         backbone = model.load(device, folder, name)
         found = as_arrays(backbone.forward(pixels))
         worst = max(np.abs(found[n] - x).max() / np.abs(x).max() for n, x in expected.items())
-        runs = forward_runs(backbone, frames, batches, rounds)[1:]
+        runs = forward_runs(backbone, batches, rounds)[1:]
         best = max(runs, key=lambda run: run.clips_per_s)
         tflops = backbone.flops * best.clips_per_s / 1e12
         yield {
@@ -154,18 +154,18 @@ def _precisions(
             "batch": best.n_clips,
             "TFLOP/s": tflops,
             "share of peak": tflops / peak if device.startswith("cuda") else None,
-            "waits": _waits(backbone, frames, device),
+            "waits": _waits(backbone, device),
         }
 
 
-def _waits(backbone: Backbone, frames: Any, device: str) -> str | None:
+def _waits(backbone: Backbone, device: str) -> str | None:
     """Return where the host waits for the GPU while a batch is started: nowhere, if all is well."""
     if not device.startswith("cuda"):
         return None
     torch = need("torch", "extract", "measuring on a GPU")
     torch.cuda.set_sync_debug_mode("error")
     try:
-        forward_runs(backbone, frames, [2], 1)
+        forward_runs(backbone, [2], 1)
     except RuntimeError as error:
         return str(error).splitlines()[0]
     finally:

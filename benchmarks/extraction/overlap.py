@@ -14,9 +14,9 @@ from benchmarks.extraction.simulated_gpu import SimulatedGpu, TimedBackbone
 from benchmarks.timing import Settings
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.console import table
-from obygaze_features.extraction.blocks import BlockMaker
+from obygaze_features.extraction.blocks import BlockMaker, run_rows
 from obygaze_features.extraction.compute import BatchComputer
-from obygaze_features.extraction.pipeline import DecodedRow, run_rows
+from obygaze_features.extraction.decoding import DecodedRow
 from obygaze_features.extraction.plan import Target
 from obygaze_features.extraction.recipes import arrays_of, recipe_of, view_of
 from obygaze_features.extraction.shared_machine import StopFlag

@@ -19,9 +19,15 @@ from obygaze_features.backbones.pretrained import save_random
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import write_atomic
 from obygaze_features.extraction.compute import ThreadComputer, clip_threads, computer_for, stack
-from obygaze_features.extraction.pipeline import DecodedRow, decode_rows
+from obygaze_features.extraction.decoding import DecodedRow, decode_rows
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target
-from obygaze_features.extraction.run import LoadedTarget, Resources, extract_pending, load_targets
+from obygaze_features.extraction.run import (
+    LoadedTarget,
+    Resources,
+    extract_rows,
+    load_targets,
+    pending_work,
+)
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.video.decoded_clip import DecodedClip, View
@@ -169,7 +175,7 @@ def _contestants(plans: Plans, resources: Resources) -> list[Contestant]:
         return lambda: _empty_stores(loaded)
 
     def pipeline(loaded: Sequence[LoadedTarget], plan: ExtractPlan) -> Callable[[], object]:
-        return lambda: extract_pending(loaded, plan, resources, StopFlag())
+        return lambda: extract_rows(pending_work(loaded, plan), plan, resources, StopFlag())
 
     def forward_both() -> None:
         for loaded in plans.loaded_two:
@@ -268,11 +274,7 @@ def _forward(loaded: LoadedTarget, clips: Sequence[DecodedClip], resources: Reso
     levels = [spec for spec in loaded.writer.plan.arrays if spec.is_level]
     with clip_threads(resources.compute_threads) as pool:
         computer = computer_for(loaded.backbone, levels, pool)
-        size = (
-            len(clips)
-            if isinstance(computer, ThreadComputer)
-            else resources.batch_of(loaded.backbone)
-        )
+        size = len(clips) if isinstance(computer, ThreadComputer) else resources.batch or BATCH
         for start in range(0, len(clips), size):
             computer.compute_all(clips[start : start + size])
 

@@ -17,8 +17,9 @@ from benchmarks.timing import OBYGAZE
 from obygaze_features.core.errors import InstallExtra, ObygazeError
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_file
+from obygaze_features.extraction.blocks import run_rows
 from obygaze_features.extraction.compute import clip_threads
-from obygaze_features.extraction.pipeline import NO_VIDEO, DecodedRow, run_rows
+from obygaze_features.extraction.decoding import NO_VIDEO, DecodedRow
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target, write_plan
 from obygaze_features.extraction.run import Resources, extract, load_targets, pending_rows
 from obygaze_features.extraction.shared_machine import StopFlag
@@ -146,7 +147,7 @@ def dask(plan: ExtractPlan, workers: int) -> None:
     from obygaze_features.extraction.dask_cluster import start_cluster
     from obygaze_features.extraction.dask_engine import extract_on
 
-    extract_on(start_cluster(["cpu"] * workers), plan, Resources(), StopFlag())
+    extract_on(start_cluster(workers), plan, [Resources()], StopFlag())
 
 
 def slurm(plan: ExtractPlan, workers: int) -> None:

@@ -16,6 +16,7 @@ from obygaze_features.core.extras import need
 from obygaze_features.core.machine import Runs, duration, this_machine, time_runs
 from obygaze_features.extraction.estimate import estimate
 from obygaze_features.extraction.plan import Target, make_plan, read_plan_file, write_plan
+from obygaze_features.extraction.run import Resources
 from obygaze_features.manifest import folds
 from obygaze_features.manifest.io import header_to_toml, read_manifest
 from obygaze_features.manifest.model import COLUMNS, Header
@@ -66,7 +67,7 @@ def measure_one(n_clips: int, rounds: int) -> dict[str, Runs]:
         take("planning", partial(make_plan, manifest, targets, workspace=root))
         plan = make_plan(manifest, targets, workspace=root)
         del manifest, dealt, work  # the plan does not need it
-        take("estimating the plan", lambda: estimate(plan, workers=1, n_probed=0))
+        take("estimating the plan", lambda: estimate(plan, [Resources()], n_probed=0))
         take("writing the plan", lambda: write_plan(plan, plan_file, force=True))
         take("reading the plan", lambda: read_plan_file(plan_file))
         return {**costs, FILE: counted(plan_file.stat().st_size)}

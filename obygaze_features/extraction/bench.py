@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -24,11 +23,11 @@ from obygaze_features.core.machine import (
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.base import Backbone
-    from obygaze_features.core.workspace import Workspace
     from obygaze_features.store.read.reader import Matrix
-    from obygaze_features.video.decoded_clip import DecodedClip
 
 MAX_S = 30.0
+# The size of the frames that time a model of any size.
+SIZE_OF_ANY = 224
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,7 @@ class BenchResult:
     def to_json(self) -> dict[str, Any]:
         """Return every single time as JSON."""
         measurements = [one.to_json() for one in self.measurements]
-        machine = self.machine.to_json()
-        return {"title": self.title, "machine": machine, "measurements": measurements}
+        return {**vars(self), "machine": self.machine.to_json(), "measurements": measurements}
 
     def to_text(self) -> str:
         """Return a table with the machine below it."""
@@ -117,66 +115,49 @@ def measure_forward(
     backbone: str,
     weights: str | Path | None = None,
     *,
-    device: str = "cpu",
-    dtype: str = "float32",
-    attention: str | None = None,
     batches: Sequence[int] = (1, 4, 16),
     rounds: int = 3,
-    workspace: Workspace | None = None,
+    attention: str | None = None,
+    **settings: Any,
 ) -> BenchResult:
     """Measure how many clips a second a backbone handles on a device, by the size of the batch.
 
     Frames are random numbers of the backbone's own shape. The first row is the preparation of the
     frames of one clip, which the decoder has resized. On a CPU, the clips of a batch are computed
-    in threads, one a core.
+    in threads, one a core. The settings are those of `load_backbone`, such as device and dtype.
     """
     from obygaze_features.backbones.load import load_backbone
 
     if not batches or min(batches) < 1:
         raise FixUsage(f"a batch must be at least 1 clip, got {', '.join(map(str, batches))}")
-    model = load_backbone(
-        backbone,
-        weights,
-        device=device,
-        dtype=dtype,
-        attn_implementation=attention,
-        workspace=workspace,
-    )
-    size = model.geometry.size or 224
-    shape = (model.geometry.frames, size, size, 3)
-    frames = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    measurements = forward_runs(model, frames, batches, rounds)
-    title = f"Backbone {model.card.label} on {device}, {dtype}"
-    return BenchResult(title, measurements, this_machine(("torch", "transformers")))
+    model = load_backbone(backbone, weights, attn_implementation=attention, **settings)
+    runs = forward_runs(model, batches, rounds)
+    title = f"Backbone {model.card.label} on {model.placement.device}, {model.placement.dtype}"
+    return BenchResult(title, runs, this_machine(("torch", "transformers")))
 
 
-def forward_runs(
-    model: Backbone, frames: npt.NDArray[np.uint8], batches: Sequence[int], rounds: int
-) -> list[Measurement]:
-    """Return the times to prepare the frames of one clip, and to compute clips at once."""
+def forward_runs(model: Backbone, batches: Sequence[int], rounds: int) -> list[Measurement]:
+    """Return the times to prepare random frames of one clip, and to compute clips at once."""
     from obygaze_features.extraction.compute import clip_threads, computer_for
     from obygaze_features.extraction.recipes import arrays_of, chosen_levels
+    from obygaze_features.video.decoded_clip import DecodedClip
 
-    specs = [spec for spec in arrays_of(model, chosen_levels(model, ())) if spec.is_level]
+    size, n_frames = model.geometry.size or SIZE_OF_ANY, model.geometry.frames
+    shape = (n_frames, size, size, 3)
+    frames = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     pictures = frames if model.resize is None else model.resize(frames)
-    clip = _clip_of(pictures)
+    index, real = np.arange(n_frames), np.ones(n_frames, bool)
+    facts = (index, index, index / 25, index / 25, ~real, real, n_frames, False, 0.0)
+    clip = DecodedClip(Path(), pictures, *facts)
     prepare = partial(model.normalise, pictures)
     measurements = [_measure("prepare frames", prepare, rounds, 1, frames.nbytes)]
+    specs = [spec for spec in arrays_of(model, chosen_levels(model, ())) if spec.is_level]
     with clip_threads(usable_cores()) as pool:
         computer = computer_for(model, specs, pool)
         for batch in batches:
             work = partial(computer.compute_all, [clip] * batch)
             measurements.append(_measure(f"forward, batch {batch}", work, rounds, batch))
     return measurements
-
-
-def _clip_of(frames: npt.NDArray[np.uint8]) -> DecodedClip:
-    from obygaze_features.video.decoded_clip import DecodedClip
-
-    index = np.arange(len(frames))
-    times, real = index / 25, np.ones(len(frames), bool)
-    facts = (index, index, times, times, ~real, real, len(frames), False, 0.0)
-    return DecodedClip(Path(), frames, *facts)
 
 
 def measure_reading(

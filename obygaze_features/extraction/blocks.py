@@ -1,8 +1,9 @@
-"""Compute the features of one backbone: decoded clips in, whole blocks of its store out."""
+"""The loop of an extraction: decoded rows in, whole blocks of each store out."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,8 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.machine import package_version
 from obygaze_features.extraction.compute import Clock, Computed, Computer
+from obygaze_features.extraction.decoding import DecodedRow, Jobs
+from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store.format.schema import OK, SPAN_ARRAYS, ArraySpec, RowSource, RowStatus
 from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decoded_clip import DecodedClip, View
@@ -28,6 +32,56 @@ OUT_OF_MEMORY = (
 )
 # The packages whose versions each block records.
 PACKAGES = ("av", "numpy", "torch", "transformers", "zarr")
+
+Decode = Callable[[Jobs], Iterator[DecodedRow]]
+Watch = Callable[[DecodedRow], None]
+
+
+def run_rows(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: Watch) -> None:
+    """Extract the rows of all makers; after a stop, only committed blocks are kept.
+
+    `decode` yields the rows of jobs in order. `watch` is called when a row is decoded, and again if
+    the model fails on the row or its block is restarted.
+    """
+    for maker in makers:
+        maker.watch = watch
+    try:
+        while not stop:
+            try:
+                _pass(makers, decode, stop, watch)
+                break
+            except BatchTooLarge as error:
+                # The backbones share the memory: the one that failed may not be the large one.
+                if all(maker.batch == 1 for maker in makers):
+                    raise ObygazeError(
+                        f"one clip of {error} does not fit into memory",
+                        hint="use a smaller backbone, --dtype bfloat16, or another --device",
+                    ) from error
+                for maker in makers:
+                    maker.restart()
+    finally:
+        for maker in makers:
+            maker.close()
+
+
+def _pass(makers: Sequence[BlockMaker], decode: Decode, stop: StopFlag, watch: Watch) -> None:
+    rows = sorted(set().union(*(maker.rows for maker in makers)))
+    views = ([maker.view for maker in makers if row in maker.rows] for row in rows)
+    jobs = [(row, tuple(dict.fromkeys(those))) for row, those in zip(rows, views, strict=True)]
+    results = iter(decode(jobs))
+    while not stop:
+        started = time.monotonic()
+        decoded = next(results, None)
+        waited = time.monotonic() - started
+        if decoded is None:
+            break
+        seconds = {"wait": waited, "decode": decoded.seconds}
+        for maker in makers:
+            if decoded.row in maker.rows:
+                maker.add(decoded.row, decoded.clips[maker.view], decoded.source, seconds)
+        watch(decoded)
+    for maker in makers:
+        maker.finish()
 
 
 class BatchTooLarge(Exception):
@@ -46,24 +100,13 @@ class _Block:
     n_awaited: int = 0
     clock: Clock = field(default_factory=Clock)
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether every row was added and computed."""
-        return len(self.statuses) == len(self.rows) and not self.n_awaited
-
 
 class BlockMaker:
     """Turn clips into blocks of one store. Rows must come in order, each exactly once.
 
     A batch ends with its block, so that a block's numbers do not depend on the blocks before it.
-
-    Args:
-        computer: The model, and how it is computed.
-        writer: The writer of its store.
-        view: The frames that the model uses.
-        wanted: The rows to make, by the number of their block.
-        batch: Clips computed at once.
-        retry: Replace single rows of committed blocks.
+    `wanted` are the rows to make, by the number of their block, and `batch` the clips computed at
+    once. With `retry`, single rows of committed blocks are replaced.
     """
 
     def __init__(
@@ -80,8 +123,7 @@ class BlockMaker:
         self.wanted, self.batch, self.retry = dict(wanted), batch, retry
         self.rows = {row for rows in self.wanted.values() for row in rows}
         self.versions = {name: text for name in PACKAGES if (text := package_version(name))}
-        # Called with each row that was decoded but fails in the model.
-        self.on_failed: Callable[[int, RowStatus], None] = lambda row, status: None
+        self.watch: Watch = lambda decoded: None
         self._block: _Block | None = None
         self._waiting: list[tuple[int, DecodedClip]] = []
         self._running: deque[tuple[_Block, list[int], Callable[[], Computed]]] = deque()
@@ -97,7 +139,12 @@ class BlockMaker:
         seconds: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """Add the next row, its source, and the seconds by stage that it took until now."""
-        block = self._open(row)
+        if self._block is None:
+            number = row // self.writer.plan.block_rows
+            rows = self.wanted[number]
+            arrays = {spec.name: _empty(spec, len(rows)) for spec in self.writer.plan.arrays}
+            self._block = _Block(number, rows, arrays)
+        block = self._block
         block.clock.add(seconds)
         if source is not None and isinstance(clip, DecodedClip):
             source = replace(source, pictures=clip.total)
@@ -129,14 +176,6 @@ class BlockMaker:
             self._settle()
         finally:
             self._pool.shutdown()
-
-    def _open(self, row: int) -> _Block:
-        if self._block is None:
-            number = row // self.writer.plan.block_rows
-            rows = self.wanted[number]
-            arrays = {spec.name: _empty(spec, len(rows)) for spec in self.writer.plan.arrays}
-            self._block = _Block(number, rows, arrays)
-        return self._block
 
     def _take(self, block: _Block, clip: DecodedClip) -> None:
         slot = len(block.statuses)
@@ -177,47 +216,46 @@ class BlockMaker:
             infinite = [name for name, finite in computed.finite.items() if not finite[i]]
             if infinite:
                 message = f"{', '.join(infinite)} not finite as stored"
-                block.statuses[slot] = RowStatus.failed("forward", "NotFinite", message)
-                self.on_failed(block.rows[slot], block.statuses[slot])
+                status = RowStatus.failed("forward", "NotFinite", message)
+                block.statuses[slot] = status
+                self.watch(DecodedRow(block.rows[slot], {self.view: status}))
         block.n_awaited -= len(slots)
         self._commit_if_complete(block)
 
     def _commit_if_complete(self, block: _Block) -> None:
         """Write a complete block beside the next one; two are never written at once."""
-        if not block.is_complete:
+        if len(block.statuses) < len(block.rows) or block.n_awaited:
             return
         self.rows.difference_update(block.rows)
         with block.clock.of("write"):
             self._settle()
-        self._commit = self._pool.submit(self._write, block, block.clock.seconds)
+        self._commit = self._pool.submit(self._write, block)
 
     @contextmanager
     def _too_large_if_out_of_memory(self) -> Iterator[None]:
         try:
             yield
         except (MemoryError, RuntimeError) as error:
-            if not _ran_out_of_memory(error):
+            said = str(error).lower()
+            if not isinstance(error, MemoryError) and not any(w in said for w in OUT_OF_MEMORY):
                 raise
             torch = sys.modules.get("torch")
             if torch is not None and torch.cuda.is_available():
                 torch.cuda.empty_cache()
             raise BatchTooLarge(self.computer.backbone.card.label) from error
 
-    def _write(self, block: _Block, seconds: Mapping[str, float]) -> None:
+    def _write(self, block: _Block) -> None:
         commit = partial(self.writer.commit_block, block.number)
         if self.retry:
             commit = partial(self.writer.replace_rows, block.number, block.rows)
             marker = self.writer.marker(block.number)
-            earlier = marker.seconds if marker else {}
-            stages = earlier.keys() | seconds.keys()
-            seconds = {name: earlier.get(name, 0.0) + seconds.get(name, 0.0) for name in stages}
-        commit(
-            block.arrays,
-            block.statuses,
-            sources=block.sources,
-            seconds=seconds,
-            versions=self.versions,
-        )
+            block.clock.add(marker.seconds if marker else {})
+        facts: dict[str, Any] = {
+            "sources": block.sources,
+            "seconds": block.clock,
+            "versions": self.versions,
+        }
+        commit(block.arrays, block.statuses, **facts)
 
     def _settle(self) -> None:
         if self._commit is not None:
@@ -239,8 +277,3 @@ def _status(clip: DecodedClip) -> RowStatus:
     if clip.total < len(clip.index) and clip.mask.all():
         messages.append(f"{clip.total} frames repeated to {len(clip.index)}")
     return RowStatus("ok", message="; ".join(messages)) if messages else OK
-
-
-def _ran_out_of_memory(error: BaseException) -> bool:
-    words = str(error).lower()
-    return isinstance(error, MemoryError) or any(text in words for text in OUT_OF_MEMORY)

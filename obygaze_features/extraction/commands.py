@@ -1,18 +1,30 @@
-"""`obygaze extract`: features from videos; can be stopped and resumed at any time."""
+"""`obygaze extract` with its small commands, `obygaze bench`, and `obygaze manifest windows`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from obygaze_features.core.commands import LazyGroup, Session, command
-from obygaze_features.core.console import Console, table
+from obygaze_features.core.commands import (
+    LazyGroup,
+    Session,
+    attention_option,
+    command,
+    dtype_option,
+    force_option,
+    option_group,
+)
+from obygaze_features.core.console import Console, count, table
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.machine import usable_cores
 
 if TYPE_CHECKING:
     from obygaze_features.extraction.status import StoreStatus
 
+_FILE = click.Path(dir_okay=False, path_type=Path)
 # The failed clips that are listed without -v.
 SHOWN = 20
 
@@ -20,9 +32,9 @@ _HERE = "obygaze_features.extraction"
 COMMANDS = {
     "plan": (f"{_HERE}.commands_plan:plan", "Estimate the cost of a run, and what is missing."),
     "run": (f"{_HERE}.commands_run:run", "Extract what is missing; the same command resumes."),
-    "text": (f"{_HERE}.commands_text:text", "Embed prompts in the space of a backbone's clips."),
-    "captions": (f"{_HERE}.commands_text:captions", "Score captions with language models."),
-    "slurm": (f"{_HERE}.commands_slurm:slurm", "Write a plan as a Slurm array, and submit it."),
+    "text": (f"{_HERE}.commands:text", "Embed prompts in the space of a backbone's clips."),
+    "captions": (f"{_HERE}.commands:captions", "Score captions with language models."),
+    "slurm": (f"{_HERE}.commands_plan:slurm", "Write a plan as a Slurm array, and submit it."),
     "status": (f"{_HERE}.commands:status", "Show the progress of stores."),
 }
 
@@ -71,7 +83,7 @@ def show_states(console: Console, states: Iterable[StoreStatus]) -> None:
         to_go = state.seconds_to_go
         left = "" if state.done or to_go is None else f", about {to_go:.0f} s to go for one worker"
         console.result(
-            f"{state.name} ({state.backbone}): {state.blocks_done} of {state.blocks}"
+            f"{Path(state.store).name} ({state.backbone}): {state.blocks_done} of {state.blocks}"
             f" blocks{left}{', sealed' if state.sealed else ''}"
         )
         counts = [("ok", state.ok), ("failed", state.failed), ("missing", state.missing)]
@@ -87,3 +99,204 @@ def show_states(console: Console, states: Iterable[StoreStatus]) -> None:
         if state.failed > n_shown:
             more = state.failed - n_shown
             console.note(f"  and {more} more: obygaze -v extract status {state.store}")
+
+
+@command()
+@click.option(
+    *("-b", "backbone"),
+    required=True,
+    metavar="NAME",
+    help="A backbone with a text tower.",
+)
+@click.option(
+    "--prompts",
+    required=True,
+    metavar="SET",
+    help="emotion, emotion-contrast, person, profession, or TOML.",
+)
+@click.option("--store", metavar="STORE", help="Add them to a store that is not sealed.")
+@click.option("-o", "out", type=_FILE, help="An npz file. [default: texts/BACKBONE.SET.npz]")
+@click.option("--weights", metavar="PATH", help="Weights. [default: the hub's cache]")
+@click.option("--tokenizer", metavar="PATH", help="A tokenizer. [default: by the weights]")
+@force_option
+def text(
+    session: Session, /, backbone: str, prompts: str, store: str | None, **options: Any
+) -> None:
+    """Embed prompts in the space of a backbone's clips.
+
+    The vectors are the output of the backbone's text tower, not normalised, with the name of the
+    embedding space. Those of X-CLIP are taken before its video prompts, so they are the same for
+    every clip. Texts can be added to a store until it is sealed.
+
+    Examples:
+        obygaze extract text -b clip-b16 --prompts emotion --store obygaze12.clip-b16
+        obygaze extract text -b xclip-b16-k600-zs --prompts my-prompts.toml -o texts.npz
+        obygaze extract text -b clip-b16 --prompts person --weights folder --json
+    """
+    from obygaze_features.extraction.texts import embed_texts
+
+    place = None if store is None else Path(session.workspace.existing_store(store))
+    table, places = embed_texts(session.workspace, backbone, prompts, place, **options)
+    n_texts, width = table.embeddings.shape
+    names = list(dict.fromkeys(table.attribute))
+    facts = {"texts": n_texts, "width": width, "attributes": names, "space_id": table.space_id}
+    text = f"{n_texts} texts of {width} numbers: {', '.join(names)}\nin {' and '.join(places)}"
+    session.console.show({**facts, "written": places}, text)
+
+
+@command()
+@click.argument("table", type=_FILE)
+@click.option("--lm", required=True, metavar="MODEL", help="Causal language model: folder or name.")
+@click.option("--sim", required=True, metavar="MODEL", help="Sentence encoder: folder or name.")
+@click.option("-o", "out", type=_FILE, required=True, help="The table to write.")
+@force_option
+def captions(session: Session, /, table: Path, lm: str, sim: str, out: Path, force: bool) -> None:
+    """Score captions with language models.
+
+    Adds the prior of each caption and its similarity to the visual word, which `obygaze audit
+    gender-score` needs. TABLE has the columns caption and visual (the word for what is seen).
+    Captions with [MASK] are scored with "man" and with "woman" in its place.
+
+    Examples:
+        obygaze extract captions captions.csv --sim sentence-transformers/all-mpnet-base-v2 \\
+            --lm gpt2 -o filled.csv
+        obygaze extract captions captions.csv --lm models/gpt2 --sim models/sbert -o filled.csv
+    """
+    from obygaze_features.backbones.text import LanguageModel, SentenceEncoder
+    from obygaze_features.extraction.texts import score_captions
+
+    if out.resolve() == table.resolve():
+        raise FixUsage("-o must not be the input table")
+    n_rows = score_captions(table, out, LanguageModel(lm), SentenceEncoder(sim), force=force)
+    facts = {"captions": n_rows, "written": str(out)}
+    session.console.show(facts, f"wrote {n_rows} captions to {out}")
+
+
+@command()
+@click.argument("films")
+@click.option("-o", "name", required=True, help="Name of the manifest.")
+@option_group(
+    "Grid",
+    click.option("--window", type=click.IntRange(1), help="Pictures in a window."),
+    click.option("--stride", type=click.IntRange(1), help="Pictures from window to window."),
+    click.option("--fps", type=float, help="Take pictures at this rate. [default: all]"),
+    click.option("--seconds", type=float, help="Seconds of a window."),
+    click.option("--every", type=float, help="Seconds from window to window."),
+)
+@click.option("--workers", type=click.IntRange(1), help="Processes that read. [default: cores]")
+@force_option
+def windows(
+    session: Session,
+    /,
+    films: str,
+    name: str,
+    workers: int | None,
+    force: bool,
+    **options: float | None,
+) -> None:
+    """Cut whole films into windows.
+
+    FILMS is a folder of films, a CSV table with the columns movie_id and video, or a manifest whose
+    clips are linked to films. Each film is read once. Give --window and --stride, with --fps or
+    without, or --seconds and --every.
+
+    Examples:
+        obygaze manifest windows films/ -o films --window 16 --stride 16
+        obygaze manifest windows films.csv -o every-second --seconds 2 --every 1
+        obygaze manifest windows mobygaze -o slow --fps 2 --window 16 --stride 8
+    """
+    from obygaze_features.extraction.windows import make_windows
+    from obygaze_features.manifest.io import manifest_sha256, write_manifest
+    from obygaze_features.manifest.windows import Grid
+
+    path = session.workspace.manifest(name)
+    grid = Grid(**{key: value or 0 for key, value in options.items()}).check()  # type: ignore[arg-type]
+    cores = workers or usable_cores()
+    made = make_windows(films, grid, workspace=session.workspace, name=path.stem, workers=cores)
+    write_manifest(made, path, force=force)
+    facts = {"name": made.name, "path": str(path), "sha256": manifest_sha256(made)}
+    counts = {"windows": len(made), "movies": len(made.movies), "grid": grid.to_json()}
+    size = f"{count(len(made), 'window')} of {count(len(made.movies), 'film')}"
+    session.console.show({**facts, **counts}, f"{path}: {size} ({grid})")
+
+
+rounds_option = click.option(
+    "--rounds", type=click.IntRange(1), default=3, help="Runs of each row."
+)
+
+
+@click.group(cls=LazyGroup)
+def bench() -> None:
+    """Measure this machine on your own films, backbones and stores."""
+
+
+@bench.command()
+@click.argument("videos", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--count", type=click.IntRange(1), default=32, help="Frames of a clip.")
+@rounds_option
+def decode(session: Session, videos: tuple[Path, ...], count: int, rounds: int) -> None:
+    """Measure how fast your videos are decoded.
+
+    Each video is one clip. Its frames are decoded twice: spread evenly, and from key frames only.
+
+    Examples:
+        obygaze bench decode film.mkv
+        obygaze bench decode films/*.mp4 --count 16 --json
+    """
+    from obygaze_features.extraction.bench import measure_decoding
+
+    result = measure_decoding(videos, count=count, rounds=rounds)
+    session.console.show(result.to_json(), result.to_text())
+
+
+@bench.command()
+@click.argument("name")
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path),
+    help="A file or folder of weights, instead of the card's own checkpoint.",
+)
+@click.option("--device", default="cpu", help="cpu, cuda, or cuda:1.")
+@dtype_option
+@attention_option
+@click.option(
+    *("--batch", "batches"),
+    type=click.IntRange(1),
+    multiple=True,
+    default=(1, 4, 16),
+    help="Clips computed at once; can be repeated.",
+)
+@rounds_option
+def forward(session: Session, name: str, **options: Any) -> None:
+    """Measure how many clips a second a backbone handles.
+
+    The frames are random numbers. Decoding is not included; see `obygaze bench decode`.
+
+    Examples:
+        obygaze bench forward descriptors
+        obygaze bench forward xclip-b16-k400 --device cuda --dtype bfloat16 --batch 8 --batch 32
+        obygaze bench forward vivit-b16x2-k400 --weights vivit --json
+    """
+    from obygaze_features.extraction.bench import measure_forward
+
+    result = measure_forward(name, **options, workspace=session.workspace)
+    session.console.show(result.to_json(), result.to_text())
+
+
+@bench.command()
+@click.argument("store")
+@click.option("--level", help="The level to read. [default: the first]")
+@rounds_option
+def read(session: Session, store: str, level: str | None, rounds: int) -> None:
+    """Measure how fast a store is read.
+
+    STORE is a name, a path or a URL. It reads all clips, one movie, a random tenth, and one clip.
+
+    Examples:
+        obygaze bench read films.vivit
+        obygaze bench read https://example.org/stores/films.vivit --level pooled --json
+    """
+    from obygaze_features.extraction.bench import measure_reading
+
+    result = measure_reading(session.workspace.existing_store(store), level, rounds=rounds)
+    session.console.show(result.to_json(), result.to_text())

@@ -1,11 +1,11 @@
-"""`obygaze extract plan`, and the options that choose what to extract."""
+"""`obygaze extract plan` and `slurm`, and the options that choose what to extract."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -16,20 +16,24 @@ from obygaze_features.core.commands import (
     command,
     dtype_option,
     force_option,
+    json_option,
     named_values,
     option_group,
 )
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.files import write_new
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.extraction.plan import (
     SAMPLINGS,
     ExtractPlan,
-    Target,
     make_plan,
     read_plan_file,
     write_plan,
 )
 from obygaze_features.manifest.io import read_manifest
+
+if TYPE_CHECKING:
+    from obygaze_features.extraction.run import Resources
 
 _SETTINGS = ("sampling", "dtype", "attention", "tf32", "compiled", "compressor")
 # These are fixed by the file of a plan; only --timeout may differ between machines.
@@ -76,31 +80,46 @@ feature_options = option_group(
         help="Fail a clip if more than this share of its frames is damaged.",
     ),
 )
+device_option = click.option(
+    "--device", default="cpu", help="cpu, cuda, several (cuda:0,cuda:1), or cuda:all."
+)
 workers_option = click.option(
     "--workers", type=click.IntRange(1), help="Processes that decode. [default: cores]"
 )
+batch_option = click.option(
+    "--batch", type=click.IntRange(1), help="Clips computed at once. [default: as many as fit]"
+)
+
+
+def resources_of(options: Mapping[str, Any]) -> Resources:
+    """Return what a run with these options may use, before it is divided among devices."""
+    from obygaze_features.extraction.run import Resources
+
+    return Resources(
+        workers=options["workers"] or usable_cores(),
+        batch=options["batch"],
+        exact=options.get("exact", False),
+        gpu_gb=options.get("gpu_mem"),
+        nice=options.get("nice", False),
+    )
 
 
 def chosen_plan(session: Session, source: str, options: Mapping[str, Any]) -> ExtractPlan:
     """Return the plan of a file, or of a manifest and the options."""
     if source.endswith(".json"):
         return _plan_of_file(Path(source), options)
-    from obygaze_features.extraction.recipes import complete_target
+    from obygaze_features.extraction.recipes import targets_for
 
     manifest = read_manifest(session.workspace.existing_manifest(source))
-    stores = named_values(options["stores"], "--store")
-    weights = named_values(_named_weights(options), "--weights")
-    for option, given in (("--weights", weights), ("--store", stores)):
-        if unknown := given.keys() - set(options["backbones"]):
-            raise FixUsage(f"{option} names {', '.join(sorted(unknown))}, but -b does not")
-    levels = tuple(names_of(options["levels"] or ""))
-    settings = {name: options[name] for name in _SETTINGS}
-    targets = [
-        Target(stores.get(name, ""), name, weights.get(name), levels, **settings)
-        for name in options["backbones"]
-    ]
-    unit = manifest.header.unit
-    targets = [complete_target(one, manifest.name, session.workspace, unit) for one in targets]
+    targets = targets_for(
+        manifest,
+        options["backbones"],
+        session.workspace,
+        stores=named_values(options["stores"], "--store"),
+        weights=named_values(_named_weights(options), "--weights"),
+        levels=tuple(filter(None, map(str.strip, (options["levels"] or "").split(",")))),
+        **{name: options[name] for name in _SETTINGS},
+    )
     return make_plan(
         manifest,
         targets,
@@ -136,16 +155,12 @@ def _plan_of_file(path: Path, options: Mapping[str, Any]) -> ExtractPlan:
     return replace(plan, timeout_s=options["timeout"]) if "timeout" in given else plan
 
 
-def names_of(text: str) -> list[str]:
-    """Return the names in a comma-separated text."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 @command()
 @click.argument("manifest")
 @feature_options
+@device_option
 @workers_option
-@click.option("--device", default="cpu", help="cpu, cuda or cuda:N.")
+@batch_option
 @click.option(
     "--probe",
     type=click.IntRange(0),
@@ -160,8 +175,6 @@ def plan(
     session: Session,
     /,
     manifest: str,
-    workers: int | None,
-    device: str,
     probe: int,
     out: Path | None,
     force: bool,
@@ -176,14 +189,135 @@ def plan(
     Examples:
         obygaze extract plan obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400
         obygaze extract plan obygaze12 -b clip-b16 --levels clip,pooled,tokens --json
-        obygaze extract plan obygaze12 -b clip-b16 --device cuda -o plan.json
+        obygaze extract plan obygaze12 -b clip-b16 --device cuda:all -o plan.json
     """
+    from obygaze_features.extraction.devices import devices_of
     from obygaze_features.extraction.estimate import estimate
 
     made = chosen_plan(session, manifest, options)
-    n_workers = workers or usable_cores()
-    found = estimate(made, workers=n_workers, n_probed=probe, device=device, timed=probe > 0)
+    shares = resources_of(options).shared_by(devices_of(options["device"]))
+    found = estimate(made, shares, n_probed=probe, timed=probe > 0)
     if out is not None:
         write_plan(made, out, force=force)
         session.console.note(f"wrote {out}")
     session.console.show(found.to_json(), found.to_text())
+
+
+@command()
+@click.argument("plan", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("run_options", nargs=-1)
+@option_group(
+    "Tasks",
+    click.option("-k", "workers", type=click.IntRange(1), required=True, help="Number of tasks."),
+    click.option("--at-once", type=click.IntRange(1), help="Run at most this many at a time."),
+    click.option("--resume", is_flag=True, help="Only tasks with missing clips."),
+    click.option(
+        *("--warning", "warning_s"),
+        type=click.IntRange(1),
+        default=60,
+        help="Seconds before the limit at which a task stops and requeues itself.",
+    ),
+)
+@option_group(
+    "Slurm",
+    click.option("--cpus", type=click.IntRange(1), default=4, help="Cores a task."),
+    click.option(
+        *("--mem", "mem_gb"),
+        type=click.IntRange(0),
+        metavar="GB",
+        help="Memory of a task; 0: no request. [default: estimated]",
+    ),
+    click.option("--gres", help="Other resources of a task, such as gpu:1."),
+    click.option("--partition", help="Partition. [default: Slurm's]"),
+    click.option(
+        *("--time", "walltime"),
+        metavar="HH:MM",
+        help="Time limit of a task. [default: by the speed so far, or 1 h]",
+    ),
+    click.option(
+        *("--sbatch", "directives"),
+        multiple=True,
+        metavar="OPTION",
+        help="Another option of sbatch, such as --account=lab; can be repeated.",
+    ),
+)
+@option_group(
+    "Output",
+    click.option(
+        "-o",
+        "out",
+        type=click.Path(path_type=Path),
+        help="File of the script. [default: PLAN with .sbatch]",
+    ),
+    click.option(
+        "--logs",
+        type=click.Path(path_type=Path),
+        default="logs",
+        help="Append logs in this folder.",
+    ),
+    click.option("--submit", "submit_now", is_flag=True, help="Submit the script with sbatch."),
+    force_option,
+    json_option,
+)
+def slurm(
+    session: Session,
+    /,
+    plan: Path,
+    workers: int,
+    walltime: str | None,
+    mem_gb: int | None,
+    out: Path | None,
+    resume: bool,
+    submit_now: bool,
+    force: bool,
+    **settings: Any,
+) -> None:
+    """Write a plan as a Slurm array, and submit it.
+
+    Each task runs `obygaze extract run PLAN --worker I/K`; options for it follow `--`. Tasks that
+    are preempted or reach the time limit requeue themselves until all is done.
+
+    Examples:
+        obygaze extract slurm plan.json -k 8 --gres gpu:1 --cpus 8 -- --device cuda
+        obygaze extract slurm plan.json -k 8 --at-once 2 --time 04:00 --partition gpu --submit
+        obygaze extract slurm plan.json -k 8 --resume --submit
+    """
+    from obygaze_features.extraction.plan import read_plan_file
+    from obygaze_features.extraction.slurm import (
+        SCRIPT_MARK,
+        array_for,
+        memory_gb,
+        minutes_of,
+        submit,
+    )
+
+    made = read_plan_file(plan)
+    minutes = None if walltime is None else minutes_of(walltime)
+    array = array_for(made, plan, workers, resume=resume, minutes=minutes)
+    if array is None:
+        empty = {"job": None, "script": None}
+        session.console.show(empty, "no clip is missing; nothing to submit")
+        return
+    asks = any(line.lstrip("-").startswith("mem") for line in settings["directives"])
+    if mem_gb is None:
+        gpu = "gpu" in (settings["gres"] or "")
+        mem_gb = 0 if asks else memory_gb(made, settings["cpus"], gpu=gpu)
+    array = replace(array, mem_gb=mem_gb or None, **settings)
+    script = out or plan.with_suffix(".sbatch")
+    array.log_folder.mkdir(parents=True, exist_ok=True)
+    # Resuming replaces the script of the run before, not any file of that name.
+    again = resume and script.is_file() and SCRIPT_MARK in script.read_bytes()
+    write_new(script, array.script(made).encode("utf-8"), force=force or again)
+    job = submit(script) if submit_now else None
+    text = f"{script}: tasks {array.array} of {workers} workers, {array.minutes} minutes each"
+    text += f" with {array.mem_gb} GB of memory" if array.mem_gb else ""
+    text += f", submitted as job {job}" if job else f"; to submit it: sbatch {script}"
+    document = {
+        "job": job,
+        "script": str(script),
+        "tasks": list(array.tasks),
+        "array": array.array,
+        "minutes": array.minutes,
+        "mem_gb": array.mem_gb,
+    }
+    session.console.show(document, text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -15,13 +14,14 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.commands import Session, command, json_option, option_group
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage, ObygazeError
-from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.commands import show_states
 from obygaze_features.extraction.commands_plan import (
+    batch_option,
     chosen_plan,
+    device_option,
     feature_options,
-    names_of,
+    resources_of,
     workers_option,
 )
 from obygaze_features.extraction.shared_machine import (
@@ -32,7 +32,7 @@ from obygaze_features.extraction.shared_machine import (
 
 if TYPE_CHECKING:
     from obygaze_features.extraction.plan import ExtractPlan
-    from obygaze_features.extraction.run import Monitor, Resources
+    from obygaze_features.extraction.run import Monitor
     from obygaze_features.extraction.shared_machine import StopFlag
     from obygaze_features.extraction.status import StoreStatus
 
@@ -57,11 +57,9 @@ if TYPE_CHECKING:
 @feature_options
 @option_group(
     "Machine",
-    click.option("--device", default="cpu", help="cpu, cuda, cuda:1, or cuda:all."),
+    device_option,
     workers_option,
-    click.option(
-        "--batch", type=click.IntRange(1), help="Clips computed at once. [default: as many as fit]"
-    ),
+    batch_option,
     click.option(
         "--exact", is_flag=True, help="On a GPU: batches of one, for the same bytes always."
     ),
@@ -120,7 +118,7 @@ def run(
     """
     # Signals are caught before torch is imported: a job may be stopped while it starts.
     with stop_on_signals(options["max_hours"]) as stop, ExitStack() as stack:
-        from obygaze_features.extraction.kept_frames import stores_of_frames
+        from obygaze_features.extraction.decoding import stores_of_frames
         from obygaze_features.extraction.run import Monitor, seal_complete
 
         plan = chosen_plan(session, manifest, options)
@@ -181,7 +179,7 @@ def _next_steps(
         steps.append(f"files missing: mount their folder or {link}, then the same command")
     elif any(state.failed for state in states):
         steps.append("failed clips: correct their files, then the same command and --retry-failed")
-    if steps and any(state.sealed and state.without_features for state in states):
+    if steps and any(state.sealed and state.ok < state.clips for state in states):
         steps.append("a sealed store stays as it is: add --store NAME=STORE for a new one")
     return steps
 
@@ -193,35 +191,36 @@ def _extract(
     options: Mapping[str, Any],
     monitor: Monitor,
 ) -> list[StoreStatus]:
-    """Extract with the chosen engine."""
+    """Extract with the chosen engine, on one device or several."""
     from obygaze_features.extraction.devices import devices_of, extract_on_devices
-    from obygaze_features.extraction.run import Resources, extract
+    from obygaze_features.extraction.run import extract
 
-    devices = devices_of(options["device"])
-    resources = Resources(
-        device=devices[0],
-        workers=options["workers"] or usable_cores(),
-        batch=options["batch"],
-        exact=options["exact"],
-        gpu_gb=options["gpu_mem"],
-        nice=options["nice"],
-    )
+    on_dask, joined = options["engine"] == "dask", options["scheduler"]
+    if on_dask and bool(options["devices"]) == bool(joined):
+        raise FixUsage("--engine dask needs either --devices or --scheduler")
+    for name in () if on_dask else ("devices", "scheduler"):
+        if options[name]:
+            raise FixUsage(f"--{name} needs --engine dask", hint="use --device for this process")
+    devices = devices_of(options["devices"] or options["device"])
+    shares = resources_of(options).shared_by(devices)
     retry = options["retry_failed"] or options["changed"]
     if rows is not None and retry:
         raise FixUsage("--worker cannot be used with --retry-failed or --changed")
-    if options["engine"] == "dask":
-        if rows is not None or retry:
-            raise FixUsage("--worker, --retry-failed and --changed need --engine local")
-        return _extract_on_dask(plan, resources, stop, options, monitor)
-    for name in ("devices", "scheduler"):
-        if options[name]:
-            raise FixUsage(f"--{name} needs --engine dask", hint="use --device for this process")
-    if not options["share"]:
+    if (rows is not None or retry) and (on_dask or len(shares) > 1):
+        what = "--worker, --retry-failed and --changed need --engine local and one --device"
+        raise FixUsage(what)
+    if not options["share"] and not joined:
         refuse_busy_gpus(devices)
-    if len(devices) > 1:
-        if rows is not None or retry:
-            raise FixUsage("--worker, --retry-failed and --changed need one --device")
-        return extract_on_devices(plan, devices, resources, stop, monitor=monitor)
+    if on_dask:
+        from obygaze_features.extraction.dask_cluster import join_cluster, start_cluster
+        from obygaze_features.extraction.dask_engine import extract_on
+
+        insecure = options["insecure"]
+        connect = join_cluster(joined, insecure=insecure) if joined else start_cluster(len(shares))
+        return extract_on(connect, plan, shares, stop, rebuild=not joined, monitor=monitor)
+    if len(shares) > 1:
+        return extract_on_devices(plan, shares, stop, monitor=monitor)
+    (resources,) = shares
     resources.apply_limits()
     return extract(
         plan,
@@ -232,36 +231,6 @@ def _extract(
         changed=options["changed"],
         monitor=monitor,
     )
-
-
-def _extract_on_dask(
-    plan: ExtractPlan,
-    resources: Resources,
-    stop: StopFlag,
-    options: Mapping[str, Any],
-    monitor: Monitor,
-) -> list[StoreStatus]:
-    if bool(options["devices"]) == bool(options["scheduler"]):
-        raise FixUsage("--engine dask needs either --devices or --scheduler")
-    from obygaze_features.extraction.dask_cluster import join_cluster, start_cluster
-
-    if options["scheduler"]:
-        connect = join_cluster(options["scheduler"], insecure=options["insecure"])
-    else:
-        devices = names_of(options["devices"])
-        n_cpu = devices.count("cpu")
-        if n_cpu not in (0, len(devices)):
-            raise FixUsage("--devices must be all GPUs or all cpu: their features differ slightly")
-        # Each worker gets its own device, and its share of the cores.
-        workers = max(1, resources.workers // max(1, len(devices)))
-        resources = replace(resources, device="cpu" if n_cpu else "cuda", workers=workers)
-        if not options["share"]:
-            refuse_busy_gpus([f"cuda:{device}" for device in devices if device.isdigit()])
-        connect = start_cluster(devices)
-    from obygaze_features.extraction.dask_engine import extract_on
-
-    rebuild = bool(options["devices"])
-    return extract_on(connect, plan, resources, stop, rebuild=rebuild, monitor=monitor)
 
 
 def _write_line(stream: TextIO, event: Mapping[str, Any]) -> None:

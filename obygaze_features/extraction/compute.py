@@ -28,16 +28,13 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Clock:
+class Clock(dict[str, float]):
     """Seconds by stage."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
 
     def add(self, seconds: Mapping[str, float]) -> None:
         """Add seconds that were measured elsewhere."""
         for stage, more in seconds.items():
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + more
+            self[stage] = self.get(stage, 0.0) + more
 
     @contextmanager
     def of(self, stage: str) -> Iterator[None]:
@@ -59,12 +56,7 @@ class Computed:
 
 
 class Computer(ABC):
-    """A backbone, and how its clips are computed.
-
-    Args:
-        backbone: The model.
-        specs: The levels to compute, with the types in which they are stored.
-    """
+    """A backbone, the levels to compute as they are stored, and how clips are computed."""
 
     def __init__(self, backbone: Backbone, specs: Sequence[ArraySpec]) -> None:
         self.backbone = backbone
@@ -120,7 +112,7 @@ class ThreadComputer(Computer):
             arrays = as_arrays({name: found[name] for name in self.dtypes})
             levels = {name: arrays[name].astype(dtype) for name, dtype in self.dtypes.items()}
         finite = {name: np.array([np.isfinite(level).all()]) for name, level in levels.items()}
-        return Computed(levels, finite, clock.seconds)
+        return Computed(levels, finite, clock)
 
 
 class BatchComputer(Computer):
@@ -155,7 +147,7 @@ class BatchComputer(Computer):
 
         def result() -> Computed:
             with clock.of("forward"):
-                return Computed(numbers(), flags(), clock.seconds)
+                return Computed(numbers(), flags(), clock)
 
         return result
 
@@ -212,19 +204,16 @@ def is_on_gpu(backbone: Backbone) -> bool:
 def clip_threads(n_threads: int) -> Iterator[Executor]:
     """Return threads that compute clips; inside, torch computes with one thread in each."""
     torch = sys.modules.get("torch")
-    if torch is None:
-        with ThreadPoolExecutor(n_threads, thread_name_prefix="compute") as pool:
-            yield pool
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    set_threads = torch.set_num_threads if torch else lambda n: None
+    before = torch.get_num_threads() if torch else 1
+    set_threads(1)
     # Every thread has a number of threads of its own.
-    pool = ThreadPoolExecutor(n_threads, "compute", torch.set_num_threads, (1,))
+    pool = ThreadPoolExecutor(n_threads, "compute", set_threads, (1,))
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(before)
+        set_threads(before)
 
 
 def stack(pixels: Sequence[Any]) -> Any:

@@ -7,9 +7,8 @@ import ipaddress
 import json
 import logging
 import multiprocessing
-import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,14 @@ from obygaze_features.core.extras import need
 ENCRYPTED = ("tls", "wss")
 CONNECT_S = 15
 CLOSE_S = 5
-# After so long without a message, a worker is considered dead, and its unit is given to another.
-WORKER_TTL_S = 15
-# Workers on shared machines are often killed for reasons other than their unit.
-ALLOWED_FAILURES = 100
-
+SCHEDULER: dict[str, Any] = {
+    # Without an address, Dask takes port 8787, and warns if it is in use.
+    "dashboard_address": "127.0.0.1:0",
+    # After so long without a message, a worker is considered dead; its unit is given to another.
+    "worker_ttl": 15,
+    # Workers on shared machines are often killed for reasons other than their unit.
+    "allowed_failures": 100,
+}
 SETTINGS: dict[str, Any] = {
     # No web pages.
     "distributed.scheduler.http.routes": [],
@@ -38,16 +40,10 @@ SETTINGS: dict[str, Any] = {
 Connect = Callable[[], contextlib.AbstractContextManager[Any]]
 
 
-def start_cluster(devices: Sequence[str]) -> Connect:
-    """Return a function that starts a cluster on this machine, and ends it with the connection.
-
-    Args:
-        devices: A worker is started for each: the number of a GPU, or "cpu".
-    """
-    if not devices:
-        raise FixUsage("--devices names no device", hint="use --devices 0,1 or --devices cpu,cpu")
+def start_cluster(n_workers: int) -> Connect:
+    """Return a function that starts a cluster on this machine, and ends it with the connection."""
     need("distributed", "cluster", "extraction on several devices")
-    return partial(_started, devices)
+    return partial(_started, n_workers)
 
 
 def join_cluster(address: str, *, insecure: bool = False) -> Connect:
@@ -68,42 +64,24 @@ def join_cluster(address: str, *, insecure: bool = False) -> Connect:
 
 
 @contextlib.contextmanager
-def _started(devices: Sequence[str]) -> Iterator[Any]:
+def _started(n_workers: int) -> Iterator[Any]:
     import dask
-    from distributed import Client, Nanny, Scheduler, SpecCluster
-    from distributed.security import Security
+    from distributed import Client, LocalCluster
 
     _quiet()
-    # Other users of this machine reach the loopback too, but they do not have the certificate.
-    security = Security.temporary()
-    common = {"host": "127.0.0.1", "protocol": "tls://", "security": security, "dashboard": False}
-    scheduler = {
-        **common,
-        "allowed_failures": ALLOWED_FAILURES,
-        "worker_ttl": WORKER_TTL_S,
-        # Without an address, Dask takes port 8787, and warns if it is in use.
-        "dashboard_address": "127.0.0.1:0",
-    }
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="obygaze-dask-"))
-        nanny = {
-            **common,
-            "dashboard_address": None,
-            "nthreads": 1,
-            "memory_limit": None,
-            "local_directory": folder,
-            "silence_logs": logging.CRITICAL,
-        }
-        workers = {
-            i: {"cls": Nanny, "options": {**nanny, "env": _environment(device)}}
-            for i, device in enumerate(devices)
-        }
         stack.callback(_end_processes)
         stack.enter_context(dask.config.set(SETTINGS))
-        cluster = SpecCluster(
-            workers=workers,
-            scheduler={"cls": Scheduler, "options": scheduler},
-            security=security,
+        cluster = LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            memory_limit=None,
+            local_directory=folder,
+            # Other users of this machine reach the loopback too, but not with the certificate.
+            security=True,
+            dashboard_address=None,
+            scheduler_kwargs=SCHEDULER,
             silence_logs=logging.CRITICAL,
         )
         stack.callback(_close, cluster)
@@ -131,26 +109,10 @@ def _joined(address: str) -> Iterator[Any]:
         _close(client)
 
 
-def _environment(device: str) -> dict[str, str]:
-    """Return the variable that limits a worker to its GPU; a number counts visible GPUs."""
-    if device == "cpu":
-        return {}
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = visible.split(",") if visible else []
-    if visible is not None and device.isdigit():
-        if int(device) >= len(names):
-            raise FixUsage(f"--devices: no GPU {device} in CUDA_VISIBLE_DEVICES={visible}")
-        device = names[int(device)]
-    return {"CUDA_VISIBLE_DEVICES": device.strip()}
-
-
 def _from_file(path: Path) -> str:
     if not path.is_file():
-        raise NotFound(
-            "no scheduler file",
-            where=str(path),
-            hint="use --scheduler FILE or --scheduler tls://HOST:PORT",
-        )
+        hint = "use --scheduler FILE or --scheduler tls://HOST:PORT"
+        raise NotFound("no scheduler file", where=str(path), hint=hint)
     try:
         return str(json.loads(path.read_bytes())["address"])
     except (ValueError, KeyError, TypeError) as error:
@@ -159,13 +121,11 @@ def _from_file(path: Path) -> str:
 
 def _is_private(address: str) -> bool:
     parts = urlsplit(address)
-    if parts.scheme in ENCRYPTED:
+    if parts.scheme in ENCRYPTED or parts.hostname == "localhost":
         return True
-    host = parts.hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(parts.hostname or "").is_loopback
+    return False
 
 
 def _close(thing: Any) -> None:

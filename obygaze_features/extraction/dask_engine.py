@@ -27,8 +27,10 @@ from obygaze_features.extraction.run import (
     LoadedTarget,
     Monitor,
     Resources,
-    extract_pending,
+    Watch,
+    extract_rows,
     load_targets,
+    pending_work,
     refuse_unusable,
 )
 from obygaze_features.extraction.shared_machine import StopFlag
@@ -52,7 +54,7 @@ MAX_KILLS = 20
 def extract_on(
     connect: Connect,
     plan: ExtractPlan,
-    resources: Resources,
+    shares: Sequence[Resources],
     stop: StopFlag,
     *,
     rebuild: bool = True,
@@ -63,14 +65,15 @@ def extract_on(
     Args:
         connect: Connects to the cluster: the result of `start_cluster` or `join_cluster`.
         plan: The clips, backbones and stores.
-        resources: What each worker may use.
+        shares: What each worker may use, in turns; one for all workers is enough.
         stop: The flag that stops the run.
         rebuild: Connect again if the cluster is lost.
         monitor: What to report of each clip, and whether to stop at the first that fails.
     """
     refuse_unusable(plan)
     units = missing_units(plan)
-    run = _ClusterRun(plan, resources, stop, monitor, units)
+    n_rows = sum(len(plan.unit_range(unit)) for unit in units)
+    run = _ClusterRun(shares, Watch(monitor, n_rows, plan, stop))
     failed_clusters = 0
     while units and not stop:
         try:
@@ -93,16 +96,8 @@ def extract_on(
 class _ClusterRun:
     """An extraction on clusters, one after another; few units are submitted at a time."""
 
-    def __init__(
-        self,
-        plan: ExtractPlan,
-        resources: Resources,
-        stop: StopFlag,
-        monitor: Monitor,
-        units: Sequence[int],
-    ) -> None:
-        self.plan, self.resources, self.stop, self.monitor = plan, resources, stop, monitor
-        self.progress = monitor.start(sum(len(plan.unit_range(unit)) for unit in units))
+    def __init__(self, shares: Sequence[Resources], watch: Watch) -> None:
+        self.shares, self.watch, self.stop = shares, watch, watch.stop
         self.kills: Counter[int] = Counter()
 
     def extract(self, client: Any, units: Sequence[int]) -> None:
@@ -113,13 +108,18 @@ class _ClusterRun:
         self.n_workers = 0
         self.patience_s = FIRST_WORKER_S
         self.alive_at, self.looked_at = time.monotonic(), 0.0
-        maker = UnitMaker(self.name, self.plan.to_bytes(), self.resources, self.monitor.strict)
+        plan = self.watch.plan.to_bytes()
+        maker = UnitMaker(self.name, plan, self.shares, self.watch.monitor.strict)
         self._ask(client.register_plugin, maker, self.name, within_s=FIRST_WORKER_S)
         try:
             while (self.todo or self.futures) and not self.stop:
                 self._look()
                 self._submit()
-                if not self._take_done():
+                done = [future for future in self.futures if future.done()]
+                for future in done:
+                    self._take(future, self.futures.pop(future))
+                    future.release()
+                if not done:
                     time.sleep(POLL_S)
         finally:
             self._end()
@@ -132,22 +132,13 @@ class _ClusterRun:
             submit = partial(self.client.submit, key=key, pure=False)
             self.futures[self._ask(submit, make_unit, self.name, unit)] = unit
 
-    def _take_done(self) -> bool:
-        done = [future for future in self.futures if future.done()]
-        for future in done:
-            self._take(future, self.futures.pop(future))
-            future.release()
-        return bool(done)
-
     def _take(self, future: Any, unit: int) -> None:
         if future.status == "finished":
-            self._is_alive()
-            self.progress.advance(len(self.plan.unit_range(unit)))
-            if self.monitor.on_event is not None:
-                # The events are lost if the worker has ended.
-                with contextlib.suppress(Exception):
-                    for event in self._ask(future.result, ANSWER_S):
-                        self.monitor.on_event(event)
+            self.alive_at, self.patience_s = time.monotonic(), PATIENCE_S
+            # The events are lost if the worker has ended.
+            with contextlib.suppress(ClusterLost):
+                for event in self._ask(future.result, ANSWER_S):
+                    self.watch.report(event)
         elif future.status == "error":
             self._handle_error(unit, self._ask(future.exception, ANSWER_S))
         else:
@@ -183,15 +174,12 @@ class _ClusterRun:
         self.looked_at = time.monotonic()
         self.n_workers = len(held)
         if any(held.values()):
-            self._is_alive()
+            self.alive_at, self.patience_s = time.monotonic(), PATIENCE_S
         elif self.looked_at - self.alive_at > self.patience_s:
             raise ClusterLost(
                 f"no worker of the Dask cluster has been busy for {self.patience_s:.0f} s",
                 hint="run the same command again, with a cluster that has workers",
             )
-
-    def _is_alive(self) -> None:
-        self.alive_at, self.patience_s = time.monotonic(), PATIENCE_S
 
     def _end(self) -> None:
         """Remove everything from the cluster; its workers finish their current clip."""
@@ -232,12 +220,15 @@ class UnitMaker(distributed.WorkerPlugin):  # type: ignore[misc,name-defined]
     The worker keeps its backbones and decoders between units.
     """
 
-    def __init__(self, name: str, plan: bytes, resources: Resources, strict: bool) -> None:
-        self.name, self.plan_bytes, self.resources, self.strict = name, plan, resources, strict
+    def __init__(self, name: str, plan: bytes, shares: Sequence[Resources], strict: bool) -> None:
+        self.name, self.plan_bytes, self.shares, self.strict = name, plan, shares, strict
 
     def setup(self, worker: Any) -> None:
         """Prepare a worker; everything slow waits for the first unit."""
         self.lock, self.stop = threading.Lock(), StopFlag()
+        # The workers of a cluster of our own are numbered; others have names.
+        number = worker.name if isinstance(worker.name, int) else 0
+        self.resources = self.shares[number % len(self.shares)]
         self.loaded: tuple[ExtractPlan, list[LoadedTarget], DecodePool] | None = None
 
     def teardown(self, worker: Any) -> None:
@@ -252,27 +243,17 @@ class UnitMaker(distributed.WorkerPlugin):  # type: ignore[misc,name-defined]
         with self.lock:
             if self.stop:
                 return events
-            plan, targets, pool = self._load()
+            if self.loaded is None:
+                self.resources.apply_limits()
+                plan = plan_from_bytes(self.plan_bytes, self.name)
+                targets = load_targets(plan, self.resources.device)
+                pool = DecodePool(self.resources.workers, timeout_s=plan.timeout_s)
+                self.loaded = plan, targets, pool
+            plan, targets, pool = self.loaded
+            work = pending_work(targets, plan, plan.unit_range(unit))
             monitor = Monitor(self.strict, on_event=events.append)
-            extract_pending(
-                targets,
-                plan,
-                self.resources,
-                self.stop,
-                rows=plan.unit_range(unit),
-                monitor=monitor,
-                pool=pool,
-            )
+            extract_rows(work, plan, self.resources, self.stop, monitor=monitor, pool=pool)
         return events
-
-    def _load(self) -> tuple[ExtractPlan, list[LoadedTarget], DecodePool]:
-        if self.loaded is None:
-            self.resources.apply_limits()
-            plan = plan_from_bytes(self.plan_bytes, self.name)
-            targets = load_targets(plan, self.resources.device)
-            pool = DecodePool(self.resources.workers, timeout_s=plan.timeout_s)
-            self.loaded = plan, targets, pool
-        return self.loaded
 
 
 def make_unit(name: str, unit: int) -> list[Event]:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import multiprocessing
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.extras import need
-from obygaze_features.core.machine import usable_cores
 from obygaze_features.extraction.plan import ExtractPlan, plan_from_bytes
-from obygaze_features.extraction.run import SILENT, Monitor, Resources, extract, refuse_unusable
+from obygaze_features.extraction.run import (
+    SILENT,
+    Monitor,
+    Resources,
+    Watch,
+    extract,
+    refuse_unusable,
+)
 from obygaze_features.extraction.shared_machine import StopFlag, stop_on_signals
 from obygaze_features.extraction.status import StoreStatus, missing_units, plan_status
 
@@ -21,16 +26,17 @@ POLL_S = 0.2
 
 
 def devices_of(text: str) -> list[str]:
-    """Return the devices of `--device`: one, several as in cuda:0,cuda:1, or every GPU (cuda:all).
+    """Return the devices of an option: one, several as in cuda:0,cuda:1, or all GPUs (cuda:all).
 
     Args:
-        text: The value of the option.
+        text: The value of the option; a number is that of a GPU.
 
     Example:
-        >>> devices_of("cpu,cpu")
-        ['cpu', 'cpu']
+        >>> devices_of("0,2")
+        ['cuda:0', 'cuda:2']
     """
-    names = [name.strip() for name in text.split(",")]
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = [f"cuda:{name}" if name.isdigit() else name for name in names]
     if names == ["cuda:all"]:
         cuda = need("torch", "extract", "computing on a GPU").cuda
         names = [f"cuda:{index}" for index in range(cuda.device_count())]
@@ -38,15 +44,14 @@ def devices_of(text: str) -> list[str]:
             raise FixUsage("this machine has no CUDA device", hint="--device cpu")
     if len({name.partition(":")[0] for name in names}) > 1:
         raise FixUsage(
-            f"--device must be all GPUs or all cpu, got {text}: their features differ slightly"
+            f"devices must be all GPUs or all cpu, got {text}: their features differ slightly"
         )
     return names
 
 
 def extract_on_devices(
     plan: ExtractPlan,
-    devices: Sequence[str],
-    resources: Resources,
+    shares: Sequence[Resources],
     stop: StopFlag,
     *,
     monitor: Monitor = SILENT,
@@ -58,25 +63,19 @@ def extract_on_devices(
 
     Args:
         plan: The clips, backbones and stores.
-        devices: The device of each process; one may be named several times.
-        resources: What to use of this machine; the processes share its decoders and cores.
+        shares: What each process may use; a device may be in several of them.
         stop: The flag that stops the run.
         monitor: What to report of each clip, and whether to stop at the first that fails.
     """
     refuse_unusable(plan)
-    missing, n = missing_units(plan), len(devices)
+    missing, n = missing_units(plan), len(shares)
     rows = [[row for u in missing[i::n] for row in plan.unit_range(u)] for i in range(n)]
-    share = replace(
-        resources,
-        workers=max(1, resources.workers // n),
-        threads=max(1, (resources.threads or usable_cores()) // n),
-    )
     workers = [
-        _Worker(plan, replace(share, device=device), some, monitor.strict)
-        for device, some in zip(devices, rows, strict=True)
+        _Worker(plan, share, some, monitor.strict)
+        for share, some in zip(shares, rows, strict=True)
         if some
     ]
-    _watch(workers, stop, monitor, sum(map(len, rows)))
+    _watch(workers, Watch(monitor, sum(map(len, rows)), plan, stop))
     return plan_status(plan)
 
 
@@ -110,28 +109,25 @@ class _Worker:
         )
 
 
-def _watch(workers: Sequence[_Worker], stop: StopFlag, monitor: Monitor, n_rows: int) -> None:
+def _watch(workers: Sequence[_Worker], watch: Watch) -> None:
     """Report the events of all workers until they have ended; raise the first error of one."""
-    progress = monitor.start(n_rows)
     running = {worker.messages: worker for worker in workers}
     errors: list[ObygazeError] = []
     while running:
         for messages in wait(list(running), POLL_S):
             message = running[messages].receive()  # type: ignore[index]
-            if isinstance(message, ObygazeError):
-                errors.append(message)
-            if not isinstance(message, dict):
-                del running[messages]  # type: ignore[arg-type]
+            if isinstance(message, dict):
+                watch.report(message)
                 continue
-            progress.advance()
-            if monitor.on_event is not None:
-                monitor.on_event(message)
-        if stop or errors:
+            del running[messages]  # type: ignore[arg-type]
+            if message is not None:
+                errors.append(message)
+        if watch.stop or errors:
             for worker in running.values():
                 worker.process.terminate()
     for worker in workers:
         worker.process.join()
-    if errors and not stop:
+    if errors and not watch.stop:
         raise errors[0]
 
 

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from obygaze_features.backbones.base import Card
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.backbones.hub import find_weights, is_cached
+from obygaze_features.backbones.hub import find_weights
 from obygaze_features.core.console import few, human, table
 from obygaze_features.core.errors import FixUsage, InstallExtra, NotFound, ObygazeError
-from obygaze_features.core.machine import duration, usable_cores
+from obygaze_features.core.machine import duration
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.bench import forward_runs
-from obygaze_features.extraction.pipeline import decode_rows
+from obygaze_features.extraction.decoding import Jobs, KeptFrames, decode_rows, find_kept_frames
 from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import level_bytes, load_target, view_of
+from obygaze_features.extraction.run import Resources
 from obygaze_features.extraction.shared_machine import idle_gpus
-from obygaze_features.store.format.limits import memory_bytes
 from obygaze_features.store.format.records import SEAL_FILE
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.write.create import BLOCK_ROWS
@@ -30,16 +29,14 @@ from obygaze_features.video.decoded_clip import DecodedClip, View
 from obygaze_features.video.pool import DecodePool
 
 N_PROBED = 3
-# The size of the frames that time a model of any size.
-SIZE_OF_ANY = 224
+# The states of weights that cannot be loaded.
+UNAVAILABLE = ("not cached", "not found", "unusable")
 # The pictures of a clip if none could be decoded: 32 of 224 x 224.
 TYPICAL_CLIP_BYTES = 32 * 224 * 224 * 3
 # A process that decodes 1920 x 1080.
 DECODER_BYTES = 150_000_000
 # The weights of a typical model, in single precision.
 TYPICAL_WEIGHT_BYTES = 4 * 200_000_000
-# Larger batches are not faster.
-MAX_BATCH = 16
 # The memory of Python and its libraries.
 FLOOR_BYTES = 150_000_000
 FLOOR_WITH_TORCH_BYTES = 700_000_000
@@ -90,11 +87,12 @@ class CostEstimate:
     def forward_hours(self) -> float | None:
         """Return the hours to compute the remaining clips; None if a backbone was not timed."""
         left = [store for store in self.stores if store.share_left]
-        seconds = [store.forward_s for store in left]
-        if None in seconds:
+        if any(store.forward_s is None for store in left):
             return None
         a_clip = sum((store.forward_s or 0) * store.share_left for store in left)
-        return a_clip * self.with_video / 3600
+        # Several GPUs share the clips; several processes of a CPU also share its cores.
+        n_gpus = self.device.count("cuda") or 1
+        return a_clip * self.with_video / 3600 / n_gpus
 
     @property
     def hours(self) -> float | None:
@@ -104,7 +102,7 @@ class CostEstimate:
         """
         if self.decode_hours is None or self.forward_hours is None:
             return None
-        together = sum if self.device == "cpu" else max
+        together = max if "cuda" in self.device else sum
         return together((self.decode_hours, self.forward_hours))
 
     @property
@@ -133,7 +131,7 @@ class CostEstimate:
             f"{s.backbone}: weights {s.weights}"
             + (f": {s.why}" if s.why else "; obygaze backbones fetch" * (s.weights == "not cached"))
             for s in self.stores
-            if s.weights in ("not cached", "not found", "unusable") or s.why
+            if s.weights in UNAVAILABLE or s.why
         ]
         return found
 
@@ -144,7 +142,14 @@ class CostEstimate:
 
     def to_text(self) -> str:
         """Return the estimate as text."""
-        names = "store backbone levels blocks done files size"
+        pace = "no clip could be decoded to measure the time"
+        if self.decode_s is not None:
+            pace = (
+                f"decoding takes about {self.decode_s:.2f} s a clip,"
+                f" {self.decode_hours:.2f} hours with {self.workers} workers"
+            )
+        if self.hours is not None:
+            pace += f"; about {self.hours:.2f} hours in all on {self.device}"
         rows = [
             (
                 Path(s.store).name,
@@ -154,27 +159,20 @@ class CostEstimate:
                 s.blocks_done,
                 s.files,
                 human(s.n_bytes),
-                _gflop_text(s.gflop_a_clip),
+                f"{s.gflop_a_clip:.3g}" if s.gflop_a_clip else None,
                 None if s.forward_s is None else duration(s.forward_s),
                 s.weights,
             )
             for s in self.stores
         ]
-        pace = "no clip could be decoded to measure the time"
-        if self.decode_s is not None:
-            pace = (
-                f"decoding takes about {self.decode_s:.2f} s a clip,"
-                f" {self.decode_hours:.2f} hours with {self.workers} workers"
-            )
-        if self.hours is not None:
-            pace += f"; about {self.hours:.2f} hours in all on {self.device}"
-        memory = f"peak memory about {human(self.peak_bytes)}, {human(self.free_bytes)} disk free"
+        names = "store backbone levels blocks done files size"
+        headers = (*names.split(), "GFLOP a clip", "forward a clip", "weights")
         return "\n".join(
             [
                 f"{self.clips} clips, {self.with_video} with video; {pace}",
-                memory,
+                f"peak memory about {human(self.peak_bytes)}, {human(self.free_bytes)} disk free",
                 "",
-                table((*names.split(), "GFLOP a clip", "forward a clip", "weights"), rows),
+                table(headers, rows),
                 *(f"  ! {text}" for text in self.obstacles),
                 *(f"  {device} is idle: use --device {device}" for device in self.idle_gpus),
             ]
@@ -197,61 +195,36 @@ class _Model:
         return level_bytes(self.card, self.target.levels)
 
 
-def gpu_batch(activation_bytes: int, free_bytes: int) -> int:
-    """Return the clips of a batch: a power of two that fits into half of the free memory.
-
-    The estimate of the memory of a clip is rough, and the last bits depend on the batch: a machine
-    with a little less memory should give the same.
-    """
-    fits = free_bytes // 2 // max(activation_bytes, 1)
-    return min(1 << max(fits, 1).bit_length() - 1, MAX_BATCH)
-
-
-def cpu_batch(activation_bytes: int, n_threads: int) -> int:
-    """Return the clips computed at once: one a thread, in a quarter of the machine's memory."""
-    fits = memory_bytes() // 4 // max(activation_bytes, 1)
-    return max(1, min(fits, n_threads))
-
-
-def clips_ahead(workers: int, batches: Iterable[int]) -> int:
-    """Return how many decoded clips may wait: those of the decoders, and the next batch.
-
-    With fewer, the decoders would be idle while a batch is computed.
-    """
-    return 2 * workers + max(batches)
-
-
 def estimate(
     plan: ExtractPlan,
+    shares: Sequence[Resources],
     *,
-    workers: int,
     n_probed: int = N_PROBED,
-    device: str = "cpu",
     timed: bool = True,
 ) -> CostEstimate:
     """Estimate what a plan needs; decodes a few clips, writes nothing.
 
     Args:
         plan: The plan.
-        workers: Processes that decode.
+        shares: What each process of the run may use; one for each device.
         n_probed: Clips to decode, to measure the time.
-        device: The device of the run.
         timed: Also measure a forward pass of each backbone whose weights are on this machine.
     """
-    workspace = Workspace(Path(plan.workspace))
+    workspace, device = Workspace(Path(plan.workspace)), shares[0].device
     models = [_model(target, find_card(target.backbone, workspace)) for target in plan.targets]
     with_video = [row for row, clip in enumerate(plan.rows) if clip.video]
+    views = tuple(dict.fromkeys(view_of(model.card, model.target) for model in models))
+    kept = find_kept_frames(plan, with_video, views, changed=True)
     # Each file is checked once: a million checks take long on a network disk.
-    existing = dict.fromkeys(row for row in with_video if Path(plan.rows[row].video).is_file())
-    probed = list(existing)[:: max(1, len(existing) // max(n_probed, 1))][:n_probed]
-    views = dict.fromkeys(view_of(m.card, m.target) for m in models)
-    seconds, unreadable, clip_bytes = _probe(plan, probed, tuple(views))
+    readable = set.intersection(*({*kept[v].rows} if v in kept else set() for v in views))
+    readable.update(row for row in with_video if Path(plan.rows[row].video).is_file())
+    probed = sorted(readable)[:: max(1, len(readable) // max(n_probed, 1))][:n_probed]
+    jobs = [(row, views) for row in probed]
+    seconds, unreadable, clip_bytes = _probe(plan, jobs, kept)
     stores = [_store(plan, model) for model in models]
     if timed:
-        stores = [
-            _timed(store, model.target, workspace, device) if store.share_left else store
-            for store, model in zip(stores, models, strict=True)
-        ]
+        pairs = zip(stores, models, strict=True)
+        stores = [_timed(store, model.target, workspace, shares[0]) for store, model in pairs]
     on_cpu = device == "cpu" and any(model.weight_bytes for model in models)
     folder = Path(plan.targets[0].store)
     while not folder.exists():
@@ -259,30 +232,28 @@ def estimate(
     return CostEstimate(
         clips=len(plan.rows),
         with_video=len(with_video),
-        not_found=[plan.rows[row].clip_id for row in with_video if row not in existing],
+        not_found=[plan.rows[row].clip_id for row in with_video if row not in readable],
         stores=stores,
         decode_s=seconds,
         unreadable=unreadable,
-        peak_bytes=_peak_bytes(models, clip_bytes, workers, device),
+        peak_bytes=sum(_peak_bytes(models, clip_bytes, share) for share in shares),
         free_bytes=shutil.disk_usage(folder).free,
-        workers=workers,
-        device=device,
+        workers=sum(share.workers for share in shares),
+        device=",".join(share.device for share in shares),
         idle_gpus=idle_gpus() if on_cpu else (),
     )
 
 
 def _timed(
-    store: StoreEstimate, target: Target, workspace: Workspace, device: str
+    store: StoreEstimate, target: Target, workspace: Workspace, share: Resources
 ) -> StoreEstimate:
     """Return the estimate of a store with the time of a clip, or the reason why there is none."""
-    if store.weights in ("not cached", "not found", "unusable"):
+    if store.weights in UNAVAILABLE or not store.share_left:
         return store
     try:
-        model = load_target(target, workspace, device)
-        size = model.geometry.size or SIZE_OF_ANY
-        frames = np.zeros((model.geometry.frames, size, size, 3), np.uint8)
-        batch = _batch(model.activation_bytes, device)
-        forward = forward_runs(model, frames, [batch], rounds=1)[-1]
+        model = load_target(target, workspace, share.device)
+        batch = _batch(share, model.activation_bytes)
+        forward = forward_runs(model, [batch], rounds=1)[-1]
     except FixUsage:
         raise
     except ObygazeError as error:
@@ -291,10 +262,9 @@ def _timed(
     return replace(store, forward_s=forward.runs.median_s / batch)
 
 
-def _batch(activation_bytes: int, device: str) -> int:
+def _batch(share: Resources, clip_bytes: int) -> int:
     """Return the clips computed at once; a GPU, which may be of another machine, has the memory."""
-    on_cpu = device == "cpu"
-    return cpu_batch(activation_bytes, usable_cores()) if on_cpu else MAX_BATCH
+    return share.batch_of(clip_bytes, None if share.device == "cpu" else sys.maxsize)
 
 
 def _model(target: Target, card: Card) -> _Model:
@@ -302,8 +272,6 @@ def _model(target: Target, card: Card) -> _Model:
         n_bytes = TYPICAL_WEIGHT_BYTES if card.family.needs_torch else 0
         return _Model(target, card, "none needed", n_bytes)
     try:
-        if target.weights is None and not is_cached(card):
-            return _Model(target, card, "not cached")
         files = find_weights(card, target.weights)
     except NotFound:
         return _Model(target, card, "not cached" if target.weights is None else "not found")
@@ -345,27 +313,27 @@ def _store(plan: ExtractPlan, model: _Model) -> StoreEstimate:
 
 
 def _probe(
-    plan: ExtractPlan, rows: Sequence[int], views: tuple[View, ...]
+    plan: ExtractPlan, jobs: Jobs, kept: Mapping[View, KeptFrames]
 ) -> tuple[float | None, dict[str, str], int]:
     """Decode a few clips; return seconds a clip, reasons of failures, and bytes of frames."""
-    with DecodePool(1, timeout_s=plan.timeout_s) as pool:
-        decoded = list(decode_rows(plan, [(row, views) for row in rows], pool, ahead=1))
     seconds: list[float] = []
     sizes: list[int] = []
     unreadable: dict[str, str] = {}
-    for one in decoded:
-        if failed := [clip for clip in one.clips.values() if isinstance(clip, RowStatus)]:
-            unreadable[plan.rows[one.row].clip_id] = failed[0].message
-            continue
-        clips = [clip for clip in one.clips.values() if isinstance(clip, DecodedClip)]
-        seconds.append(one.seconds)
-        shared = {id(clip.pictures): clip.pictures.nbytes for clip in clips}
-        sizes.append(sum(shared.values()))
+    with DecodePool(1, timeout_s=plan.timeout_s) as pool:
+        for one in decode_rows(plan, jobs, pool, ahead=1, kept=kept):
+            failed = [clip for clip in one.clips.values() if isinstance(clip, RowStatus)]
+            if failed:
+                unreadable[plan.rows[one.row].clip_id] = failed[0].message
+                continue
+            clips = [clip for clip in one.clips.values() if isinstance(clip, DecodedClip)]
+            seconds.append(one.seconds)
+            shared = {id(clip.pictures): clip.pictures.nbytes for clip in clips}
+            sizes.append(sum(shared.values()))
     mean = sum(seconds) / len(seconds) if seconds else None
     return mean, unreadable, max(sizes, default=TYPICAL_CLIP_BYTES)
 
 
-def _peak_bytes(models: Sequence[_Model], clip_bytes: int, workers: int, device: str) -> int:
+def _peak_bytes(models: Sequence[_Model], clip_bytes: int, share: Resources) -> int:
     """Return the peak memory: decoders, pictures, clips on the CPU, two blocks a store, weights.
 
     The backbones of a run on the CPU share its threads.
@@ -375,19 +343,13 @@ def _peak_bytes(models: Sequence[_Model], clip_bytes: int, workers: int, device:
         target, card = model.target, model.card
         attention = target.attention or card.input.attention
         activations.append(card.family.activation_bytes(card.geometry, target.dtype, attention))
-    batches = [_batch(each, device) for each in activations]
+    batches = [_batch(share, each) for each in activations]
     # Each backbone holds the frames of a batch that waits, and of two on their way to a GPU.
-    waiting = clips_ahead(workers, batches) + 1 + 3 * sum(batches)
+    waiting = share.ahead(batches) + 1 + 3 * sum(batches)
     computing = max(n * each for n, each in zip(batches, activations, strict=True))
     blocks = sum((m.target.block_rows or BLOCK_ROWS) * sum(m.levels.values()) for m in models)
     weights = sum(model.weight_bytes for model in models)
     floor = FLOOR_WITH_TORCH_BYTES if weights else FLOOR_BYTES
-    on_host = computing if device == "cpu" else 0
+    on_host = computing if share.device == "cpu" else 0
     pictures = waiting * clip_bytes
-    return floor + workers * DECODER_BYTES + pictures + on_host + 2 * blocks + weights
-
-
-def _gflop_text(gflop: float) -> str | None:
-    if not gflop:
-        return None
-    return f"{gflop:.0f}" if gflop >= 10 else f"{gflop:.2g}"
+    return floor + share.workers * DECODER_BYTES + pictures + on_host + 2 * blocks + weights

@@ -182,9 +182,8 @@ def make_plan(
     if not len(manifest):
         raise FixInput("the manifest has no clips", where=manifest.name)
     if not targets:
-        raise FixUsage(
-            "no backbone given", hint="use -b NAME; obygaze backbones ls lists the names"
-        )
+        hint = "use -b NAME; obygaze backbones ls lists the names"
+        raise FixUsage("no backbone given", hint=hint)
     stores = [target.store for target in targets]
     if len(set(stores)) < len(stores):
         raise FixUsage("each backbone needs a store of its own", where=", ".join(stores))
@@ -227,11 +226,8 @@ def write_plan(plan: ExtractPlan, path: Path, *, force: bool = False) -> None:
 def read_plan_file(path: Path) -> ExtractPlan:
     """Read the file of a plan."""
     if not path.is_file():
-        raise NotFound(
-            "no plan file",
-            where=str(path),
-            hint="write one with obygaze extract plan MANIFEST -o FILE",
-        )
+        hint = "write one with obygaze extract plan MANIFEST -o FILE"
+        raise NotFound("no plan file", where=str(path), hint=hint)
     return plan_from_bytes(path.read_bytes(), str(path))
 
 

@@ -20,6 +20,7 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.compute import clip_threads, computer_for
 from obygaze_features.extraction.plan import PlannedClip, PlannedWindow, Target
 from obygaze_features.extraction.sources import clips_of_store
+from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.schema import (
@@ -69,27 +70,36 @@ def load_target(target: Target, workspace: Workspace, device: str = "cpu") -> Ba
     )
 
 
-def complete_target(
-    target: Target, manifest: str, workspace: Workspace, unit: str = "clip"
-) -> Target:
-    """Return a target with the default store, absolute paths, and the rows of a block.
+def targets_for(
+    manifest: Manifest,
+    backbones: Sequence[str],
+    workspace: Workspace,
+    *,
+    stores: Mapping[str, str],
+    weights: Mapping[str, str],
+    **settings: Any,
+) -> list[Target]:
+    """Return the targets of backbones; `stores` and `weights` are by their names."""
+    for what, given in (("a store", stores), ("weights", weights)):
+        if unknown := sorted(given.keys() - set(backbones)):
+            raise FixUsage(f"{what} for {', '.join(unknown)}, not among the backbones of the run")
+    found = (Target(stores.get(b, ""), b, weights.get(b), **settings) for b in backbones)
+    return [complete_target(target, manifest, workspace) for target in found]
 
-    Args:
-        target: The target; its store is a name, a path, or empty.
-        manifest: The name of the manifest, from which the default store is named.
-        workspace: The workspace of the stores.
-        unit: The unit of the manifest.
-    """
+
+def complete_target(target: Target, manifest: Manifest, workspace: Workspace) -> Target:
+    """Return a target with its store, MANIFEST.NAME by default, absolute paths, and block size."""
     card = find_card(target.backbone, workspace)
     sizes = level_bytes(card, target.levels)
     is_large = max(sizes.values(), default=0) > LARGE_ROW_BYTES
     kept = FRAMES if target.backbone.startswith(FRAMES) else ""
     source, _, function = target.backbone.removeprefix(kept).rpartition(":")
     name = card.name if source or kept else target.backbone.replace("@", "-")
-    store = target.store or f"{manifest}.{name}"
+    store = target.store or f"{manifest.name}.{name}"
     if source.endswith(".py"):
         target = replace(target, backbone=f"{kept}{Path(source).resolve()}:{function}")
-    rows = BLOCK_ROWS_LARGE if is_large else BLOCK_WINDOWS if unit == "window" else BLOCK_ROWS
+    of_windows = manifest.header.unit == "window"
+    rows = BLOCK_ROWS_LARGE if is_large else BLOCK_WINDOWS if of_windows else BLOCK_ROWS
     return replace(
         target,
         store=str(Path(workspace.store(store)).resolve()),
@@ -158,13 +168,18 @@ def recipe_of(
     backbone: Backbone, view: View, levels: Mapping[str, Level], grid: Grid | None = None
 ) -> Recipe:
     """Return the recipe: everything that determines the numbers of a store."""
-    cut = {} if grid is None else {"unit": "window", "grid": grid.to_json()}
     return Recipe.of(
-        sampling={"rule": SAMPLING_RULES[view.sampling], "frames": view.count, **cut},
+        sampling=sampling_recipe(view, grid),
         decoder=decoder_recipe(),
         storage={name: level.dtype for name, level in sorted(levels.items())},
         **{**backbone.recipe(), "levels": sorted(levels)},
     )
+
+
+def sampling_recipe(view: View, grid: Grid | None) -> dict[str, Any]:
+    """Return the section of a recipe on which pictures of a clip or of a window are chosen."""
+    cut = {} if grid is None else {"unit": "window", "grid": grid.to_json()}
+    return {"rule": SAMPLING_RULES[view.sampling], "frames": view.count, **cut}
 
 
 def decoder_recipe() -> dict[str, Any]:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from obygaze_features.backbones.base import Backbone
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
 from obygaze_features.core.machine import usable_cores
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.blocks import BlockMaker
+from obygaze_features.extraction.blocks import BlockMaker, run_rows
 from obygaze_features.extraction.compute import clip_threads, computer_for, is_on_gpu
-from obygaze_features.extraction.estimate import clips_ahead, cpu_batch, gpu_batch
-from obygaze_features.extraction.kept_frames import find_kept_frames, stores_of_frames
-from obygaze_features.extraction.pipeline import DecodedRow, decode_rows, run_rows
+from obygaze_features.extraction.decoding import (
+    DecodedRow,
+    decode_rows,
+    find_kept_frames,
+    stores_of_frames,
+)
 from obygaze_features.extraction.plan import ExtractPlan, Target
 from obygaze_features.extraction.recipes import (
     arrays_of,
@@ -40,6 +43,7 @@ from obygaze_features.extraction.sources import (
     refuse_without_videos,
 )
 from obygaze_features.extraction.status import StoreStatus, rows_with_new_video, store_status
+from obygaze_features.store.format.limits import memory_bytes
 from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.format.schema import RowStatus
 from obygaze_features.store.read.reader import open_store
@@ -48,7 +52,12 @@ from obygaze_features.store.write.writer import StoreWriter
 from obygaze_features.video.decoded_clip import View
 from obygaze_features.video.pool import DecodePool
 
+# Larger batches are not faster.
+MAX_BATCH = 16
+
 Event = Mapping[str, Any]
+# The rows to extract, by the number of their block.
+Rows = Mapping[int, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -74,15 +83,33 @@ class Resources:
         """Threads that compute on the CPU: one a core, since decoders that wait use none."""
         return self.threads or usable_cores()
 
-    def batch_of(self, backbone: Backbone) -> int:
-        """Return how many clips of a backbone are computed at once."""
-        needed = backbone.activation_bytes
-        if is_on_gpu(backbone):
-            if self.exact:
-                return 1
-            return self.batch or gpu_batch(needed, free_gpu_memory(self.device, self.gpu_gb))
-        fits = cpu_batch(needed, self.compute_threads)
-        return min(fits, self.batch or fits)
+    def shared_by(self, devices: Sequence[str]) -> list[Resources]:
+        """Return the resources of a process for each device; they share decoders and cores."""
+        workers, threads = (max(1, n // len(devices)) for n in (self.workers, self.compute_threads))
+        return [replace(self, device=d, workers=workers, threads=threads) for d in devices]
+
+    def batch_of(self, clip_bytes: int, gpu_bytes: int | None = None) -> int:
+        """Return how many clips that need so much memory are computed at once.
+
+        On a CPU it is one a thread, in a quarter of the machine's memory. On a GPU, of which so
+        much is free, it is a power of two that fits into half of that: what a clip needs is a rough
+        estimate, and the last bits depend on the batch, so a GPU with a little less memory should
+        give the same.
+        """
+        if gpu_bytes is None:
+            fits = max(1, min(memory_bytes() // 4 // max(clip_bytes, 1), self.compute_threads))
+            return min(fits, self.batch or fits)
+        if self.exact or self.batch:
+            return 1 if self.exact else self.batch or 1
+        fits = max(1, gpu_bytes // 2 // max(clip_bytes, 1))
+        return min(1 << fits.bit_length() - 1, MAX_BATCH)
+
+    def ahead(self, batches: Iterable[int]) -> int:
+        """Return how many decoded clips may wait: those of the decoders, and the next batch.
+
+        With fewer, the decoders would be idle while a batch is computed.
+        """
+        return 2 * self.workers + max(batches)
 
     def apply_limits(self) -> None:
         """Lower the priority of this process and limit its GPU memory, as the fields define."""
@@ -104,12 +131,47 @@ class Monitor:
     progress: Callable[[int], Progress] | None = None
     on_event: Callable[[Event], None] | None = None
 
-    def start(self, n_clips: int) -> Progress:
-        """Return the progress of a run of `n_clips` clips."""
-        return self.progress(n_clips) if self.progress and n_clips else Quiet()
-
 
 SILENT = Monitor()
+
+
+class Watch:
+    """Watch the rows of a run: advance the progress, report events, and stop a strict run."""
+
+    def __init__(self, monitor: Monitor, n_rows: int, plan: ExtractPlan, stop: StopFlag) -> None:
+        self.monitor, self.plan, self.stop = monitor, plan, stop
+        self.progress = monitor.progress(n_rows) if monitor.progress and n_rows else Quiet()
+        self.seen: set[str] = set()
+        self.failed: dict[str, RowStatus] = {}
+
+    def __call__(self, decoded: DecodedRow) -> None:
+        """Report a row. It comes again if the model failed on it, or if its block restarted."""
+        bad = [clip for clip in decoded.clips.values() if isinstance(clip, RowStatus)]
+        failed = [status for status in bad if status.state == "failed"]
+        clip_id = self.plan.rows[decoded.row].clip_id
+        newly_failed = bool(failed) and clip_id not in self.failed
+        if newly_failed:
+            self.failed[clip_id] = failed[0]
+            self.progress.remark(f"{len(self.failed)} failed")
+            if self.monitor.strict:
+                self.stop.signal_name = self.stop.signal_name or "STRICT"
+        if newly_failed or clip_id not in self.seen:
+            event = {"event": "clip", "clip_id": clip_id, "seconds": round(decoded.seconds, 4)}
+            self.report({**event, "status": str(bad[0]) if bad else "ok"})
+
+    def report(self, event: Event) -> None:
+        """Count the clip of an event once, and pass the event on."""
+        if event["clip_id"] not in self.seen:
+            self.seen.add(event["clip_id"])
+            self.progress.advance()
+        if self.monitor.on_event is not None:
+            self.monitor.on_event(event)
+
+    def raise_if_strict(self) -> None:
+        """Raise the error of the first failed clip of a strict run."""
+        for clip_id, status in self.failed.items() if self.monitor.strict else ():
+            hint = "without --strict, failed clips are skipped"
+            raise FixInput(f"{clip_id}: {status}", hint=hint)
 
 
 @dataclass(frozen=True)
@@ -122,46 +184,46 @@ class LoadedTarget:
     view: View
 
     def maker(
-        self,
-        wanted: Mapping[int, Sequence[int]],
-        resources: Resources,
-        pool: Executor,
-        *,
-        retry: bool = False,
+        self, wanted: Rows, resources: Resources, pool: Executor, *, retry: bool = False
     ) -> BlockMaker:
         """Return the block maker of this store; `pool` computes if no GPU does."""
         levels = [spec for spec in self.writer.plan.arrays if spec.is_level]
         computer = computer_for(self.backbone, levels, pool)
-        batch = resources.batch_of(self.backbone)
+        on_gpu = is_on_gpu(self.backbone)
+        free = free_gpu_memory(resources.device, resources.gpu_gb) if on_gpu else None
+        batch = resources.batch_of(self.backbone.activation_bytes, free)
         return BlockMaker(computer, self.writer, self.view, wanted, batch=batch, retry=retry)
 
 
-def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[LoadedTarget]:
-    """Load every backbone of a plan, then open or create every store.
+class Work(NamedTuple):
+    """The rows to extract for a store; with `retry`, rows of committed blocks to replace."""
 
-    Args:
-        plan: The plan.
-        device: cpu, cuda or cuda:N.
-    """
+    target: LoadedTarget
+    rows: Rows
+    retry: bool
+
+
+def load_targets(plan: ExtractPlan, device: str = "cpu") -> list[LoadedTarget]:
+    """Load every backbone of a plan on a device, then open or create every store."""
     workspace = Workspace(Path(plan.workspace))
-    backbones = [load_target(target, workspace, device) for target in plan.targets]
-    # A run that is refused must create no store: everything is checked first, then existing stores.
-    pairs = zip(plan.targets, backbones, strict=True)
-    openings = {target: _opening(plan, target, backbone) for target, backbone in pairs}
+    backbones = {target: load_target(target, workspace, device) for target in plan.targets}
+    # A run that is refused must create no store: options are checked first, then existing stores.
+    for target, backbone in backbones.items():
+        view_of(backbone, target)
+        chosen_levels(backbone, target.levels)
     existing_first = sorted(plan.targets, key=lambda target: not Path(target.store).exists())
-    opened = {target: openings[target]() for target in existing_first}
+    opened = {target: _open(plan, target, backbones[target]) for target in existing_first}
     return [opened[target] for target in plan.targets]
 
 
-def _opening(plan: ExtractPlan, target: Target, backbone: Backbone) -> Callable[[], LoadedTarget]:
-    """Check the options of a target; return the function that opens or creates its store."""
+def _open(plan: ExtractPlan, target: Target, backbone: Backbone) -> LoadedTarget:
+    """Open or create the store of a target."""
     view = view_of(backbone, target)
     levels = chosen_levels(backbone, target.levels)
     recipe = recipe_of(backbone, view, levels, plan.grid)
     if (Path(target.store) / STORE_FILE).is_file():
         recipe = recipe.as_claimed_by(read_plan(Path(target.store)).recipe)
-    create = partial(
-        create_store,
+    create_store(
         target.store,
         recipe=recipe,
         manifest_name=plan.manifest,
@@ -174,12 +236,7 @@ def _opening(plan: ExtractPlan, target: Target, backbone: Backbone) -> Callable[
         block_rows=target.block_rows,
         compressor=target.compressor,
     )
-
-    def open_target() -> LoadedTarget:
-        create()
-        return LoadedTarget(target, backbone, StoreWriter(target.store, recipe=recipe), view)
-
-    return open_target
+    return LoadedTarget(target, backbone, StoreWriter(target.store, recipe=recipe), view)
 
 
 def extract(
@@ -207,91 +264,74 @@ def extract(
         monitor: What to report of each clip, and whether to stop at the first that fails.
     """
     refuse_unusable(plan, rows, only_sealed=changed)
-    if retry_failed:
-        _refuse_new_stores(plan)
+    new = [t.store for t in plan.targets if not (Path(t.store) / STORE_FILE).is_file()]
+    if retry_failed and new:
+        raise NotFound(
+            "there is no store yet, so no clip to extract again",
+            where=", ".join(new),
+            hint="the same command without --retry-failed or --changed",
+        )
     targets = load_targets(plan, resources.device)
     if retry_failed:
-        wanted = [rows_to_retry(target, plan, changed) for target in targets]
-        extract_rows(targets, wanted, plan, resources, stop, monitor=monitor, retry=True)
+        work = [Work(target, rows_to_retry(target, plan, changed), True) for target in targets]
     else:
-        extract_pending(targets, plan, resources, stop, rows=rows, monitor=monitor)
+        work = list(pending_work(targets, plan, rows))
+    extract_rows(work, plan, resources, stop, monitor=monitor, changed=changed)
     return [store_status(target.target.store, rows) for target in targets]
 
 
 def refuse_unusable(
     plan: ExtractPlan, rows: Sequence[int] | None = None, *, only_sealed: bool = False
 ) -> None:
-    """Raise an error if no clip has a video or kept pictures, or if clips changed.
+    """Raise an error if no clip has a video or kept pictures, or if clips of `rows` changed.
 
-    Args:
-        plan: The plan.
-        rows: The rows whose changes matter. The default is all rows.
-        only_sealed: Ignore changes of clips in stores that are not sealed.
+    With `only_sealed`, changes of clips in stores that are not sealed do not matter.
     """
     if not stores_of_frames(plan):
         refuse_without_videos(plan)
     refuse_changed(plan, rows, only_sealed=only_sealed)
 
 
-def extract_pending(
-    targets: Sequence[LoadedTarget],
-    plan: ExtractPlan,
-    resources: Resources,
-    stop: StopFlag,
-    *,
-    rows: Sequence[int] | None = None,
-    monitor: Monitor = SILENT,
-    pool: DecodePool | None = None,
-) -> None:
-    """Extract the blocks that are not committed, and rows of others whose video exists only now."""
-    found = [rows_with_new_video(target.writer, plan, rows) for target in targets]
-    wanted = [pending_rows(target, rows) for target in targets]
-    run = partial(extract_rows, monitor=monitor, pool=pool)
-    run(targets, wanted, plan, resources, stop)
-    run(targets, found, plan, resources, stop, retry=True)
-
-
-def _refuse_new_stores(plan: ExtractPlan) -> None:
-    new = [t.store for t in plan.targets if not (Path(t.store) / STORE_FILE).is_file()]
-    if new:
-        raise NotFound(
-            "there is no store yet, so no clip to extract again",
-            where=", ".join(new),
-            hint="the same command without --retry-failed or --changed",
-        )
-
-
 def extract_rows(
-    targets: Sequence[LoadedTarget],
-    wanted: Sequence[Mapping[int, Sequence[int]]],
+    work: Iterable[Work],
     plan: ExtractPlan,
     resources: Resources,
     stop: StopFlag,
     *,
     monitor: Monitor = SILENT,
-    retry: bool = False,
     pool: DecodePool | None = None,
+    changed: bool = False,
 ) -> None:
-    """Extract the `wanted` rows of each target; a given `pool` is left running."""
-    if not any(any(blocks.values()) for blocks in wanted):
+    """Extract rows for several stores in one pass; a given `pool` is left running.
+
+    With `changed`, clips that changed since their pictures were kept are decoded again.
+    """
+    work = [each for each in work if any(each.rows.values())]
+    if not work:
         return
     with ExitStack() as stack:
         threads = stack.enter_context(clip_threads(resources.compute_threads))
-        makers = [
-            target.maker(blocks, resources, threads, retry=retry)
-            for target, blocks in zip(targets, wanted, strict=True)
-            if any(blocks.values())
-        ]
+        makers = [w.target.maker(w.rows, resources, threads, retry=w.retry) for w in work]
         rows = set[int]().union(*(maker.rows for maker in makers))
-        watch = _Watch(plan, stop, monitor, len(rows))
-        ahead = clips_ahead(resources.workers, (maker.batch for maker in makers))
-        kept = find_kept_frames(plan, rows, (maker.view for maker in makers))
+        watch = Watch(monitor, len(rows), plan, stop)
+        ahead = resources.ahead(maker.batch for maker in makers)
+        views = (maker.view for maker in makers)
+        kept = find_kept_frames(plan, rows, views, changed=changed)
         if pool is None:
             own = DecodePool(resources.workers, timeout_s=plan.timeout_s)
             pool = stack.enter_context(own)
         decode = partial(decode_rows, plan, pool=pool, ahead=ahead, kept=kept)
         run_rows(makers, decode, stop, watch)
     watch.raise_if_strict()
+
+
+def pending_work(
+    targets: Iterable[LoadedTarget], plan: ExtractPlan, rows: Iterable[int] | None = None
+) -> Iterator[Work]:
+    """Yield what is missing: blocks not committed, and rows of others whose video is new."""
+    for target in targets:
+        yield Work(target, pending_rows(target, rows), retry=False)
+        yield Work(target, rows_with_new_video(target.writer, plan, rows), retry=True)
 
 
 def pending_rows(loaded: LoadedTarget, rows: Iterable[int] | None = None) -> dict[int, list[int]]:
@@ -314,9 +354,10 @@ def rows_to_retry(loaded: LoadedTarget, plan: ExtractPlan, changed: bool) -> dic
     Raise an error if a sealed store has such rows, since it cannot change.
     """
     loaded.writer.clean_litter()
-    if loaded.writer.sealed and (n_rows := store_status(loaded.target.store).without_features):
+    state = store_status(loaded.target.store)
+    if state.sealed and state.ok < state.clips:
         raise AlreadyThere(
-            f"the store is sealed; {n_rows} rows stay without features",
+            f"the store is sealed; {state.clips - state.ok} rows stay without features",
             where=loaded.target.store,
             hint="extract into another store: obygaze extract run --store NAME=STORE",
         )
@@ -333,50 +374,8 @@ def seal_complete(states: Sequence[StoreStatus], seal: bool | None = None) -> li
         states: The status of each store.
         seal: False seals no store. The default seals stores without failed or missing rows.
     """
-    return [replace(state, sealed=_seal_if_complete(state.store, seal)) for state in states]
-
-
-def _seal_if_complete(store: str, seal: bool | None) -> bool:
-    writer = StoreWriter(store)
-    complete = not writer.sealed and not writer.pending_blocks()
-    if complete and (not writer.rows_to_retry() if seal is None else seal):
-        writer.seal()
-    return writer.sealed
-
-
-class _Watch:
-    """Watch each row: advance the progress, report events, and stop a strict run."""
-
-    def __init__(self, plan: ExtractPlan, stop: StopFlag, monitor: Monitor, n_rows: int) -> None:
-        self.plan, self.stop, self.monitor = plan, stop, monitor
-        self.progress = monitor.start(n_rows)
-        self.seen: set[int] = set()
-        self.failed: dict[int, RowStatus] = {}
-
-    def __call__(self, decoded: DecodedRow) -> None:
-        bad = [clip for clip in decoded.clips.values() if isinstance(clip, RowStatus)]
-        failed = [status for status in bad if status.state == "failed"]
-        is_new = decoded.row not in self.seen
-        # A row comes again if the model failed on it, or if its block was restarted.
-        newly_failed = bool(failed) and decoded.row not in self.failed
-        if self.monitor.on_event is not None and (is_new or newly_failed):
-            clip_id = self.plan.rows[decoded.row].clip_id
-            event = {"event": "clip", "clip_id": clip_id, "seconds": round(decoded.seconds, 4)}
-            self.monitor.on_event({**event, "status": str(bad[0]) if bad else "ok"})
-        if is_new:
-            self.seen.add(decoded.row)
-            self.progress.advance()
-        if newly_failed:
-            self.failed[decoded.row] = failed[0]
-            self.progress.remark(f"{len(self.failed)} failed")
-            if self.monitor.strict:
-                self.stop.signal_name = self.stop.signal_name or "STRICT"
-
-    def raise_if_strict(self) -> None:
-        """Raise the error of the first failed clip of a strict run."""
-        if self.monitor.strict and self.failed:
-            row, status = next(iter(self.failed.items()))
-            clip_id = self.plan.rows[row].clip_id
-            raise FixInput(
-                f"{clip_id}: {status}", hint="without --strict, failed clips are skipped"
-            )
+    for writer in (StoreWriter(state.store) for state in states):
+        complete = not writer.sealed and not writer.pending_blocks()
+        if complete and (not writer.rows_to_retry() if seal is None else seal):
+            writer.seal()
+    return [replace(state, sealed=StoreWriter(state.store).sealed) for state in states]

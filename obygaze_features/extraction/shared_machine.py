@@ -78,9 +78,9 @@ def stop_on_signals(max_hours: float | None = None) -> Iterator[StopFlag]:
 
 def refuse_busy_gpus(devices: Sequence[str]) -> None:
     """Raise an error if a process of another user computes on one of these GPUs."""
-    wanted = [uuid for device in devices for uuid in _uuids(device)]
-    users = _nvidia_smi("--query-compute-apps=gpu_uuid,pid,used_memory", columns=3)
-    others = [user for user in users if user[0] in wanted and not _is_ours(user[1])]
+    names = {f"cuda:{i}": gpu for i, gpu in enumerate(_visible_gpus())}
+    wanted = [names.get("cuda:0" if device == "cuda" else device) for device in devices]
+    others = [user for user in _users() if user[0] in wanted and not _is_ours(user[1])]
     if others:
         raise ObygazeError(
             f"this GPU is in use by others: {len(others)} processes compute on it",
@@ -92,10 +92,8 @@ def refuse_busy_gpus(devices: Sequence[str]) -> None:
 
 def idle_gpus() -> list[str]:
     """Return the devices of the visible GPUs on which no process computes, such as cuda:0."""
-    users = _nvidia_smi("--query-compute-apps=gpu_uuid,pid,used_memory", columns=3)
-    busy = {gpu for gpu, _, _ in users}
-    gpus = _visible_gpus()
-    return [f"cuda:{i}" for i, uuids in enumerate(gpus) if uuids and not busy.intersection(uuids)]
+    busy = {"", *(user[0] for user in _users())}
+    return [f"cuda:{i}" for i, gpu in enumerate(_visible_gpus()) if gpu not in busy]
 
 
 def limit_gpu_memory(device: str, gigabytes: float) -> None:
@@ -128,23 +126,22 @@ def lower_priority() -> None:
         subprocess.run([ionice, "-c", "3", "-p", str(os.getpid())], check=False)
 
 
-def _uuids(device: str) -> list[str]:
-    """Return the UUID of `cuda` or `cuda:1`; a number counts among the visible GPUs."""
-    kind, _, number = device.partition(":")
-    index, gpus = int(number or 0), _visible_gpus() if kind == "cuda" else []
-    return gpus[index] if index < len(gpus) else []
+def _users() -> list[list[str]]:
+    """Return the UUID of the GPU, the process and its memory of all that computes on GPUs."""
+    return _nvidia_smi("--query-compute-apps=gpu_uuid,pid,used_memory", columns=3)
 
 
-def _visible_gpus() -> list[list[str]]:
-    """Return the UUID of each visible GPU, as a list that is empty where it cannot be found."""
+def _visible_gpus() -> list[str]:
+    """Return the UUID of each visible GPU, empty where it cannot be found."""
     known = [uuid for (uuid,) in _nvidia_smi("--query-gpu=uuid", columns=1)]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = [str(i) for i in range(len(known))] if visible is None else visible.split(",")
+    if visible is None:
+        return known
+    numbered = dict(zip(map(str, range(len(known))), known, strict=True))
+    # A name may be the beginning of a UUID.
     return [
-        known[int(name) : int(name) + 1]
-        if name.isdigit()
-        else [uuid for uuid in known if name and uuid.startswith(name)]
-        for name in map(str.strip, names)
+        numbered.get(name) or next((u for u in known if name and u.startswith(name)), "")
+        for name in map(str.strip, visible.split(","))
     ]
 
 

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from itertools import groupby
@@ -23,6 +23,7 @@ from pathlib import Path
 from obygaze_features.core.errors import FixUsage, NotFound, ObygazeError
 from obygaze_features.extraction.estimate import estimate
 from obygaze_features.extraction.plan import ExtractPlan
+from obygaze_features.extraction.run import Resources
 from obygaze_features.extraction.status import missing_units, seconds_a_clip
 
 # The time limit if nothing was measured; if it is too short, tasks restart.
@@ -36,6 +37,8 @@ CUDA_BYTES = 4 * 2**30
 WARNING_S = 60
 MAX_RESTARTS = 200
 
+# [D-]HH:MM[:SS]
+WALLTIME = re.compile(r"(?:(\d+)-)?(\d{1,3}):(\d\d)(?::(\d\d))?")
 SCRIPT_MARK = b"clips; task i takes unit i and each "
 
 
@@ -83,8 +86,10 @@ class SlurmArray:
     @property
     def array(self) -> str:
         """The tasks as Slurm writes them: `0-3,7%2`."""
-        throttle = f"%{self.at_once}" if self.at_once else ""
-        return ",".join(_ranges(self.tasks)) + throttle
+        runs = groupby(enumerate(sorted(self.tasks)), lambda pair: pair[1] - pair[0])
+        spans = [[number for _, number in run] for _, run in runs]
+        names = (str(s[0]) if len(s) == 1 else f"{s[0]}-{s[-1]}" for s in spans)
+        return ",".join(names) + (f"%{self.at_once}" if self.at_once else "")
 
     @property
     def log_folder(self) -> Path:
@@ -152,23 +157,30 @@ def array_for(
     tasks = sorted({unit % workers for unit in units}) if resume else everyone
     if not tasks:
         return None
-    limit = minutes or minutes_for(plan, units, workers)
-    return SlurmArray(plan_file, workers, tasks, limit)
-
-
-def minutes_for(plan: ExtractPlan, units: Sequence[int], workers: int) -> int:
-    """Return a time limit for the longest task, by the speed of the committed blocks."""
     pace = seconds_a_clip(plan)
-    if pace is None:
-        return UNMEASURED_MINUTES
-    longest = max(Counter(unit % workers for unit in units).values(), default=0)
-    minutes = STARTING_MINUTES + SLACK * longest * plan.unit_rows * pace / 60
-    return STEP_MINUTES * ceil(minutes / STEP_MINUTES)
+    if minutes is None and pace is not None:
+        # The longest task, by the speed of the committed blocks.
+        longest = max(Counter(unit % workers for unit in units).values(), default=0)
+        needed = STARTING_MINUTES + SLACK * longest * plan.unit_rows * pace / 60
+        minutes = STEP_MINUTES * ceil(needed / STEP_MINUTES)
+    return SlurmArray(plan_file, workers, tasks, minutes or UNMEASURED_MINUTES)
+
+
+def minutes_of(walltime: str) -> int:
+    """Return the minutes of HH:MM, HH:MM:SS or D-HH:MM, rounded up."""
+    found = WALLTIME.fullmatch(walltime)
+    if found is None:
+        raise FixUsage(f"--time must have the form HH:MM, got {walltime!r}")
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    total = days * 24 * 60 + hours * 60 + minutes + (seconds > 0)
+    if not total:
+        raise FixUsage("--time must be at least one minute")
+    return total
 
 
 def memory_gb(plan: ExtractPlan, cpus: int, *, gpu: bool = False) -> int:
     """Return the memory of a task in GB: half as much again as the estimate for its decoders."""
-    peak = estimate(plan, workers=cpus, n_probed=1, timed=False).peak_bytes
+    peak = estimate(plan, [Resources(workers=cpus)], n_probed=1, timed=False).peak_bytes
     return ceil((SLACK * peak + gpu * CUDA_BYTES) / 2**30)
 
 
@@ -180,12 +192,15 @@ def submit(script: Path) -> str:
             "sbatch is not on the PATH",
             hint=f"run sbatch {script} on a machine that can submit jobs",
         )
+    # Within a job, sbatch would take the settings of that job as defaults.
+    own = ("SLURM_", "SBATCH_", "SRUN_")
+    env = {k: v for k, v in os.environ.items() if k == "SLURM_CONF" or not k.startswith(own)}
     done = subprocess.run(
         [program, "--parsable", str(script)],
         capture_output=True,
         encoding="utf-8",
         errors="replace",
-        env=_environment(),
+        env=env,
         check=False,
     )
     if done.returncode:
@@ -201,21 +216,6 @@ def obygaze_command() -> list[str]:
         return [str(called.absolute())]
     beside = Path(sys.executable).with_name("obygaze")
     return [str(beside)] if beside.is_file() else ["obygaze"]
-
-
-def _environment() -> Mapping[str, str]:
-    # Within a job, sbatch would take the settings of that job as defaults.
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("SLURM_", "SBATCH_", "SRUN_")) or name == "SLURM_CONF"
-    }
-
-
-def _ranges(numbers: Sequence[int]) -> list[str]:
-    runs = groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
-    spans = [[number for _, number in run] for _, run in runs]
-    return [str(s[0]) if len(s) == 1 else f"{s[0]}-{s[-1]}" for s in spans]
 
 
 def _plain(value: object) -> str:

@@ -99,9 +99,8 @@ def refuse_changed(
 
     With `only_sealed`, open stores are not checked: their changed clips are extracted again.
     """
-    wanted = range(len(plan.rows)) if rows is None else rows
-    chosen = {row: plan.rows[row] for row in wanted}
-    found: list[tuple[Target, Store]] = []
+    chosen = {row: plan.rows[row] for row in (range(len(plan.rows)) if rows is None else rows)}
+    found: dict[Target, Store] = {}
     lines: dict[str, str] = {}
     for target in plan.targets:
         if not (Path(target.store) / STORE_FILE).exists():
@@ -112,10 +111,18 @@ def refuse_changed(
         if is_of_plan and (store.sealed or not only_sealed):
             changed = check_sources(store, chosen).changed
             lines |= {plan.rows[row].clip_id: ", ".join(what) for row, what in changed.items()}
-            found += [(target, store)] if changed else []
-    if found:
-        stores = ", ".join(target.store for target, _ in found)
-        raise changed_error(lines, where=stores, hint=_how_to_retry(plan, found))
+            found |= {target: store} if changed else {}
+    if not found:
+        return
+    words = " ".join(f"-b {target.backbone}" for target in found)
+    again = f"obygaze extract run {plan.manifest} {words} --changed"
+    hint = f"{again}, with the other options of this run, to extract them again"
+    for target in (target for target, store in found.items() if store.sealed):
+        hint = (
+            f"obygaze store merge {target.store} --manifest {plan.manifest} --no-seal -o NEW, then "
+            f"{again} --store {target.backbone}=NEW (a sealed store is never changed)"
+        )
+    raise changed_error(lines, where=", ".join(target.store for target in found), hint=hint)
 
 
 def changed_rows(store: Store, plan: ExtractPlan) -> list[int]:
@@ -147,27 +154,13 @@ def clips_of_store(workspace: Workspace, store: Store) -> dict[str, PlannedClip]
     return clips
 
 
-def _how_to_retry(plan: ExtractPlan, found: Sequence[tuple[Target, Store]]) -> str:
-    sealed = [target for target, store in found if store.sealed]
-    words = " ".join(f"-b {target.backbone}" for target, _ in found)
-    again = f"obygaze extract run {plan.manifest} {words} --changed"
-    if not sealed:
-        return f"{again}, with the other options of this run, to extract them again"
-    first = sealed[0]
-    each = f"; the same for each of the {len(sealed)} sealed stores" if len(sealed) > 1 else ""
-    return (
-        f"obygaze store merge {first.store} --manifest {plan.manifest} --no-seal -o NEW, then "
-        f"{again} --store {first.backbone}=NEW (a sealed store is never changed{each})"
-    )
-
-
 def _differences(source: RowSource, clip: PlannedClip, facts: tuple[int, str] | None) -> list[str]:
-    pairs = {"start_s": (source.start_s, clip.start_s), "end_s": (source.end_s, clip.end_s)}
-    found = [
-        f"{name} was {_seconds(then)}, is {_seconds(now)}"
-        for name, (then, now) in pairs.items()
-        if then != now
-    ]
+    found = []
+    for name in ("start_s", "end_s"):
+        pair = getattr(source, name), getattr(clip, name)
+        if pair[0] != pair[1]:
+            then, now = ("not given" if time is None else f"{time:g}" for time in pair)
+            found.append(f"{name} was {then}, is {now}")
     if facts is None or source.n_bytes is None:
         return found
     n_bytes, quick = facts
@@ -176,10 +169,6 @@ def _differences(source: RowSource, clip: PlannedClip, facts: tuple[int, str] | 
     elif quick != source.quick_sha256:
         found.append(f"the video has other bytes ({clip.video})")
     return found
-
-
-def _seconds(value: float | None) -> str:
-    return "not given" if value is None else f"{value:g}"
 
 
 def _file_facts(path: str) -> tuple[int, str] | None:

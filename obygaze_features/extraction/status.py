@@ -12,7 +12,7 @@ import numpy as np
 
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.extraction.plan import ExtractPlan
-from obygaze_features.store.format.records import STORE_FILE, Marker
+from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.write.writer import StoreWriter
 
@@ -41,19 +41,9 @@ class StoreStatus:
     sealed: bool
 
     @property
-    def name(self) -> str:
-        """Return the name of the store's folder."""
-        return Path(self.store).name
-
-    @property
     def done(self) -> bool:
         """Return whether every block is committed."""
         return self.blocks_done == self.blocks
-
-    @property
-    def without_features(self) -> int:
-        """Return the number of rows without features, for any reason."""
-        return self.clips - self.ok
 
     @property
     def seconds_to_go(self) -> float | None:
@@ -115,7 +105,6 @@ def store_status(location: str | Path, rows: Sequence[int] | None = None) -> Sto
     noted_here = {row: status.noted[row] for row in chosen.intersection(status.noted)}
     failed = {row: noted for row, noted in noted_here.items() if noted.state == "failed"}
     ok = int(status.is_ok[sorted(chosen)].sum())
-    clip_ids = store.clip_ids
     reasons = Counter(f"{noted.stage}: {noted.error}" for noted in failed.values())
     return StoreStatus(
         store=str(location),
@@ -127,7 +116,7 @@ def store_status(location: str | Path, rows: Sequence[int] | None = None) -> Sto
         blocks=len(blocks),
         blocks_done=done,
         reasons=dict(reasons.most_common()),
-        failures={str(clip_ids[row]): str(noted) for row, noted in sorted(failed.items())},
+        failures={str(store.clip_ids[row]): str(noted) for row, noted in sorted(failed.items())},
         seconds=seconds,
         sealed=store.sealed,
     )
@@ -142,39 +131,24 @@ def plan_status(plan: ExtractPlan) -> list[StoreStatus]:
 def seconds_a_clip(plan: ExtractPlan) -> float | None:
     """Return the seconds a worker needs for a clip with all backbones; None if unknown."""
     paces = []
-    for target in plan.targets:
-        if (Path(target.store) / STORE_FILE).exists():
-            store = open_store(target.store)
-            timed = [
-                marker for marker in _markers(store, range(store.plan.n_blocks)) if marker.seconds
-            ]
-            rows = sum(last - first for first, last in (marker.rows for marker in timed))
-            paces.append({stage: value / rows for stage, value in _total(timed).items()})
+    for state in plan_status(plan):
+        rows = min(state.clips, state.blocks_done * open_store(state.store).plan.block_rows)
+        paces.append({stage: value / rows for stage, value in state.seconds.items()})
     return _main_s(_joint_seconds(paces)) if any(paces) else None
 
 
 def _progress(store: Store, blocks: Sequence[int]) -> tuple[int, dict[str, float]]:
     """Return how many of these blocks are committed, and their seconds by stage."""
     if store.commits.seal is None:
-        markers = _markers(store, blocks)
-        return len(markers), _total(markers)
+        markers = [m for block in blocks if (m := store.commits.marker(block)) is not None]
+        total: Counter[str] = Counter()
+        for marker in markers:
+            total.update(dict(marker.seconds))
+        return len(markers), dict(total)
     # The seal holds only the sum over all blocks.
     spent = store.commits.seal.seconds if len(blocks) == store.plan.n_blocks else {}
     known = {stage: spent[stage] for stage in SHOWN if stage in spent}
     return len(blocks), {**known, **spent}
-
-
-def _markers(store: Store, blocks: Iterable[int]) -> list[Marker]:
-    """Return the markers of the blocks that are committed; a sealed store has none."""
-    markers = (store.commits.marker(block) for block in blocks)
-    return [marker for marker in markers if marker is not None]
-
-
-def _total(markers: Iterable[Marker]) -> dict[str, float]:
-    total: Counter[str] = Counter()
-    for marker in markers:
-        total.update(dict(marker.seconds))
-    return dict(total)
 
 
 def _joint_seconds(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:

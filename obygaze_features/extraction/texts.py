@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.backbones.text import embed_prompts, load_text_tower, read_prompts
 from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
 from obygaze_features.core.files import csv_bytes, write_new
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.tables import read_table
 from obygaze_features.store import StoreWriter, TextTable
 from obygaze_features.store.format.records import STORE_FILE
@@ -23,12 +25,53 @@ MASK = "[MASK]"
 MASK_WORDS = ("man", "woman")
 
 
+def embed_texts(
+    workspace: Workspace,
+    backbone: str,
+    prompts: str,
+    store: Path | None,
+    *,
+    out: Path | None = None,
+    weights: str | None = None,
+    tokenizer: str | None = None,
+    force: bool = False,
+) -> tuple[TextTable, list[str]]:
+    """Embed prompts, and write them to a store, to the file `out`, or to one in `texts/`."""
+    chosen = read_prompts(prompts)
+    tower = load_text_tower(backbone, weights, tokenizer=tokenizer, workspace=workspace)
+    table = embed_prompts(tower, chosen)
+    places = [] if store is None else [str(add_texts(store, table))]
+    if out is not None or store is None:
+        name = f"{backbone.replace('@', '-')}.{chosen.name or Path(prompts).stem}.npz"
+        path = out or workspace.folder("texts") / name
+        places.append(str(write_texts(path, table, force=force)))
+    return table, places
+
+
 def add_texts(store: Path, table: TextTable) -> Path:
     """Add texts to a store of the same embedding space, once, before the store is sealed."""
     if not (store / STORE_FILE).is_file():
         raise NotFound("no store here", where=str(store), hint="obygaze store ls lists the stores")
     writer = StoreWriter(store)
-    _check_space(writer, table)
+    recipe = writer.plan.recipe
+    spaces = []
+    for level in recipe.to_json().get("levels", []):
+        with suppress(Mismatch):
+            spaces.append(space_of_level(recipe, level))
+    if not spaces:
+        raise Mismatch(
+            "no level of this store can be compared with texts",
+            where=str(store),
+            hint="use a store of a backbone with a text tower, such as clip-b16",
+        )
+    known = [space for space in spaces if space is not None]
+    if known and not any(same_space(space, table.space_id) for space in known):
+        raise Mismatch(
+            "the texts are in another embedding space than the store's clips",
+            where=str(store),
+            hint="use the backbone and weights of the store",
+            details=[f"clips: {known[0]}", f"texts: {table.space_id}"],
+        )
     try:
         writer.add_text(table)
     except AlreadyThere as error:
@@ -52,36 +95,11 @@ def write_texts(path: Path, table: TextTable, *, force: bool = False) -> Path:
     return path
 
 
-def _check_space(writer: StoreWriter, table: TextTable) -> None:
-    recipe = writer.plan.recipe
-    spaces = []
-    for level in recipe.to_json().get("levels", []):
-        try:
-            spaces.append(space_of_level(recipe, level))
-        except Mismatch:
-            continue
-    known = [space for space in spaces if space is not None]
-    if known and not any(same_space(space, table.space_id) for space in known):
-        raise Mismatch(
-            "the texts are in another embedding space than the store's clips",
-            where=str(writer.path),
-            hint="use the backbone and weights of the store",
-            details=[f"clips: {known[0]}", f"texts: {table.space_id}"],
-        )
-    if not spaces:
-        raise Mismatch(
-            "no level of this store can be compared with texts",
-            where=str(writer.path),
-            hint="use a store of a backbone with a text tower, such as clip-b16",
-        )
-
-
 def score_captions(
     table: Path,
     out: Path,
     lm: LanguageModel,
     encoder: SentenceEncoder,
-    progress: Progress | None = None,
     *,
     force: bool = False,
 ) -> int:
@@ -94,10 +112,8 @@ def score_captions(
         out: The CSV file to write.
         lm: Gives the prior of each caption.
         encoder: Gives the similarity of each caption and its `visual` word.
-        progress: Advances twice, or once without [MASK].
         force: Replace a file.
     """
-    progress = progress or Quiet()
     read = read_table(table, required=("caption", "visual"))
     if not read.rows:
         raise FixInput("the table has no captions (no row after the header)", where=str(table))
@@ -114,7 +130,6 @@ def score_captions(
         priors = {text: lm.prior(text) for text in dict.fromkeys(texts)}
         filled[f"lm{ending}"] = [priors[text] for text in texts]
         filled[f"sim{ending}"] = encoder.similarity(texts, visual)
-        progress.advance()
     rows = (
         [*row.cells.values(), *(repr(filled[name][i]) for name in new)]
         for i, row in enumerate(read.rows)

@@ -35,7 +35,7 @@ COMMANDS = {
         "Add the columns of a table to the clips of a manifest.",
     ),
     "windows": (
-        "obygaze_features.extraction.commands_windows:windows",
+        "obygaze_features.extraction.commands:windows",
         "Cut whole films into windows.",
     ),
     "ls": (f"{_HERE}.commands:ls", "List the manifests of the workspace."),

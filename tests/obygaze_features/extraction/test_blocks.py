@@ -14,12 +14,12 @@ from benchmarks.extraction.simulated_gpu import SimulatedGpu
 from obygaze_features.backbones.load import load_backbone
 from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import FixInput, ObygazeError
-from obygaze_features.extraction.blocks import BlockMaker
+from obygaze_features.extraction.blocks import BlockMaker, run_rows
 from obygaze_features.extraction.compute import BatchComputer, Clock
-from obygaze_features.extraction.pipeline import DecodedRow, run_rows
+from obygaze_features.extraction.decoding import DecodedRow
 from obygaze_features.extraction.plan import ExtractPlan, PlannedClip, Target
 from obygaze_features.extraction.recipes import arrays_of, chosen_levels, recipe_of, view_of
-from obygaze_features.extraction.run import Monitor, _Watch
+from obygaze_features.extraction.run import Monitor, Watch
 from obygaze_features.extraction.shared_machine import StopFlag
 from obygaze_features.store import RowStatus, StoreWriter, create_store, open_store
 from obygaze_features.video.decoded_clip import DecodedClip, View
@@ -155,9 +155,9 @@ def test_a_watch_counts_each_row_once(tmp_path: Path) -> None:
             assert text == "1 failed"
 
     events: list[Mapping[str, Any]] = []
-    watch = _Watch(plan, stop, Monitor(False, lambda n: Counting(), events.append), N)
+    watch = Watch(Monitor(False, lambda n: Counting(), events.append), N, plan, stop)
     run_rows([world.maker(batch=4)], world.decode, stop, watch)
-    assert sum(moved) == N and set(watch.failed) == {6} and not stop
+    assert sum(moved) == N and set(watch.failed) == {"c-06"} and not stop
     statuses = [event["status"] for event in events if event["clip_id"] == "c-06"]
     assert statuses[0] == "ok" and "NotFinite" in statuses[1]
     assert len(events) == N + 1
@@ -167,7 +167,7 @@ def test_a_strict_run_stops_when_the_model_fails(tmp_path: Path) -> None:
     world, stop = World(tmp_path, odd_rows=[1]), StopFlag()
     rows = tuple(PlannedClip(f"c-{i:02d}", "c", "x") for i in range(N))
     plan = ExtractPlan("m", "", "", rows, (Target(str(world.path), "descriptors"),))
-    watch = _Watch(plan, stop, Monitor(strict=True), N)
+    watch = Watch(Monitor(strict=True), N, plan, stop)
     run_rows([world.maker(batch=1)], world.decode, stop, watch)
     with pytest.raises(FixInput, match="c-01: failed: forward NotFinite"):
         watch.raise_if_strict()
@@ -295,4 +295,4 @@ def test_a_clock_adds_seconds_by_stage() -> None:
     clock = Clock()
     clock.add({"wait": 1.5, "decode": 1.0})
     clock.add({"wait": 0.5})
-    assert clock.seconds == {"wait": 2.0, "decode": 1.0}
+    assert clock == {"wait": 2.0, "decode": 1.0}

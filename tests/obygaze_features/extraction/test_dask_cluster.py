@@ -1,10 +1,11 @@
-"""Dask clusters: which addresses are accepted, and the environment of a worker."""
+"""Dask clusters: which addresses are accepted, and what a worker has."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.servers import free_port
@@ -12,6 +13,8 @@ from support.servers import free_port
 from obygaze_features.core.errors import FixInput, FixUsage, InstallExtra, NotFound
 from obygaze_features.extraction import dask_cluster
 from obygaze_features.extraction.dask_cluster import join_cluster, start_cluster
+from obygaze_features.extraction.dask_engine import UnitMaker
+from obygaze_features.extraction.run import Resources
 
 pytestmark = pytest.mark.xdist_group("dask")
 
@@ -62,24 +65,22 @@ def test_no_scheduler_at_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InstallExtra) as caught:
-        start_cluster(["cpu"])
+        start_cluster(1)
     assert "obygaze[cluster]" in str(caught.value)
 
 
-def test_the_gpu_of_a_worker_is_one_of_the_visible_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    environment_of = dask_cluster._environment
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert environment_of("1") == {"CUDA_VISIBLE_DEVICES": "1"}
-    assert environment_of("cpu") == {}
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-7f")
-    assert environment_of("0") == {"CUDA_VISIBLE_DEVICES": "4"}
-    assert environment_of("1") == {"CUDA_VISIBLE_DEVICES": "GPU-7f"}
-    with pytest.raises(FixUsage, match="no GPU 2"):
-        environment_of("2")
+def test_each_worker_has_its_own_device() -> None:
+    maker = UnitMaker("x", b"", Resources(workers=4).shared_by(["cuda:0", "cuda:2"]), False)
+    found = []
+    # Workers of a cluster of our own are numbered, the others have the name of their address.
+    for name in (0, 1, "tls://10.0.0.1:1"):
+        maker.setup(SimpleNamespace(name=name))
+        found.append((maker.resources.device, maker.resources.workers))
+    assert found == [("cuda:0", 2), ("cuda:2", 2), ("cuda:0", 2)]
 
 
 def test_a_worker_does_not_trim_its_memory() -> None:
-    with start_cluster(["cpu"])() as client:
+    with start_cluster(1)() as client:
         (theirs,) = client.run(lambda: dict(os.environ)).values()
     assert not [name for name in theirs if name.startswith("MALLOC_") and name not in os.environ]
     assert theirs["OMP_NUM_THREADS"] == "1"

@@ -140,15 +140,15 @@ def test_a_client_that_hangs_is_replaced(
         wait_for_answers(monkeypatch, 120.0 if client is good else 2.0)
         return contextlib.nullcontext(client)
 
-    (state,) = dask_engine.extract_on(connect, plan, Resources(), StopFlag())
+    (state,) = dask_engine.extract_on(connect, plan, [Resources()], StopFlag())
     assert state.done and not clients
     assert array_bytes(Path(plan.targets[0].store)) == undisturbed
     wait_for_answers(monkeypatch, 2.0)
     with pytest.raises(ClusterLost, match="no worker"):
         fresh = a_plan_beside(plan)
-        dask_engine.extract_on(connected(hung), fresh, Resources(), StopFlag(), rebuild=False)
+        dask_engine.extract_on(connected(hung), fresh, [Resources()], StopFlag(), rebuild=False)
     with pytest.raises(ClusterLost, match="the cluster failed 3 times"):
-        dask_engine.extract_on(connected(hung), fresh, Resources(), StopFlag())
+        dask_engine.extract_on(connected(hung), fresh, [Resources()], StopFlag())
 
 
 def a_plan_beside(plan: ExtractPlan) -> ExtractPlan:
@@ -172,7 +172,7 @@ def test_units_lost_with_their_workers_are_made_again(
             return StubFuture("error", KilledWorker())
         return StubFuture("cancelled") if seen.count(unit) == 1 and unit % 3 == 1 else make(unit)
 
-    dask_engine.extract_on(connected(StubClient(ends)), plan, Resources(), StopFlag())
+    dask_engine.extract_on(connected(StubClient(ends)), plan, [Resources()], StopFlag())
     assert array_bytes(Path(plan.targets[0].store)) == undisturbed
     assert sorted(seen) == sorted([*range(N_UNITS), *(u for u in range(N_UNITS) if u % 3 < 2)])
 
@@ -188,7 +188,7 @@ def test_units_lost_with_their_workers_are_made_again(
 def test_errors_that_end_a_run(plan: ExtractPlan, error: Exception, message: str) -> None:
     client = StubClient(lambda unit: StubFuture("error", error))
     with pytest.raises(ObygazeError) as caught:
-        dask_engine.extract_on(connected(client), plan, Resources(), StopFlag())
+        dask_engine.extract_on(connected(client), plan, [Resources()], StopFlag())
     assert message in str(caught.value)
 
 
@@ -212,5 +212,5 @@ def test_the_number_of_submitted_units_is_limited(
         return client.workers
 
     monkeypatch.setattr(client, "processing", processing)
-    assert dask_engine.extract_on(connected(client), plan, Resources(), stop) == []
+    assert dask_engine.extract_on(connected(client), plan, [Resources()], stop) == []
     assert submitted == [0, 1, 2, 3, 4, 5], "two for each worker, and two more"

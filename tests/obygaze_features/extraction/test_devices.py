@@ -73,7 +73,7 @@ def test_each_process_has_its_share_of_units_and_cores(
     monkeypatch.setattr(devices, "_watch", lambda *words: None)
     plan = a_plan(films, tmp_path, "descriptors")
     used = Resources(workers=7, threads=4, batch=3)
-    extract_on_devices(plan, ["cuda:0", "cuda:1"], used, StopFlag())
+    extract_on_devices(plan, used.shared_by(["cuda:0", "cuda:1"]), StopFlag())
     # Blocks of four of 18 clips: the first process has 0, 2 and 4, the second 1 and 3.
     assert [rows for _, rows in found] == [
         [0, 1, 2, 3, 8, 9, 10, 11, 16, 17],
@@ -97,11 +97,11 @@ def test_after_the_end_of_a_process_the_same_call_resumes(
             multiprocessing.active_children()[0].kill()
 
     monitor = Monitor(on_event=kill_one)
-    pair = ["cpu", "cpu"]
+    pair = Resources(workers=2).shared_by(["cpu", "cpu"])
     with pytest.raises(ObygazeError, match=r"the process of cpu ended \(signal 9\)"):
-        extract_on_devices(plan, pair, Resources(workers=2), StopFlag(), monitor=monitor)
+        extract_on_devices(plan, pair, StopFlag(), monitor=monitor)
     assert multiprocessing.active_children() == []
-    (state,) = extract_on_devices(plan, pair, Resources(workers=2), StopFlag())
+    (state,) = extract_on_devices(plan, pair, StopFlag())
     assert (state.ok, state.failed) == (N_CLIPS - 1, 1)
     assert array_bytes(tmp_path / "stores" / "descriptors") == undisturbed
 
@@ -113,17 +113,17 @@ def test_a_stop_ends_all_processes(films: Manifest, tmp_path: Path) -> None:
         stop.signal_name = "SIGTERM"
 
     plan, monitor = a_plan(films, tmp_path, "descriptors"), Monitor(on_event=request)
-    extract_on_devices(plan, ["cpu", "cpu"], Resources(workers=2), stop, monitor=monitor)
+    extract_on_devices(plan, [Resources(), Resources()], stop, monitor=monitor)
     assert multiprocessing.active_children() == []
 
 
 def test_the_error_of_a_process_is_that_of_the_run(films: Manifest, tmp_path: Path) -> None:
     plan = a_plan(films, tmp_path, "clip-b16", weights=str(tmp_path / "absent"))
     with pytest.raises(NotFound, match="weights"):
-        extract_on_devices(plan, ["cpu", "cpu"], Resources(), StopFlag())
+        extract_on_devices(plan, [Resources(), Resources()], StopFlag())
 
 
 def test_options_that_need_one_device(films: Manifest, tmp_path: Path) -> None:
     plan = plan_file(a_plan(films, tmp_path, "descriptors"), tmp_path / "plan.json")
     done = call_obygaze("extract", "run", plan, "--device", "cpu,cpu", "--worker", "0/2")
-    assert done.code == 2 and "need one --device" in done.stderr
+    assert done.code == 2 and "one --device" in done.stderr

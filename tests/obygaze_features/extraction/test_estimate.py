@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import types
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,15 @@ from support.checkpoints import save_lsmdc, save_tiny, write_lsmdc_card, write_t
 from support.cli import run_obygaze
 from support.extraction import film_folder, keep_manifest
 
-from obygaze_features.extraction.estimate import CostEstimate, StoreEstimate
+from obygaze_features.extraction import devices as devices_module
+from obygaze_features.extraction.estimate import (
+    FLOOR_BYTES,
+    CostEstimate,
+    StoreEstimate,
+    estimate,
+)
+from obygaze_features.extraction.plan import Target, make_plan
+from obygaze_features.extraction.run import Resources
 from obygaze_features.store.read.reader import open_store
 
 XCLIP, LSMDC = "xclip-b32-k400", "xclip-lsmdc-b32"
@@ -81,6 +90,49 @@ def test_the_hours_are_those_of_the_slower_stage_or_of_both() -> None:
     assert (unknown.forward_hours, unknown.hours) == (None, None)
     done = replace(whole, blocks_done=4, forward_s=None)
     assert replace(found, stores=[half, done]).forward_hours == 0.5
+
+
+def test_several_devices_share_the_clips_and_each_holds_its_own_model(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two GPUs compute half of the clips each; two processes of a CPU share its cores."""
+    store = StoreEstimate("a", "a", {}, 4, 0, 0, 0, 0.0, "cached", forward_s=2.0)
+    found = CostEstimate(3600, 3600, [], [store], 1.0, {}, 0, 0, workers=1)
+    devices = ("cpu", "cuda:0", "cuda:0,cuda:1", "cpu,cpu")
+    hours = [replace(found, device=name).forward_hours for name in devices]
+    assert hours == [2.0, 2.0, 1.0, 2.0]
+    assert replace(found, device="cpu,cpu").hours == 3.0
+    words = ("-b", "descriptors", "--probe", "0", "--workers", "4")
+    one, two = (_plan(world, *words, "--device", name) for name in ("cpu", "cpu,cpu"))
+    assert (one["device"], two["device"], two["workers"]) == ("cpu", "cpu,cpu", 4)
+    # The second process has Python and its libraries, and two blocks of 64 rows, once more.
+    fewest = FLOOR_BYTES + 2 * 64 * sum(two["stores"][0]["levels"].values())
+    assert two["peak_bytes"] > one["peak_bytes"] + fewest
+    fake = types.SimpleNamespace(cuda=types.SimpleNamespace(device_count=lambda: 3))
+    monkeypatch.setattr(devices_module, "need", lambda *words: fake)
+    shares = Resources(workers=7).shared_by(devices_module.devices_of("cuda:all"))
+    assert [(share.device, share.workers) for share in shares] == [
+        ("cuda:0", 2),
+        ("cuda:1", 2),
+        ("cuda:2", 2),
+    ]
+
+
+def test_the_batch_of_an_option_is_the_batch_of_the_estimate(world: Path) -> None:
+    """Each clip more of a batch on a GPU is four clips more in memory: three of it, one ahead."""
+    manifest = film_folder(world / "more", 2)
+    plan = make_plan(manifest, [Target(str(world / "s"), "descriptors")], workspace=world)
+    used = Resources(device="cuda:0", workers=1)
+    peaks = {
+        batch: estimate(plan, [replace(used, batch=batch)], n_probed=1, timed=False).peak_bytes
+        for batch in (1, 2, 16, None)
+    }
+    clip_bytes = 16 * 256 * 256 * 3
+    assert peaks[2] - peaks[1] == 4 * clip_bytes
+    assert peaks[16] - peaks[2] == 14 * 4 * clip_bytes
+    # Without an option, a GPU that has room for all gets sixteen.
+    assert peaks[None] == peaks[16]
+    assert used.batch_of(10**9, 70 * 10**9) == 16 and used.batch_of(10**9, 20 * 10**9) == 8
 
 
 def test_a_forward_pass_of_each_backbone_is_timed(world: Path) -> None:

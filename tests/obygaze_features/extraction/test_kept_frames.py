@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from support.cli import run_obygaze
-from support.extraction import a_plan, array_bytes, film_folder
+from support.cli import Result, run_obygaze
+from support.extraction import a_plan, array_bytes, film_folder, keep_manifest
+from support.videos import write_video
 
 from obygaze_features.backbones.cards import find_card
-from obygaze_features.core.errors import FixUsage, Mismatch
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.decoding import find_kept_frames, stores_of_frames
 from obygaze_features.extraction.devices import extract_on_devices
-from obygaze_features.extraction.kept_frames import find_kept_frames, stores_of_frames
 from obygaze_features.extraction.plan import ExtractPlan, Target, make_plan
 from obygaze_features.extraction.recipes import complete_target
 from obygaze_features.extraction.run import Resources, extract
 from obygaze_features.extraction.shared_machine import StopFlag
+from obygaze_features.extraction.windows import make_windows
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.windows import Grid
 from obygaze_features.store import open_store
 from obygaze_features.store.interchange.export import export_store
 from obygaze_features.store.read.verify import verify
@@ -35,8 +40,8 @@ N_CLIPS = 6
 
 def plan_of(manifest: Manifest, workspace: Path, backbone: str) -> ExtractPlan:
     """A plan with the default store, in blocks of 4."""
-    target = complete_target(Target("", backbone, block_rows=4), "films", Workspace(workspace))
-    return replace(make_plan(manifest, [target], workspace=workspace), manifest="films")
+    target = complete_target(Target("", backbone, block_rows=4), manifest, Workspace(workspace))
+    return make_plan(manifest, [target], workspace=workspace)
 
 
 def run(plan: ExtractPlan) -> list[int]:
@@ -75,8 +80,8 @@ def test_the_same_bytes_without_films(films: Manifest, tmp_path: Path) -> None:
 def test_several_devices_need_no_films_either(films: Manifest, tmp_path: Path) -> None:
     run(plan_of(films, tmp_path, "frames:descriptors"))
     shutil.rmtree(tmp_path / "videos")
-    plan, used = plan_of(films, tmp_path, "descriptors"), Resources(workers=2)
-    (state,) = extract_on_devices(plan, ["cpu", "cpu"], used, StopFlag())
+    plan = plan_of(films, tmp_path, "descriptors")
+    (state,) = extract_on_devices(plan, [Resources(), Resources()], StopFlag())
     assert (state.ok, state.missing + state.failed) == (5, 1)
 
 
@@ -170,3 +175,113 @@ def test_pictures_are_private(films: Manifest, tmp_path: Path) -> None:
         assert result.code == 2
         assert "pictures of films" in result.stderr
     assert not [name for name in ("pushed", "packed.zip", "out") if (tmp_path / name).exists()]
+
+
+def command(workspace: Path, *words: str | Path) -> Result:
+    return run_obygaze("-C", workspace, "extract", *words)
+
+
+@pytest.fixture
+def workspace(films: Manifest, tmp_path: Path) -> Path:
+    """A workspace with the pictures of all films but the one that is no video."""
+    keep_manifest(films, tmp_path)
+    assert command(tmp_path, "run", "films", "-b", "frames:descriptors", "--seal").code == 3
+    return tmp_path
+
+
+def test_changed_clips_are_decoded_and_not_read(workspace: Path) -> None:
+    """The pictures of the first version are sealed; the features are those of the second."""
+    assert command(workspace, "run", "films", "-b", "descriptors", "--no-seal").code == 3
+    film = workspace / "videos" / "tt0" / "tt0-001.mp4"
+    before = vector(workspace / "stores" / "films.descriptors", 1)
+    write_video(film, numbers=range(40, 58), size=(64, 48))
+    assert command(workspace, "run", "films", "-b", "descriptors").code == 5
+    changed = command(workspace, "run", "films", "-b", "descriptors", "--changed", "--no-seal")
+    assert changed.code == 3, changed.stderr
+    shutil.rmtree(workspace / "stores" / KEPT)
+    again = ("run", "films", "-b", "descriptors", "--store", "descriptors=fresh")
+    assert command(workspace, *again).code == 3
+    after = vector(workspace / "stores" / "films.descriptors", 1)
+    assert after == vector(workspace / "stores" / "fresh", 1) != before
+
+
+def vector(store: Path, row: int) -> bytes:
+    return open_store(store).matrix("clip", missing="nan").values[row].tobytes()
+
+
+def test_plans_slurm_and_dask_need_no_films(workspace: Path, tmp_path: Path) -> None:
+    assert command(workspace, "run", "films", "-b", "descriptors").code == 3
+    expected = array_bytes(workspace / "stores" / "films.descriptors")
+    shutil.rmtree(workspace / "videos")
+    for store in ("slurm", "dask"):
+        file = workspace / f"{store}.json"
+        words = ("films", "-b", "descriptors", "--store", f"descriptors={store}", "-o", file)
+        plan = command(workspace, "plan", *words, "--json").ok().json()
+        # The film that is no video has no pictures either.
+        assert (plan["not_found"], plan["unreadable"]) == (["tt0-002"], {})
+        assert plan["decode_s"] > 0 and plan["hours"] > 0
+    made = command(workspace, "slurm", workspace / "slurm.json", "-k", "1", "--json").ok().json()
+    assert made["tasks"] == [0] and made["mem_gb"] >= 1
+    assert command(workspace, "run", workspace / "slurm.json", "--worker", "0/1").code == 3
+    pytest.importorskip("distributed")
+    dask = ("--engine", "dask", "--devices", "cpu,cpu")
+    assert command(workspace, "run", workspace / "dask.json", *dask).code == 3
+    for store in ("slurm", "dask"):
+        assert array_bytes(workspace / "stores" / store) == expected
+
+
+def test_a_full_disk_while_pictures_are_kept(films: Manifest, tmp_path: Path) -> None:
+    """A block of four clips is 12.6 MB: one fits. What is committed is used, the rest resumed."""
+    keep_manifest(films, tmp_path)
+    disk = tmp_path / "stores" / KEPT
+    disk.parent.mkdir()
+    whole = plan_of(films, tmp_path, "frames:descriptors")
+    plan = replace(whole, targets=(replace(whole.targets[0], store=str(disk / "store")),))
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=15m", "tmpfs", str(disk)]
+    if (done := subprocess.run(mount, capture_output=True, text=True)).returncode:
+        pytest.skip(f"mounting is not permitted here: {done.stderr.strip()}")
+    try:
+        with pytest.raises(FixInput, match="the disk is full"):
+            extract(plan, Resources(workers=1), StopFlag())
+        store = open_store(disk / "store")
+        assert store.status().counts == {"ok": 3, "failed": 1, "missing": 2}
+        assert not verify(disk / "store", hashes=True).problems
+        subprocess.run(["mount", "-o", "remount,size=100m", str(disk)], check=True)
+        assert run(plan) == [5]
+        # The same pictures on a disk that was never full.
+        expected = plan_of(films, tmp_path / "roomy", "frames:descriptors")
+        assert run(expected) == [5]
+        name = Path(expected.targets[0].store)
+        assert array_bytes(disk / "store") == array_bytes(name)
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_windows_are_read_from_kept_pictures(tmp_path: Path) -> None:
+    """Of a cache with the same grid; one of another grid does not serve."""
+    folder = tmp_path / "films"
+    folder.mkdir()
+    write_video(folder / "a.mkv", numbers=range(70), size=(64, 48))
+    for name, grid in (("w", Grid(16, 8)), ("other", Grid(10, 10))):
+        made = make_windows(folder, grid, workspace=Workspace(tmp_path), name=name)
+        write_manifest(made, tmp_path / "manifests" / f"{name}.toml")
+    assert command(tmp_path, "run", "w", "-b", "descriptors").code == 0
+    assert command(tmp_path, "run", "w", "-b", "frames:descriptors").code == 0
+    stores = tmp_path / "stores"
+    kept = stores / KEPT.replace("films", "w")
+    # Seven windows of 16 pictures of 256 x 256; the last begins at picture 48.
+    pictures = open_store(kept).arrays.read(open_store(kept).plan.array("pictures"), np.arange(7))
+    assert pictures.shape == (7, 16, 256, 256, 3)
+    shutil.copytree(kept, stores / KEPT.replace("films", "other"))
+    (folder / "a.mkv").unlink()
+    again = ("run", "w", "-b", "descriptors", "--store", "descriptors=again")
+    done = command(tmp_path, *again)
+    assert done.code == 0 and "kept pictures are read" in done.stderr
+    assert array_bytes(stores / "again") == array_bytes(stores / "w.descriptors")
+    assert open_store(stores / "again").matrix("start_s").values.tolist() == pytest.approx(
+        [n * 8 / 25 for n in range(7)], abs=1e-3
+    )
+    # The other grid has seven windows of the same names, and needs the film.
+    done = command(tmp_path, "run", "other", "-b", "descriptors")
+    assert done.code == 1 and "open: missing" in done.stdout

@@ -322,9 +322,10 @@ def test_a_file_that_ffmpeg_hangs_on_does_not_hang_the_plan(
     films: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from obygaze_features.extraction.estimate import estimate
+    from obygaze_features.extraction.run import Resources
 
     plan = replace(a_plan(films, tmp_path, "descriptors"), timeout_s=1e-6)
-    found = estimate(plan, workers=1, n_probed=1)
+    found = estimate(plan, [Resources()], n_probed=1)
     assert found.decode_s is None
     assert list(found.unreadable.values()) == ["not decoded within 1e-06 s"]
 

@@ -286,7 +286,7 @@ def test_a_worker_checks_its_own_clips(tmp_path: Path) -> None:
         raise AssertionError("refused before anything is started")
 
     with pytest.raises(Mismatch, match="1 clip changed"):
-        extract_on(no_cluster, plan, Resources(), StopFlag())  # type: ignore[arg-type]
+        extract_on(no_cluster, plan, [Resources()], StopFlag())  # type: ignore[arg-type]
 
 
 def test_a_changed_clip_that_cannot_be_read_any_more_fails(world: World) -> None:
