@@ -15,7 +15,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from obygaze_features.core.console import count
-from obygaze_features.core.files import locked, quick_sha256, write_atomic
+from obygaze_features.core.files import locked, quick_sha256, sha256_bytes, write_atomic
 from obygaze_features.video.container import Progress, av, no_progress, open_video
 from obygaze_features.video.index import NO_PTS, FrameIndex
 from obygaze_features.video.losses import lost_before
@@ -29,7 +29,7 @@ KEEP_BYTES = 256 * 1024 * 1024
 CACHED_FILMS = 4
 # An index that was not read for so long is removed when another one is written.
 UNUSED_S = 90 * 24 * 3600
-SCHEMA = "obygaze-film-index/2"
+SCHEMA = "obygaze-film-index/3"
 _INDEX = tuple(one.name for one in fields(FrameIndex))
 
 # The arrays, numbers and texts of a file.
@@ -179,6 +179,8 @@ def decoded_order(source: VideoSource) -> DecodedOrder | None:
     """
     film, progress = source.film, source.progress
     if film.decoded is None and film.folder is not None:
+        index = np.concatenate([film.index.pts, film.index.size, film.offset])
+        of_index = sha256_bytes(index.tobytes())
 
         def make() -> Values:
             with open_film(source.path, None, progress) as whole:
@@ -192,9 +194,12 @@ def decoded_order(source: VideoSource) -> DecodedOrder | None:
                 whole.run(whole.whole, take)
             damage = np.array(sorted(whole.damage - before), np.int64).reshape(-1, 2)
             key = np.array(keys, bool)
-            return {"positions": np.array(out, np.int64), "key": key, "damage": damage}
+            found = {"positions": np.array(out, np.int64), "key": key, "damage": damage}
+            return {**found, "of_index": np.array(of_index)}
 
         def unpack(values: Values) -> DecodedOrder:
+            if values["of_index"] != of_index:
+                raise ValueError("the pictures of another index")
             damage = {(at, bool(spreads)) for at, spreads in values["damage"].tolist()}
             return DecodedOrder(values["positions"], values["key"], damage)
 

@@ -147,6 +147,30 @@ def test_indexes_that_were_not_read_for_long_are_removed(tmp_path: Path) -> None
     assert make("avi_mpeg4_b") == {*unused, *made}
 
 
+def test_the_decoded_pictures_of_another_film_are_not_used(tmp_path: Path) -> None:
+    """Both are AVI files of 100 packets, but their pictures come out in another order."""
+    one = KINDS["avi_mpeg4_b"](tmp_path)
+    (tmp_path / "other").mkdir()
+    other = KINDS["avi_packed_b"](tmp_path / "other")
+    film.make_index(other.path, tmp_path / "others")
+    (swapped,) = (tmp_path / "others").glob("*/decoded.npz")
+    film.make_index(one.path, tmp_path / "indexes")
+    (decoded,) = (tmp_path / "indexes").glob("*/decoded.npz")
+    own, wrong = decoded.read_bytes(), swapped.read_bytes()
+    assert own != wrong
+    for content in (wrong, own):
+        decoded.write_bytes(content)
+        film._FILMS.clear()
+        part: dict[str, Any] = {"start_s": 1.0, "end_s": 2.0}
+        plain = decode_views(one.path, VIEWS, **part)
+        kept = decode_views(one.path, VIEWS, **part, indexes=tmp_path / "indexes")
+        assert all(same(kept[view], plain[view]) for view in VIEWS)
+        # It is made again.
+        with np.load(decoded) as found, np.load(swapped) as theirs:
+            assert found["of_index"] != theirs["of_index"]
+            assert found["positions"].tolist() != theirs["positions"].tolist()
+
+
 def test_without_a_folder_that_can_be_written_the_index_stays_in_memory(tmp_path: Path) -> None:
     made = KINDS["avi_mpeg4_b"](tmp_path)
     (tmp_path / "file").write_text("")
