@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import deque
@@ -18,13 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, View
-from obygaze_features.video.worker import unpacked
+from obygaze_features.video.worker import SharedMemory, unpacked
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -88,6 +88,9 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         self._lock = threading.Lock()
         self._closed = False
         self._workers: dict[int, _Worker] = {}
+        # All memory by its number, and the numbers of that which no clip uses.
+        self._memories: list[SharedMemory] = []
+        self._free: list[int] = []
         self._threads = [
             threading.Thread(target=self._serve, args=(slot,), daemon=True, name="decode-pool")
             for slot in range(workers)
@@ -134,17 +137,21 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         # A process inherits the signals that its parent thread blocks.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         while item := self._jobs.get():
-            job, future = item
-            if self._closed:
-                future.cancel()
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(self._decode(slot, job))
-            except Exception as error:  # noqa: BLE001 - raised again where the result is taken
-                future.set_exception(error)
+            self._take(slot, *item)
+            # While this thread waits for a job, it must not hold the clips of the last one.
+            del item
         if slot in self._workers:
             self._workers[slot].end()
+
+    def _take(self, slot: int, job: DecodeJob, future: Future[DecodeResult]) -> None:
+        if self._closed:
+            future.cancel()
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(self._decode(slot, job))
+        except Exception as error:  # noqa: BLE001 - raised again where the result is taken
+            future.set_exception(error)
 
     def _decode(self, slot: int, job: DecodeJob, *, retry: bool = True) -> DecodeResult:
         worker = self._worker(slot)
@@ -153,7 +160,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         try:
             worker.await_ready()
             started = time.monotonic()
-            clips, error = worker.decode(job, self.timeout_s)
+            clips, error = self._clips(worker, job)
         except (TimeoutError, _WorkerExited) as failure:
             late = isinstance(failure, TimeoutError)
             how = worker.end(wait_s=0 if late else 10)
@@ -171,6 +178,24 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 what, reason = f"not decoded within {self.timeout_s:g} s", "timeout"
             error = BadVideo(what, path=job.path, stage="worker", reason=reason)
         return DecodeResult(job, clips, error, time.monotonic() - started)
+
+    def _clips(
+        self, worker: _Worker, job: DecodeJob
+    ) -> tuple[dict[View, DecodedClip] | None, BadVideo | None]:
+        """Return the clips that a worker decodes, in memory that is used again after them."""
+        with self._lock:
+            if not self._free:
+                self._free.append(len(self._memories))
+                self._memories.append(SharedMemory())
+            number = self._free.pop()
+        memory = self._memories[number]
+        # Memory of a worker that crashes or hangs is not used again: it may still write to it.
+        reply = worker.decode(job, number, memory, self.timeout_s)
+        release = partial(self._free.append, number)
+        if reply.get("shapes"):
+            return unpacked(reply, memory.frames(list(map(tuple, reply["shapes"])), release)), None
+        release()
+        return ({}, None) if "error" not in reply else (None, BadVideo(**reply["error"]))
 
     def _worker(self, slot: int) -> _Worker:
         with self._lock:
@@ -228,28 +253,18 @@ class _Worker:
             self.ready = True
 
     def decode(
-        self, job: DecodeJob, timeout_s: float
-    ) -> tuple[dict[View, DecodedClip] | None, BadVideo | None]:
-        """Send a job and wait for its clips or its error, at most until the time limit."""
+        self, job: DecodeJob, number: int, memory: SharedMemory, timeout_s: float
+    ) -> dict[str, Any]:
+        """Send a job and numbered memory; wait for the reply, at most until the time limit."""
         self.channel.settimeout(timeout_s)
-        request = json.dumps(asdict(replace(job, path=os.fspath(job.path)))).encode("ascii")
-        # An open file that has no name, in memory where the system can.
-        if hasattr(os, "memfd_create"):
-            memory = os.memfd_create("obygaze-frames")
-        else:
-            with tempfile.TemporaryFile() as file:
-                memory = os.dup(file.fileno())
-        try:
-            with suppress(ConnectionError):
-                sent = socket.send_fds(self.channel, [request, b"\n"], [memory])
-                self.channel.sendall((request + b"\n")[sent:])
-            while not (reply := self._receive(timeout_s)):
-                continue  # progress
-            if "error" in reply:
-                return None, BadVideo(**reply["error"])
-            return unpacked(reply, memory), None
-        finally:
-            os.close(memory)
+        request = asdict(replace(job, path=os.fspath(job.path))) | {"memory": number}
+        line = json.dumps(request).encode("ascii") + b"\n"
+        with suppress(ConnectionError):
+            sent = socket.send_fds(self.channel, [line], [memory.handle])
+            self.channel.sendall(line[sent:])
+        while not (reply := self._receive(timeout_s)):
+            continue  # progress
+        return reply
 
     def _receive(self, timeout_s: float) -> dict[str, Any]:
         """Return the next line from the worker, which is empty for progress."""

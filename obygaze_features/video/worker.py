@@ -14,11 +14,12 @@ import os
 import queue
 import socket
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,15 @@ def main(handle: int) -> None:
     threading.Thread(target=_receive, args=(channel, requests), daemon=True).start()
     av()
     channel.sendall(b"{}\n")
+    memories: dict[int, SharedMemory] = {}
     while True:
-        request, memory = requests.get()
+        request, handle = requests.get()
+        number = request["memory"]
+        if number in memories:
+            os.close(handle)
+        else:
+            memories[number] = SharedMemory(handle)
+        memory = memories[number]
         sent_at = time.monotonic()
 
         def progress() -> None:
@@ -54,7 +62,6 @@ def main(handle: int) -> None:
                 channel.sendall(b"{}\n")
 
         reply = _decode(request, memory, progress)
-        os.close(memory)
         channel.sendall(json.dumps(reply).encode("ascii") + b"\n")
 
 
@@ -71,7 +78,7 @@ def _receive(channel: socket.socket, requests: _Requests) -> None:
         os._exit(0)
 
 
-def _decode(request: Mapping[str, Any], memory: int, progress: Progress) -> dict[str, Any]:
+def _decode(request: Mapping[str, Any], memory: SharedMemory, progress: Progress) -> dict[str, Any]:
     path, indexes = request["path"], request["indexes"]
     try:
         if not request["views"]:
@@ -83,7 +90,7 @@ def _decode(request: Mapping[str, Any], memory: int, progress: Progress) -> dict
             start_s=request["start_s"],
             end_s=request["end_s"],
             ranks=request["ranks"],
-            allocate=partial(shared_frames, memory),
+            allocate=memory.frames,
             indexes=indexes,
             progress=progress,
         )
@@ -96,14 +103,36 @@ def _decode(request: Mapping[str, Any], memory: int, progress: Progress) -> dict
         return {"error": {"what": what, "path": path, "stage": stage, "reason": reason}}
 
 
-def shared_frames(memory: int, shapes: Sequence[tuple[int, ...]]) -> list[Pixels]:
-    """Return arrays of these shapes that lie one after another in shared memory."""
-    if not shapes:
-        return []
-    ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
-    os.ftruncate(memory, ends[-1])
-    parts = np.split(np.frombuffer(mmap.mmap(memory, ends[-1]), np.uint8), ends[:-1])
-    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+class SharedMemory:
+    """An open file that has no name, in memory where the system can; the pool and workers map it.
+
+    They keep it mapped for the next clip: writing memory for the first time costs more than
+    decoding into it.
+    """
+
+    def __init__(self, handle: int | None = None) -> None:
+        if handle is None and hasattr(os, "memfd_create"):
+            handle = os.memfd_create("obygaze-frames")
+        elif handle is None:
+            with tempfile.TemporaryFile() as file:
+                handle = os.dup(file.fileno())
+        self.handle = handle
+        self.mapped: mmap.mmap | None = None
+        weakref.finalize(self, os.close, handle)
+
+    def frames(
+        self, shapes: Sequence[tuple[int, ...]], released: Callable[[], object] | None = None
+    ) -> list[Pixels]:
+        """Return arrays of these shapes; `released` is called when none of them is in use."""
+        ends = np.cumsum([math.prod(shape) for shape in shapes], dtype=np.int64).tolist()
+        if self.mapped is None or len(self.mapped) < ends[-1]:
+            os.ftruncate(self.handle, max(ends[-1], os.fstat(self.handle).st_size))
+            self.mapped = mmap.mmap(self.handle, ends[-1])
+        whole = np.frombuffer(self.mapped, np.uint8, ends[-1])
+        if released is not None:
+            weakref.finalize(whole, released)
+        parts = np.split(whole, ends[:-1])
+        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def _packed(clips: Mapping[View, DecodedClip]) -> dict[str, Any]:
@@ -118,9 +147,8 @@ def _packed(clips: Mapping[View, DecodedClip]) -> dict[str, Any]:
     return {"shapes": [pictures.shape for pictures in layers], "clips": packed}
 
 
-def unpacked(reply: Mapping[str, Any], memory: int) -> dict[View, DecodedClip]:
-    """Return the clips of a reply, with their pictures in shared memory."""
-    layers = shared_frames(memory, [tuple(shape) for shape in reply["shapes"]])
+def unpacked(reply: Mapping[str, Any], layers: Sequence[Pixels]) -> dict[View, DecodedClip]:
+    """Return the clips of a reply, given the pictures of its shapes."""
     found = {}
     for clip in reply["clips"]:
         facts: dict[str, Any] = clip["facts"]

@@ -120,6 +120,24 @@ def test_a_sweep_gives_what_each_window_alone_gives(kind: str, tmp_path: Path) -
     assert bool(n_damaged) == kind.startswith("mkv")
 
 
+def test_a_sweep_writes_into_the_same_memory_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts are decoded ahead, and a few hold the window; there are not more in a longer film."""
+    monkeypatch.setattr("obygaze_features.extraction.windows.PART_BYTES", 1)
+    write_video(tmp_path / "a.mkv", numbers=range(400), size=(64, 48), options={"g": "4"})
+    workspace, grid = Workspace(tmp_path), Grid(16, 8)
+    manifest = make_windows(tmp_path, grid, workspace=workspace, name="w")
+    view, numbers = View(16), list(range(400))
+    planned = [(n, clip, (view,)) for n, clip in enumerate(planned_clips(manifest))]
+    with DecodePool(1) as pool:
+        results = decode_windows(grid, planned, pool, str(workspace.folder("indexes")))
+        for window, result in enumerate(results):
+            assert read_numbers(result.clips[view].frames) == numbers[window * 8 :][:16]
+            del result
+        assert len(pool._memories) <= 15, "for a hundred parts"
+
+
 def test_parts_begin_at_key_frames() -> None:
     ranks, keys = np.arange(0, 100, 2), np.array([0, 10, 30, 60, 90])
     parts = [part.tolist() for part in cut_at_keys(ranks, keys, 10, 100)]

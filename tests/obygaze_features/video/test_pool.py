@@ -234,9 +234,9 @@ def test_what_nobody_waits_for_is_not_decoded(
 
     as_it_was, decoded = _Worker.decode, []
 
-    def noted(worker: _Worker, job: DecodeJob, timeout_s: float) -> Any:
+    def noted(worker: _Worker, job: DecodeJob, *more: Any) -> Any:
         decoded.append(job.path)
-        return as_it_was(worker, job, timeout_s)
+        return as_it_was(worker, job, *more)
 
     monkeypatch.setattr(_Worker, "decode", noted)
     jobs = [DecodeJob(film, (View(32),)) for film in (films[0], *[slow_film] * 6)]
@@ -390,11 +390,50 @@ def test_memory_of_clips_is_given_back(films: list[Path]) -> None:
         return len(list(Path("/proc/self/fd").iterdir()))
 
     with DecodePool(1) as pool:
-        pool.submit(DecodeJob(films[0], VIEWS)).result()
+        # As many clips as there may be at once: their memory stays for the next ones.
+        results = list(pool.map(DecodeJob(films[0], VIEWS) for _ in range(4)))
         before = open_files()
+        del results
         for _ in pool.map(DecodeJob(films[0], VIEWS) for _ in range(50)):
             pass
         assert open_files() <= before + 2
+
+
+def test_memory_is_used_again_when_its_clip_is_gone(films: list[Path]) -> None:
+    """Twenty clips in the memory of one; a clip that is kept, or a view of it, keeps its own."""
+    with DecodePool(2) as pool:
+        made = pool._memories
+        for number in range(20):
+            path = films[number % 4]
+            # Of different sizes, also larger ones than before.
+            view = View(1 + number % 7)
+            (clip,) = pool.submit(DecodeJob(path, (view,))).result().clips.values()
+            assert np.array_equal(clip.frames, decode_clip(path, view).frames)
+            del clip
+        assert len(made) == 1
+        results = list(pool.map([DecodeJob(films[n % 4], VIEWS) for n in range(8)], ahead=8))
+        assert len(made) == 8
+        slices = [result.clips[VIEWS[0]].pictures[3:5] for result in results]
+        results.clear()
+        list(pool.map([DecodeJob(film, VIEWS) for film in films], ahead=8))
+        assert len(made) == 12, "the slices still hold the first eight"
+        for number, kept in enumerate(slices):
+            expected = decode_clip(films[number % 4], VIEWS[0]).frames[3:5]
+            assert np.array_equal(kept, expected)
+
+
+def test_memory_of_a_worker_that_crashed_is_not_used_again(
+    films: list[Path], slow_film: Path, sent: threading.Event
+) -> None:
+    with DecodePool(1) as pool:
+        list(pool.map([DecodeJob(films[0], VIEWS)]))
+        (pid,) = worker_ids(pool)
+        future = submit_to_a_still_worker(pool, sent, pid, DecodeJob(slow_film, VIEWS))
+        os.kill(pid, signal.SIGSEGV)
+        os.kill(pid, signal.SIGCONT)
+        assert future.result().error is not None
+        list(pool.map([DecodeJob(films[1], VIEWS)]))
+        assert len(pool._memories) == 2
 
 
 def test_jobs_from_several_threads(films: list[Path]) -> None:
