@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.files import PICTURES
 from obygaze_features.core.machine import package_version
 from obygaze_features.extraction.compute import Clock, Computed, Computer
 from obygaze_features.extraction.decoding import DecodedRow, Jobs
@@ -274,6 +275,7 @@ def _status(clip: DecodedClip) -> RowStatus:
     if clip.substituted.any():
         n_real = int(clip.mask.sum())
         messages.append(f"{int(clip.substituted.sum())} of {n_real} frames substituted")
-    if clip.total < len(clip.index) and clip.mask.all():
+    is_still = clip.path.suffix.lower() in PICTURES
+    if clip.total < len(clip.index) and clip.mask.all() and not is_still:
         messages.append(f"{clip.total} frames repeated to {len(clip.index)}")
     return RowStatus("ok", message="; ".join(messages)) if messages else OK

@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.files import leads_out
+from obygaze_features.core.files import PICTURES, leads_out
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.manifest.io import clips_of
@@ -107,6 +107,8 @@ def film_span(clip: Clip) -> tuple[float, float] | None:
 def find_videos(folder: Path) -> tuple[str, ...]:
     """Return the video files under a folder by their extension, relative to it, sorted.
 
+    In a folder without videos, these are its still pictures.
+
     Linked folders are followed, but no folder is entered twice. A name that a manifest cannot
     have (not UTF-8, or one that would lead out of the folder) is skipped.
     """
@@ -114,7 +116,8 @@ def find_videos(folder: Path) -> tuple[str, ...]:
         raise NotFound("no such folder", where=str(folder), hint="check the path")
     if not folder.is_dir():
         raise FixInput("expected a folder, got a file", where=str(folder), hint="name its folder")
-    return tuple(sorted(_walk(folder)))
+    found = sorted(_walk(folder))
+    return tuple(name for name in found if not name.lower().endswith(PICTURES)) or tuple(found)
 
 
 def _walk(folder: Path) -> Iterator[str]:
@@ -138,7 +141,7 @@ def _walk(folder: Path) -> Iterator[str]:
             name = path.relative_to(folder).as_posix()
             # A name that is not UTF-8 has surrogates, which are not printable.
             valid = name.isprintable() and not leads_out(name)
-            if valid and path.suffix.lower() in EXTENSIONS and path.is_file():
+            if valid and path.suffix.lower() in (*EXTENSIONS, *PICTURES) and path.is_file():
                 yield name
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.extras import need
+from obygaze_features.core.files import PICTURES
 
 # Formats whose packets carry times that are reliable if they are complete and unique.
 TIMED_CONTAINERS = ("mov", "matroska", "webm", "mpegts", "mpeg", "flv")
@@ -22,10 +24,14 @@ CONTAINERS = (
     *("yuv4mpegpipe", "swf", "dirac", "cavsvideo"),
 )
 
+# The bytes that are read to tell the format of a picture, and the flag of a WebP that moves.
+PICTURE_HEAD, ANIMATED_WEBP = 65536, 2
+
 # The reasons for which a video cannot be used, each with what to do about it.
 REASONS = {
     "missing": "correct the path; for clips of a manifest: obygaze manifest link",
     "unreadable": "use another copy of the file",
+    "animated": "save it as a GIF, an APNG or a video",
     "no-video": "use a file with a video stream",
     "no-frames": "use another copy of the file",
     "truncated": "use another copy of the file; this one is incomplete",
@@ -72,13 +78,15 @@ def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
         raise BadVideo("no such file", path=path, stage="open", reason="missing")
     if not path.is_file():
         raise BadVideo("not a file", path=path, stage="open", reason="unreadable")
-    options = {"protocol_whitelist": "file", "format_whitelist": ",".join(CONTAINERS)}
     try:
+        picture = _picture_format(path) if path.suffix.lower() in PICTURES else None
+        allowed = picture or ",".join(CONTAINERS)
+        options = {"protocol_whitelist": "file", "format_whitelist": allowed}
         # Without the prefix, a name with a colon would be read as an address.
         container = library.open(
-            f"file:{path}", container_options=options, metadata_errors="replace"
+            f"file:{path}", format=picture, container_options=options, metadata_errors="replace"
         )
-    except (library.FFmpegError, ValueError) as error:
+    except (library.FFmpegError, OSError, ValueError) as error:
         what = "no permission to read the file"
         if not isinstance(error, PermissionError):
             with path.open("rb") as file:
@@ -91,6 +99,23 @@ def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
         raise BadVideo(what, path=path, stage="open", reason="unreadable") from error
     with container:
         yield container, _video_stream(container, path)
+
+
+def _picture_format(path: Path) -> str | None:
+    """Return the reader for the content of a still picture; None for other files.
+
+    Left to itself, FFmpeg takes some names of pictures for a pattern of several files.
+    """
+    with path.open("rb") as stream:
+        head = stream.read(PICTURE_HEAD)
+    if head.startswith(b"\x89PNG\r\n"):
+        return "apng" if b"acTL" in head.partition(b"IDAT")[0] else "png_pipe"
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        if head[12:16] == b"VP8X" and int.from_bytes(head[20:21]) & ANIMATED_WEBP:
+            what = "animated WebP cannot be decoded"
+            raise BadVideo(what, path=path, stage="open", reason="animated")
+        return "webp_pipe"
+    return "jpeg_pipe" if head.startswith(b"\xff\xd8\xff") else None
 
 
 def _video_stream(container: Any, path: Path) -> Any:
@@ -115,10 +140,15 @@ def _video_stream(container: Any, path: Path) -> Any:
 
 
 def demux(container: Any, stream: Any) -> Iterator[Any]:
-    """Yield the packets of a stream in the order of the file."""
+    """Yield the packets of a stream in the order of the file; of a still picture, the first.
+
+    A photograph may have others behind it, such as a map of its brightness.
+    """
+    only_one = 1 if container.format.name.endswith("_pipe") else None
     while True:
         try:
-            yield from (packet for packet in container.demux(stream) if packet.size)
+            packets = (packet for packet in container.demux(stream) if packet.size)
+            yield from islice(packets, only_one)
         except IndexError:
             # PyAV raises at a packet of a stream that appeared after the file was opened; the
             # packets after it can be read.

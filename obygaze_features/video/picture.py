@@ -15,6 +15,9 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.video.container import av
 from obygaze_features.video.resize import Pixels
 
+# The number of FFmpeg's AV_FRAME_DATA_EXIF.
+_EXIF = 31
+
 
 @dataclass(frozen=True)
 class PictureGeometry:
@@ -41,7 +44,11 @@ def geometry_of(frame: Any, stream: Any) -> PictureGeometry:
     sar = stream.sample_aspect_ratio
     # An implausible value in the header must not stretch a picture to a line.
     plausible = sar is not None and Fraction(1, 8) <= sar <= 8
-    matrix = frame.side_data.get(av().sidedata.sidedata.Type.DISPLAYMATRIX)
+    try:
+        side_data = frame.side_data
+    except ValueError:  # PyAV does not know the EXIF data that FFmpeg has read the matrix from
+        side_data = _filtered(frame, "sidedata", f"mode=delete:type={_EXIF}").side_data
+    matrix = side_data.get(av().sidedata.sidedata.Type.DISPLAYMATRIX)
     rotation, flip = 0, False
     if matrix is not None:
         a, b, _, c, d, *_ = struct.unpack("=9i", bytes(matrix))
@@ -65,7 +72,8 @@ class PictureConverter:
     def convert(self, frame: Any) -> Pixels:
         """Return a picture as a player shows it; pixels that are not square are scaled."""
         if frame.interlaced_frame:
-            frame = _marked_progressive(frame)
+            # Else a scaler separates the fields.
+            frame = _filtered(frame, "setfield", "prog")
         height, width = self.geometry.upright
         if self.geometry.rotation % 180:
             height, width = width, height
@@ -86,16 +94,16 @@ class PictureConverter:
         return np.rot90(pixels, k=-(self.geometry.rotation // 90))
 
 
-def _marked_progressive(frame: Any) -> Any:
-    """Return the picture marked as progressive, so that a scaler does not separate its fields."""
+def _filtered(frame: Any, name: str, settings: str) -> Any:
+    """Return a picture after a filter of FFmpeg."""
     graph = av().filter.Graph()
     source = graph.add_buffer(
         width=frame.width, height=frame.height, format=frame.format, time_base=Fraction(1, 25)
     )
-    mark = graph.add("setfield", "prog")
+    made = graph.add(name, settings)
     sink = graph.add("buffersink")
-    source.link_to(mark)
-    mark.link_to(sink)
+    source.link_to(made)
+    made.link_to(sink)
     graph.configure()
     graph.push(frame)
     return graph.pull()

@@ -34,7 +34,7 @@ _B_PICTURE = 3
 _NO_BEGINNING = bytes(8)
 # Without these options the decoders do not report the errors they conceal. The checksums of
 # pictures in a stream of HEVC are compared if there are any.
-_ERR_DETECT = {"hevc": "explode+crccheck", "mjpeg": "explode"}
+_ERR_DETECT = {"hevc": "explode+crccheck", "mjpeg": "explode", "png": "explode+crccheck"}
 
 
 class FilmChanged(Exception):
