@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,8 @@ FLOOR_WITH_TORCH_BYTES = 700_000_000
 class StoreEstimate:
     """The size and progress of one store of a plan, and the status of its backbone's weights.
 
-    `forward_s` is the time to prepare and compute one clip; None if it was not measured.
+    `forward_s` is the time to prepare and compute one clip, None if it was not measured, and
+    `activation_bytes` the memory of computing it.
     """
 
     store: str
@@ -58,6 +60,8 @@ class StoreEstimate:
     n_bytes: int
     gflop_a_clip: float
     weights: str
+    weight_bytes: int = 0
+    activation_bytes: int = 0
     why: str = ""
     forward_s: float | None = None
 
@@ -179,22 +183,6 @@ class CostEstimate:
         )
 
 
-@dataclass(frozen=True)
-class _Model:
-    """A target with its card, whose sizes are those of the weights if these are available."""
-
-    target: Target
-    card: Card
-    weights: str
-    weight_bytes: int = TYPICAL_WEIGHT_BYTES
-    why: str = ""
-
-    @property
-    def levels(self) -> dict[str, int]:
-        """Return the bytes of a row of each level that is stored."""
-        return level_bytes(self.card, self.target.levels)
-
-
 def estimate(
     plan: ExtractPlan,
     shares: Sequence[Resources],
@@ -211,21 +199,23 @@ def estimate(
         timed: Also measure a forward pass of each backbone whose weights are on this machine.
     """
     workspace, device = Workspace(Path(plan.workspace)), shares[0].device
-    models = [_model(target, find_card(target.backbone, workspace)) for target in plan.targets]
+    stores, views = [], []
+    for target in plan.targets:
+        store, view = _store(plan, target, find_card(target.backbone, workspace))
+        stores.append(store)
+        views.append(view)
     with_video = [row for row, clip in enumerate(plan.rows) if clip.video]
-    views = tuple(dict.fromkeys(view_of(model.card, model.target) for model in models))
     kept = find_kept_frames(plan, with_video, views, changed=True)
     # Each file is checked once: a million checks take long on a network disk.
     readable = set.intersection(*({*kept[v].rows} if v in kept else set() for v in views))
     readable.update(row for row in with_video if Path(plan.rows[row].video).is_file())
     probed = sorted(readable)[:: max(1, len(readable) // max(n_probed, 1))][:n_probed]
-    jobs = [(row, views) for row in probed]
+    jobs = [(row, tuple(dict.fromkeys(views))) for row in probed]
     seconds, unreadable, clip_bytes = _probe(plan, jobs, kept)
-    stores = [_store(plan, model) for model in models]
     if timed:
-        pairs = zip(stores, models, strict=True)
-        stores = [_timed(store, model.target, workspace, shares[0]) for store, model in pairs]
-    on_cpu = device == "cpu" and any(model.weight_bytes for model in models)
+        pairs = zip(stores, plan.targets, strict=True)
+        stores = [_timed(store, target, workspace, shares[0]) for store, target in pairs]
+    on_cpu = device == "cpu" and any(store.weight_bytes for store in stores)
     folder = Path(plan.targets[0].store)
     while not folder.exists():
         folder = folder.parent
@@ -236,7 +226,7 @@ def estimate(
         stores=stores,
         decode_s=seconds,
         unreadable=unreadable,
-        peak_bytes=sum(_peak_bytes(models, clip_bytes, share) for share in shares),
+        peak_bytes=sum(_peak_bytes(plan, stores, clip_bytes, share) for share in shares),
         free_bytes=shutil.disk_usage(folder).free,
         workers=sum(share.workers for share in shares),
         device=",".join(share.device for share in shares),
@@ -267,36 +257,32 @@ def _batch(share: Resources, clip_bytes: int) -> int:
     return share.batch_of(clip_bytes, None if share.device == "cpu" else sys.maxsize)
 
 
-def _model(target: Target, card: Card) -> _Model:
-    if not card.family.needs_weights:
-        n_bytes = TYPICAL_WEIGHT_BYTES if card.family.needs_torch else 0
-        return _Model(target, card, "none needed", n_bytes)
-    try:
-        files = find_weights(card, target.weights)
-    except NotFound:
-        return _Model(target, card, "not cached" if target.weights is None else "not found")
-    if target.weights is None:
-        return _Model(target, card, "cached", files.n_bytes)
-    try:
-        return _Model(target, card.family.inspect(card, files), "local", files.n_bytes)
-    except InstallExtra:
-        # Without the library the checkpoint cannot be read: use the sizes of the card.
-        return _Model(target, card, "local", files.n_bytes)
-    except ObygazeError as error:
-        why = "; ".join([f"{error.what} ({error.where})", *error.details])
-        return _Model(target, card, "unusable", files.n_bytes, why)
-
-
-def _store(plan: ExtractPlan, model: _Model) -> StoreEstimate:
-    target, card, levels = model.target, model.card, model.levels
+def _store(plan: ExtractPlan, target: Target, card: Card) -> tuple[StoreEstimate, View]:
+    """Return the estimate of a store, with the sizes of the weights if these are here."""
+    weights, why, weight_bytes = "none needed", "", 0
+    if card.family.needs_weights:
+        weights = "cached" if target.weights is None else "local"
+        try:
+            files = find_weights(card, target.weights)
+            weight_bytes = files.n_bytes
+            # Without the library the checkpoint cannot be read: use the sizes of the card.
+            with suppress(InstallExtra):
+                card = card if target.weights is None else card.family.inspect(card, files)
+        except NotFound:
+            weights = "not cached" if target.weights is None else "not found"
+        except ObygazeError as error:
+            weights, why = "unusable", "; ".join([f"{error.what} ({error.where})", *error.details])
+    if card.family.needs_torch and not weight_bytes:
+        weight_bytes = TYPICAL_WEIGHT_BYTES
     block_rows = min(target.block_rows or BLOCK_ROWS, len(plan.rows))
     blocks = -(-len(plan.rows) // block_rows)
-    folder = Path(target.store)
+    folder, levels = Path(target.store), level_bytes(card, target.levels)
     committed = sum(1 for _ in (folder / "commits").glob("block-*.json"))
     has_mask = card.family.takes_mask
     # The two times of each frame, and whether it is real.
     times = (2 * 8 + has_mask) * card.geometry.frames
-    return StoreEstimate(
+    attention = target.attention or card.input.attention
+    store = StoreEstimate(
         store=target.store,
         backbone=card.label,
         levels=levels,
@@ -307,9 +293,12 @@ def _store(plan: ExtractPlan, model: _Model) -> StoreEstimate:
         # The last block takes the space of a full one.
         n_bytes=blocks * block_rows * (sum(levels.values()) + times),
         gflop_a_clip=card.family.flops(card.geometry) / 1e9 or card.gflop,
-        weights=model.weights,
-        why=model.why,
+        weights=weights,
+        weight_bytes=weight_bytes,
+        activation_bytes=card.family.activation_bytes(card.geometry, target.dtype, attention),
+        why=why,
     )
+    return store, view_of(card, target)
 
 
 def _probe(
@@ -333,22 +322,20 @@ def _probe(
     return mean, unreadable, max(sizes, default=TYPICAL_CLIP_BYTES)
 
 
-def _peak_bytes(models: Sequence[_Model], clip_bytes: int, share: Resources) -> int:
+def _peak_bytes(
+    plan: ExtractPlan, stores: Sequence[StoreEstimate], clip_bytes: int, share: Resources
+) -> int:
     """Return the peak memory: decoders, pictures, clips on the CPU, two blocks a store, weights.
 
     The backbones of a run on the CPU share its threads.
     """
-    activations = []
-    for model in models:
-        target, card = model.target, model.card
-        attention = target.attention or card.input.attention
-        activations.append(card.family.activation_bytes(card.geometry, target.dtype, attention))
-    batches = [_batch(share, each) for each in activations]
+    batches = [_batch(share, store.activation_bytes) for store in stores]
     # Each backbone holds the frames of a batch that waits, and of two on their way to a GPU.
     waiting = share.ahead(batches) + 1 + 3 * sum(batches)
-    computing = max(n * each for n, each in zip(batches, activations, strict=True))
-    blocks = sum((m.target.block_rows or BLOCK_ROWS) * sum(m.levels.values()) for m in models)
-    weights = sum(model.weight_bytes for model in models)
+    computing = max(n * s.activation_bytes for n, s in zip(batches, stores, strict=True))
+    rows = [target.block_rows or BLOCK_ROWS for target in plan.targets]
+    blocks = sum(n * sum(s.levels.values()) for n, s in zip(rows, stores, strict=True))
+    weights = sum(store.weight_bytes for store in stores)
     floor = FLOOR_WITH_TORCH_BYTES if weights else FLOOR_BYTES
     on_host = computing if share.device == "cpu" else 0
     pictures = waiting * clip_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import av
@@ -19,6 +20,7 @@ def test_a_stream_that_appears_on_the_way_is_passed_over() -> None:
     class Container:
         """PyAV raises at a packet of a stream it did not know when it began to read."""
 
+        format = SimpleNamespace(name="mpegts")
         turns = iter([2, 3])
 
         def demux(self, _: object) -> Any:
