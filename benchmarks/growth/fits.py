@@ -18,7 +18,7 @@ from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.concepts import ConceptBank, cross_fitted_margins
 from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe
-from obygaze_models.models.mlp import Job, MLPSettings, fit_many
+from obygaze_models.models.mlp import Job, MLPProbe, fit_many
 from obygaze_models.protocols.runner.processes import map_parts
 
 PACKAGES = ("numpy", "scikit-learn")
@@ -29,7 +29,7 @@ CLIPS = (250, 500, 1000, 2000)
 MODELS = (4, 16, 64)
 ROUNDS = 3
 # Every fit takes the same number of epochs, so that only the work of an epoch grows.
-PERCEPTRON = MLPSettings(min_epochs=3, max_epochs=3)
+PERCEPTRON = MLPProbe(min_epochs=3, max_epochs=3)
 VECTORS, BOTTLENECK = "concept vectors (CAV)", "bottleneck (PCBM)"
 HEADS = ("its logistic head", "its tree")  # fitted to margins, not to features
 Fits = Mapping[str, Callable[[], object]]

@@ -21,13 +21,13 @@ from benchmarks.zoo.workspace import NAME, WIDTHS
 from obygaze_features.core.extras import need
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store import open_store
-from obygaze_models.models.mlp import Job, MLPSettings
+from obygaze_models.models.mlp import Job, MLPProbe
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.runner.records import read_run
 from obygaze_models.protocols.runner.run import gather
 from obygaze_models.protocols.schedule import schedule
 
-SETTINGS = MLPSettings(double_softmax=True, keep="last")  # as the released code trains
+SETTINGS = MLPProbe(double_softmax=True, keep="last")  # as the released code trains
 
 
 @dataclass(frozen=True)

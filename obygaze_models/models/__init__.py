@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from obygaze_models.models.linear import SVMProbe as SVMProbe
     from obygaze_models.models.mlp import Job as Job
     from obygaze_models.models.mlp import MLPProbe as MLPProbe
-    from obygaze_models.models.mlp import MLPSettings as MLPSettings
     from obygaze_models.models.mlp import fit_many as fit_many
     from obygaze_models.models.sparse_heads import ScorecardHead as ScorecardHead
     from obygaze_models.models.sparse_heads import SparseHead as SparseHead

@@ -8,6 +8,7 @@ is the upper bound of a bottleneck over those concepts.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -78,12 +79,12 @@ class Baseline(Classifier):
         raise NotImplementedError
 
 
+@dataclass(eq=False, repr=False)
 class RandomBaseline(Baseline):
     """Calls a random share of clips positive; the order of its scores is random too."""
 
-    def __init__(self, share: float = 0.5, random_state: Any = None) -> None:
-        self.share = share
-        self.random_state = random_state
+    share: float = 0.5
+    random_state: Any = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -115,6 +116,7 @@ class Prevalence(Baseline):
         return np.full(len(X), self.prevalence_)
 
 
+@dataclass(eq=False, repr=False)
 class FilmPrior(Baseline):
     """Gives every clip the share of positives among the training clips of its film.
 
@@ -124,8 +126,7 @@ class FilmPrior(Baseline):
 
     fitted: ClassVar[tuple[str, ...]] = (*Baseline.fitted, "films_", "share_")
 
-    def __init__(self, strength: float = 1.0) -> None:
-        self.strength = strength
+    strength: float = 1.0
 
     def _learn(self, X: Floats, y: Bools) -> None:
         if not self.strength > 0:
@@ -140,6 +141,7 @@ class FilmPrior(Baseline):
         return np.asarray(np.where(self.films_[at] == X[:, 0], self.share_[at], self.prevalence_))
 
 
+@dataclass(eq=False, repr=False)
 class Neighbour(Baseline):
     """Averages the labels of the training clips of the same film, weighted by nearness of scene.
 
@@ -150,8 +152,7 @@ class Neighbour(Baseline):
     min_features = 2
     fitted: ClassVar[tuple[str, ...]] = (*Baseline.fitted, "places_", "labels_")
 
-    def __init__(self, scale: float = 2.0) -> None:
-        self.scale = scale
+    scale: float = 2.0
 
     def _learn(self, X: Floats, y: Bools) -> None:
         if not self.scale > 0:
@@ -164,13 +165,11 @@ class Neighbour(Baseline):
             here, there = X[:, 0] == film, self.places_[:, 0] == film
             if there.any():
                 apart = np.abs(X[here, 1][:, None] - self.places_[there, 1][None, :])
-                positive[here] = self._vote(apart, self.labels_[there])
+                # Only ratios of weights matter; from the nearest clip on, none of them can vanish.
+                votes = np.exp(-(apart - apart.min(axis=1, keepdims=True)) / self.scale)
+                shares = votes @ self.labels_[there] / votes.sum(axis=1)
+                positive[here] = np.clip(shares, 0.0, 1.0)
         return positive
-
-    def _vote(self, apart: Floats, labels: Floats) -> Floats:
-        # Only ratios of weights matter; from the nearest clip on, none of them can vanish.
-        votes = np.exp(-(apart - apart.min(axis=1, keepdims=True)) / self.scale)
-        return np.asarray(np.clip(votes @ labels / votes.sum(axis=1), 0.0, 1.0))
 
 
 def oracle(strength: float = 1.0) -> LogisticRegression:

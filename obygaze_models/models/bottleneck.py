@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.heads import LogisticHead, OrdinalHead, two_probabilities
 
 
+@dataclass(eq=False, repr=False)
 class ResidualHead(Classifier):
     """Logistic regression on features, added to a given logit (PCBM-h).
 
@@ -28,8 +30,7 @@ class ResidualHead(Classifier):
     two_classes = True
     fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "intercept_", "share_")
 
-    def __init__(self, C: float = 0.01) -> None:
-        self.C = C
+    C: float = 0.01
 
     def fit(self, X: Any, y: Any, offset: Any = None) -> Self:
         """Fit what the features add to `offset`, one logit for each row (None: 0)."""
@@ -58,6 +59,7 @@ class ResidualHead(Classifier):
         return chosen
 
 
+@dataclass(eq=False, repr=False)
 class Bottleneck(Classifier):
     """Concept vectors and a head on their margins, optionally with a residual.
 
@@ -67,18 +69,11 @@ class Bottleneck(Classifier):
     The defaults are a `ConceptBank()` and a `LogisticHead()`.
     """
 
-    def __init__(
-        self,
-        bank: ConceptBank | None = None,
-        head: Any = None,
-        *,
-        residual: ResidualHead | None = None,
-        cross_fit: int = 5,
-    ) -> None:
-        self.bank = bank
-        self.head = head
-        self.residual = residual
-        self.cross_fit = cross_fit
+    bank: ConceptBank | None = None
+    head: Any = None
+    _: KW_ONLY
+    residual: ResidualHead | None = None
+    cross_fit: int = 5
 
     @property
     def fitted(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from obygaze_models.models.common import (
     FixTraining,
     Floats,
     Ints,
+    balanced_weights,
     draw_seed,
     one_thread,
     total_variance,
@@ -26,7 +28,6 @@ from obygaze_models.models.common import (
 from obygaze_models.models.estimator import Savable
 from obygaze_models.models.linear_solvers import (
     WITHOUT_TOLERANCE,
-    DirectionProblem,
     Gram,
     central_bias,
     find_plane,
@@ -39,6 +40,7 @@ INNER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # times 1 / total variance of the feat
 ANNOTATION_LEVELS = ("EN", "HN", "NS", "S")
 
 
+@dataclass(eq=False, repr=False)
 class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
     """One plane for each concept; `transform` returns the margin of each row to each plane.
 
@@ -53,26 +55,15 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
 
     fitted: ClassVar[tuple[str, ...]] = ("coef_", "intercept_", "C_", "length_", "concepts_")
 
-    def __init__(
-        self,
-        concepts: Sequence[str] | None = None,
-        *,
-        method: str = "svm",
-        C: Tolerance = "inner",
-        tolerances: Sequence[float] | None = None,
-        balance: Literal["weights", "subsample"] | None = "weights",
-        unit_norm: bool = True,
-        inner_folds: int = 3,
-        random_state: Any = 0,
-    ) -> None:
-        self.concepts = concepts
-        self.method = method
-        self.C = C
-        self.tolerances = tolerances
-        self.balance = balance
-        self.unit_norm = unit_norm
-        self.inner_folds = inner_folds
-        self.random_state = random_state
+    concepts: Sequence[str] | None = None
+    _: KW_ONLY
+    method: str = "svm"
+    C: Tolerance = "inner"
+    tolerances: Sequence[float] | None = None
+    balance: Literal["weights", "subsample"] | None = "weights"
+    unit_norm: bool = True
+    inner_folds: int = 3
+    random_state: Any = 0
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> ConceptBank:
         """Find the plane of each column of `y` on the rows of X."""
@@ -88,16 +79,25 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
             rows: The numbers of the rows to use.
             groups: The film of each row of `gram`, for the inner folds.
         """
-        self.n_features_in_ = gram.X.shape[1]
-        self.concepts_ = np.asarray(self._names(targets.shape[1]), dtype=np.str_)
+        n_features, n_concepts = gram.X.shape[1], targets.shape[1]
+        names = self.concepts
+        if names is None:
+            names = [f"concept{i}" for i in range(n_concepts)]
+        if len(names) != n_concepts:
+            what = f"concepts must have {n_concepts} names, one per column of targets"
+            raise FixTraining(f"{what}, got {len(names)}")
+        self.n_features_in_, self.concepts_ = n_features, np.asarray(names, dtype=np.str_)
+        self.coef_ = np.empty((n_concepts, n_features))
+        self.intercept_, self.C_, self.length_ = np.empty((3, n_concepts))
         groups = None if groups is None else np.asarray(groups)
-        self.C_, self.length_ = np.empty(len(self.concepts_)), np.empty(len(self.concepts_))
-        self.coef_ = np.empty((len(self.concepts_), gram.X.shape[1]))
-        self.intercept_ = np.empty(len(self.concepts_))
         with one_thread():
-            for column, name in enumerate(self.concepts_):
+            for column, name in enumerate(names):
                 known = rows[targets[rows, column] >= 0]
-                self._fit_one(column, str(name), gram, known, targets[known, column] == 1, groups)
+                try:
+                    self._fit_one(column, name, gram, known, targets[known, column] == 1, groups)
+                except FixTraining as error:
+                    where = f"concept {name}"
+                    raise FixTraining(error.what, where=where, hint=error.hint) from error
         return self
 
     def transform(self, X: Any) -> Floats:
@@ -119,34 +119,25 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         tags.classifier_tags = ClassifierTags(multi_class=False, multi_label=True)
         return tags
 
-    def _names(self, n_concepts: int) -> list[str]:
-        if self.concepts is None:
-            return [f"concept{i}" for i in range(n_concepts)]
-        if len(self.concepts) != n_concepts:
-            what = f"concepts must have {n_concepts} names, one per column of targets"
-            raise FixTraining(f"{what}, got {len(self.concepts)}")
-        return list(self.concepts)
-
     def _fit_one(
         self, column: int, name: str, gram: Gram, rows: Ints, positive: Bools, groups: Any
     ) -> None:
         seed = [draw_seed(self.random_state), column]
-        try:
-            tolerance = self._tolerance(name, gram, rows, positive, groups, seed)
-            problem = self._problem(gram, rows, positive, tolerance, seed)
-            normal, bias = find_plane(self.method, problem)
-        except FixTraining as error:
-            raise FixTraining(error.what, where=f"concept {name}", hint=error.hint) from error
+        tolerance = self._tolerance(name, gram, rows, positive, groups, seed)
+        sample = self._sample(rows, positive, seed)
+        normal, bias = find_plane(self.method, gram, *sample, tolerance, exact=self.unit_norm)
         if self.unit_norm and self.method == "svm":
-            bias = central_bias(problem.X @ normal, problem.positive, problem.weights, bias)
+            own, *rest = sample
+            bias = central_bias(gram.X[own] @ normal, *rest, bias)
         length = float(np.linalg.norm(normal))
         unit = length if self.unit_norm else 1.0
         self.C_[column], self.length_[column] = tolerance, length
         self.coef_[column], self.intercept_[column] = normal / unit, bias / unit
 
-    def _problem(
-        self, gram: Gram, rows: Ints, positive: Bools, tolerance: float, seed: list[int]
-    ) -> DirectionProblem:
+    def _sample(
+        self, rows: Ints, positive: Bools, seed: list[int]
+    ) -> tuple[Ints, Bools, Floats | None]:
+        """Return the rows to use, whether each has the concept, and the weight of each."""
         if self.balance not in ("weights", "subsample", None):
             raise FixTraining(
                 f"unknown balance {self.balance!r}", hint="weights, subsample or None"
@@ -154,8 +145,9 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         if self.balance == "subsample":
             kept = subsample(positive, seed)
             rows, positive = rows[kept], positive[kept]
-        balanced = self.balance == "weights"
-        return DirectionProblem(gram, rows, positive, tolerance, balanced, exact=self.unit_norm)
+        codes = positive.astype(np.int64)
+        weights = balanced_weights(codes, 2)[codes] if self.balance == "weights" else None
+        return rows, positive, weights
 
     def _tolerance(
         self,
@@ -166,6 +158,7 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         groups: NDArray[Any] | None,
         seed: list[int],
     ) -> float:
+        """Return the tolerance of a concept: the one that is given, or the best on inner folds."""
         if self.method in WITHOUT_TOLERANCE:
             return float("nan")
         if self.C == "paper":
@@ -183,26 +176,14 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         folds = inner_folds(positive, None if groups is None else groups[rows], self.inner_folds)
         if not folds:  # too few rows or films to validate
             return float(tolerances[len(tolerances) // 2])
-        by_fold = [
-            # One fold after the other, because its fits share their products.
-            [self._score(gram, rows, positive, fold, C, seed) for C in tolerances]
-            for fold in folds
-        ]
-        return float(tolerances[int(np.argmax(np.mean(by_fold, axis=0)))])
-
-    def _score(
-        self,
-        gram: Gram,
-        rows: Ints,
-        positive: Bools,
-        fold: Bools,
-        tolerance: float,
-        seed: list[int],
-    ) -> float:
-        problem = self._problem(gram, rows[~fold], positive[~fold], tolerance, seed)
-        normal, bias = find_plane(self.method, problem)
-        scored = Predictions.of(positive[fold], gram.X[rows[fold]] @ normal + bias)
-        return evaluate(scored, ["ap"])["ap"]
+        scores = np.empty((len(folds), len(tolerances)))
+        for i, fold in enumerate(folds):
+            sample = self._sample(rows[~fold], positive[~fold], seed)
+            for j, C in enumerate(tolerances):
+                normal, bias = find_plane(self.method, gram, *sample, C, exact=self.unit_norm)
+                scored = Predictions.of(positive[fold], gram.X[rows[fold]] @ normal + bias)
+                scores[i, j] = evaluate(scored, ["ap"])["ap"]
+        return float(tolerances[int(scores.mean(axis=0).argmax())])
 
 
 def concept_targets(levels: NDArray[Any], has: NDArray[Any], against: Against = "absent") -> Ints:

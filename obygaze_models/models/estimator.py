@@ -1,4 +1,10 @@
-"""The base classes of the estimators: fitted attributes as arrays, and checked input."""
+"""The base classes of the estimators: checked input, and a fitted state of plain arrays.
+
+A parameter is a field of a dataclass, as scikit-learn expects its `__init__`: stored unchanged. A
+fitted estimator is saved as arrays and plain data, and loaded without running saved code: arrays
+are numeric (text is kept as code points), the description is JSON with the class of the estimator
+and its parameters, and only the classes of the registry are built.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from obygaze_features.core.errors import Corrupt
+from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_models.models.common import (
     FixTraining,
     Floats,
@@ -20,10 +26,14 @@ from obygaze_models.models.common import (
     encode_classes,
     one_thread,
 )
+from obygaze_models.models.registry import CLASSES, estimator_class
 
 Arrays = dict[str, NDArray[Any]]
+Description = dict[str, Any]
 ClassWeight = Literal["balanced"] | Mapping[Any, float] | None
 MAX_REPR = 120
+MAX_FEATURES = 1_000_000
+OUTPUTS = ("predict", "predict_proba", "decision_function", "margins", "contributions", "transform")
 _TEXT = "#text"
 
 
@@ -161,3 +171,81 @@ def _text(points: NDArray[Any]) -> NDArray[np.str_]:
         raise Corrupt("a saved text array must be rows of Unicode code points (uint32)")
     width = max(points.shape[1], 1)
     return np.ascontiguousarray(points).view(f"<U{width}").reshape(len(points))
+
+
+def save_state(model: Savable) -> tuple[Description, Arrays]:
+    """Return the description (JSON) and the fitted attributes (numeric arrays) of an estimator."""
+    return _plain("", model), model.to_arrays()
+
+
+def load_state(description: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Savable:
+    """Return the fitted estimator that `save_state` saved, after it predicted two rows.
+
+    Args:
+        description: Its class and settings; only classes of the registry are built.
+        arrays: Its fitted attributes.
+    """
+    model = build_estimator(description)
+    name = type(model).__name__
+    try:
+        model.from_arrays(arrays)
+        if unknown := sorted(set(arrays) - set(model.to_arrays())):
+            raise Corrupt(f"unknown array {unknown[0]!r} in the saved {name}")
+        _check_outputs(model)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise Corrupt(f"the arrays of the saved {name} do not fit together: {error}") from error
+    return model
+
+
+def build_estimator(description: Mapping[str, Any]) -> Savable:
+    """Return the unfitted estimator of a description."""
+    name, given = description.get("kind"), description.get("params", {})
+    if name not in CLASSES:
+        known = ", ".join(sorted(CLASSES))
+        raise Corrupt(f"unknown estimator {name!r} in the saved model", hint=f"one of {known}")
+    try:
+        params = {
+            key: build_estimator(value) if isinstance(value, dict) and "kind" in value else value
+            for key, value in given.items()
+        }
+        model: Savable = estimator_class(name)(**params)
+    except (AttributeError, TypeError) as error:
+        raise Corrupt(f"invalid params of the saved {name}: {error}") from error
+    return model
+
+
+def _check_outputs(model: Any) -> None:
+    """Compute every output for two rows, so that wrong arrays fail here and not in a result."""
+    width = model.n_features_in_
+    if not isinstance(width, int) or not 0 < width <= MAX_FEATURES:
+        raise ValueError(f"n_features_in_ is {width!r}")
+    rows = np.repeat([[0.0], [1.0]], width, axis=1)
+    names = [name for name in OUTPUTS if hasattr(model, name)]
+    for name in names:
+        output = getattr(model, name)(rows)
+        numbers = np.asarray(output[1] if name == "contributions" else output)
+        if len(numbers) != len(rows):
+            raise ValueError(f"{name} has {len(numbers)} outputs for {len(rows)} rows")
+        if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+            raise ValueError(f"{name} is not finite")
+    if "predict_proba" in names and model.predict_proba(rows).shape[1] != len(model.classes_):
+        raise ValueError("predict_proba does not have one column for each class")
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return the value of a parameter as JSON can hold it; estimators with class and parameters."""
+    if isinstance(value, Savable):
+        params = {k: _plain(k, item) for k, item in value.get_params(deep=False).items()}
+        return {"kind": type(value).__name__, "params": params}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(name, item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(name, item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise FixInput(
+        f"parameter {name!r} is a {type(value).__name__}, which cannot be saved as JSON",
+        hint=f"a number or a string for {name}",
+    )

@@ -7,6 +7,7 @@ result does not depend on the size of the blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +30,7 @@ Pooling = Literal["max", "mean", "attention"]
 CLIPS_A_BLOCK = 128
 
 
+@dataclass(eq=False, repr=False)
 class FrameProbe(Classifier):
     """A classifier of clips from their frames; clips of one frame may be rows of a matrix.
 
@@ -37,18 +39,11 @@ class FrameProbe(Classifier):
     layer of inverse strength C on the weighted mean of the frames.
     """
 
-    def __init__(
-        self,
-        pooling: Pooling = "max",
-        *,
-        probe: Any = None,
-        C: float = 1.0,
-        max_passes: int = 60,
-    ) -> None:
-        self.pooling = pooling
-        self.probe = probe
-        self.C = C
-        self.max_passes = max_passes
+    pooling: Pooling = "max"
+    _: KW_ONLY
+    probe: Any = None
+    C: float = 1.0
+    max_passes: int = 60
 
     @property
     def fitted(self) -> tuple[str, ...]:  # type: ignore[override]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -59,6 +60,7 @@ class LinearHead(Head):
         return float(self.mean_ @ self.coef_ + self.intercept_), parts
 
 
+@dataclass(eq=False, repr=False)
 class LogisticHead(LinearHead):
     """The paper's logistic regression on margins; liblinear also penalises the intercept.
 
@@ -66,18 +68,11 @@ class LogisticHead(LinearHead):
     depend on the length of the feature vectors; the released code does not do this.
     """
 
-    def __init__(
-        self,
-        C: float = 0.1,
-        *,
-        penalty: Penalty = "l2",
-        scaled: bool = False,
-        class_weight: ClassWeight = None,
-    ) -> None:
-        self.C = C
-        self.penalty = penalty
-        self.scaled = scaled
-        self.class_weight = class_weight
+    C: float = 0.1
+    _: KW_ONLY
+    penalty: Penalty = "l2"
+    scaled: bool = False
+    class_weight: ClassWeight = None
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         scale = column_scales(X) if self.scaled else np.ones(X.shape[1])
@@ -88,6 +83,7 @@ class LogisticHead(LinearHead):
         self.mean_ = X.mean(axis=0)
 
 
+@dataclass(eq=False, repr=False)
 class TreeHead(Head):
     """The paper's decision tree, as arrays; node 0 is the root, and a leaf has no children.
 
@@ -98,18 +94,11 @@ class TreeHead(Head):
         *("classes_", "left_", "right_", "feature_", "threshold_", "share_", "n_rows_"),
     )
 
-    def __init__(
-        self,
-        max_depth: int | None = 4,
-        *,
-        min_samples_leaf: int = 6,
-        random_state: Any = 0,
-        class_weight: ClassWeight = None,
-    ) -> None:
-        self.max_depth = max_depth
-        self.min_samples_leaf = min_samples_leaf
-        self.random_state = random_state
-        self.class_weight = class_weight
+    max_depth: int | None = 4
+    _: KW_ONLY
+    min_samples_leaf: int = 6
+    random_state: Any = 0
+    class_weight: ClassWeight = None
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         model = DecisionTreeClassifier(
@@ -145,8 +134,7 @@ class TreeHead(Head):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the share of both classes in each row's leaf."""
-        leaves = self.apply(X)
-        share = self.share_[leaves]
+        share = self.share_[self.apply(X)]
         return np.stack([1 - share, share], axis=1)
 
     def apply(self, X: Any) -> Ints:
@@ -162,18 +150,17 @@ class TreeHead(Head):
         nodes = np.zeros(len(rows), dtype=np.int64)
         parts = np.zeros(rows.shape)
         inner = np.flatnonzero(self.left_[nodes] >= 0)
-        for _ in range(len(self.left_)):  # a path has fewer nodes than the tree
-            if not len(inner):
-                return nodes, parts
+        while len(inner):  # it ends, because a child has a larger number than its parent
             at = nodes[inner]
             feature = self.feature_[at]
             goes_left = rows[inner, feature] <= self.threshold_[at]
             nodes[inner] = np.where(goes_left, self.left_[at], self.right_[at])
             parts[inner, feature] += self.share_[nodes[inner]] - self.share_[at]
             inner = inner[self.left_[nodes[inner]] >= 0]
-        raise ValueError("the tree has a cycle")
+        return nodes, parts
 
 
+@dataclass(eq=False, repr=False)
 class OrdinalHead(Classifier):
     """Proportional odds: P(level at most k) = sigmoid(threshold k - severity).
 
@@ -184,12 +171,10 @@ class OrdinalHead(Classifier):
 
     fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "thresholds_", "mean_", "rank_")
 
-    def __init__(
-        self, C: float = 1.0, *, order: Sequence[Any] | None = None, scaled: bool = False
-    ) -> None:
-        self.C = C
-        self.order = order
-        self.scaled = scaled
+    C: float = 1.0
+    _: KW_ONLY
+    order: Sequence[Any] | None = None
+    scaled: bool = False
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         self.rank_ = self._ranks()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,12 +38,13 @@ class LinearProbe(Classifier):
         return chosen
 
 
+@dataclass(eq=False, repr=False)
 class LogisticProbe(LinearProbe):
     """Logistic regression with an L2 penalty; the intercept is free."""
 
-    def __init__(self, C: float = 1.0, *, class_weight: ClassWeight = None) -> None:
-        self.C = C
-        self.class_weight = class_weight
+    C: float = 1.0
+    _: KW_ONLY
+    class_weight: ClassWeight = None
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         weights = self._weights(codes, self.class_weight)
@@ -56,6 +58,7 @@ class LogisticProbe(LinearProbe):
         return softmax(scores)
 
 
+@dataclass(eq=False, repr=False)
 class RidgeProbe(LinearProbe):
     """Ridge regression on +1/-1 labels; its strength is chosen by leaving out each film in turn.
 
@@ -68,11 +71,9 @@ class RidgeProbe(LinearProbe):
 
     fitted: ClassVar[tuple[str, ...]] = (*LinearProbe.fitted, "alpha_", "errors_")
 
-    def __init__(
-        self, alphas: Sequence[float] | None = None, *, class_weight: ClassWeight = None
-    ) -> None:
-        self.alphas = alphas
-        self.class_weight = class_weight
+    alphas: Sequence[float] | None = None
+    _: KW_ONLY
+    class_weight: ClassWeight = None
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         n_classes = len(self.classes_)
@@ -136,12 +137,13 @@ class RidgePath:
         return sum(by_group) / float(left_out.size)
 
 
+@dataclass(eq=False, repr=False)
 class SVMProbe(LinearProbe):
     """The soft-margin linear machine of libsvm, one against the rest for more than two classes."""
 
-    def __init__(self, C: float = 1.0, *, class_weight: ClassWeight = None) -> None:
-        self.C = C
-        self.class_weight = class_weight
+    C: float = 1.0
+    _: KW_ONLY
+    class_weight: ClassWeight = None
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         gram, rows, n_classes = Gram(X), np.arange(len(X)), len(self.classes_)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -24,13 +23,14 @@ from obygaze_models.models.common import (
     FixTraining,
     Floats,
     Ints,
-    balanced_weights,
     one_thread,
     total_variance,
 )
+from obygaze_models.models.registry import METHODS
 
 Plane = tuple[Floats, float]
 
+WITHOUT_TOLERANCE = ("mean-difference", "lda")
 TOLERANCE = 1e-3  # the default of libsvm: the largest error of a decision
 LOGISTIC_TOLERANCE = 1e-8
 AT_BOUND = 1e-6
@@ -190,94 +190,73 @@ def logistic(
     return coef, model.intercept_ - coef @ mean
 
 
-@dataclass(frozen=True)
-class DirectionProblem:
-    """Rows with and without a concept (`positive`, one value for each of `rows`) to separate.
+def find_plane(
+    method: str,
+    gram: Gram,
+    rows: Ints,
+    positive: Bools,
+    weights: Floats | None,
+    C: float,
+    *,
+    exact: bool = False,
+) -> Plane:
+    """Return the normal vector towards a concept, and the bias.
 
-    `C` is the margin tolerance of a machine and the inverse strength of logistic and ridge (with
-    alpha = 1 / 2C); mean difference and LDA have none. `balanced` gives both sides the same weight.
-    `exact` is that of `Gram.svm`.
+    Args:
+        method: One of METHODS.
+        gram: The features.
+        rows: The rows with and without the concept.
+        positive: Whether each of these rows has the concept.
+        weights: The weight of each row, or None. LDA only weighs both sides the same then.
+        C: The margin tolerance of a machine, and the inverse strength of logistic and ridge (with
+            alpha = 1 / 2C); mean difference and LDA have none.
+        exact: As in `Gram.svm`.
     """
-
-    gram: Gram
-    rows: Ints
-    positive: Bools
-    C: float
-    balanced: bool
-    exact: bool = False
-
-    @property
-    def X(self) -> Floats:
-        """The features of the rows."""
-        return self.gram.X[self.rows]
-
-    @property
-    def weights(self) -> Floats | None:
-        """A weight for each row, or None."""
-        if not self.balanced:
-            return None
-        return balanced_weights(self.positive.astype(np.int64), 2)[self.positive.astype(np.int64)]
+    if method not in METHODS:
+        raise FixTraining(f"unknown method {method!r}", hint=f"one of {', '.join(METHODS)}")
+    if positive.all() or not positive.any():
+        raise FixTraining("rows with the concept and rows without it are both required")
+    if method == "svm":
+        normal, bias = gram.svm(rows, positive, C, weights, exact=exact)
+    else:
+        normal, bias = _SOLVERS[method](gram.X[rows], positive.astype(np.int64), C, weights)
+    if not np.linalg.norm(normal) > 0:
+        raise FixTraining(f"{method} found no direction: rows with and without it are equal")
+    return normal, float(bias)
 
 
-def _svm(problem: DirectionProblem) -> Plane:
-    rows, positive, weights = problem.rows, problem.positive, problem.weights
-    return problem.gram.svm(rows, positive, problem.C, weights, exact=problem.exact)
+def _liblinear(X: Floats, codes: Ints, C: float, weights: Floats | None) -> Plane:
+    model = LinearSVC(C=C, loss="hinge", max_iter=20000, random_state=0)
+    model.fit(X, codes, sample_weight=weights)
+    return model.coef_[0], model.intercept_[0]
 
 
-def _liblinear(problem: DirectionProblem) -> Plane:
-    model = LinearSVC(C=problem.C, loss="hinge", max_iter=20000, random_state=0)
-    return _plane(model.fit(problem.X, problem.positive, sample_weight=problem.weights))
+def _logistic(X: Floats, codes: Ints, C: float, weights: Floats | None) -> Plane:
+    coef, intercept = logistic(X, codes, C, weights)
+    return coef[0], intercept[0]
 
 
-def _logistic(problem: DirectionProblem) -> Plane:
-    codes = problem.positive.astype(np.int64)
-    coef, intercept = logistic(problem.X, codes, problem.C, problem.weights)
-    return coef[0], float(intercept[0])
+def _ridge(X: Floats, codes: Ints, C: float, weights: Floats | None) -> Plane:
+    model = Ridge(alpha=1 / (2 * C)).fit(X, 2.0 * codes - 1, sample_weight=weights)
+    return model.coef_, model.intercept_
 
 
-def _ridge(problem: DirectionProblem) -> Plane:
-    signs = np.where(problem.positive, 1.0, -1.0)
-    model = Ridge(alpha=1 / (2 * problem.C))
-    model.fit(problem.X, signs, sample_weight=problem.weights)
-    return model.coef_, float(model.intercept_)
-
-
-def _mean_difference(problem: DirectionProblem) -> Plane:
-    X = problem.X
-    present, absent = X[problem.positive].mean(axis=0), X[~problem.positive].mean(axis=0)
+def _mean_difference(X: Floats, codes: Ints, C: float, weights: Floats | None) -> Plane:
+    present, absent = X[codes == 1].mean(axis=0), X[codes == 0].mean(axis=0)
     normal: Floats = present - absent
-    return normal, float(-normal @ (present + absent) / 2)
+    return normal, -normal @ (present + absent) / 2
 
 
-def _lda(problem: DirectionProblem) -> Plane:
-    priors = [0.5, 0.5] if problem.balanced else None
-    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto", priors=priors)
-    return _plane(model.fit(problem.X, problem.positive))
+def _lda(X: Floats, codes: Ints, C: float, weights: Floats | None) -> Plane:
+    priors = None if weights is None else [0.5, 0.5]
+    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto", priors=priors).fit(X, codes)
+    return model.coef_[0], model.intercept_[0]
 
 
-def _plane(model: Any) -> Plane:
-    coef: Floats = np.asarray(model.coef_, dtype=np.float64)
-    return coef[0], float(model.intercept_[0])
-
-
-METHODS: dict[str, Callable[[DirectionProblem], Plane]] = {
-    "svm": _svm,
+_SOLVERS: dict[str, Callable[[Floats, Ints, float, Floats | None], Plane]] = {
     "liblinear": _liblinear,
     "logistic": _logistic,
     "ridge": _ridge,
     "mean-difference": _mean_difference,
     "lda": _lda,
 }
-WITHOUT_TOLERANCE = ("mean-difference", "lda")
-
-
-def find_plane(method: str, problem: DirectionProblem) -> Plane:
-    """Return the normal vector towards the concept and the bias, by one of METHODS."""
-    if method not in METHODS:
-        raise FixTraining(f"unknown method {method!r}", hint=f"one of {', '.join(METHODS)}")
-    if problem.positive.all() or not problem.positive.any():
-        raise FixTraining("rows with the concept and rows without it are both required")
-    normal, bias = METHODS[method](problem)
-    if not np.linalg.norm(normal) > 0:
-        raise FixTraining(f"{method} found no direction: rows with and without it are equal")
-    return normal, bias

@@ -89,10 +89,6 @@ class Network:
         parts = np.split(flat, ends[:-1])
         return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
-    def copy_of_layers(self) -> list[Matrix]:
-        """Return the weights as they are now, for keeping."""
-        return [weights.copy() for weights in self.layers]
-
     def forward(
         self, rows: Matrix, dropout: float = 0.0, rng: np.random.Generator | None = None
     ) -> list[Matrix]:

@@ -10,10 +10,9 @@ kind or setting is an error that lists the known ones; nothing falls back to ano
     >>> build("logistic", {"C": 0.5})
     LogisticProbe(C=0.5, class_weight='balanced')
 
-Code that fits concept vectors and heads separately takes `build_bank`, `build_head` and
-`build_residual`, the three parts of `build` for a bottleneck; code that fits many perceptrons in
-one call takes `mlp_settings`. Nothing is imported before an estimator is built, so a command may
-read the names and rules at start.
+Code that fits concept vectors and heads separately takes `build_bank` and `build_head`, two parts
+of `build` for a bottleneck. Nothing is imported before an estimator is built, so a command may read
+the names and rules at start.
 """
 
 from __future__ import annotations
@@ -38,27 +37,12 @@ from obygaze_features.core.schema_rules import (
 
 Settings = dict[str, Any]
 
-# The module of each estimator class that can be saved; a saved model names its class.
-CLASSES = {
-    "MLPProbe": "mlp",
-    "LogisticProbe": "linear",
-    "RidgeProbe": "linear",
-    "SVMProbe": "linear",
-    "FrameProbe": "frames",
-    "ConceptBank": "concepts",
-    "LogisticHead": "heads",
-    "TreeHead": "heads",
-    "SparseHead": "sparse_heads",
-    "ScorecardHead": "sparse_heads",
-    "OrdinalHead": "heads",
-    "ResidualHead": "bottleneck",
-    "Bottleneck": "bottleneck",
-    "RandomBaseline": "baselines",
-    "AllPositive": "baselines",
-    "Prevalence": "baselines",
-    "FilmPrior": "baselines",
-    "Neighbour": "baselines",
-}
+# The estimator classes that can be saved; a saved model names its class.
+CLASSES = (
+    *("MLPProbe", "LogisticProbe", "RidgeProbe", "SVMProbe", "FrameProbe", "ConceptBank"),
+    *("LogisticHead", "TreeHead", "SparseHead", "ScorecardHead", "OrdinalHead", "ResidualHead"),
+    *("Bottleneck", "RandomBaseline", "AllPositive", "Prevalence", "FilmPrior", "Neighbour"),
+)
 # Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
 # and scene, and two learn from no clip.
 BASELINES = ("random", "all_positive", "prevalence", "film_prior", "neighbour", "oracle")
@@ -192,8 +176,7 @@ def find_kind(name: str) -> ModelKind:
 
 def estimator_class(name: str) -> Any:
     """Return the estimator class of a name; raise an error that lists the known classes."""
-    module = CLASSES[_known(name, CLASSES, "estimator")]
-    return getattr(import_module(f"{__package__}.{module}"), name)
+    return getattr(import_module(__package__), _known(name, CLASSES, "estimator"))
 
 
 def default_settings(kind: str) -> Settings:
@@ -228,12 +211,17 @@ def build(
         concepts: The names of a bottleneck's concepts, one for each column of its targets.
         seed: The seed of whatever is drawn at random.
     """
-    found, values = find_kind(kind), _complete(kind, settings or {})
+    found, values = find_kind(kind), default_settings(kind)
+    for name, value in (settings or {}).items():
+        if reason := check_setting(kind, name, value):
+            raise FixInput(f"{name} {reason}, got {value!r}", where=f"settings of {kind}")
+        values[name] = value
     if found.head:
+        strength = values.get("residual_C")
         return estimator_class("Bottleneck")(
             build_bank(values, concepts, seed=seed),
             build_head(kind, values),
-            residual=build_residual(kind, values),
+            residual=None if strength is None else estimator_class("ResidualHead")(strength),
             cross_fit=values["cross_fit"],
         )
     seeded = {"random_state": seed} if kind == "mlp" else {}
@@ -285,28 +273,6 @@ def build_head(kind: str, settings: Mapping[str, Any]) -> Any:
     return estimator_class(found.head)(**_parameters(found, settings))
 
 
-def build_residual(kind: str, settings: Mapping[str, Any]) -> Any | None:
-    """Return the residual of a hybrid bottleneck, ready to fit; None for the other kinds."""
-    if "residual_C" not in find_kind(kind).settings:
-        return None
-    return estimator_class("ResidualHead")(settings["residual_C"])
-
-
-def mlp_settings(settings: Mapping[str, Any]) -> Any:
-    """Return the `MLPSettings` for `fit_many` of the settings of the kind "mlp"."""
-    from obygaze_models.models.mlp import MLPSettings
-
-    return MLPSettings(**_parameters(KINDS["mlp"], settings))
-
-
-def _complete(kind: str, settings: Mapping[str, Any]) -> Settings:
-    """The settings with defaults for those that are missing, each checked."""
-    for name, value in settings.items():
-        if reason := check_setting(kind, name, value):
-            raise FixInput(f"{name} {reason}, got {value!r}", where=f"settings of {kind}")
-    return {**default_settings(kind), **settings}
-
-
 def _parameters(kind: ModelKind, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of an estimator or head, from its settings as TOML has them."""
     own = {name: settings[name] for name in kind.own if name != "residual_C"}
@@ -316,9 +282,7 @@ def _parameters(kind: ModelKind, settings: Mapping[str, Any]) -> dict[str, Any]:
                 f"{name} = 'paper' has no value before a task is known",
                 hint="protocols replace it for each task",
             )
-        own[name] = {"none": None}.get(value, value) if isinstance(value, str) else value
-    if "hidden" in own:
-        own["hidden"] = tuple(own["hidden"])
+        own[name] = tuple(value) if name == "hidden" else None if value == "none" else value
     return {**own, **kind.fixed}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from obygaze_models.models.heads import Head, LinearHead
 PRECISE = {"maxiter": 1000, "ftol": 1e-12, "gtol": 1e-7}
 
 
+@dataclass(eq=False, repr=False)
 class SparseHead(LinearHead):
     """Logistic regression with an L1 penalty on standardised margins.
 
@@ -32,24 +34,28 @@ class SparseHead(LinearHead):
         *("path_C_", "path_coef_", "path_n_concepts_", "path_loss_", "C_"),
     )
 
-    def __init__(
-        self, max_concepts: int | None = None, *, n_strengths: int = 15, inner_folds: int = 4
-    ) -> None:
-        self.max_concepts = max_concepts
-        self.n_strengths = n_strengths
-        self.inner_folds = inner_folds
+    max_concepts: int | None = None
+    _: KW_ONLY
+    n_strengths: int = 15
+    inner_folds: int = 4
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         if self.max_concepts is not None and self.max_concepts < 0:
             raise FixTraining(f"max_concepts must be at least 0, got {self.max_concepts}")
         self.mean_, scale = X.mean(axis=0), column_scales(X)
         Z = (X - self.mean_) / scale
-        self.path_C_ = _strengths(Z, codes, self.n_strengths)
+        slope = np.abs(Z.T @ (codes - codes.mean())).max()
+        if slope == 0:
+            raise FixTraining("no margin differs between the classes; nothing to fit")
+        # Inverse strengths, from one that uses no concept to 10,000 times as much.
+        self.path_C_ = np.append(0.99, 1 + np.logspace(-2, 4, self.n_strengths - 1)) / slope
         coef, intercept = _path(Z, codes, self.path_C_)
         self.path_coef_ = coef / scale
         self.path_n_concepts_ = (coef != 0).sum(axis=1)
         self.path_loss_ = self._losses(Z, codes, groups)
-        best = self._best()
+        limit = X.shape[1] if self.max_concepts is None else self.max_concepts
+        allowed = self.path_n_concepts_ <= limit
+        best = int(np.argmin(np.where(allowed, self.path_loss_, np.inf)))
         self.C_, self.coef_ = float(self.path_C_[best]), self.path_coef_[best]
         self.intercept_ = float(intercept[best] - self.mean_ @ self.coef_)
 
@@ -69,12 +75,8 @@ class SparseHead(LinearHead):
         # Without validation folds, the weakest penalty is taken.
         return losses.mean(axis=0) if folds else -np.arange(len(self.path_C_), dtype=np.float64)
 
-    def _best(self) -> int:
-        limit = len(self.mean_) if self.max_concepts is None else self.max_concepts
-        allowed = self.path_n_concepts_ <= limit
-        return int(np.argmin(np.where(allowed, self.path_loss_, np.inf)))
 
-
+@dataclass(eq=False, repr=False)
 class ScorecardHead(Head):
     """Points for each concept that is present, added up; the sum gives a probability.
 
@@ -87,9 +89,9 @@ class ScorecardHead(Head):
         *("classes_", "cuts_", "points_", "slope_", "offset_", "rates_"),
     )
 
-    def __init__(self, max_points: int = 5, *, C: float = 1.0) -> None:
-        self.max_points = max_points
-        self.C = C
+    max_points: int = 5
+    _: KW_ONLY
+    C: float = 1.0
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         if self.max_points < 1:
@@ -123,15 +125,6 @@ class ScorecardHead(Head):
             self.points_[self.points_ < 0].sum(), self.points_[self.points_ > 0].sum() + 1
         )
         return [(int(s), float(expit(self.slope_ * s + self.offset_))) for s in sums]
-
-
-def _strengths(Z: Floats, codes: Ints, n_strengths: int) -> Floats:
-    """Return inverse strengths, from one that uses no concept to 10,000 times as much."""
-    slope = np.abs(Z.T @ (codes - codes.mean())).max()
-    if slope == 0:
-        raise FixTraining("no margin differs between the classes; nothing to fit")
-    path: Floats = np.append(0.99, 1 + np.logspace(-2, 4, n_strengths - 1)) / slope
-    return path
 
 
 def _path(Z: Floats, codes: Ints, strengths: Floats) -> tuple[Floats, Floats]:

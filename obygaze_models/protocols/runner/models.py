@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from obygaze_models.models import registry
 from obygaze_models.models.baselines import BASELINES, oracle, places
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.mlp import Job, MLPFit, MLPSettings, fit_many
+from obygaze_models.models.mlp import Job, MLPProbe, fit_many
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.runner.banks import Banks
 from obygaze_models.protocols.runner.features import Features
@@ -84,38 +84,35 @@ def fit_baseline(name: str, data: FoldData) -> FoldFit:
     return FoldFit(baseline, lambda clips: baseline.predict_proba(X[clips])[:, 1])
 
 
-def perceptron_jobs(
-    model: Model, data: FoldData, features: Features
-) -> list[tuple[MLPSettings, Job]]:
+def perceptron_jobs(model: Model, data: FoldData, features: Features) -> list[tuple[MLPProbe, Job]]:
     """Return the fits of a fold, one for each candidate of the settings."""
     labels = data.labels.astype(np.int64)[features.present]
     train, validation = (features.row_of[r] for r in (data.split.train, data.split.validation))
     job = Job(train, labels, validation, data.seed)
-    return [(registry.mlp_settings(own), job) for own in candidates(model.settings)]
+    return [(registry.build("mlp", own), job) for own in candidates(model.settings)]
 
 
-def fit_perceptrons(features: Features, work: Sequence[tuple[MLPSettings, Job]]) -> list[MLPFit]:
-    """Return the fits of perceptrons in the order of `work`."""
-    fits: dict[int, MLPFit] = {}
-    for settings in dict.fromkeys(own for own, _ in work):
-        own = [i for i, (wanted, _) in enumerate(work) if wanted == settings]
+def fit_perceptrons(features: Features, work: Sequence[tuple[MLPProbe, Job]]) -> list[MLPProbe]:
+    """Return the fitted perceptrons in the order of `work`."""
+    settings = [str(probe.get_params()) for probe, _ in work]
+    fits: dict[int, MLPProbe] = {}
+    for wanted in dict.fromkeys(settings):
+        own = [i for i, one in enumerate(settings) if one == wanted]
         jobs = [work[i][1] for i in own]
-        fits.update(zip(own, fit_many(features.X, jobs, settings), strict=True))
+        fits.update(zip(own, fit_many(features.X, jobs, work[own[0]][0]), strict=True))
     return [fits[i] for i in range(len(work))]
 
 
-def best_perceptron(model: Model, fits: Sequence[MLPFit], features: Features) -> FoldFit:
+def best_perceptron(model: Model, fits: Sequence[MLPProbe], features: Features) -> FoldFit:
     """Return the candidate with the lowest validation loss, or without validation training loss."""
-    pairs = zip(fits, candidates(model.settings), strict=True)
-    fit, settings = min(pairs, key=lambda pair: _loss(pair[0]))
-    facts = {"epochs": fit.n_epochs, "kept_epoch": fit.kept_epoch}
-    probe = registry.build("mlp", settings).adopt(fit, (0, 1))
-    return FoldFit(probe, lambda clips: fit.probabilities(features.of(clips))[:, 1], 0.5, facts)
+    fit = min(fits, key=_loss)
+    facts = {"epochs": fit.n_epochs, "kept_epoch": fit.kept_epoch_}
+    return FoldFit(fit, lambda clips: fit.predict_proba(features.of(clips))[:, 1], 0.5, facts)
 
 
-def _loss(fit: MLPFit) -> float:
-    curve = fit.validation_loss
-    return float(curve[fit.kept_epoch - 1]) if len(curve) else float(fit.train_loss[-1])
+def _loss(fit: MLPProbe) -> float:
+    curve = fit.validation_loss_
+    return float(curve[fit.kept_epoch_ - 1]) if len(curve) else float(fit.train_loss_[-1])
 
 
 def _inner_scores(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from obygaze_models.models.state import load_state, save_state
+from obygaze_models.models.estimator import load_state, save_state
 
 SAVED = np.load(Path(__file__).parents[2] / "data" / "saved-estimators.npz")
 DESCRIPTIONS: dict[str, Any] = json.loads(SAVED["descriptions"].tobytes())

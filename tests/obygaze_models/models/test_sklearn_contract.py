@@ -16,7 +16,7 @@ from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.sparse_heads import ScorecardHead, SparseHead
-from obygaze_models.models.state import load_state, save_state
+from obygaze_models.models.estimator import load_state, save_state
 
 ESTIMATORS: list[Any] = [
     MLPProbe(),

@@ -14,7 +14,7 @@ from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.registry import CLASSES
-from obygaze_models.models.state import build_estimator, load_state, save_state
+from obygaze_models.models.estimator import build_estimator, load_state, save_state
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 4))
