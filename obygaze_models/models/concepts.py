@@ -127,8 +127,8 @@ class ConceptBank(TransformerMixin, Savable):  # type: ignore[misc]
         sample = self._sample(rows, positive, seed)
         normal, bias = find_plane(self.method, gram, *sample, tolerance, exact=self.unit_norm)
         if self.unit_norm and self.method == "svm":
-            own, *rest = sample
-            bias = central_bias(gram.X[own] @ normal, *rest, bias)
+            used, present, weights = sample
+            bias = central_bias(gram.X[used] @ normal, present, weights, bias)
         length = float(np.linalg.norm(normal))
         unit = length if self.unit_norm else 1.0
         self.C_[column], self.length_[column] = tolerance, length

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_models.evaluation.grouped_stats import GroupedStats
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.models.common import Bools, FixTraining, Floats, Ints
+from obygaze_models.models.common import Bools, FixTraining, Floats
 
 Order = Literal["random", "uncertainty", "greedy"]
 
@@ -47,20 +46,20 @@ class TrueValues:
         """Return the margins of clips whose every concept is corrected."""
         return np.where(has, self.present, self.absent)
 
+    def certainty(self, margins: Floats) -> Floats:
+        """Return the distance of margins from the middle, relative to that of the true values."""
+        distance = np.maximum(np.abs(self.present - self.absent), 1e-12)
+        return np.abs(margins - (self.present + self.absent) / 2) / distance
 
-@dataclass(frozen=True)
-class InterventionCurve:
-    """Metrics after 0, 1, ... corrected concepts per clip.
 
-    For random order the curves are means over draws with standard deviations `f1_sd` and `ap_sd`.
+class InterventionCurve(NamedTuple):
+    """Metrics after 0, 1, ... corrected concepts per clip; for random order means over draws.
+
     `sequence` is the order of the concepts of greedy.
     """
 
-    order: Order
     f1: Floats
     ap: Floats
-    f1_sd: Floats
-    ap_sd: Floats
     sequence: tuple[int, ...] = ()
 
 
@@ -91,81 +90,59 @@ def intervene(
         n_draws: The number of random orders.
         seed: The seed of the random orders.
     """
-    case = _Case.of(head, margins, has, y, values)
-    n_rows, n_concepts = case.margins.shape
+    score = _scorer(head, margins, has, y, values)
+    rows = np.asarray(margins, dtype=np.float64)
+    sequence: tuple[int, ...] = ()
+    one_order = np.tile(np.arange(rows.shape[1]), (len(rows), 1))
     if order == "greedy":
         if fitting is None:
             raise FixTraining(
                 "order 'greedy' requires training rows (fitting)",
                 hint="fitting=(margins, has, y) of the training rows",
             )
-        sequence = _greedy(_Case.of(head, *fitting, values))
-        places = np.tile(np.argsort(sequence), (n_rows, 1))
-        return _curve(order, [case.scores(places)], sequence)
-    if order == "uncertainty":
-        places = np.argsort(np.argsort(case.certainty(), axis=1, kind="stable"), axis=1)
-        return _curve(order, [case.scores(places)])
-    if order != "random":
+        sequence = _greedy(_scorer(head, *fitting, values), rows.shape[1])
+        orders = [np.argsort(sequence)[one_order]]
+    elif order == "uncertainty":
+        least_certain_first = np.argsort(values.certainty(rows), axis=1, kind="stable")
+        orders = [np.argsort(least_certain_first, axis=1)]
+    elif order == "random":
+        rng = np.random.default_rng(seed)
+        orders = [rng.permuted(one_order, axis=1) for _ in range(n_draws)]
+    else:
         raise FixTraining(f"unknown order {order!r}", hint="random, uncertainty or greedy")
-    rng = np.random.default_rng(seed)
-    draws = [
-        rng.permuted(np.tile(np.arange(n_concepts), (n_rows, 1)), axis=1) for _ in range(n_draws)
-    ]
-    return _curve(order, [case.scores(places) for places in draws])
+    steps = range(rows.shape[1] + 1)
+    found = np.array([[score(places < step) for step in steps] for places in orders])
+    f1, ap = found.mean(axis=0).T
+    return InterventionCurve(f1, ap, sequence)
 
 
-@dataclass(frozen=True)
-class _Case:
-    head: Any
-    margins: Floats
-    true: Floats
-    positive: Bools
-    values: TrueValues
+def _scorer(
+    head: Any, margins: Any, has: Any, y: Any, values: TrueValues
+) -> Callable[[Any], tuple[float, float]]:
+    """Return the function from corrected margins (a mask) to binary F1 and average precision."""
+    rows, truth = np.asarray(margins, dtype=np.float64), np.asarray(has, dtype=bool)
+    if rows.shape != truth.shape or len(rows) != len(np.asarray(y)):
+        raise FixTraining("margins, has and y must have the same rows")
+    if len(head.classes_) != 2:
+        raise FixTraining(f"the head must have two classes, got {len(head.classes_)}")
+    true, positive = values.of(truth), np.asarray(y) == head.classes_[1]
 
-    @classmethod
-    def of(cls, head: Any, margins: Any, has: Any, y: Any, values: TrueValues) -> _Case:
-        rows, truth = np.asarray(margins, dtype=np.float64), np.asarray(has, dtype=bool)
-        if rows.shape != truth.shape or len(rows) != len(np.asarray(y)):
-            raise FixTraining("margins, has and y must have the same rows")
-        if len(head.classes_) != 2:
-            raise FixTraining(f"the head must have two classes, got {len(head.classes_)}")
-        return cls(head, rows, values.of(truth), np.asarray(y) == head.classes_[1], values)
-
-    def certainty(self) -> Floats:
-        """Return the distance of each margin from the middle, relative to the true values."""
-        present, absent = self.values.present, self.values.absent
-        distance = np.maximum(np.abs(present - absent), 1e-12)
-        return np.abs(self.margins - (present + absent) / 2) / distance
-
-    def score(self, corrected: Bools | NDArray[Any]) -> tuple[float, float]:
-        """Return binary F1 and average precision with some margins corrected."""
-        mixed = np.where(corrected, self.true, self.margins)
-        p = self.head.predict_proba(mixed)
+    def score(corrected: Any) -> tuple[float, float]:
+        p = head.predict_proba(np.where(corrected, true, rows))
         predicted = p[:, 1] > p[:, 0]
-        f1 = 2 * (predicted & self.positive).sum() / max(predicted.sum() + self.positive.sum(), 1)
-        ranked = GroupedStats(Predictions.of(self.positive, p[:, 1]), np.arange(len(p)))
+        f1 = 2 * (predicted & positive).sum() / max(predicted.sum() + positive.sum(), 1)
+        ranked = GroupedStats(Predictions.of(positive, p[:, 1]), np.arange(len(p)))
         ap = ranked.order_metrics(np.ones((1, len(p))))[0][0]
         return float(f1), float(np.nan_to_num(ap))
 
-    def scores(self, places: Ints) -> Floats:
-        """Return both after each number of corrections; `places` is the order of each row."""
-        return np.array([self.score(places < step) for step in range(self.margins.shape[1] + 1)])
+    return score
 
 
-def _greedy(case: _Case) -> tuple[int, ...]:
+def _greedy(score: Callable[[Any], tuple[float, float]], n_concepts: int) -> tuple[int, ...]:
     """Return the concepts by how much they improve average precision; a tie is the earlier one."""
-    n_concepts = case.margins.shape[1]
     chosen: list[int] = []
     for _ in range(n_concepts):
         left = [j for j in range(n_concepts) if j not in chosen]
-        gains = [case.score(np.isin(np.arange(n_concepts), [*chosen, j]))[1] for j in left]
+        gains = [score(np.isin(np.arange(n_concepts), [*chosen, j]))[1] for j in left]
         chosen.append(left[int(np.argmax(gains))])
     return tuple(chosen)
-
-
-def _curve(
-    order: Order, runs: Sequence[Floats], sequence: tuple[int, ...] = ()
-) -> InterventionCurve:
-    table = np.stack(runs)
-    mean, sd = table.mean(axis=0), table.std(axis=0, ddof=1 if len(runs) > 1 else 0)
-    return InterventionCurve(order, mean[:, 0], mean[:, 1], sd[:, 0], sd[:, 1], sequence)

@@ -24,8 +24,7 @@ from obygaze_features.core.workspace import is_url
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.remote import open_files, open_target
 from obygaze_features.store.remote.files import Files
-from obygaze_models.models.estimator import Savable
-from obygaze_models.models.estimator import load_state, save_state
+from obygaze_models.models.estimator import Savable, load_state, save_state
 from obygaze_models.zoo.info import (
     SCHEMA,
     ModelDocument,

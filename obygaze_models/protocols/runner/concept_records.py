@@ -9,7 +9,7 @@ a model does is in the cells of the run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -226,10 +226,9 @@ def _film_leak(vectors: FoundVectors) -> Record | None:
     try:
         # One set of vectors for all films: those found without a film would identify that film.
         margins = vectors.bank.transform(vectors.features.X)
-        found = film_leak(margins, vectors.films, seed=vectors.seed)
+        return film_leak(margins, vectors.films, seed=vectors.seed)
     except FixTraining:
         return None
-    return {**asdict(found), "excess": found.excess}
 
 
 def _heads(

@@ -107,11 +107,9 @@ def _task_gain(head: Any, by_fold: Sequence[HeadData]) -> Record | None:
         return None
     data, margins = by_fold[0], np.stack([own.margins for own in by_fold])
     try:
-        found = task_gain(head, margins, data.has, data.y, data.folds)
+        return task_gain(head, margins, data.has, data.y, data.folds)
     except FixTraining:
         return None
-    names = ("from_margins", "from_truth", "gain", "prevalence")
-    return {name: getattr(found, name) for name in names}
 
 
 def _interventions(
