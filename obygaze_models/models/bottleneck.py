@@ -37,8 +37,20 @@ class ResidualHead(Classifier):
         return super().fit(X, y, offset)
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        base = _offset(groups, len(X))
-        self.coef_, self.intercept_ = _convex_rest(X, np.where(codes == 1, 1.0, -1.0), base, self.C)
+        base, signs = _offset(groups, len(X)), np.where(codes == 1, 1.0, -1.0)
+        mean = X.mean(axis=0)
+        Z = X - mean  # centred, so that the fit converges faster
+
+        def loss(free: Floats) -> tuple[float, Floats]:
+            coef, intercept = free[:-1], free[-1]
+            pull = signs * (base + Z @ coef + intercept)
+            slope = -signs * expit(-pull)
+            value = np.logaddexp(0, -pull).sum() + coef @ coef / (2 * self.C)
+            return float(value), np.append(Z.T @ slope + coef / self.C, slope.sum())
+
+        start, options = np.zeros(X.shape[1] + 1), {"maxiter": 5000, "ftol": 1e-12, "gtol": 1e-6}
+        free = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
+        self.coef_, self.intercept_ = free[:-1], float(free[-1] - mean @ free[:-1])
         rest = float((X @ self.coef_).var())
         self.share_ = rest / (rest + float(base.var())) if rest > 0 else 0.0
 
@@ -51,12 +63,6 @@ class ResidualHead(Classifier):
     def predict_proba(self, X: Any, offset: Any = None) -> Floats:
         """Return the probability of both classes for each row."""
         return two_probabilities(self.decision_function(X, offset))
-
-    def predict(self, X: Any, offset: Any = None) -> NDArray[Any]:
-        """Return the more probable class of each row."""
-        codes = (self.decision_function(X, offset) > 0).astype(np.int64)
-        chosen: NDArray[Any] = self.classes_[codes]
-        return chosen
 
 
 @dataclass(eq=False, repr=False)
@@ -98,10 +104,16 @@ class Bottleneck(Classifier):
         check_classification_targets(y)
         kept = np.ones(len(X), dtype=bool) if rows is None else np.asarray(rows, dtype=bool)
         self.classes_, _ = encode_classes(y[kept])
-        targets = _class_concepts(y, self.classes_) if concepts is None else np.asarray(concepts)
+        if concepts is None:
+            concepts = y[:, None] == self.classes_[len(self.classes_) == 2 :]
+        targets, bank = np.asarray(concepts, dtype=np.int64), self.part("bank")
         groups = None if groups is None else np.asarray(groups)
-        self.bank_ = clone(self.part("bank")).fit(X, targets, groups)
-        margins = self._training_margins(X, targets, y, groups)[kept]
+        self.bank_ = clone(bank).fit(X, targets, groups)
+        folds = cross_fit_folds(y, groups, self.cross_fit)
+        if folds is None:
+            margins = self.bank_.transform(X)[kept]
+        else:
+            margins = cross_fitted_margins(bank, X, targets, folds, groups)[kept]
         inside = None if groups is None else groups[kept]
         self.head_ = clone(self.part("head")).fit(margins, y[kept], groups=inside)
         if self.residual is not None:
@@ -134,15 +146,6 @@ class Bottleneck(Classifier):
             parts = np.column_stack([parts, rest])
         return float(base), parts
 
-    def _training_margins(
-        self, X: Floats, targets: Ints, y: NDArray[Any], groups: NDArray[Any] | None
-    ) -> Floats:
-        folds = cross_fit_folds(y, groups, self.cross_fit)
-        if folds is None:
-            margins: Floats = self.bank_.transform(X)
-            return margins
-        return cross_fitted_margins(self.part("bank"), X, targets, folds, groups)
-
     def _logit(self, margins: Floats) -> Floats:
         if not hasattr(self.head_, "decision_function"):
             raise FixTraining(
@@ -159,12 +162,6 @@ class Bottleneck(Classifier):
         return tags
 
 
-def _class_concepts(y: NDArray[Any], classes: NDArray[Any]) -> Ints:
-    named = classes[1:] if len(classes) == 2 else classes
-    targets: Ints = (y[:, None] == named).astype(np.int64)
-    return targets
-
-
 def _offset(offset: Any, n_rows: int) -> Floats:
     if offset is None:
         return np.zeros(n_rows)
@@ -174,24 +171,3 @@ def _offset(offset: Any, n_rows: int) -> Floats:
             f"offset must have one logit for each of {n_rows} rows, got shape {base.shape}"
         )
     return base
-
-
-def _convex_rest(X: Floats, signs: Floats, base: Floats, C: float) -> tuple[Floats, float]:
-    mean = X.mean(axis=0)
-    Z = X - mean  # centred, so that the fit converges faster
-
-    def loss(free: Floats) -> tuple[float, Floats]:
-        coef, intercept = free[:-1], free[-1]
-        pull = signs * (base + Z @ coef + intercept)
-        slope = -signs * expit(-pull)
-        value = np.logaddexp(0, -pull).sum() + coef @ coef / (2 * C)
-        return float(value), np.append(Z.T @ slope + coef / C, slope.sum())
-
-    found = minimize(
-        loss,
-        np.zeros(X.shape[1] + 1),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": 5000, "ftol": 1e-12, "gtol": 1e-6},
-    )
-    return found.x[:-1], float(found.x[-1] - mean @ found.x[:-1])

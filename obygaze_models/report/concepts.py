@@ -1,16 +1,37 @@
-"""Tables and sentences about concept vectors and bottlenecks: quality, weights, trees, leaks."""
+"""Concepts and bottlenecks: the quality of concept vectors, and the heads on their margins."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from statistics import fmean
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from obygaze_features.core.figures import INK, MUTED, draw_grid, label_rows
 from obygaze_models.protocols.runner.records import Record
+from obygaze_models.report.figure import (
+    BASELINE,
+    MODEL,
+    WRONG,
+    FigureSet,
+    draw_reference,
+    hide_ticks,
+)
 from obygaze_models.report.lookup import ReportRun, grouped, number_of
-from obygaze_models.report.tables import Heading, Number, ResultTable, Row, make_table, slug
-from obygaze_models.report.texts import sentence
+from obygaze_models.report.tables import (
+    Heading,
+    Number,
+    ResultTable,
+    Row,
+    make_table,
+    sentence,
+    slug,
+)
 
 MAX_TREE_DEPTH = 4
+ORDER_COLORS = {"greedy": MODEL, "uncertainty": WRONG, "random": BASELINE}
 
 
 def head_name(head: Record) -> str:
@@ -48,10 +69,6 @@ def concept_tables(run: ReportRun) -> Iterable[ResultTable]:
     for concepts, heads in grouped(linear, lambda head: tuple(head["concepts"])).items():
         weights = [(head_name(head), *map(Number, effects(head))) for head in heads]
         yield make_table("weights", f"weights-{slug(heads[0]['feature'])}", weights, concepts)
-    for head in run.heads:
-        if head["tree"]:
-            name, rows = head_name(head), list(_tree_rows(head, 0, 0))
-            yield make_table("tree", f"tree-{slug(name)}", rows, name=name, depth=MAX_TREE_DEPTH)
 
 
 def _concept_row(concept: Record) -> Row:
@@ -98,12 +115,192 @@ def effects(head: Record) -> list[float]:
     return [c * sd for c, sd in zip(weights["coef"], weights["sd"], strict=True)]
 
 
-def _tree_rows(head: Record, node: int, depth: int) -> Iterable[Row]:
+def draw_concepts(run: ReportRun, figures: FigureSet) -> None:
+    """Draw quality and similarity of concept vectors, then weights and corrections of heads."""
+    for number, bank in enumerate(run.banks):
+        if bank["concepts"]:
+            end = f"{slug(bank['feature'])}" + (f"-{number}" if number else "")
+            _draw_quality(bank, f"concepts-{end}", figures)
+            _draw_similarity(bank, f"cosines-{end}", figures)
+    for (model, feature), heads in grouped(run.heads, lambda h: (h["model"], h["feature"])).items():
+        end = slug(f"{model}-{feature}")
+        if heads[0]["weights"]:
+            _draw_weights(heads, f"weights-{end}", figures)
+        if corrected := [head for head in heads if head["interventions"]]:
+            _draw_corrections(corrected, f"interventions-{end}", figures)
+
+
+def _draw_quality(bank: Record, key: str, figures: FigureSet) -> None:
+    concepts = sorted(bank["concepts"], key=lambda one: one["ap"]["value"] or 0.0)
+    layout = {"ncols": 2, "sharey": True, "width_ratios": [3, 1.4]}
+    size, feature = (7.2, 0.9 + 0.27 * len(concepts)), bank["feature"]
+    with figures.draw("concepts", key, size, layout, feature=feature) as (_, (left, right)):
+        for row, concept in enumerate(concepts):
+            _draw_concept(left, right, row, concept)
+        names = [f"{one['name']} ({one['n_positive']})" for one in concepts]
+        label_rows(left, names, upwards=True)
+        left.set_xlim(-0.01, 1.01)
+        right.set_xlim(-0.05, 1.05)
+        left.set_xlabel("AP, 95 % interval over films", color=MUTED)
+        right.set_xlabel("cosine without a film", color=MUTED)
+        if noise := [own["stability"]["mean"] for c in concepts if (own := c.get("noise"))]:
+            draw_reference(right, fmean(noise))
+        for axes in (left, right):
+            draw_grid(axes)
+            hide_ticks(axes, "left")
+        left.set_title(f"Concept vectors of {feature}")
+
+
+def _draw_concept(left: Any, right: Any, row: int, concept: Record) -> None:
+    ap, p, stability = concept["ap"], concept["p_holm"], concept["stability"]
+    if None not in ap["ci"]:
+        left.plot(ap["ci"], [row, row], color=MODEL, lw=1.7, alpha=0.75)
+    face = MODEL if p is not None and p < 0.05 else "white"
+    left.scatter(ap["value"], row, s=28, color=face, edgecolor=MODEL, zorder=3)
+    left.plot([concept["prevalence"]] * 2, [row - 0.3, row + 0.3], color=INK, lw=1.1)
+    right.plot([stability["least"], stability["mean"]], [row, row], color=BASELINE, lw=1.4)
+    right.scatter(stability["least"], row, s=14, color=BASELINE)
+    right.scatter(stability["mean"], row, s=28, color=MODEL, zorder=3)
+
+
+def _draw_similarity(bank: Record, key: str, figures: FigureSet) -> None:
+    names = [one["name"] for one in bank["concepts"]]
+    panels = (
+        ("cosine of vectors", bank["cosines"], "RdBu_r", (-1.0, 1.0)),
+        ("AUC, margins", bank["purity"], "PuOr", (1.0, 0.0)),
+        ("AUC, true concepts", bank["co_occurrence"], "PuOr", (1.0, 0.0)),
+    )
+    side = 0.9 + 0.2 * len(names)
+    size, layout = (1.2 + 3 * side, 1.9 + side), {"ncols": 3, "sharey": True}
+    with figures.draw("cosines", key, size, layout, feature=bank["feature"]) as (_, grid):
+        for axes, (panel, values, colors, ends) in zip(grid, panels, strict=True):
+            _draw_heat(axes, np.array(values, dtype=np.float64), colors, ends)
+            axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7, color=INK)
+            axes.set_title(panel, fontsize=8.5)
+            hide_ticks(axes)
+        grid[0].set_yticks(range(len(names)), names, fontsize=7)
+
+
+def _draw_heat(axes: Any, table: Any, colors: str, ends: tuple[float, float]) -> None:
+    import matplotlib
+
+    scaled = (table - ends[0]) / (ends[1] - ends[0])
+    image = matplotlib.colormaps[colors](np.nan_to_num(scaled, nan=0.5))
+    image[np.isnan(table)] = (1, 1, 1, 1)
+    axes.imshow(image, aspect="equal")
+    for (y, x), value in np.ndenumerate(table):
+        if not np.isnan(value):
+            text = f"{value:.1f}".replace("0.", ".").replace("-.0", ".0")
+            color = "white" if abs(scaled[y, x] - 0.5) > 0.33 else INK
+            axes.text(x, y, text, ha="center", va="center", fontsize=5.5, color=color)
+
+
+def _draw_weights(heads: Sequence[Record], key: str, figures: FigureSet) -> None:
+    names = heads[0]["concepts"]
+    layout = {"ncols": len(heads), "sharey": True, "sharex": True, "squeeze": False}
+    size, name = (7.2, 0.9 + 0.22 * len(names)), f"{heads[0]['model']} ({heads[0]['feature']})"
+    with figures.draw("weights", key, size, layout, name=name) as (figure, grid):
+        for axes, head in zip(grid[0], heads, strict=True):
+            values = effects(head)
+            colors = [MODEL if value >= 0 else WRONG for value in values]
+            axes.barh(range(len(values)), values, color=colors, height=0.66)
+            axes.axvline(0, color=MUTED, lw=0.7)
+            axes.set_title(head["task"], fontsize=9)
+            hide_ticks(axes, "left")
+        label_rows(grid[0, 0], names)
+        figure.supxlabel("log odds per standard deviation", fontsize=8.5, color=MUTED)
+
+
+def _draw_corrections(heads: Sequence[Record], key: str, figures: FigureSet) -> None:
+    layout = {"nrows": 2, "ncols": len(heads), "sharex": True, "sharey": "row", "squeeze": False}
+    name = f"{heads[0]['model']} ({heads[0]['feature']})"
+    size = max(3.6, min(2.3 * len(heads), 7.4)) + 0.4, 3.7
+    with figures.draw("interventions", key, size, layout, name=name) as (figure, grid):
+        for (top, bottom), head in zip(grid.T, heads, strict=True):
+            _draw_curves(top, head, "f1")
+            _draw_curves(bottom, head, "ap")
+            top.set_title(head["task"], fontsize=9)
+            bottom.set_xlabel("corrected concepts", color=MUTED)
+        grid[0, 0].set_ylabel("F1 binary")
+        grid[1, 0].set_ylabel("AP")
+        entries = grid[0, -1].get_legend_handles_labels()
+        figure.legend(*entries, fontsize=7.5, loc="outside upper right", ncols=3)
+
+
+def _draw_curves(axes: Any, head: Record, metric: str) -> None:
+    for curve in head["interventions"]:
+        values = curve[metric]
+        color = ORDER_COLORS.get(curve["order"], INK)
+        axes.plot(range(len(values)), values, color=color, lw=1.7, label=curve["order"])
+        axes.scatter(range(len(values)), values, s=8, color=color)
+    axes.set_ylim(-0.02, 1.02)
+    draw_grid(axes, "y")
+
+
+class TreeNode(NamedTuple):
+    """A node of a decision tree and its place in the drawing."""
+
+    node: int
+    x: float
+    depth: int
+
+
+def draw_trees(run: ReportRun, figures: FigureSet) -> None:
+    """Draw each decision tree on concept margins (Figure 5 of the paper)."""
+    for head in run.heads:
+        if head["tree"]:
+            _draw_tree(head, figures)
+
+
+def _draw_tree(head: Record, figures: FigureSet) -> None:
     tree = head["tree"]
-    inner = tree["left"][node] >= 0 and depth < MAX_TREE_DEPTH
-    name = head["concepts"][tree["concept"][node]] if inner else "→"
-    threshold = Number(tree["threshold"][node], digits=3) if inner else None
-    yield "· " * depth + name, threshold, tree["n"][node], Number(tree["share"][node])
-    if inner:
-        yield from _tree_rows(head, tree["left"][node], depth + 1)
-        yield from _tree_rows(head, tree["right"][node], depth + 1)
+    placed = {one.node: one for one in place_nodes(tree, 0, 0, [0.0])}
+    depth = max(one.depth for one in placed.values())
+    width = max(one.x for one in placed.values()) + 1
+    size = max(4.0, min(1.15 * width, 11.0)), 0.7 + 0.85 * (depth + 1)
+    name = head_name(head)
+    with figures.draw("tree", f"tree-{slug(name)}", size, name=name) as (_, axes):
+        for one in placed.values():
+            for side, answer in (("left", "no"), ("right", "yes")):
+                child = placed.get(tree[side][one.node])
+                if child is not None and tree["left"][one.node] >= 0:
+                    _draw_branch(axes, one, child, answer)
+        for one in placed.values():
+            _draw_node(axes, head, one, tree["left"][one.node] in placed)
+        axes.set(xlim=(-0.6, width - 0.4), ylim=(-depth - 0.45, 0.45), xticks=[], yticks=[])
+        hide_ticks(axes)
+        axes.set_title(f"{name}: {head['n']} clips, {head['n_positive']} positive")
+
+
+def place_nodes(tree: Any, node: int, depth: int, free: list[float]) -> list[TreeNode]:
+    """Place leaves side by side, and each other node above the middle of its branches."""
+    if tree["left"][node] < 0 or depth == MAX_TREE_DEPTH:
+        free[0] += 1
+        return [TreeNode(node, free[0] - 1, depth)]
+    left = place_nodes(tree, tree["left"][node], depth + 1, free)
+    right = place_nodes(tree, tree["right"][node], depth + 1, free)
+    return [TreeNode(node, (left[0].x + right[0].x) / 2, depth), *left, *right]
+
+
+def _draw_branch(axes: Any, one: TreeNode, child: TreeNode, answer: str) -> None:
+    axes.plot([one.x, child.x], [-one.depth, -child.depth], color=MUTED, lw=0.8, zorder=0)
+    x, y = (one.x + child.x) / 2, -(one.depth + child.depth) / 2
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+    axes.text(x, y, answer, fontsize=6, color=MUTED, ha="center", va="center", bbox=ground)
+
+
+def _draw_node(axes: Any, head: Record, one: TreeNode, is_inner: bool) -> None:
+    import matplotlib
+
+    tree, node = head["tree"], one.node
+    share = tree["share"][node]
+    text = f"{100 * share:.0f} % of {tree['n'][node]}"
+    if is_inner:
+        name = textwrap.fill(head["concepts"][tree["concept"][node]], 14)
+        text = f"{name}\n> {tree['threshold'][node]:.3g} ?\n{text}"
+    elif tree["left"][node] >= 0:
+        text += "\n…"
+    face = matplotlib.colormaps["Blues"](0.08 + 0.75 * share)
+    box = {"boxstyle": "round,pad=0.35", "facecolor": face, "edgecolor": MUTED, "linewidth": 0.6}
+    style = {"ha": "center", "va": "center", "fontsize": 7, "bbox": box}
+    axes.text(one.x, -one.depth, text, color="white" if share > 0.62 else INK, **style)

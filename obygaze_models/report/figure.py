@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.figures import MUTED, canvas, save, svg_bytes
-from obygaze_models.report.texts import report_text
+from obygaze_models.report.tables import report_text
 
 # Different in brightness as well as in hue, for print and for colour-blind readers.
 MODEL = "#2f5d8a"
@@ -102,10 +102,10 @@ class FigureSet:
         self, kind: str, key: str, svg: Path, png: Path, narrow: str = "", **names: object
     ) -> None:
         """Add a figure that is already on disk."""
-        text = report_text().figures[kind]
-        title = text.title.format(**names)
-        caption = text.caption.format(title=title, **names)
-        self.figures.append(Figure(text.section, key, title, caption, svg, png, narrow))
+        text = report_text()["figures"][kind]
+        title = text["title"].format(**names)
+        caption = text["caption"].format(title=title, **names)
+        self.figures.append(Figure(text["section"], key, title, caption, svg, png, narrow))
 
 
 def narrow_svg(figure: Any) -> str:

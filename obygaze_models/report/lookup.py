@@ -12,11 +12,8 @@ from obygaze_features.core.errors import ObygazeError
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import film_title
-from obygaze_models.evaluation.error_analysis import ALL_FILMS
-from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.runner.records import Record, Run
-from obygaze_models.report.tables import Number
-from obygaze_models.report.texts import report_text
+from obygaze_models.report.tables import Heading, Number, Row, report_text
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -37,6 +34,11 @@ class ReportRun(Run):
         """The table `report` of the protocol."""
         found: Mapping[str, Any] = self.protocol.get("report", {})
         return found
+
+    @property
+    def title(self) -> str:
+        """The title of the protocol; without one, its name."""
+        return str(self.settings.get("title") or self.protocol.get("name") or self.folder.name)
 
     @property
     def primary(self) -> str:
@@ -95,12 +97,6 @@ class ReportRun(Run):
         return self._titles.get(film) or film_title(film)
 
     @property
-    def analyses(self) -> dict[tuple[str, ...], list[Record]]:
-        """The error analyses by cell: model, store, train task and test task."""
-        keys = ("model", "feature", "train", "test")
-        return grouped(self.of("analysis"), lambda record: tuple(record[key] for key in keys))
-
-    @property
     def banks(self) -> list[Record]:
         """The records of concept vectors, one for each store and settings."""
         return [record for record in self.of("anatomy") if record["part"] == "concepts"]
@@ -115,6 +111,16 @@ class ReportRun(Run):
         several = record.get("feature") and len(self.stores) > 1
         return model_and_store(record) if several else model_name(record)
 
+    def rows_by_pair(
+        self, records: Sequence[Record], values: Callable[[Record], Iterable[Any]]
+    ) -> list[Row | Heading]:
+        """Return a row per record, under a heading for each pair of train task and test task."""
+        rows: list[Row | Heading] = []
+        for pair, own in grouped(records, pair_of).items():
+            rows.append(Heading(pair_name(*pair)))
+            rows += [(self.label(record), *values(record)) for record in own]
+        return rows
+
 
 def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     """Return the items under each key, keys in the order in which they first appear."""
@@ -126,7 +132,7 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 def metric_name(metric: str) -> str:
     """Return the name of a metric in tables."""
-    return report_text().metrics.get(metric, metric)
+    return str(report_text()["metrics"].get(metric, metric))
 
 
 def model_name(record: Record) -> str:
@@ -158,16 +164,6 @@ def film_value(record: Record, film: str, metric: str) -> float | None:
     return value
 
 
-def factor_names(analyses: Sequence[Record]) -> list[str]:
-    """Return the factors of some error analyses, in their order."""
-    return list(dict.fromkeys(f["name"] for record in analyses for f in record["factors"]))
-
-
-def is_one_film(record: Record) -> bool:
-    """Return whether an error analysis is of one film, not of all films."""
-    return record["film"] not in ("", ALL_FILMS)
-
-
 def number_of(record: Record, metric: str) -> Number:
     """Return a metric of a cell with its interval over films."""
     found = record.get(metric)
@@ -181,40 +177,3 @@ def number_of(record: Record, metric: str) -> Number:
 def rank_of(record: Record, metric: str) -> float:
     """Return a metric of a cell for sorting; a missing one is the lowest."""
     return number_of(record, metric).value or -1.0
-
-
-def chance_of(record: Record, metric: str) -> float:
-    """Return the expected value of a random order: for AP the mean over folds, for AUC 0.5."""
-    if metric != "ap":
-        return 0.5
-    from obygaze_models.models.baselines import random_average_precision  # slow to import
-
-    tests = {fold["fold"]: (fold["n_positive"], fold["n_test"]) for fold in record["folds"]}
-    found = [random_average_precision(*sizes) for sizes in tests.values() if sizes[0]]
-    return sum(found) / len(found) if found else float(record["prevalence"])
-
-
-def merged_baselines(records: Sequence[Record]) -> list[tuple[list[str], str, Record]]:
-    """Return one row for baselines with equal values: names, train tasks, and one record."""
-    every = {record["train"] for record in records}
-    rows = []
-    for same in grouped(map(_without_leak, records), _shown_values).values():
-        trains = {
-            name: tuple(record["train"] for record in own)
-            for name, own in grouped(same, model_name).items()
-        }
-        for tasks, names in grouped(trains, trains.__getitem__).items():
-            first = next(record for record in same if model_name(record) in names)
-            shown = "any task" if set(tasks) == every else ", ".join(tasks)
-            rows.append((names, shown, first))
-    return sorted(rows, key=lambda row: bool(row[2].get("ceiling")))
-
-
-def _without_leak(record: Record) -> Record:
-    """Return the record without leaked clips if its baseline is not trained on any clip."""
-    return {**record, "leaked": 0} if record["model"] in UNTRAINED else record
-
-
-def _shown_values(record: Record) -> tuple[object, ...]:
-    shown = (str(number_of(record, metric)) for metric in SHOWN)
-    return record["feature"], bool(record.get("ceiling")), record["leaked"], *shown

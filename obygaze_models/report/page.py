@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
@@ -19,12 +18,22 @@ from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.audits.result import read_findings
 from obygaze_models.protocols.runner.processes import map_jobs
 from obygaze_models.protocols.runner.records import AGAIN, RESULTS_FILE, read_run
-from obygaze_models.report import figure_concepts, figure_films, figure_results
+from obygaze_models.report import comparisons, concepts, decisions, figure_films, results
 from obygaze_models.report.figure import Figure, FigureSet
-from obygaze_models.report.lookup import ReportRun
-from obygaze_models.report.sections import Section, sections_of
-from obygaze_models.report.tables import cell_parts, latex_text, markdown_text, shown, slug
-from obygaze_models.report.texts import report_text, sentence
+from obygaze_models.report.lookup import ReportRun, grouped
+from obygaze_models.report.tables import (
+    ResultTable,
+    Row,
+    cell_parts,
+    latex_text,
+    make_table,
+    markdown_text,
+    report_text,
+    sentence,
+    shown,
+    slug,
+)
+from obygaze_models.report.timelines import clip_tables
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -32,35 +41,33 @@ if TYPE_CHECKING:
 # What code raises over a record with an invalid value.
 INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 FORMATS = ("html", "md", "latex", "csv")
-FIGURES = (*figure_films.FIGURES, *figure_results.FIGURES, *figure_concepts.FIGURES)
+FIGURES = (
+    *figure_films.FIGURES,
+    results.draw_intervals,
+    comparisons.draw_factors,
+    decisions.draw_confusion,
+    decisions.draw_calibration,
+    concepts.draw_concepts,
+    concepts.draw_trees,
+)
+MAX_MISSING = 50
 
 
-@dataclass(frozen=True)
-class Chapter:
+class Section(NamedTuple):
+    """The sentences, figures and tables under one heading."""
+
+    key: str
+    title: str
+    sentences: Sequence[str]
+    figures: Sequence[Figure]
+    tables: Sequence[ResultTable]
+
+
+class Chapter(NamedTuple):
     """One run on the page."""
 
     run: ReportRun
     sections: Sequence[Section]
-
-    @property
-    def title(self) -> str:
-        """The title of the protocol; without one, its name."""
-        title = self.run.settings.get("title") or self.run.protocol.get("name")
-        return str(title or self.run.folder.name)
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """The facts at the top of the page."""
-        about = self.run.about
-        stores = ", ".join(f"{name} ({s['backbone']})" for name, s in about["stores"].items())
-        manifest = about["manifest"]
-        return {
-            "clips": f"{manifest['n_clips']} of {manifest['n_movies']} films",
-            "manifest": f"{manifest['name']}, {manifest['view']} view",
-            "features": stores or "none",
-            "splits": str(self.run.protocol.get("splits", {}).get("kind", "")),
-            "leaked test clips": str(max((c["leaked"] for c in self.run.cells), default=0)),
-        }
 
 
 def report(
@@ -89,25 +96,92 @@ def report(
     chapters, written = [], []
     for folder in folders:
         with _explaining(folder):
-            chapters.append(_chapter(folder, "html" in formats, progress or Quiet()))
+            run = ReportRun.of_run(read_run(folder))
+            own, for_page = folder / "figures", "html" in formats
+            figures = draw_figures(run, own, for_page=for_page, progress=progress)
+            chapters.append(Chapter(run, sections_of(run, figures)))
             written += _write_tables(chapters[-1], formats)
     sections = [section for chapter in chapters for section in chapter.sections]
     written += [path for s in sections for f in s.figures for path in (f.svg, f.png)]
     if "html" not in formats:
         return written
-    title = chapters[0].title if len(chapters) == 1 else f"{len(chapters)} runs"
     with _explaining(folders[0]):
-        words = {"glossary": _glossary(chapters), "how_to_read": sentence("read")}
-        text = render("report.html", chapters=chapters, title=title, **words)
+        text = render("report.html", chapters=chapters)
     return [_write(page, text), *written]
 
 
-def _glossary(chapters: Sequence[Chapter]) -> dict[str, str]:
-    """Return the words of all reports, and the concepts of these runs."""
-    heads = [head for chapter in chapters for head in chapter.run.heads]
-    names = dict.fromkeys(name for head in heads for name in head["concepts"])
-    meanings = {name: concept_meaning(name) for name in names}
-    return {**report_text().glossary, **{name: text for name, text in meanings.items() if text}}
+def sections_of(run: ReportRun, figures: Sequence[Figure] = ()) -> list[Section]:
+    """Return the sections of a run that are not empty, in the order of the page."""
+    titles = (f"{name}: {title}" for name, title in run.task_titles.items())
+    sentences: dict[str, Iterable[str]] = {
+        "contrast": comparisons.contrast_sentences(run),
+        "remarks": (record["text"] for record in run.of("remark")),
+        "clips": [sentence("tasks", titles="; ".join(titles))] if run.task_titles else [],
+        "results": [sentence("intervals", confidence=run.confidence)],
+        "paper": results.paper_sentences(run),
+        "comparisons": comparisons.power_sentences(run),
+        "concepts": concepts.concept_sentences(run),
+    }
+    tables: dict[str, Sequence[Callable[[ReportRun], Iterable[ResultTable]]]] = {
+        "contrast": [comparisons.contrast_tables],
+        "results": [results.result_tables, results.argmax_tables, results.learning_tables],
+        "paper": [results.paper_tables],
+        "films": [results.film_tables, clip_tables],
+        "comparisons": [comparisons.comparison_tables],
+        "concepts": [concepts.concept_tables],
+        "analysis": [comparisons.analysis_tables],
+        "decisions": [decisions.decision_tables],
+        "audits": [finding_tables],
+        "coverage": [coverage_tables],
+        "provenance": [provenance_tables],
+    }
+    drawn = grouped(figures, lambda figure: figure.section)
+    made = []
+    for key, title in report_text()["headings"].items():
+        own = [table for kind in tables.get(key, ()) for table in kind(run)]
+        section = Section(key, title, [*sentences.get(key, ())], drawn.get(key, []), own)
+        made += [section] if any(section[2:]) else []
+    return made
+
+
+def coverage_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield the clips without features and the reasons."""
+    for record in run.of("coverage"):
+        n_missing, feature = record["n_missing"], record["feature"]
+        rows = [
+            (clip["clip_id"], clip["reason"], ", ".join(clip["tasks"]))
+            for clip in record["missing"][:MAX_MISSING]
+        ]
+        cut = n_missing > MAX_MISSING
+        names = {"feature": feature, "n_missing": n_missing, "n_clips": record["n_clips"]}
+        names["more"] = f" The first {MAX_MISSING} of {n_missing} are listed." if cut else ""
+        if n_missing:
+            yield make_table("coverage", f"coverage-{slug(feature)}", rows, **names)
+
+
+def provenance_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield checksums, versions and seeds: what is needed to run the experiment again."""
+    about = run.about
+    manifest = about["manifest"]
+    rows: list[Row] = [
+        ("protocol", about["protocol"].get("name", ""), about["protocol_sha256"]),
+        ("manifest", f"{manifest['name']} ({manifest['view']} view)", manifest["sha256"]),
+    ]
+    for name, store in about["stores"].items():
+        what = f"{name}: {store['backbone']}, level {store['level']}, {store['width']} wide"
+        rows.append(("store", what, store["fingerprint"]))
+    rows.append(("results", "results.json", about["results_sha256"]))
+    rows += [("version", name, version) for name, version in about["versions"].items()]
+    rows += [("seed", name, str(seed)) for name, seed in about["seeds"].items()]
+    rows.append(("created", about.get("created", ""), about.get("created_by", "")))
+    yield make_table("provenance", "provenance", rows)
+
+
+def finding_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield a table per audit finding, with its sentences as the note."""
+    for name, finding in read_findings(run.folder).items():
+        texts = {"name": finding.title, "sentences": " ".join(finding.sentences)}
+        yield make_table("audit", f"audit-{slug(name)}", finding.rows, finding.headers, **texts)
 
 
 def _is_page(path: Path) -> bool:
@@ -116,12 +190,6 @@ def _is_page(path: Path) -> bool:
         return False
     with path.open("rb") as stream:
         return b'<meta name="generator" content="obygaze ' in stream.read(1000)
-
-
-def _chapter(folder: Path, for_page: bool, progress: Progress) -> Chapter:
-    run = ReportRun.of_run(read_run(folder))
-    figures = draw_figures(run, folder / "figures", for_page=for_page, progress=progress)
-    return Chapter(run, sections_of(run, figures))
 
 
 @contextmanager
@@ -199,5 +267,6 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     made.filters |= {"markdown": markdown_text, "latex": latex_text, "slug": slug, "shown": shown}
-    made.globals |= {"version": __version__, "cell_parts": cell_parts}
+    made.globals |= {"version": __version__, "cell_parts": cell_parts, "text": report_text()}
+    made.globals |= {"concept_meaning": concept_meaning}
     return made

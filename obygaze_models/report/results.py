@@ -1,23 +1,34 @@
-"""Tables of results: models with baselines, single films, and the numbers of the paper."""
+"""Results: models with baselines, single films, the numbers of the paper, and the intervals drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from obygaze_features.core.figures import INK, MUTED, draw_grid, label_rows
+from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.runner.records import Record
+from obygaze_models.report.figure import (
+    BASELINE,
+    MODEL,
+    WRONG,
+    FigureSet,
+    draw_reference,
+    hide_ticks,
+)
 from obygaze_models.report.lookup import (
     SHOWN,
     ReportRun,
     film_value,
     grouped,
-    merged_baselines,
     metric_name,
     model_and_store,
+    model_name,
     number_of,
     pair_name,
     pair_of,
+    rank_of,
 )
 from obygaze_models.report.tables import (
     FoldSpread,
@@ -26,11 +37,10 @@ from obygaze_models.report.tables import (
     ResultTable,
     Row,
     make_table,
+    sentence,
     slug,
 )
-from obygaze_models.report.texts import sentence
 
-Rows = list[Row | Heading]
 MAX_OPEN_ROWS = 12
 MAX_FILM_COLUMNS = 6
 
@@ -45,7 +55,7 @@ def result_tables(run: ReportRun) -> Iterable[ResultTable]:
         baselines = merged_baselines([r for r in records if r["kind"] == "baseline"])
         shown = [*cells, *(record for _, _, record in baselines)]
         equal = len({(record["n_test"], record["prevalence"]) for record in shown}) == 1
-        rows: Rows = []
+        rows: list[Row | Heading] = []
         for train, own in grouped(cells, lambda r: r["train"]).items():
             rows.append(Heading(f"trained on {train}"))
             rows += [(run.label(record), *_result(run, record, equal)) for record in own]
@@ -55,19 +65,20 @@ def result_tables(run: ReportRun) -> Iterable[ResultTable]:
             store = f" ({record['feature']})" if record["feature"] else ""
             rows.append((f"{', '.join(names)} · {trains}{store}", *_result(run, record, equal)))
         title = f"{test}: {run.task_titles[test]}" if test in run.task_titles else test
-        title += _sizes(shown[0]) if equal else ""
-        table = make_table(
-            "results", f"results-{slug(test)}", rows, _headers(run, equal), test=title
-        )
+        if equal:
+            films = f" of {shown[0]['n_movies']} films" if shown[0].get("n_movies") else ""
+            share = f"{100 * shown[0]['prevalence']:.1f} % positive"
+            title += f" ({shown[0]['n_test']} clips{films}, {share})"
+        key, headers = f"results-{slug(test)}", _headers(run, equal)
+        table = make_table("results", key, rows, headers, test=title)
         leaks = any(record["leaked"] for record in shown)
         yield table if leaks else replace(table, note="")
 
 
 def _by_task(run: ReportRun) -> ResultTable:
     """Return one table of tasks that are each tested on themselves: a group per model."""
-    rows: Rows = []
-    records = [*run.cells, *run.baselines]
-    for name, own in grouped(records, run.label).items():
+    rows: list[Row | Heading] = []
+    for name, own in grouped([*run.cells, *run.baselines], run.label).items():
         rows.append(Heading(name, quiet=own[0]["kind"] == "baseline"))
         rows += [(record["test"], *_result(run, record, False)) for record in own]
     return make_table("tasks", "results", rows, _headers(run, False))
@@ -76,7 +87,7 @@ def _by_task(run: ReportRun) -> ResultTable:
 def _headers(run: ReportRun, equal: bool) -> tuple[str, ...]:
     sizes = () if equal else ("clips", "share positive")
     spread = (f"SD over seeds, {metric_name(run.primary)}",) if _has_seeds(run) else ()
-    return (*sizes, *(metric_name(metric) for metric in SHOWN), *spread, "leaked")
+    return (*sizes, *map(metric_name, SHOWN), *spread, "leaked")
 
 
 def _has_seeds(run: ReportRun) -> bool:
@@ -91,9 +102,26 @@ def _result(run: ReportRun, record: Record, equal: bool) -> Row:
     return (*sizes, *(number_of(record, metric) for metric in SHOWN), *spread, record["leaked"])
 
 
-def _sizes(record: Record) -> str:
-    films = f" of {record['n_movies']} films" if record.get("n_movies") else ""
-    return f" ({record['n_test']} clips{films}, {100 * record['prevalence']:.1f} % positive)"
+def merged_baselines(records: Sequence[Record]) -> list[tuple[list[str], str, Record]]:
+    """Return one row for baselines with equal values: names, train tasks, and one record."""
+
+    def shown_values(record: Record) -> tuple[object, ...]:
+        shown = (str(number_of(record, metric)) for metric in SHOWN)
+        return record["feature"], bool(record.get("ceiling")), record["leaked"], *shown
+
+    # A baseline that is not trained on any clip cannot leak.
+    known = [{**r, "leaked": 0} if r["model"] in UNTRAINED else r for r in records]
+    every = {record["train"] for record in records}
+    rows = []
+    for same in grouped(known, shown_values).values():
+        trains = {
+            name: tuple(record["train"] for record in own)
+            for name, own in grouped(same, model_name).items()
+        }
+        for tasks, names in grouped(trains, trains.__getitem__).items():
+            first = next(record for record in same if model_name(record) in names)
+            rows.append((names, "any task" if set(tasks) == every else ", ".join(tasks), first))
+    return sorted(rows, key=lambda row: bool(row[2].get("ceiling")))
 
 
 def argmax_tables(run: ReportRun) -> Iterable[ResultTable]:
@@ -115,12 +143,9 @@ def argmax_tables(run: ReportRun) -> Iterable[ResultTable]:
 
 def learning_tables(run: ReportRun) -> Iterable[ResultTable]:
     """Yield the primary metric of each model by the number of training films."""
-    rows: Rows = []
     curves = run.of("learning")
-    for pair, own in grouped(curves, pair_of).items():
-        rows.append(Heading(pair_name(*pair)))
-        rows += [(run.label(r), *(Number(point["value"]) for point in r["points"])) for r in own]
     if curves:
+        rows = run.rows_by_pair(curves, lambda r: [Number(p["value"]) for p in r["points"]])
         films = [f"{point['n_films']} films" for point in curves[0]["points"]]
         metric = metric_name(curves[0]["metric"])
         yield make_table("learning", "learning", rows, films, metric=metric)
@@ -128,38 +153,27 @@ def learning_tables(run: ReportRun) -> Iterable[ResultTable]:
 
 def film_tables(run: ReportRun) -> Iterable[ResultTable]:
     """Yield the primary metric by film: films are rows if there are few models, else columns."""
-    films, metric = run.films, run.primary
+    films, metric, cells = run.films, run.primary, run.cells
     name = metric_name(metric)
-    if films and len(run.cells) <= MAX_FILM_COLUMNS:
-        names = [f"{run.label(cell)}, {pair_name(*pair_of(cell))}" for cell in run.cells]
-        rows = [
-            (run.film_name(f), f, *(Number(film_value(cell, f, metric)) for cell in run.cells))
+    if films and len(cells) <= MAX_FILM_COLUMNS:
+        names = [f"{run.label(cell)}, {pair_name(*pair_of(cell))}" for cell in cells]
+        by_film = [
+            (run.film_name(f), f, *(Number(film_value(cell, f, metric)) for cell in cells))
             for f in films
         ]
-        yield make_table("films", "films", rows, names, metric=name)
+        yield make_table("films", "films", by_film, names, metric=name)
     elif films:
         titles = [run.film_name(film) for film in films]
-        by_pair = rows_by_pair(run, lambda r: [Number(film_value(r, f, metric)) for f in films])
-        table = make_table("models", "films", by_pair, titles, metric=name)
-        yield replace(table, folded=len(run.cells) > MAX_OPEN_ROWS)
+        rows = run.rows_by_pair(cells, lambda r: [Number(film_value(r, f, metric)) for f in films])
+        table = make_table("models", "films", rows, titles, metric=name)
+        yield replace(table, folded=len(cells) > MAX_OPEN_ROWS)
 
 
-def rows_by_pair(run: ReportRun, values: Callable[[Record], Sequence[Any]]) -> Rows:
-    """Return a row per cell, under a heading for each pair of train task and test task."""
-    rows: Rows = []
-    for pair, cells in grouped(run.cells, pair_of).items():
-        rows.append(Heading(pair_name(*pair)))
-        rows += [(run.label(cell), *values(cell)) for cell in cells]
-    return rows
-
-
-def paper_sentences(run: ReportRun) -> tuple[str, ...]:
-    """Return how this run differs from the paper, and what the spread is."""
-    if not any(cell.get("paper") for cell in run.cells):
-        return ()
-    quirk = run.protocol.get("splits", {}).get("quirk")
-    keys = (quirk, "spread") if quirk in ("authors", "text") else ("spread",)
-    return tuple(map(sentence, keys))
+def paper_sentences(run: ReportRun) -> Iterable[str]:
+    """Yield how this run differs from the paper, and what the spread is."""
+    if any(cell.get("paper") for cell in run.cells):
+        quirk = run.protocol.get("splits", {}).get("quirk")
+        yield from map(sentence, (quirk, "spread") if quirk in ("authors", "text") else ("spread",))
 
 
 def paper_tables(run: ReportRun) -> Iterable[ResultTable]:
@@ -167,7 +181,7 @@ def paper_tables(run: ReportRun) -> Iterable[ResultTable]:
     printed = [(cell, one) for cell in run.cells for one in cell.get("paper") or ()]
     by_metric = grouped([p for p in printed if not p[1].get("movie")], lambda p: p[1]["metric"])
     for metric, own in by_metric.items():
-        rows: Rows = []
+        rows: list[Row | Heading] = []
         for name, same in grouped(own, lambda p: model_and_store(p[0])).items():
             rows.append(Heading(name))
             rows += [
@@ -208,10 +222,83 @@ def _paper_by_film(cell: Record, printed: Sequence[Mapping[str, Any]]) -> Result
 
 
 def _ours(cell: Record, printed: Mapping[str, Any]) -> FoldSpread:
+    metric = printed["metric"]
     if film := printed.get("movie"):
-        value = film_value(cell, film, printed["metric"])
-        return FoldSpread(
-            value, (cell["by_movie"].get(film, {}).get("sd") or {}).get(printed["metric"])
-        )
-    found = cell.get(printed["metric"]) or {}
+        sd = (cell["by_movie"].get(film, {}).get("sd") or {}).get(metric)
+        return FoldSpread(film_value(cell, film, metric), sd)
+    found = cell.get(metric) or {}
     return FoldSpread(found.get("mean"), found.get("sd"))
+
+
+def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
+    """Draw the primary metric with its interval over films; baselines are below the models."""
+    rows: list[tuple[str, Record | None]] = []
+    if run.is_own_test:
+        for name, cells in grouped(run.cells, run.label).items():
+            cells.sort(key=lambda cell: -rank_of(cell, run.primary))
+            rows += [(name, None), *((f"{cell['test']}  ", cell) for cell in cells)]
+        size = 7.2, 0.95 + 0.22 * len(rows)
+        with figures.draw("intervals_by_task", "intervals", size) as (_, axes):
+            _draw_rows(axes, rows, run, ticks=True)
+        return
+    for test, cells in grouped(run.cells, lambda cell: cell["test"]).items():
+        rows = []
+        for train, own in grouped(cells, lambda cell: cell["train"]).items():
+            rows += [(f"trained on {train}", None), *((run.label(cell), cell) for cell in own)]
+        baselines = merged_baselines([r for r in run.baselines if r["test"] == test])
+        rows += [("baselines without features", None)] if baselines else []
+        rows += [(_short(names, trains), record) for names, trains, record in baselines]
+        size = 7.2, 0.95 + 0.19 * len(rows)
+        with figures.draw("intervals", f"intervals-{slug(test)}", size, test=test) as (_, axes):
+            _draw_rows(axes, rows, run)
+            axes.set_title(f"Tested on {test}")
+
+
+def _short(names: Sequence[str], trains: str) -> str:
+    few = len(names) < 3
+    shown = ", ".join(names) if few else f"{names[0]} and {len(names) - 1} more"
+    return shown if trains == "any task" else f"{shown} · {trains}"
+
+
+def _draw_rows(
+    axes: Any, rows: Sequence[tuple[str, Record | None]], run: ReportRun, *, ticks: bool = False
+) -> None:
+    metric = run.primary
+    label_rows(axes, [name for name, _ in rows], fontsize=7.5)
+    for place, (_, record) in enumerate(rows):
+        if record is None:
+            axes.get_yticklabels()[place].set(fontweight="bold", color=MUTED)
+            continue
+        _draw_interval(axes, place, record, metric)
+        if ticks:
+            chance = chance_of(record, metric)
+            axes.plot([chance, chance], [place - 0.32, place + 0.32], color=INK, lw=1)
+    records = [record for _, record in rows if record]
+    if not ticks and records and metric in ("ap", "auc"):
+        draw_reference(axes, chance_of(records[0], metric))
+    axes.set_xlim(-0.01, 1.01)
+    draw_grid(axes)
+    hide_ticks(axes, "left")
+    axes.set_xlabel(f"{metric_name(metric)}, {run.confidence} interval over films", color=MUTED)
+
+
+def _draw_interval(axes: Any, place: int, record: Record, metric: str) -> None:
+    number = number_of(record, metric)
+    if number.value is None:
+        return
+    color = WRONG if record["leaked"] else MODEL if record["kind"] == "cell" else BASELINE
+    if number.interval:
+        axes.plot([number.low, number.high], [place, place], color=color, lw=1.7, alpha=0.75)
+    face = "white" if record.get("ceiling") else color
+    axes.scatter(number.value, place, s=24, color=face, edgecolor=color, zorder=3)
+
+
+def chance_of(record: Record, metric: str) -> float:
+    """Return the expected value of a random order: for AP the mean over folds, for AUC 0.5."""
+    if metric != "ap":
+        return 0.5
+    from obygaze_models.models.baselines import random_average_precision  # slow to import
+
+    tests = {fold["fold"]: (fold["n_positive"], fold["n_test"]) for fold in record["folds"]}
+    found = [random_average_precision(*sizes) for sizes in tests.values() if sizes[0]]
+    return sum(found) / len(found) if found else float(record["prevalence"])

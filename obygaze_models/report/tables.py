@@ -1,16 +1,18 @@
-"""Tables of results, written as Markdown, LaTeX, CSV and HTML."""
+"""Tables of results, written as Markdown, LaTeX, CSV and HTML, and the text of a report."""
 
 from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 from obygaze_features.core.files import csv_for_people
-from obygaze_models.report.texts import report_text
 
 Row = tuple[Any, ...]
 _LATEX = str.maketrans(
@@ -30,6 +32,18 @@ _LATEX = str.maketrans(
         "−": "--",
     }
 )
+
+
+@cache
+def report_text() -> dict[str, Any]:
+    """Return texts.toml; headings are in the order of the page, metrics in that of tables."""
+    return tomllib.loads(files(__package__).joinpath("texts.toml").read_text("utf-8"))
+
+
+def sentence(key: str, **names: object) -> str:
+    """Return a sentence with names filled in."""
+    text: str = report_text()["sentences"][key]
+    return text.format(**names)
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,9 @@ class Heading:
     quiet: bool = False
 
 
+Rows = Sequence[Row | Heading]
+
+
 @dataclass(frozen=True)
 class ResultTable:
     """A table of a report.
@@ -99,7 +116,7 @@ class ResultTable:
     key: str
     title: str
     headers: Sequence[str]
-    rows: Sequence[Row | Heading]
+    rows: Rows
     note: str = ""
     warn: str = ""
     folded: bool = False
@@ -130,15 +147,12 @@ class ResultTable:
                 blocks[-1][1].append(row)
         return blocks
 
-    def _columns(self) -> list[list[Any]]:
-        rows = [row for _, rows in self.blocks() for row in rows]
-        return [[row[i] for row in rows] for i in range(len(self.headers))]
-
     @property
     def numeric(self) -> list[bool]:
         """Whether each column holds numbers only."""
-        known = [[cell for cell in cells if cell is not None] for cells in self._columns()]
-        return [bool(cells) and all(isinstance(c, NUMERIC) for c in cells) for cells in known]
+        rows = [row for row in self.rows if not isinstance(row, Heading)]
+        columns = [[row[i] for row in rows if row[i] is not None] for i in range(len(self.headers))]
+        return [bool(cells) and all(isinstance(c, NUMERIC) for c in cells) for cells in columns]
 
 
 NUMERIC = (int, float, Number, FoldSpread)
@@ -147,7 +161,7 @@ _MARKUP = re.compile(r"([\\`*_\[\]|#])")
 
 
 def make_table(
-    kind: str, key: str, rows: Sequence[Row | Heading], headers: Sequence[str] = (), **names: object
+    kind: str, key: str, rows: Rows, headers: Sequence[str] = (), **names: object
 ) -> ResultTable:
     """Return a table with the text of its kind.
 
@@ -158,10 +172,11 @@ def make_table(
         headers: Headers after those of the kind.
         names: The names to fill into title, first headers and note.
     """
-    text = report_text().tables[kind]
-    title, note = text.title.format(**names), text.note.format(**names)
-    columns = (*(header.format(**names) for header in text.headers), *headers)
-    return ResultTable(key, title, columns, rows, note, text.warn, text.folded)
+    text = report_text()["tables"][kind]
+    title, note = text["title"].format(**names), text.get("note", "").format(**names)
+    columns = (*(header.format(**names) for header in text.get("headers", ())), *headers)
+    options = {option: text[option] for option in ("warn", "folded") if option in text}
+    return ResultTable(key, title, columns, rows, note, **options)
 
 
 def markdown_text(text: object) -> str:

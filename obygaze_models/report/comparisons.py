@@ -1,0 +1,250 @@
+"""Differences: between training tasks, between models, and between kinds of clips (the factors)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from scipy.stats import t as student_t
+
+from obygaze_features.core.figures import MUTED, label_rows
+from obygaze_models.evaluation.error_analysis import ALL_FILMS
+from obygaze_models.models.registry import BASELINES
+from obygaze_models.protocols.runner.records import Record
+from obygaze_models.report.figure import BASELINE, MODEL, FigureSet, draw_reference, hide_ticks
+from obygaze_models.report.lookup import (
+    ReportRun,
+    grouped,
+    metric_name,
+    pair_name,
+    pair_of,
+    rank_of,
+)
+from obygaze_models.report.tables import (
+    Heading,
+    Number,
+    ResultTable,
+    Row,
+    make_table,
+    sentence,
+    slug,
+)
+
+
+def contrast_sentences(run: ReportRun) -> Iterable[str]:
+    """Yield why a difference between training tasks has no interval, where that is so."""
+    if any(record["p"] is None for record in run.of("contrast")):
+        yield sentence("untested")
+
+
+def contrast_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield the differences between the two training tasks that the protocol contrasts."""
+    records = run.of("contrast")
+    rows = [
+        (
+            record["test"],
+            run.label(record),
+            metric_name(record["metric"]),
+            *(Number(record[side]["value"]) for side in ("first", "second")),
+            _difference(record),
+            _p_cell(record["p"]),
+            f"{record.get('n_movies_higher', '–')} of {record['n_movies']}",
+            *(record[key] for key in ("n_seeds", "n_test", "leaked")),
+        )
+        for record in records
+    ]
+    if rows:
+        names = {side: records[0][side]["train"] for side in ("first", "second")}
+        yield make_table("contrast", "contrast", rows, confidence=run.confidence, **names)
+
+
+def comparison_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield differences on the same clips, smallest p first; equal ones share a row.
+
+    Those against the best baseline are first; the rest are folded.
+    """
+
+    def key(record: Record) -> tuple[object, ...]:
+        first, difference = run.label(record["first"]), str(_difference(record))
+        return *pair_of(record), record["metric"], first, _has_baseline(record), difference
+
+    def order(same: Sequence[Record]) -> tuple[float, float]:
+        return _or_one(_p_value(same[0])), -abs(same[0]["difference"] or 0.0)
+
+    records = [
+        record
+        for record in run.of("comparison")
+        if "oracle" not in (record["first"]["model"], record["second"]["model"])
+    ]
+    found = sorted(grouped(records, key).values(), key=order)
+    best = [same for same in found if any(_is_against_best(run, record) for record in same)]
+    rest = [same for same in found if same not in best]
+    if best:
+        yield make_table("comparisons", "comparisons", [_compared(run, same) for same in best])
+    further: list[Row | Heading] = []
+    for title, baseline in (("two models", False), ("a model and a baseline", True)):
+        own = [same for same in rest if _has_baseline(same[0]) == baseline]
+        further += [Heading(title), *(_compared(run, same) for same in own)] if own else []
+    if further:
+        table = make_table("further_comparisons", "comparisons-further", further)
+        yield replace(table, folded=bool(best))
+
+
+def _is_against_best(run: ReportRun, record: Record) -> bool:
+    """Return whether a model is compared with the best baseline without features of its cell."""
+    second, metric = record["second"], record["metric"]
+    blind = {
+        (one["model"], one["feature"]): rank_of(one, metric)
+        for one in run.baselines
+        if pair_of(one) == pair_of(record) and not one.get("ceiling")
+        if one["feature"] in ("", record["first"]["feature"])
+    }
+    own = blind.get((second["model"], second["feature"]))
+    return own is not None and own == max(blind.values())
+
+
+def _compared(run: ReportRun, same: Sequence[Record]) -> Row:
+    first = same[0]
+    return (
+        pair_name(*pair_of(first)),
+        run.label(first["first"]),
+        ", ".join(run.label(record["second"]) for record in same),
+        metric_name(first["metric"]),
+        _difference(first),
+        _p_cell(_p_value(first)),
+        first.get("n_movies"),
+    )
+
+
+def _has_baseline(record: Record) -> bool:
+    return record["second"]["model"] in BASELINES
+
+
+def _difference(record: Record) -> Number:
+    return Number(record["difference"], *(record.get("ci") or (None, None)))
+
+
+def _p_cell(p: float | None) -> Number:
+    return Number(p, digits=3, is_p=True)
+
+
+def _p_value(record: Record) -> float | None:
+    """Return the p-value of a comparison if its error rate is near the nominal one, else None."""
+    by_fold: float | None = record.get("p_corrected_t")
+    if by_fold is not None:
+        # If several runs test each film, it rejects a true null hypothesis in .01 at .05.
+        return None if record.get("repeated") else by_fold
+    by_film: float | None = record.get("p_sign_flip")
+    return by_film
+
+
+def _or_one(p: float | None) -> float:
+    return 1.0 if p is None else float(p)
+
+
+def power_sentences(run: ReportRun) -> Iterable[str]:
+    """Yield which difference of two models the films of the run are enough to find."""
+    found = [
+        (run.confidence, record["n_movies"], metric_name(record["metric"]), smallest)
+        for record in run.of("comparison")
+        if not _has_baseline(record) and (smallest := _detectable(run, record)) is not None
+    ]
+    for (confidence, n_films, metric), own in grouped(found, lambda one: one[:3]).items():
+        typical = f"{median(one[3] for one in own):.2f}"
+        yield sentence(
+            "power", n_films=n_films, metric=metric, typical=typical, confidence=confidence
+        )
+
+
+def _detectable(run: ReportRun, record: Record) -> float | None:
+    """Return the difference that a test at the level of the interval finds in 80 % of samples."""
+    low, high = record.get("ci") or (None, None)
+    if low is None or high is None or record["n_movies"] < 3:
+        return None
+    t = student_t(record["n_movies"] - 1)
+    tail = t.ppf((1 + run.settings.get("confidence", 0.95)) / 2)
+    return float((tail + t.ppf(0.8)) * (high - low) / (2 * tail))
+
+
+def _analyses(run: ReportRun) -> Iterable[tuple[list[Record], list[str], str, str]]:
+    """Yield the error analyses of a cell, all films first, their factors, a title and a key."""
+    parts = ("model", "feature", "train", "test")
+    by_cell = grouped(run.of("analysis"), lambda record: tuple(record[key] for key in parts))
+    for (model, feature, train, test), records in by_cell.items():
+        factors = list(dict.fromkeys(f["name"] for record in records for f in record["factors"]))
+        title = f"{model} ({feature}), {pair_name(train, test)}"
+        yield records, factors, title, slug(f"{model}-{feature}-{train}-{test}")
+
+
+def _is_one_film(record: Record) -> bool:
+    """Return whether an error analysis is of one film, not of all films."""
+    return record["film"] not in ("", ALL_FILMS)
+
+
+def analysis_tables(run: ReportRun) -> Iterable[ResultTable]:
+    """Yield the log odds of success for each factor, a table per cell, a column per film."""
+    for records, names, title, key in _analyses(run):
+        own = sorted(records, key=_is_one_film)
+        factors = [{factor["name"]: factor for factor in record["factors"]} for record in own]
+        notes = list(dict.fromkeys(str(record["note"]) for record in own if record.get("note")))
+        rows = [
+            (name, *(_log_odds(f.get(name), r) for f, r in zip(factors, own, strict=True)))
+            for name in names
+        ]
+        films = [run.film_name(record["film"]) or "all films" for record in own]
+        note = "".join(f" {note}" for note in notes[:2])
+        yield make_table("analysis", f"analysis-{key}", rows, films, name=title, notes=note)
+
+
+def _log_odds(factor: Mapping[str, Any] | None, record: Record) -> Number:
+    if factor is None:
+        return Number(None)
+    low, high = (None, None) if _is_one_film(record) else (factor["low"], factor["high"])
+    return Number(factor["log_odds"], low, high, mark="*" if _or_one(factor["p"]) < 0.05 else "")
+
+
+def draw_factors(run: ReportRun, figures: FigureSet) -> None:
+    """Draw the log odds of success for each factor, all films and each (Figure 6 of the paper)."""
+    for records, names, title, key in _analyses(run):
+        if not names:
+            continue
+        size = 7.2, 1.0 + 0.26 * len(names)
+        limit = _limit(records)
+        films = [f["log_odds"] for r in records if _is_one_film(r) for f in r["factors"]]
+        n_beyond = sum(abs(value) > limit for value in films)
+        beyond = f" Triangles at the edge: {n_beyond} of {len(films)} dots are outside."
+        texts = {"model": records[0]["model"], "beyond": beyond if n_beyond else ""}
+        with figures.draw("factors", f"factors-{key}", size, **texts) as (_, axes):
+            for record in records:
+                _draw_analysis(axes, record, names, limit)
+            draw_reference(axes, 0)
+            label_rows(axes, names)
+            axes.set_xlim(-1.04 * limit, 1.04 * limit)
+            hide_ticks(axes, "left")
+            axes.set_xlabel("log odds of success", color=MUTED)
+            axes.set_title(title)
+
+
+def _draw_analysis(axes: Any, record: Record, names: Sequence[str], limit: float) -> None:
+    """Draw the factors of one film or of all; beyond the limit is a triangle at the edge."""
+    for factor in record["factors"]:
+        place, low, high = names.index(factor["name"]), factor["low"], factor["high"]
+        value = factor["log_odds"]
+        marker = "o" if abs(value) <= limit else ">" if value > 0 else "<"
+        at = min(max(value, -limit), limit)
+        if _is_one_film(record):
+            style = {"s": 14, "color": BASELINE, "alpha": 0.7, "lw": 0, "zorder": 1}
+            axes.scatter(at, place, marker=marker, **style)
+        elif low is not None and high is not None:
+            axes.plot([low, high], [place, place], color=MODEL, lw=1.8, zorder=2)
+            axes.scatter(at, place, marker=marker, s=28, color=MODEL, zorder=3)
+
+
+def _limit(analyses: Sequence[Record]) -> float:
+    """Return the end of the axis: it shows the intervals of all films, not all single films."""
+    shown = [record for record in analyses if not _is_one_film(record)] or analyses
+    ends = [f[end] for record in shown for f in record["factors"] for end in ("low", "high")]
+    largest = max((abs(end) for end in ends if end is not None), default=2.0)
+    return float(min(max(1.15 * largest, 1.0), 12.0))
