@@ -56,12 +56,8 @@ class Baseline(Classifier):
     """The base of the baselines: two classes, of which the second is "positive"."""
 
     two_classes = True
+    poor_score = True
     fitted: ClassVar[tuple[str, ...]] = ("classes_", "prevalence_")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True
-        return tags
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         self.prevalence_ = float(codes.mean())

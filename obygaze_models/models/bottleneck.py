@@ -16,18 +16,17 @@ from sklearn.utils.validation import validate_data
 from obygaze_models.models.common import FixTraining, Floats, Ints, encode_classes
 from obygaze_models.models.concepts import ConceptBank, cross_fit_folds, cross_fitted_margins
 from obygaze_models.models.estimator import Classifier
-from obygaze_models.models.heads import LogisticHead, OrdinalHead, two_probabilities
+from obygaze_models.models.heads import Head, LogisticHead, OrdinalHead
 
 
 @dataclass(eq=False, repr=False)
-class ResidualHead(Classifier):
+class ResidualHead(Head):
     """Logistic regression on features, added to a given logit (PCBM-h).
 
     The logit of the concepts is fixed; the problem is convex. `share_` is the share of the variance
     of logits that the features add: var(rest) / (var(rest) + var(concepts)).
     """
 
-    two_classes = True
     fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "intercept_", "share_")
 
     C: float = 0.01
@@ -59,10 +58,6 @@ class ResidualHead(Classifier):
         X = self._check(X)
         logit: Floats = _offset(offset, len(X)) + X @ self.coef_ + self.intercept_
         return logit
-
-    def predict_proba(self, X: Any, offset: Any = None) -> Floats:
-        """Return the probability of both classes for each row."""
-        return two_probabilities(self.decision_function(X, offset))
 
 
 @dataclass(eq=False, repr=False)

@@ -90,10 +90,12 @@ class Savable(BaseEstimator):  # type: ignore[misc]
 class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
     """A classifier whose `_fit` gets checked rows, class numbers, and the film of each row.
 
-    `two_classes` is for one that separates exactly two classes.
+    `two_classes` is for one that separates exactly two classes; `poor_score` for one that
+    scikit-learn's checks must not expect to separate their classes.
     """
 
     two_classes: ClassVar[bool] = False
+    poor_score: ClassVar[bool] = False
     min_features: ClassVar[int] = 1
 
     classes_: NDArray[Any]
@@ -125,12 +127,16 @@ class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
         raise NotImplementedError
 
     def _weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:
-        """Return the weight of each row, which is that of its class."""
+        """Return the weight of each class for these rows; None where all weigh the same."""
         if weight is None:
             return None
         if isinstance(weight, Mapping):
-            return np.array([float(weight.get(name, 1)) for name in self.classes_])[codes]
-        return balanced_weights(codes, len(self.classes_))[codes]
+            return np.array([float(weight.get(name, 1)) for name in self.classes_.tolist()])
+        return balanced_weights(codes, len(self.classes_))
+
+    def _row_weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:
+        weights = self._weights(codes, weight)
+        return None if weights is None else weights[codes]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row; a tie is the earlier class."""
@@ -147,6 +153,7 @@ class Classifier(ClassifierMixin, Savable):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = not self.two_classes
+        tags.classifier_tags.poor_score = self.poor_score
         return tags
 
 

@@ -27,17 +27,14 @@ PAPER_SEED = 42  # of the released code
 
 
 class Head(Classifier):
-    """The base of the heads for two classes; `_fit` gets margins and the film of each row."""
+    """The base of the heads with a logit, which have two classes."""
 
     two_classes = True
 
-    def predict_proba(self, X: Any) -> Floats:
+    def predict_proba(self, X: Any, **given: Any) -> Floats:
         """Return the probability of both classes for each row."""
-        return two_probabilities(self.decision_function(X))
-
-    def contributions(self, X: Any) -> tuple[float, Floats]:
-        """Return a base, and what each concept adds to it for each row."""
-        raise NotImplementedError
+        logit = self.decision_function(X, **given)
+        return np.stack([expit(-logit), expit(logit)], axis=1)
 
 
 class LinearHead(Head):
@@ -76,7 +73,7 @@ class LogisticHead(LinearHead):
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         scale = column_scales(X) if self.scaled else np.ones(X.shape[1])
-        weights = self._weights(codes, self.class_weight)
+        weights = self._row_weights(codes, self.class_weight)
         model = liblinear_logistic(self.C, self.penalty)
         model.fit(X / scale, codes, sample_weight=weights)
         self.coef_, self.intercept_ = model.coef_[0] / scale, float(model.intercept_[0])
@@ -84,12 +81,13 @@ class LogisticHead(LinearHead):
 
 
 @dataclass(eq=False, repr=False)
-class TreeHead(Head):
+class TreeHead(Classifier):
     """The paper's decision tree, as arrays; node 0 is the root, and a leaf has no children.
 
     `threshold_` is in the units of the margins: a row goes left where its margin is at most that.
     """
 
+    two_classes = True
     fitted: ClassVar[tuple[str, ...]] = (
         *("classes_", "left_", "right_", "feature_", "threshold_", "share_", "n_rows_"),
     )
@@ -106,7 +104,7 @@ class TreeHead(Head):
             min_samples_leaf=self.min_samples_leaf,
             random_state=draw_seed(self.random_state),
         )
-        tree = model.fit(X, codes, sample_weight=self._weights(codes, self.class_weight)).tree_
+        tree = model.fit(X, codes, sample_weight=self._row_weights(codes, self.class_weight)).tree_
         self.left_, self.right_ = tree.children_left.copy(), tree.children_right.copy()
         self.feature_, self.threshold_ = tree.feature.copy(), tree.threshold.copy()
         self.share_ = tree.value[:, 0, 1] / tree.value[:, 0].sum(axis=1)
@@ -134,12 +132,8 @@ class TreeHead(Head):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the share of both classes in each row's leaf."""
-        share = self.share_[self.apply(X)]
+        share = self.share_[self._walk(X)[0]]
         return np.stack([1 - share, share], axis=1)
-
-    def apply(self, X: Any) -> Ints:
-        """Return the leaf of each row."""
-        return self._walk(X)[0]
 
     def contributions(self, X: Any) -> tuple[float, Floats]:
         """Return the share at the root, and how much the splits on each concept change it."""
@@ -169,6 +163,7 @@ class OrdinalHead(Classifier):
     are divided by their standard deviation.
     """
 
+    poor_score = True  # the classes of scikit-learn's checks have no order
     fitted: ClassVar[tuple[str, ...]] = ("classes_", "coef_", "thresholds_", "mean_", "rank_")
 
     C: float = 1.0
@@ -210,16 +205,6 @@ class OrdinalHead(Classifier):
         if unplaced:
             raise FixTraining(f"annotation level {unplaced[0]!r} is missing in order")
         return np.argsort(np.argsort([places[name] for name in self.classes_.tolist()]))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # the classes of scikit-learn's checks have no order
-        return tags
-
-
-def two_probabilities(logit: Floats) -> Floats:
-    """Return the probability of both classes from the logit of the second."""
-    return np.stack([expit(-logit), expit(logit)], axis=1)
 
 
 def liblinear_logistic(C: float, penalty: Penalty) -> LogisticRegression:

@@ -47,7 +47,7 @@ class LogisticProbe(LinearProbe):
     class_weight: ClassWeight = None
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        weights = self._weights(codes, self.class_weight)
+        weights = self._row_weights(codes, self.class_weight)
         self.coef_, self.intercept_ = logistic(X, codes, self.C, weights)
 
     def predict_proba(self, X: Any) -> Floats:
@@ -79,7 +79,7 @@ class RidgeProbe(LinearProbe):
         n_classes = len(self.classes_)
         targets = np.where(np.eye(n_classes, dtype=bool)[codes], 1.0, -1.0)
         targets = targets[:, 1:] if n_classes == 2 else targets
-        path = RidgePath(X, targets, self._weights(codes, self.class_weight))
+        path = RidgePath(X, targets, self._row_weights(codes, self.class_weight))
         alphas = self.alphas
         if alphas is None:
             alphas = [step * total_variance(X) for step in ALPHAS]
@@ -147,7 +147,7 @@ class SVMProbe(LinearProbe):
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         gram, rows, n_classes = Gram(X), np.arange(len(X)), len(self.classes_)
-        weight = self._weights(codes, self.class_weight)
+        weight = self._row_weights(codes, self.class_weight)
         planes = [
             gram.svm(rows, codes == code, self.C, weight)
             for code in (range(1, 2) if n_classes == 2 else range(n_classes))

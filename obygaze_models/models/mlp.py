@@ -22,13 +22,13 @@ from obygaze_models.models.common import (
     FixTraining,
     Floats,
     Ints,
-    balanced_weights,
     draw_seed,
     encode_classes,
     one_thread,
 )
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.mlp_network import Loss, Matrix, Network, logits, softmax, with_ones
+from obygaze_models.models.registry import KINDS, check_setting
 
 
 @dataclass(frozen=True)
@@ -152,22 +152,14 @@ def hold_out(codes: Ints, fraction: float, seed: int) -> NDArray[np.bool_]:
 
 def _check(X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe) -> None:
     """Raise an error for invalid settings, and for jobs that do not match the rows of X."""
-    counts = (*probe.hidden, probe.max_epochs, probe.patience, probe.batch_size)
-    weight = probe.class_weight
-    checks = {
-        "hidden, max_epochs, patience and batch_size must be at least 1": min(counts) >= 1,
-        "min_epochs must be at most max_epochs": probe.min_epochs <= probe.max_epochs,
-        "learning_rate must be above 0": probe.learning_rate > 0,
-        "weight_decay must be at least 0": probe.weight_decay >= 0,
-        "dropout must be in [0, 1)": 0 <= probe.dropout < 1,
-        "class_weight must be None, 'balanced' or a weight above 0 for each class": (
-            weight in (None, "balanced")
-            or (isinstance(weight, Mapping) and min(weight.values(), default=1) > 0)
-        ),
-        "keep must be 'best' or 'last'": probe.keep in ("best", "last"),
-    }
-    if wrong := [rule for rule, holds in checks.items() if not holds]:
-        raise FixTraining(f"invalid settings of a perceptron: {'; '.join(wrong)}")
+    for name in KINDS["mlp"].own:
+        value = getattr(probe, name)
+        plain = list(value) if isinstance(value, tuple) else value
+        reason = check_setting("mlp", name, plain)
+        if reason and name != "class_weight":
+            raise FixTraining(f"{name} {reason}, got {value!r}")
+    if probe.min_epochs > probe.max_epochs:
+        raise FixTraining("min_epochs must be at most max_epochs")
     used = np.zeros(len(X), dtype=bool)
     for number, job in enumerate(jobs):
         _check_job(job, f"job {number}", len(X))
@@ -248,8 +240,9 @@ def _train_together(rows: Matrix, jobs: Sequence[Job], probes: Sequence[MLPProbe
     """Train the probes of jobs with the same training rows, labels and seed, and finish them."""
     job, probe = jobs[0], probes[0]
     codes = job.labels[job.train]
-    weights = _class_weights(probe, codes)
-    n_classes = len(weights)
+    n_classes = len(probe.classes_)
+    weights = probe._weights(codes, probe.class_weight)
+    weights = np.ones(n_classes) if weights is None else weights
     rng = np.random.default_rng(job.seed)
     network = Network((rows.shape[1] - 1, *probe.hidden, n_classes), rng)
     target, weight = _one_hot(codes, n_classes), weights[codes].astype(np.float32)
@@ -282,15 +275,6 @@ def _epoch(
         network.backward(inputs, slope, probe.dropout)
         network.adam(probe.learning_rate, probe.weight_decay)
     return float(weight @ -np.log(np.maximum(hits, 1e-45)) / weight.sum())
-
-
-def _class_weights(probe: MLPProbe, codes: Ints) -> Floats:
-    """Return the weight of each class."""
-    if isinstance(probe.class_weight, Mapping):
-        names = probe.classes_.tolist()
-        return np.array([float(probe.class_weight.get(name, 1)) for name in names])
-    n_classes = len(probe.classes_)
-    return balanced_weights(codes, n_classes) if probe.class_weight else np.ones(n_classes)
 
 
 def _one_hot(codes: Ints, n_classes: int) -> Matrix:

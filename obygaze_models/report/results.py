@@ -1,4 +1,4 @@
-"""Results: models with baselines, single films, the numbers of the paper, and the intervals drawn."""
+"""Results: models with baselines, single films, the numbers of the paper, intervals."""
 
 from __future__ import annotations
 
