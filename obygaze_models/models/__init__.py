@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from obygaze_models.models.baselines import places as places
     from obygaze_models.models.bottleneck import Bottleneck as Bottleneck
     from obygaze_models.models.bottleneck import ResidualHead as ResidualHead
+    from obygaze_models.models.bottleneck import TrueValues as TrueValues
+    from obygaze_models.models.bottleneck import intervene as intervene
     from obygaze_models.models.concept_report import concept_matrix as concept_matrix
     from obygaze_models.models.concept_report import concept_quality as concept_quality
     from obygaze_models.models.concept_report import film_leak as film_leak
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
     from obygaze_models.models.heads import LogisticHead as LogisticHead
     from obygaze_models.models.heads import OrdinalHead as OrdinalHead
     from obygaze_models.models.heads import TreeHead as TreeHead
-    from obygaze_models.models.interventions import TrueValues as TrueValues
-    from obygaze_models.models.interventions import intervene as intervene
     from obygaze_models.models.linear import LinearProbe as LinearProbe
     from obygaze_models.models.linear import LogisticProbe as LogisticProbe
     from obygaze_models.models.linear import RidgeProbe as RidgeProbe

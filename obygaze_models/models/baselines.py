@@ -24,15 +24,14 @@ if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
 
 
-def random_average_precision(n_positive: int, n: int) -> float:
-    """Return the mean AP of a random order without ties, a little above the prevalence."""
-    if not 0 < n_positive <= n:
-        raise FixInput(f"n_positive must be from 1 to n ({n}), got {n_positive}")
-    return float(random_ap(np.array(n_positive / n), np.array(float(n))))
+def random_ap(prevalence: ArrayLike, n: ArrayLike) -> Floats:
+    """Return the mean AP of a random order without ties, a little above the prevalence.
 
-
-def random_ap(prevalence: Floats, n: Floats) -> Floats:
-    """Return the same for many tests, each of `n` clips; NaN where none is positive."""
+    Args:
+        prevalence: The share of positive clips, of one test or many; at 0 there is no AP (NaN).
+        n: The number of clips of each test.
+    """
+    prevalence, n = np.asarray(prevalence, dtype=np.float64), np.asarray(n, dtype=np.float64)
     first = (digamma(n + 1) + np.euler_gamma) / n  # the mean of 1 / rank
     others = np.clip((prevalence * n - 1) / np.maximum(n - 1, 1), 0, 1)
     return np.where(prevalence > 0, first + others * (1 - first), np.nan)

@@ -132,7 +132,8 @@ class TreeHead(Classifier):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the share of both classes in each row's leaf."""
-        share = self.share_[self._walk(X)[0]]
+        leaves, _ = self._walk(X)
+        share = self.share_[leaves]
         return np.stack([1 - share, share], axis=1)
 
     def contributions(self, X: Any) -> tuple[float, Floats]:

@@ -101,8 +101,9 @@ class MLPProbe(Classifier):
 
         In float64 it does not depend on the size of a batch.
         """
+        rows = self._check(X)
         exact = [weights.astype(np.float64) for weights in self.layers_]
-        return softmax(logits(exact, self._check(X)))
+        return softmax(logits(exact, rows))
 
     @property
     def n_epochs(self) -> int:

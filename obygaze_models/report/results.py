@@ -31,7 +31,6 @@ from obygaze_models.report.lookup import (
     rank_of,
 )
 from obygaze_models.report.tables import (
-    FoldSpread,
     Heading,
     Number,
     ResultTable,
@@ -185,7 +184,7 @@ def paper_tables(run: ReportRun) -> Iterable[ResultTable]:
         for name, same in grouped(own, lambda p: model_and_store(p[0])).items():
             rows.append(Heading(name))
             rows += [
-                (*pair_of(r), _ours(r, one), FoldSpread(one["mean"], one.get("sd")), r["leaked"])
+                (*pair_of(r), _ours(r, one), Number(one["mean"], sd=one.get("sd")), r["leaked"])
                 for r, one in same
             ]
         yield make_table("paper", f"paper-{metric}", rows, metric=metric_name(metric))
@@ -197,19 +196,19 @@ def paper_tables(run: ReportRun) -> Iterable[ResultTable]:
 
 def _paper_by_film(cell: Record, printed: Sequence[Mapping[str, Any]]) -> ResultTable:
     """Return a row per film, as in Table 4 of the paper."""
-    rows: list[tuple[str, str, FoldSpread, FoldSpread]] = [
+    rows: list[tuple[str, str, Number, Number]] = [
         (
             one.get("source") or one["movie"],
             one["movie"],
             _ours(cell, one),
-            FoldSpread(one["mean"], one.get("sd")),
+            Number(one["mean"], sd=one.get("sd")),
         )
         for one in printed
     ]
-    known = [(row[2].mean, row[3].mean) for row in rows if row[2].mean is not None]
+    known = [(row[2].value, row[3].value) for row in rows if row[2].value is not None]
     if known:
         ours, theirs = (sum(values) / len(known) for values in zip(*known, strict=True))
-        rows.append(("mean of these films", "", FoldSpread(ours), FoldSpread(theirs)))
+        rows.append(("mean of these films", "", Number(ours), Number(theirs)))
     return make_table(
         "paper_films",
         f"paper-films-{cell['model']}-{cell['feature']}",
@@ -221,13 +220,13 @@ def _paper_by_film(cell: Record, printed: Sequence[Mapping[str, Any]]) -> Result
     )
 
 
-def _ours(cell: Record, printed: Mapping[str, Any]) -> FoldSpread:
+def _ours(cell: Record, printed: Mapping[str, Any]) -> Number:
     metric = printed["metric"]
     if film := printed.get("movie"):
         sd = (cell["by_movie"].get(film, {}).get("sd") or {}).get(metric)
-        return FoldSpread(film_value(cell, film, metric), sd)
+        return Number(film_value(cell, film, metric), sd=sd)
     found = cell.get(metric) or {}
-    return FoldSpread(found.get("mean"), found.get("sd"))
+    return Number(found.get("mean"), sd=found.get("sd"))
 
 
 def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
@@ -297,8 +296,8 @@ def chance_of(record: Record, metric: str) -> float:
     """Return the expected value of a random order: for AP the mean over folds, for AUC 0.5."""
     if metric != "ap":
         return 0.5
-    from obygaze_models.models.baselines import random_average_precision  # slow to import
+    from obygaze_models.models.baselines import random_ap  # slow to import
 
     tests = {fold["fold"]: (fold["n_positive"], fold["n_test"]) for fold in record["folds"]}
-    found = [random_average_precision(*sizes) for sizes in tests.values() if sizes[0]]
+    found = [float(random_ap(some / n, n)) for some, n in tests.values() if some]
     return sum(found) / len(found) if found else float(record["prevalence"])

@@ -48,11 +48,12 @@ def sentence(key: str, **names: object) -> str:
 
 @dataclass(frozen=True)
 class Number:
-    """A number in a cell, with its interval if it has one."""
+    """A number in a cell, with its interval, or its standard deviation over folds or runs."""
 
     value: float | None
     low: float | None = None
     high: float | None = None
+    sd: float | None = None
     digits: int = 2
     mark: str = ""
     is_p: bool = False
@@ -64,12 +65,13 @@ class Number:
 
     @property
     def short(self) -> str:
-        """The number without its interval; a dash if it is missing."""
+        """The number without its interval, such as `0.79 (0.05)`; a dash if it is missing."""
         if self.value is None or not math.isfinite(self.value):
             return "–"
         if self.is_p and self.value < 10**-self.digits / 2:
             return f"<{10**-self.digits:.{self.digits}f}"
-        return f"{self.value:z.{self.digits}f}{self.mark}"
+        spread = "" if self.sd is None else f" ({self.sd:.{self.digits}f})"
+        return f"{self.value:z.{self.digits}f}{self.mark}{spread}"
 
     @property
     def interval(self) -> str:
@@ -77,20 +79,6 @@ class Number:
         if self.low is None or self.high is None or math.isnan(self.low + self.high):
             return ""
         return f"{self.low:z.{self.digits}f}, {self.high:z.{self.digits}f}"
-
-
-@dataclass(frozen=True)
-class FoldSpread:
-    """A mean with its standard deviation over folds or runs, as in the paper."""
-
-    mean: float | None
-    sd: float | None = None
-
-    def __str__(self) -> str:
-        """Return the text of a cell, such as `0.79 (0.05)`."""
-        if self.mean is None:
-            return "–"
-        return f"{self.mean:.2f}" + ("" if self.sd is None else f" ({self.sd:.2f})")
 
 
 @dataclass(frozen=True)
@@ -122,15 +110,16 @@ class ResultTable:
     folded: bool = False
 
     def as_csv(self) -> str:
-        """Return the numbers at full precision; intervals and headings have their own columns."""
-        names = [f"{header}{end}" for header in self.headers for end in ("", " low", " high")]
+        """Return the numbers at full precision; intervals, SD and headings have own columns."""
+        ends = ("", " low", " high", " SD")
+        names = [f"{header}{end}" for header in self.headers for end in ends]
         table = [
             [heading.title if heading else "", *(v for cell in row for v in _values(cell))]
             for heading, rows in self.blocks()
             for row in rows
         ]
         used = {i for row in table for i, value in enumerate(row) if value != ""}
-        kept = [i for i in range(len(names) + 1) if i in used or i % 3 == 1]
+        kept = [i for i in range(len(names) + 1) if i in used or i % len(ends) == 1]
         columns = ["group", *names]
         rows = ([row[i] for i in kept] for row in table)
         return csv_for_people([columns[i] for i in kept], rows).decode("utf-8")
@@ -155,7 +144,7 @@ class ResultTable:
         return [bool(cells) and all(isinstance(c, NUMERIC) for c in cells) for cells in columns]
 
 
-NUMERIC = (int, float, Number, FoldSpread)
+NUMERIC = (int, float, Number)
 # Markdown would read these as markup or as a link.
 _MARKUP = re.compile(r"([\\`*_\[\]|#])")
 
@@ -203,9 +192,9 @@ def shown(cell: Any) -> Any:
 
 
 def _values(cell: Any) -> list[Any]:
-    values = [str(cell) if isinstance(cell, FoldSpread) else cell, None, None]
+    values = [cell, None, None, None]
     if isinstance(cell, Number):
-        values = [cell.value, cell.low, cell.high]
+        values = [cell.value, cell.low, cell.high, cell.sd]
     return ["" if value is None else value for value in values]
 
 

@@ -135,7 +135,7 @@ def _by_fold(
     new_head: NewHead, by_fold: Sequence[HeadData], seed: int
 ) -> Iterator[tuple[float, tuple[Any, Any, Any]]]:
     """Yield the number of clips of a fold and its curves, by heads of the other folds."""
-    from obygaze_models.models.interventions import TrueValues, intervene
+    from obygaze_models.models.bottleneck import TrueValues, intervene
 
     folds = np.unique(by_fold[0].folds) if by_fold else ()
     for fold, data in zip(folds, by_fold, strict=True):
