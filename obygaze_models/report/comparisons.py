@@ -25,7 +25,7 @@ from obygaze_models.report.lookup import (
 from obygaze_models.report.tables import (
     Heading,
     Number,
-    ResultTable,
+    Part,
     Row,
     make_table,
     sentence,
@@ -33,15 +33,11 @@ from obygaze_models.report.tables import (
 )
 
 
-def contrast_sentences(run: ReportRun) -> Iterable[str]:
-    """Yield why a difference between training tasks has no interval, where that is so."""
-    if any(record["p"] is None for record in run.of("contrast")):
-        yield sentence("untested")
-
-
-def contrast_tables(run: ReportRun) -> Iterable[ResultTable]:
+def contrasts(run: ReportRun) -> Part:
     """Yield the differences between the two training tasks that the protocol contrasts."""
     records = run.of("contrast")
+    if any(record["p"] is None for record in records):
+        yield sentence("untested")
     rows = [
         (
             record["test"],
@@ -60,10 +56,11 @@ def contrast_tables(run: ReportRun) -> Iterable[ResultTable]:
         yield make_table("contrast", "contrast", rows, confidence=run.confidence, **names)
 
 
-def comparison_tables(run: ReportRun) -> Iterable[ResultTable]:
+def differences(run: ReportRun) -> Part:
     """Yield differences on the same clips, smallest p first; equal ones share a row.
 
-    Those against the best baseline are first; the rest are folded.
+    Those against the best baseline are first; the rest are folded. A sentence says which difference
+    of two models the films of the run are enough to find.
     """
 
     def key(record: Record) -> tuple[object, ...]:
@@ -73,6 +70,14 @@ def comparison_tables(run: ReportRun) -> Iterable[ResultTable]:
     def order(same: Sequence[Record]) -> tuple[float, float]:
         return _or_one(_p_value(same[0])), -abs(same[0]["difference"] or 0.0)
 
+    smallest = [
+        (record["n_movies"], metric_name(record["metric"]), least)
+        for record in run.of("comparison")
+        if not _has_baseline(record) and (least := _detectable(run, record)) is not None
+    ]
+    for (n_films, metric), some in grouped(smallest, lambda one: one[:2]).items():
+        names = {"n_films": n_films, "metric": metric, "confidence": run.confidence}
+        yield sentence("power", typical=f"{median(one[2] for one in some):.2f}", **names)
     records = [
         record
         for record in run.of("comparison")
@@ -144,20 +149,6 @@ def _or_one(p: float | None) -> float:
     return 1.0 if p is None else float(p)
 
 
-def power_sentences(run: ReportRun) -> Iterable[str]:
-    """Yield which difference of two models the films of the run are enough to find."""
-    found = [
-        (run.confidence, record["n_movies"], metric_name(record["metric"]), smallest)
-        for record in run.of("comparison")
-        if not _has_baseline(record) and (smallest := _detectable(run, record)) is not None
-    ]
-    for (confidence, n_films, metric), own in grouped(found, lambda one: one[:3]).items():
-        typical = f"{median(one[3] for one in own):.2f}"
-        yield sentence(
-            "power", n_films=n_films, metric=metric, typical=typical, confidence=confidence
-        )
-
-
 def _detectable(run: ReportRun, record: Record) -> float | None:
     """Return the difference that a test at the level of the interval finds in 80 % of samples."""
     low, high = record.get("ci") or (None, None)
@@ -183,14 +174,14 @@ def _is_one_film(record: Record) -> bool:
     return record["film"] not in ("", ALL_FILMS)
 
 
-def analysis_tables(run: ReportRun) -> Iterable[ResultTable]:
+def factors(run: ReportRun) -> Part:
     """Yield the log odds of success for each factor, a table per cell, a column per film."""
     for records, names, title, key in _analyses(run):
         own = sorted(records, key=_is_one_film)
-        factors = [{factor["name"]: factor for factor in record["factors"]} for record in own]
+        by_name = [{factor["name"]: factor for factor in record["factors"]} for record in own]
         notes = list(dict.fromkeys(str(record["note"]) for record in own if record.get("note")))
         rows = [
-            (name, *(_log_odds(f.get(name), r) for f, r in zip(factors, own, strict=True)))
+            (name, *(_log_odds(f.get(name), r) for f, r in zip(by_name, own, strict=True)))
             for name in names
         ]
         films = [run.film_name(record["film"]) or "all films" for record in own]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from obygaze_models.report.lookup import ReportRun, grouped, number_of
 from obygaze_models.report.tables import (
     Heading,
     Number,
-    ResultTable,
+    Part,
     Row,
     make_table,
     sentence,
@@ -39,8 +39,8 @@ def head_name(head: Record) -> str:
     return f"{head['model']} ({head['feature']}), {head['task']}"
 
 
-def concept_sentences(run: ReportRun) -> Iterable[str]:
-    """Yield how concepts are evaluated, and how well they predict the film of a clip."""
+def concepts(run: ReportRun) -> Part:
+    """Yield how concepts are evaluated, the tables of concept vectors, then those of the heads."""
     if run.of("anatomy"):
         yield sentence("concepts")
     for bank in run.banks:
@@ -50,12 +50,8 @@ def concept_sentences(run: ReportRun) -> Iterable[str]:
         if bank.get("note"):
             yield sentence("bank_note", feature=feature, note=bank["note"])
         if bank.get("left_out"):
-            concepts = "; ".join(f"{name} ({why})" for name, why in bank["left_out"].items())
-            yield sentence("left_out", feature=feature, concepts=concepts)
-
-
-def concept_tables(run: ReportRun) -> Iterable[ResultTable]:
-    """Yield the tables of concept vectors, then those of the heads."""
+            names = "; ".join(f"{name} ({why})" for name, why in bank["left_out"].items())
+            yield sentence("left_out", feature=feature, concepts=names)
     for number, bank in enumerate(run.banks):
         if bank["concepts"]:
             feature, models = bank["feature"], ", ".join(bank["models"])
@@ -66,9 +62,9 @@ def concept_tables(run: ReportRun) -> Iterable[ResultTable]:
     if gains := [head for head in run.heads if head["task_gain"]]:
         yield make_table("task_gain", "task-gain", [_gain_row(head) for head in gains])
     linear = [head for head in run.heads if head["weights"]]
-    for concepts, heads in grouped(linear, lambda head: tuple(head["concepts"])).items():
+    for columns, heads in grouped(linear, lambda head: tuple(head["concepts"])).items():
         weights = [(head_name(head), *map(Number, effects(head))) for head in heads]
-        yield make_table("weights", f"weights-{slug(heads[0]['feature'])}", weights, concepts)
+        yield make_table("weights", f"weights-{slug(heads[0]['feature'])}", weights, columns)
 
 
 def _concept_row(concept: Record) -> Row:

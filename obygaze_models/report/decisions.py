@@ -18,12 +18,12 @@ from obygaze_models.report.lookup import (
     pair_name,
     pair_of,
 )
-from obygaze_models.report.tables import Number, ResultTable, make_table, report_text, slug
+from obygaze_models.report.tables import Number, Part, make_table, report_text, slug
 
 MAX_ROWS, MAX_COLUMNS = 12, 6
 
 
-def decision_tables(run: ReportRun) -> Iterable[ResultTable]:
+def decisions(run: ReportRun) -> Part:
     """Yield the metrics that the results do not show, chosen thresholds, and recalibration."""
 
     def at_thresholds(cell: Record) -> Iterable[Number]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from obygaze_models.report import comparisons, concepts, decisions, figure_films
 from obygaze_models.report.figure import Figure, FigureSet
 from obygaze_models.report.lookup import ReportRun, grouped
 from obygaze_models.report.tables import (
+    Part,
     ResultTable,
     Row,
     cell_parts,
@@ -112,39 +113,30 @@ def report(
 
 def sections_of(run: ReportRun, figures: Sequence[Figure] = ()) -> list[Section]:
     """Return the sections of a run that are not empty, in the order of the page."""
-    titles = (f"{name}: {title}" for name, title in run.task_titles.items())
-    sentences: dict[str, Iterable[str]] = {
-        "contrast": comparisons.contrast_sentences(run),
-        "remarks": (record["text"] for record in run.of("remark")),
-        "clips": [sentence("tasks", titles="; ".join(titles))] if run.task_titles else [],
-        "results": [sentence("intervals", confidence=run.confidence)],
-        "paper": results.paper_sentences(run),
-        "comparisons": comparisons.power_sentences(run),
-        "concepts": concepts.concept_sentences(run),
-    }
-    tables: dict[str, Sequence[Callable[[ReportRun], Iterable[ResultTable]]]] = {
-        "contrast": [comparisons.contrast_tables],
-        "results": [results.result_tables, results.argmax_tables, results.learning_tables],
-        "paper": [results.paper_tables],
-        "films": [results.film_tables, clip_tables],
-        "comparisons": [comparisons.comparison_tables],
-        "concepts": [concepts.concept_tables],
-        "analysis": [comparisons.analysis_tables],
-        "decisions": [decisions.decision_tables],
-        "audits": [finding_tables],
-        "coverage": [coverage_tables],
-        "provenance": [provenance_tables],
-    }
     drawn = grouped(figures, lambda figure: figure.section)
     made = []
     for key, title in report_text()["headings"].items():
-        own = [table for kind in tables.get(key, ()) for table in kind(run)]
-        section = Section(key, title, [*sentences.get(key, ())], drawn.get(key, []), own)
-        made += [section] if any(section[2:]) else []
+        found = [one for part in PARTS.get(key, ()) for one in part(run)]
+        tables = [one for one in found if isinstance(one, ResultTable)]
+        sentences = [one for one in found if isinstance(one, str)]
+        if found or key in drawn:
+            made.append(Section(key, title, sentences, drawn.get(key, []), tables))
     return made
 
 
-def coverage_tables(run: ReportRun) -> Iterable[ResultTable]:
+def remarks(run: ReportRun) -> Part:
+    """Yield what could mislead a reader."""
+    yield from (record["text"] for record in run.of("remark"))
+
+
+def clips(run: ReportRun) -> Part:
+    """Yield what each task separates."""
+    if run.task_titles:
+        titles = (f"{name}: {title}" for name, title in run.task_titles.items())
+        yield sentence("tasks", titles="; ".join(titles))
+
+
+def coverage(run: ReportRun) -> Part:
     """Yield the clips without features and the reasons."""
     for record in run.of("coverage"):
         n_missing, feature = record["n_missing"], record["feature"]
@@ -159,7 +151,7 @@ def coverage_tables(run: ReportRun) -> Iterable[ResultTable]:
             yield make_table("coverage", f"coverage-{slug(feature)}", rows, **names)
 
 
-def provenance_tables(run: ReportRun) -> Iterable[ResultTable]:
+def provenance(run: ReportRun) -> Part:
     """Yield checksums, versions and seeds: what is needed to run the experiment again."""
     about = run.about
     manifest = about["manifest"]
@@ -177,11 +169,28 @@ def provenance_tables(run: ReportRun) -> Iterable[ResultTable]:
     yield make_table("provenance", "provenance", rows)
 
 
-def finding_tables(run: ReportRun) -> Iterable[ResultTable]:
+def audits(run: ReportRun) -> Part:
     """Yield a table per audit finding, with its sentences as the note."""
     for name, finding in read_findings(run.folder).items():
         texts = {"name": finding.title, "sentences": " ".join(finding.sentences)}
         yield make_table("audit", f"audit-{slug(name)}", finding.rows, finding.headers, **texts)
+
+
+PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
+    "contrast": (comparisons.contrasts,),
+    "remarks": (remarks,),
+    "clips": (clips,),
+    "results": (results.results, results.argmax, results.learning),
+    "paper": (results.paper,),
+    "films": (results.films, clip_tables),
+    "comparisons": (comparisons.differences,),
+    "concepts": (concepts.concepts,),
+    "analysis": (comparisons.factors,),
+    "decisions": (decisions.decisions,),
+    "audits": (audits,),
+    "coverage": (coverage,),
+    "provenance": (provenance,),
+}
 
 
 def _is_page(path: Path) -> bool:

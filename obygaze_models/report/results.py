@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from obygaze_models.report.lookup import (
 from obygaze_models.report.tables import (
     Heading,
     Number,
+    Part,
     ResultTable,
     Row,
     make_table,
@@ -44,8 +45,9 @@ MAX_OPEN_ROWS = 12
 MAX_FILM_COLUMNS = 6
 
 
-def result_tables(run: ReportRun) -> Iterable[ResultTable]:
+def results(run: ReportRun) -> Part:
     """Yield a table per test task: models by train task, then baselines, equal ones in one row."""
+    yield sentence("intervals", confidence=run.confidence)
     if run.is_own_test:
         yield _by_task(run)
         return
@@ -123,7 +125,7 @@ def merged_baselines(records: Sequence[Record]) -> list[tuple[list[str], str, Re
     return sorted(rows, key=lambda row: bool(row[2].get("ceiling")))
 
 
-def argmax_tables(run: ReportRun) -> Iterable[ResultTable]:
+def argmax(run: ReportRun) -> Part:
     """Yield a table of several one-against-rest tasks that are evaluated as one question."""
     rows = [
         (
@@ -140,7 +142,7 @@ def argmax_tables(run: ReportRun) -> Iterable[ResultTable]:
         yield make_table("argmax", "argmax", rows, tasks=tasks)
 
 
-def learning_tables(run: ReportRun) -> Iterable[ResultTable]:
+def learning(run: ReportRun) -> Part:
     """Yield the primary metric of each model by the number of training films."""
     curves = run.of("learning")
     if curves:
@@ -150,33 +152,30 @@ def learning_tables(run: ReportRun) -> Iterable[ResultTable]:
         yield make_table("learning", "learning", rows, films, metric=metric)
 
 
-def film_tables(run: ReportRun) -> Iterable[ResultTable]:
+def films(run: ReportRun) -> Part:
     """Yield the primary metric by film: films are rows if there are few models, else columns."""
-    films, metric, cells = run.films, run.primary, run.cells
-    name = metric_name(metric)
-    if films and len(cells) <= MAX_FILM_COLUMNS:
+    metric, cells = run.primary, run.cells
+    if run.films and len(cells) <= MAX_FILM_COLUMNS:
         names = [f"{run.label(cell)}, {pair_name(*pair_of(cell))}" for cell in cells]
         by_film = [
             (run.film_name(f), f, *(Number(film_value(cell, f, metric)) for cell in cells))
-            for f in films
+            for f in run.films
         ]
-        yield make_table("films", "films", by_film, names, metric=name)
-    elif films:
-        titles = [run.film_name(film) for film in films]
-        rows = run.rows_by_pair(cells, lambda r: [Number(film_value(r, f, metric)) for f in films])
-        table = make_table("models", "films", rows, titles, metric=name)
+        yield make_table("films", "films", by_film, names, metric=metric_name(metric))
+    elif run.films:
+        titles = [run.film_name(film) for film in run.films]
+        rows = run.rows_by_pair(
+            cells, lambda r: [Number(film_value(r, f, metric)) for f in run.films]
+        )
+        table = make_table("models", "films", rows, titles, metric=metric_name(metric))
         yield replace(table, folded=len(cells) > MAX_OPEN_ROWS)
 
 
-def paper_sentences(run: ReportRun) -> Iterable[str]:
-    """Yield how this run differs from the paper, and what the spread is."""
+def paper(run: ReportRun) -> Part:
+    """Yield the numbers of this run with those that the paper prints: by cell, then by film."""
     if any(cell.get("paper") for cell in run.cells):
         quirk = run.protocol.get("splits", {}).get("quirk")
         yield from map(sentence, (quirk, "spread") if quirk in ("authors", "text") else ("spread",))
-
-
-def paper_tables(run: ReportRun) -> Iterable[ResultTable]:
-    """Yield the numbers of this run with those that the paper prints: by cell, then by film."""
     printed = [(cell, one) for cell in run.cells for one in cell.get("paper") or ()]
     by_metric = grouped([p for p in printed if not p[1].get("movie")], lambda p: p[1]["metric"])
     for metric, own in by_metric.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
@@ -145,6 +145,8 @@ class ResultTable:
 
 
 NUMERIC = (int, float, Number)
+# What a part of the page yields: sentences, then tables.
+Part = Iterator[str | ResultTable]
 # Markdown would read these as markup or as a link.
 _MARKUP = re.compile(r"([\\`*_\[\]|#])")
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
 from obygaze_features.manifest.model import Clip, clock
 from obygaze_models.protocols.runner.records import PREDICTIONS_FILE, Record
 from obygaze_models.report.lookup import ReportRun, grouped, pair_name, pair_of, rank_of
-from obygaze_models.report.tables import Heading, Number, ResultTable, Row, make_table
+from obygaze_models.report.tables import Heading, Number, Part, Row, make_table
 
 MAX_ERRORS = 10
 TIME, SCENE, NUMBER = "start (h:mm:ss)", "scene", "number of the clip"
@@ -46,7 +46,7 @@ def timelines(run: ReportRun) -> tuple[tuple[str, str], list[Timeline]]:
     return pair, timelines_of(run, pair)
 
 
-def clip_tables(run: ReportRun) -> Iterator[ResultTable]:
+def clip_tables(run: ReportRun) -> Part:
     """Yield the surest errors of each model of the timelines, then every clip of them."""
     pair, films = timelines(run)
     if not films or not any(film.models for film in films):
