@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,16 +51,31 @@ _TICKS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200)
 
 def draw_stats(stats: Stats, stem: Path, title: str, *, force: bool = True) -> tuple[Path, Path]:
     """Draw the shares of the levels, and the concepts of each level, as Figure 2 of the paper."""
-    total = {name: 0 for level in LEVELS for name in stats.concepts[level]}
-    for name in total:
-        total[name] = sum(stats.concepts[level].get(name, 0) for level in LEVELS)
-    names = sorted(total, key=total.__getitem__)
-    height = 1.9 + 0.42 * max(len(names), 3)
-    with canvas(7.2, height, nrows=2, height_ratios=[1, max(len(names), 3)]) as (figure, axes):
+    size, layout = stats_layout(stats)
+    with canvas(*size, **layout) as (figure, axes):
         figure.suptitle(title, x=0.01, ha="left", weight="bold")
-        _draw_levels(axes[0], stats)
-        _draw_concepts(axes[1], stats, names)
+        draw_panels(axes, stats)
         return save(figure, stem, force=force)
+
+
+def stats_layout(stats: Stats) -> tuple[tuple[float, float], dict[str, Any]]:
+    """Return the size of the figure in inches, and its layout for `Figure.subplots`."""
+    n_rows = max(len(_concepts(stats)), 3)
+    return (7.2, 2.1 + 0.42 * n_rows), {"nrows": 2, "height_ratios": [1.4, n_rows]}
+
+
+def draw_panels(axes: Any, stats: Stats) -> None:
+    """Draw the levels on the first axes and the concepts on the second."""
+    _draw_levels(axes[0], stats)
+    _draw_concepts(axes[1], stats, _concepts(stats))
+
+
+def _concepts(stats: Stats) -> list[str]:
+    """Return the concepts of the clips, the most frequent last."""
+    total: Counter[str] = Counter()
+    for counts in stats.concepts.values():
+        total.update(counts)
+    return sorted(total, key=total.__getitem__)
 
 
 def _draw_levels(axes: Any, stats: Stats) -> None:
@@ -69,7 +85,7 @@ def _draw_levels(axes: Any, stats: Stats) -> None:
         axes.barh(0, count, left=left, color=LEVEL_COLORS[level], height=0.7)
         if count > 0.04 * stats.clips:
             color = "white" if level == "S" else "black"
-            text = f"{level}\n{count} ({100 * count / stats.clips:.1f} %)"
+            text = f"{level}\n{count}\n{100 * count / stats.clips:.0f} %"
             axes.text(left + count / 2, 0, text, ha="center", va="center", color=color, fontsize=8)
         left += count
     axes.set_title(f"{stats.clips} {stats.unit}s of {stats.movies} films")
@@ -99,7 +115,7 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
     label_rows(axes, names, upwards=True)
     axes.set_xlim(left=0)
     draw_grid(axes)
-    axes.set_xlabel(f"% of the level's {stats.unit}s with the concept", color=MUTED)
+    axes.set_xlabel(f"% of {stats.unit}s with the concept", color=MUTED)
     axes.set_title("Concepts over levels")
     if levels:
         place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.13)}

@@ -36,24 +36,24 @@ from obygaze_models.report.tables import (
 def contrasts(run: ReportRun) -> Part:
     """Yield the differences between the two training tasks that the protocol contrasts."""
     records = run.of("contrast")
-    if any(record["p"] is None for record in records):
+    if not records:
+        return
+    names = {side: records[0][side]["train"] for side in ("first", "second")}
+    n_higher = sum((record["difference"] or 0) > 0 for record in records)
+    yield sentence("contrast", n_higher=n_higher, n=len(records), **names)
+    if any(record["ci"] is None for record in records):
         yield sentence("untested")
-    rows = [
-        (
-            record["test"],
-            run.label(record),
-            metric_name(record["metric"]),
-            *(Number(record[side]["value"]) for side in ("first", "second")),
-            _difference(record),
-            _p_cell(record["p"]),
-            f"{record.get('n_movies_higher', '–')} of {record['n_movies']}",
-            *(record[key] for key in ("n_seeds", "n_test", "leaked")),
-        )
-        for record in records
-    ]
-    if rows:
-        names = {side: records[0][side]["train"] for side in ("first", "second")}
-        yield make_table("contrast", "contrast", rows, confidence=run.confidence, **names)
+    rows: list[Row | Heading] = []
+    for test, own in grouped(records, lambda record: record["test"]).items():
+        rows.append(Heading(f"tested on {test}"))
+        for record in own:
+            higher = f"{record.get('n_movies_higher', '–')} of {record['n_movies']}"
+            values = (Number(record[side]["value"]) for side in ("first", "second"))
+            sizes = (record[key] for key in ("n_seeds", "n_test", "leaked"))
+            p = Number(record["p"], digits=3, is_p=True)
+            metric, difference = metric_name(record["metric"]), _difference(record)
+            rows.append((run.label(record), metric, *values, difference, p, higher, *sizes))
+    yield make_table("contrast", "contrast", rows, confidence=run.confidence, **names)
 
 
 def differences(run: ReportRun) -> Part:
@@ -118,7 +118,7 @@ def _compared(run: ReportRun, same: Sequence[Record]) -> Row:
         ", ".join(run.label(record["second"]) for record in same),
         metric_name(first["metric"]),
         _difference(first),
-        _p_cell(_p_value(first)),
+        Number(_p_value(first), digits=3, is_p=True),
         first.get("n_movies"),
     )
 
@@ -129,10 +129,6 @@ def _has_baseline(record: Record) -> bool:
 
 def _difference(record: Record) -> Number:
     return Number(record["difference"], *(record.get("ci") or (None, None)))
-
-
-def _p_cell(p: float | None) -> Number:
-    return Number(p, digits=3, is_p=True)
 
 
 def _p_value(record: Record) -> float | None:
@@ -177,16 +173,20 @@ def _is_one_film(record: Record) -> bool:
 def factors(run: ReportRun) -> Part:
     """Yield the log odds of success for each factor, a table per cell, a column per film."""
     for records, names, title, key in _analyses(run):
-        own = sorted(records, key=_is_one_film)
+        own = sorted((r for r in records if r["factors"]), key=_is_one_film)
         by_name = [{factor["name"]: factor for factor in record["factors"]} for record in own]
-        notes = list(dict.fromkeys(str(record["note"]) for record in own if record.get("note")))
         rows = [
             (name, *(_log_odds(f.get(name), r) for f, r in zip(by_name, own, strict=True)))
             for name in names
         ]
         films = [run.film_name(record["film"]) or "all films" for record in own]
-        note = "".join(f" {note}" for note in notes[:2])
-        yield make_table("analysis", f"analysis-{key}", rows, films, name=title, notes=note)
+        reasons = grouped((r for r in records if r["note"]), lambda record: record["note"])
+        notes = "; ".join(
+            f"{', '.join(run.film_name(r['film']) or 'all films' for r in same)}: {reason}"
+            for reason, same in reasons.items()
+        )
+        notes = f" Notes: {notes}." if notes else ""
+        yield make_table("analysis", f"analysis-{key}", rows, films, name=title, notes=notes)
 
 
 def _log_odds(factor: Mapping[str, Any] | None, record: Record) -> Number:
@@ -203,11 +203,11 @@ def draw_factors(run: ReportRun, figures: FigureSet) -> None:
             continue
         size = 7.2, 1.0 + 0.26 * len(names)
         limit = _limit(records)
-        films = [f["log_odds"] for r in records if _is_one_film(r) for f in r["factors"]]
-        n_beyond = sum(abs(value) > limit for value in films)
-        beyond = f" Triangles at the edge: {n_beyond} of {len(films)} dots are outside."
-        texts = {"model": records[0]["model"], "beyond": beyond if n_beyond else ""}
-        with figures.draw("factors", f"factors-{key}", size, **texts) as (_, axes):
+        values = [factor["log_odds"] for record in records for factor in record["factors"]]
+        n_beyond = sum(abs(value) > limit for value in values)
+        beyond = f" Triangles at the edge: {n_beyond} of {len(values)} dots are outside."
+        cut = beyond if n_beyond else ""
+        with figures.draw("factors", f"factors-{key}", size, name=title, beyond=cut) as (_, axes):
             for record in records:
                 _draw_analysis(axes, record, names, limit)
             draw_reference(axes, 0)
@@ -215,7 +215,6 @@ def draw_factors(run: ReportRun, figures: FigureSet) -> None:
             axes.set_xlim(-1.04 * limit, 1.04 * limit)
             hide_ticks(axes, "left")
             axes.set_xlabel("log odds of success", color=MUTED)
-            axes.set_title(title)
 
 
 def _draw_analysis(axes: Any, record: Record, names: Sequence[str], limit: float) -> None:
@@ -228,9 +227,12 @@ def _draw_analysis(axes: Any, record: Record, names: Sequence[str], limit: float
         if _is_one_film(record):
             style = {"s": 14, "color": BASELINE, "alpha": 0.7, "lw": 0, "zorder": 1}
             axes.scatter(at, place, marker=marker, **style)
-        elif low is not None and high is not None:
-            axes.plot([low, high], [place, place], color=MODEL, lw=1.8, zorder=2)
-            axes.scatter(at, place, marker=marker, s=28, color=MODEL, zorder=3)
+        else:
+            has_interval = low is not None and high is not None
+            if has_interval:
+                axes.plot([low, high], [place, place], color=MODEL, lw=1.8, zorder=2)
+            face = MODEL if has_interval else "white"
+            axes.scatter(at, place, marker=marker, s=28, color=face, edgecolor=MODEL, zorder=3)
 
 
 def _limit(analyses: Sequence[Record]) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -144,7 +145,6 @@ def _draw_quality(bank: Record, key: str, figures: FigureSet) -> None:
         for axes in (left, right):
             draw_grid(axes)
             hide_ticks(axes, "left")
-        left.set_title(f"Concept vectors of {feature}")
 
 
 def _draw_concept(left: Any, right: Any, row: int, concept: Record) -> None:
@@ -166,7 +166,7 @@ def _draw_similarity(bank: Record, key: str, figures: FigureSet) -> None:
         ("AUC, margins", bank["purity"], "PuOr", (1.0, 0.0)),
         ("AUC, true concepts", bank["co_occurrence"], "PuOr", (1.0, 0.0)),
     )
-    side = 0.9 + 0.2 * len(names)
+    side = 0.9 + 0.25 * len(names)
     size, layout = (1.2 + 3 * side, 1.9 + side), {"ncols": 3, "sharey": True}
     with figures.draw("cosines", key, size, layout, feature=bank["feature"]) as (_, grid):
         for axes, (panel, values, colors, ends) in zip(grid, panels, strict=True):
@@ -188,7 +188,7 @@ def _draw_heat(axes: Any, table: Any, colors: str, ends: tuple[float, float]) ->
         if not np.isnan(value):
             text = f"{value:.1f}".replace("0.", ".").replace("-.0", ".0")
             color = "white" if abs(scaled[y, x] - 0.5) > 0.33 else INK
-            axes.text(x, y, text, ha="center", va="center", fontsize=5.5, color=color)
+            axes.text(x, y, text, ha="center", va="center", fontsize=6.5, color=color)
 
 
 def _draw_weights(heads: Sequence[Record], key: str, figures: FigureSet) -> None:
@@ -237,8 +237,8 @@ class TreeNode(NamedTuple):
     """A node of a decision tree and its place in the drawing."""
 
     node: int
-    x: float
     depth: int
+    row: float
 
 
 def draw_trees(run: ReportRun, figures: FigureSet) -> None:
@@ -249,40 +249,31 @@ def draw_trees(run: ReportRun, figures: FigureSet) -> None:
 
 
 def _draw_tree(head: Record, figures: FigureSet) -> None:
-    tree = head["tree"]
-    placed = {one.node: one for one in place_nodes(tree, 0, 0, [0.0])}
+    """Draw a tree from left to right, which fits narrow screens too; "no" is above "yes"."""
+    tree, name = head["tree"], head_name(head)
+    placed = {one.node: one for one in place_nodes(tree, 0, 0, count())}
     depth = max(one.depth for one in placed.values())
-    width = max(one.x for one in placed.values()) + 1
-    size = max(4.0, min(1.15 * width, 11.0)), 0.7 + 0.85 * (depth + 1)
-    name = head_name(head)
-    with figures.draw("tree", f"tree-{slug(name)}", size, name=name) as (_, axes):
+    n_rows = 1 + max(one.row for one in placed.values())
+    names = {"name": name, "n": head["n"], "n_positive": head["n_positive"]}
+    size = 1.2 + 1.2 * depth, 0.3 + 0.32 * n_rows
+    with figures.draw("tree", f"tree-{slug(name)}", size, **names) as (_, axes):
         for one in placed.values():
-            for side, answer in (("left", "no"), ("right", "yes")):
-                child = placed.get(tree[side][one.node])
-                if child is not None and tree["left"][one.node] >= 0:
-                    _draw_branch(axes, one, child, answer)
-        for one in placed.values():
+            for side in ("left", "right"):
+                if child := placed.get(tree[side][one.node]):
+                    ends = [one.depth, child.depth], [one.row, child.row]
+                    axes.plot(*ends, color=MUTED, lw=0.8, zorder=0)
             _draw_node(axes, head, one, tree["left"][one.node] in placed)
-        axes.set(xlim=(-0.6, width - 0.4), ylim=(-depth - 0.45, 0.45), xticks=[], yticks=[])
+        axes.set(xlim=(-0.45, depth + 0.45), ylim=(n_rows - 0.4, -0.6), xticks=[], yticks=[])
         hide_ticks(axes)
-        axes.set_title(f"{name}: {head['n']} clips, {head['n_positive']} positive")
 
 
-def place_nodes(tree: Any, node: int, depth: int, free: list[float]) -> list[TreeNode]:
-    """Place leaves side by side, and each other node above the middle of its branches."""
+def place_nodes(tree: Any, node: int, depth: int, rows: Iterator[int]) -> list[TreeNode]:
+    """Place leaves in rows, and each other node in the middle of its branches."""
     if tree["left"][node] < 0 or depth == MAX_TREE_DEPTH:
-        free[0] += 1
-        return [TreeNode(node, free[0] - 1, depth)]
-    left = place_nodes(tree, tree["left"][node], depth + 1, free)
-    right = place_nodes(tree, tree["right"][node], depth + 1, free)
-    return [TreeNode(node, (left[0].x + right[0].x) / 2, depth), *left, *right]
-
-
-def _draw_branch(axes: Any, one: TreeNode, child: TreeNode, answer: str) -> None:
-    axes.plot([one.x, child.x], [-one.depth, -child.depth], color=MUTED, lw=0.8, zorder=0)
-    x, y = (one.x + child.x) / 2, -(one.depth + child.depth) / 2
-    ground = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-    axes.text(x, y, answer, fontsize=6, color=MUTED, ha="center", va="center", bbox=ground)
+        return [TreeNode(node, depth, next(rows))]
+    left = place_nodes(tree, tree["left"][node], depth + 1, rows)
+    right = place_nodes(tree, tree["right"][node], depth + 1, rows)
+    return [TreeNode(node, depth, (left[0].row + right[0].row) / 2), *left, *right]
 
 
 def _draw_node(axes: Any, head: Record, one: TreeNode, is_inner: bool) -> None:
@@ -292,11 +283,11 @@ def _draw_node(axes: Any, head: Record, one: TreeNode, is_inner: bool) -> None:
     share = tree["share"][node]
     text = f"{100 * share:.0f} % of {tree['n'][node]}"
     if is_inner:
-        name = textwrap.fill(head["concepts"][tree["concept"][node]], 14)
+        name = textwrap.fill(head["concepts"][tree["concept"][node]], 12)
         text = f"{name}\n> {tree['threshold'][node]:.3g} ?\n{text}"
     elif tree["left"][node] >= 0:
-        text += "\n…"
+        text += " …"
     face = matplotlib.colormaps["Blues"](0.08 + 0.75 * share)
     box = {"boxstyle": "round,pad=0.35", "facecolor": face, "edgecolor": MUTED, "linewidth": 0.6}
-    style = {"ha": "center", "va": "center", "fontsize": 7, "bbox": box}
-    axes.text(one.x, -one.depth, text, color="white" if share > 0.62 else INK, **style)
+    style = {"ha": "center", "va": "center", "fontsize": 6.5, "bbox": box}
+    axes.text(one.depth, one.row, text, color="white" if share > 0.62 else INK, **style)

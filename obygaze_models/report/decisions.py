@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from obygaze_features.core.figures import INK, MUTED, PALE
+from obygaze_features.core.figures import INK, MUTED
 from obygaze_models.protocols.runner.records import Record
-from obygaze_models.report.figure import MODEL, WRONG, FigureSet, hide_ticks
+from obygaze_models.report.figure import BASELINE, MODEL, WRONG, FigureSet, hide_ticks
 from obygaze_models.report.lookup import (
     SHOWN,
     ReportRun,
@@ -124,7 +124,7 @@ def _draw_bins(axes: Any, cell: Record) -> None:
     total = max(sum(found["n"] for found in bins), 1)
     sizes = [6 + 70 * found["n"] / total for found in bins]
     axes.plot([0, 1], [0, 1], color=MUTED, lw=0.7, ls=(0, (3, 3)))
-    axes.plot(scores, shares, color=PALE, lw=1.2, zorder=1)
+    axes.plot(scores, shares, color=BASELINE, lw=1, zorder=1)
     axes.scatter(scores, shares, s=sizes, color=MODEL, alpha=0.85, lw=0, zorder=2)
     again = [b for b in (cell.get("recalibrated") or {}).get("calibration", ()) if b["n"]]
     axes.plot([b["score"] for b in again], [b["share"] for b in again], color=WRONG, lw=1, zorder=1)

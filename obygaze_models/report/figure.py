@@ -20,7 +20,7 @@ MODEL = "#2f5d8a"
 BASELINE = "#a9a69d"
 WRONG = "#d98c3f"
 NARROW_INCHES = 3.73  # of 358 pixels, a telephone of 390 without margins
-MAX_NARROW_TICKS = 6
+MAX_NARROW_TICKS, LONG_ENTRY = 6, 26
 LABEL_STYLE = ("fontsize", "rotation", "ha", "va")
 FONTS = "'DejaVu Sans', Verdana, 'Helvetica Neue', sans-serif"
 
@@ -143,10 +143,14 @@ def narrow_svg(figure: Any) -> str:
             step = math.ceil(len(names) / MAX_NARROW_TICKS)
             axes.set_xticks(ticks[::step], names[::step])
         if legend := axes.get_legend():
-            entries = legend.legend_handles, [entry.get_text() for entry in legend.get_texts()]
+            names = [entry.get_text() for entry in legend.get_texts()]
+            n_columns = 2 if max(map(len, names)) < LONG_ENTRY else 1
+            style = {"ncols": n_columns, "fontsize": 6.5, "handlelength": 1, "columnspacing": 1}
+            # Above the panel and its title.
             place = {"loc": "lower left", "bbox_to_anchor": (0, 1.0), "borderpad": 0}
-            axes.legend(*entries, **place, ncols=2, fontsize=6.5, handlelength=1, columnspacing=1)
-    figure.set_size_inches(NARROW_INCHES, height * n_parts * (1 + 0.25 * (n_lines - 1)))
+            place["borderaxespad"] = 3.0 if axes.get_title("left") else 0.5
+            axes.legend(legend.legend_handles, names, **place, **style)
+    figure.set_size_inches(NARROW_INCHES, height * n_parts * (1 + 0.4 * (n_lines - 1)))
     return svg_bytes(figure).decode("utf-8")
 
 

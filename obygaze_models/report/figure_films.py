@@ -14,7 +14,7 @@ from obygaze_features.core.figures import (
     label_rows,
     spread_dots,
 )
-from obygaze_features.manifest.figures import draw_stats
+from obygaze_features.manifest.figures import draw_panels, stats_layout
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_models.report.figure import (
     MODEL,
@@ -34,8 +34,9 @@ def draw_levels(run: ReportRun, figures: FigureSet) -> None:
     """Draw levels and concepts (Figure 2 of the paper), if the manifest has not changed."""
     manifest = run.manifest
     if manifest is not None and any(clip.level for clip in manifest):
-        svg, png = draw_stats(compute_stats(manifest), figures.folder / "clips", "")
-        figures.add("levels", "clips", svg, png)
+        stats = compute_stats(manifest)
+        with figures.draw("levels", "clips", *stats_layout(stats)) as (_, axes):
+            draw_panels(axes, stats)
 
 
 def draw_films(run: ReportRun, figures: FigureSet) -> None:

@@ -249,12 +249,11 @@ def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
         size = 7.2, 0.95 + 0.19 * len(rows)
         with figures.draw("intervals", f"intervals-{slug(test)}", size, test=test) as (_, axes):
             _draw_rows(axes, rows, run)
-            axes.set_title(f"Tested on {test}")
 
 
 def _short(names: Sequence[str], trains: str) -> str:
-    few = len(names) < 3
-    shown = ", ".join(names) if few else f"{names[0]} and {len(names) - 1} more"
+    own = [name.partition(" (")[0] for name in names]
+    shown = ", ".join(own) if len(own) < 3 else f"{own[0]} and {len(own) - 1} more"
     return shown if trains == "any task" else f"{shown} · {trains}"
 
 
@@ -274,7 +273,7 @@ def _draw_rows(
     records = [record for _, record in rows if record]
     if not ticks and records and metric in ("ap", "auc"):
         draw_reference(axes, chance_of(records[0], metric))
-    axes.set_xlim(-0.01, 1.01)
+    axes.set_xlim(-0.02, 1.02)
     draw_grid(axes)
     hide_ticks(axes, "left")
     axes.set_xlabel(f"{metric_name(metric)}, {run.confidence} interval over films", color=MUTED)
