@@ -28,7 +28,7 @@ from obygaze_models.models.common import (
 )
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.mlp_network import Loss, Matrix, Network, logits, softmax, with_ones
-from obygaze_models.models.registry import KINDS, check_setting
+from obygaze_models.models.registry import KINDS
 
 
 @dataclass(frozen=True)
@@ -153,11 +153,11 @@ def hold_out(codes: Ints, fraction: float, seed: int) -> NDArray[np.bool_]:
 
 def _check(X: NDArray[Any], jobs: Sequence[Job], probe: MLPProbe) -> None:
     """Raise an error for invalid settings, and for jobs that do not match the rows of X."""
-    for name in KINDS["mlp"].own:
+    for name, setting in KINDS["mlp"].own.items():
         value = getattr(probe, name)
         plain = list(value) if isinstance(value, tuple) else value
-        reason = check_setting("mlp", name, plain)
-        if reason and name != "class_weight":
+        # Protocols have neither weights by class nor a perceptron without a hidden layer.
+        if name != "class_weight" and value != () and (reason := setting.rule(plain)):
             raise FixTraining(f"{name} {reason}, got {value!r}")
     if probe.min_epochs > probe.max_epochs:
         raise FixTraining("min_epochs must be at most max_epochs")

@@ -538,8 +538,7 @@ def run_target(folder: Path) -> Target:
 
 def _tables(run: Run) -> None:
     from obygaze_models.report.lookup import ReportRun
-    from obygaze_models.report.page import Chapter, _explaining, _write_tables
-    from obygaze_models.report.sections import sections_of
+    from obygaze_models.report.page import Chapter, _explaining, _write_tables, sections_of
 
     with _explaining(run.folder):
         known = ReportRun.of_run(run)

@@ -12,7 +12,7 @@ from benchmarks.zoo import plain_loop
 from benchmarks.zoo.comparison import plain_loops
 from benchmarks.zoo.workspace import write_workspace
 from obygaze_features.manifest.io import read_manifest
-from obygaze_models.models.mlp import MLPSettings, fit_many
+from obygaze_models.models.mlp import MLPProbe, fit_many
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_the_plain_loop_learns_what_ours_learns(workspace: Path) -> None:
     table = plain_loop.tables(workspace)[1]
     job = table.jobs[0]
     epochs = plain_loop._plain_fit(torch, table.X, job, None, 0, 100)
-    (fit,) = fit_many(table.X, [job], MLPSettings(double_softmax=True, keep="last"))
+    (fit,) = fit_many(table.X, [job], MLPProbe(double_softmax=True, keep="last"))
     assert 6 <= epochs < 100  # patience 5: both end early, after other draws
     assert 6 <= fit.n_epochs < 100
 

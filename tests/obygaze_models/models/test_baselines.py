@@ -23,7 +23,7 @@ from obygaze_models.models.baselines import (
     RandomBaseline,
     oracle,
     places,
-    random_average_precision,
+    random_ap,
 )
 from obygaze_models.models.common import FixTraining
 
@@ -109,14 +109,13 @@ class TestRandomAveragePrecision:
 
         orders = [np.isin(np.arange(6), chosen) for chosen in combinations(range(6), 2)]
         found = [average_precision_score(y, -np.arange(6)) for y in orders]
-        assert random_average_precision(2, 6) == pytest.approx(np.mean(found))
+        assert random_ap(2 / 6, 6) == pytest.approx(np.mean(found))
 
     def test_edges(self) -> None:
-        assert random_average_precision(5, 5) == 1
-        assert random_average_precision(1, 1) == 1
-        assert random_average_precision(300, 1000) == pytest.approx(0.3, abs=0.006)
-        with pytest.raises(FixInput):
-            random_average_precision(0, 5)
+        assert random_ap(1, 5) == 1
+        assert random_ap([1, 1], [1, 5]).tolist() == [1, 1]
+        assert random_ap(0.3, 1000) == pytest.approx(0.3, abs=0.006)
+        assert np.isnan(random_ap(0, 5))
 
 
 class TestBlind:
@@ -132,7 +131,7 @@ class TestBlind:
         for name in ("f1_binary", "f1_weighted", "f1_macro", "precision", "recall", "accuracy"):
             assert found[name] == pytest.approx(getattr(form, name), abs=0.03)
         assert found["auc"] == pytest.approx(0.5, abs=0.03)
-        assert found["ap"] == pytest.approx(random_average_precision(1000, 4000), abs=0.03)
+        assert found["ap"] == pytest.approx(random_ap(0.25, 4000), abs=0.03)
 
     def test_random_is_seeded(self) -> None:
         one, again, other = (

@@ -16,9 +16,9 @@ from sklearn.svm import SVC
 from obygaze_models.models.bottleneck import Bottleneck, ResidualHead, cross_fit_folds
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank, cross_fitted_margins
+from obygaze_models.models.estimator import load_state, save_state
 from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
 from obygaze_models.models.sparse_heads import SparseHead
-from obygaze_models.models.estimator import load_state, save_state
 
 
 def clips(n: int = 300) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:

@@ -15,9 +15,9 @@ from scipy.optimize import approx_fprime
 from sklearn.metrics import roc_auc_score
 
 from obygaze_models.models.common import FixTraining
+from obygaze_models.models.estimator import load_state, save_state
 from obygaze_models.models.frames import FrameProbe, attend, store_blocks
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe
-from obygaze_models.models.estimator import load_state, save_state
 
 
 def clips(n: int = 200, n_frames: int = 6) -> tuple[NDArray[Any], NDArray[Any]]:

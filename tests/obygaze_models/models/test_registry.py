@@ -13,7 +13,6 @@ from sklearn.linear_model import LogisticRegression
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models import registry
 from obygaze_models.models.linear_solvers import METHODS
-from obygaze_models.models.mlp import MLPSettings
 from obygaze_models.models.registry import (
     BANK,
     CLASSES,
@@ -21,12 +20,10 @@ from obygaze_models.models.registry import (
     build,
     build_bank,
     build_head,
-    build_residual,
     check_setting,
     default_settings,
     estimator_class,
     find_kind,
-    mlp_settings,
 )
 
 HEADS = {
@@ -93,7 +90,7 @@ def test_the_parts_of_a_bottleneck_are_built_alone() -> None:
         "random_state": 0,
         "class_weight": None,
     }
-    assert build_residual("pcbm-dt", settings) is None
+    assert build("pcbm-dt").residual is None
     assert build_head("ordinal", default_settings("ordinal")).order == ("EN", "HN", "NS", "S")
     bank = build_bank(settings, ["Body"], tolerance={"Body": 0.3}, seed=4)
     assert (bank.concepts, bank.C, bank.random_state) == (["Body"], {"Body": 0.3}, 4)
@@ -107,11 +104,11 @@ def test_a_built_probe_is_the_one_of_scikit_learn() -> None:
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
 
 
-def test_perceptrons_that_are_trained_together_have_the_same_settings() -> None:
-    settings = {**default_settings("mlp"), "hidden": [8], "keep": "last"}
-    assert mlp_settings(settings) == MLPSettings(hidden=(8,), keep="last")
-    assert mlp_settings(settings) == build("mlp", settings).settings()
-    assert mlp_settings(default_settings("mlp")) == MLPSettings()
+def test_the_defaults_of_a_kind_are_those_of_its_class() -> None:
+    params = build("mlp").get_params()
+    defaults = {**default_settings("mlp"), "hidden": (128,), "class_weight": None}
+    assert defaults.items() <= params.items()
+    assert params == estimator_class("MLPProbe")().get_params()
 
 
 @pytest.mark.parametrize("ask", [find_kind, default_settings, build, lambda k: build_head(k, {})])

@@ -11,12 +11,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from obygaze_models.models.bottleneck import Bottleneck, ResidualHead
 from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.estimator import load_state, save_state
 from obygaze_models.models.frames import FrameProbe
 from obygaze_models.models.heads import LogisticHead, OrdinalHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.sparse_heads import ScorecardHead, SparseHead
-from obygaze_models.models.estimator import load_state, save_state
 
 ESTIMATORS: list[Any] = [
     MLPProbe(),

@@ -10,11 +10,11 @@ import pytest
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.estimator import build_estimator, load_state, save_state
 from obygaze_models.models.heads import LogisticHead, TreeHead
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.models.mlp import MLPProbe
 from obygaze_models.models.registry import CLASSES
-from obygaze_models.models.estimator import build_estimator, load_state, save_state
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,11 @@ from obygaze_features.core.figures import canvas, svg_bytes
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.runner.records import read_run
+from obygaze_models.report.concepts import place_nodes
 from obygaze_models.report.figure import Figure, narrow_svg
-from obygaze_models.report.figure_concepts import place_nodes
-from obygaze_models.report.lookup import ReportRun, chance_of
-from obygaze_models.report.page import draw_figures
-from obygaze_models.report.sections import sections_of
+from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.page import draw_figures, sections_of
+from obygaze_models.report.results import chance_of
 from obygaze_models.report.timelines import ClipScore, clip_scores, place_unit, timelines_of
 
 
@@ -49,6 +50,7 @@ def test_every_record_has_its_figure_as_svg_and_png(tmp_path):
         assert figure.svg.read_text("utf-8").startswith("<?xml")
         assert figure.png.read_bytes().startswith(b"\x89PNG")
         assert figure.caption and figure.title
+    assert made["tree-pcbm-dt-clip-HN-S"].title.endswith("HN_S, 12 clips, 3 positive")
 
 
 def test_figures_are_the_same_bytes_each_time(tmp_path):
@@ -131,16 +133,16 @@ def test_a_film_too_long_for_one_screen_and_many_films_are_drawn(tmp_path):
     assert "timelines-1" in made and "timelines-2" in made
 
 
-def test_tree_is_cut_at_four_levels_with_parents_above_children():
+def test_tree_is_cut_at_four_levels_with_parents_between_their_children():
     # A chain to the left, six questions deep: node 2k asks, 2k + 1 is the answer "yes".
     n = 6
     left = [2 * k + 2 if i % 2 == 0 else -1 for i in range(2 * n) for k in [i // 2]] + [-1]
     right = [i + 1 if i % 2 == 0 else -1 for i in range(2 * n)] + [-1]
-    placed = place_nodes({"left": left, "right": right}, 0, 0, [0.0])
+    placed = place_nodes({"left": left, "right": right}, 0, 0, itertools.count())
     assert max(one.depth for one in placed) == 4
     assert len(placed) == 9
     by_node = {one.node: one for one in placed}
-    assert by_node[6].x == (by_node[8].x + by_node[7].x) / 2 == 0.5
+    assert by_node[6].row == (by_node[8].row + by_node[7].row) / 2 == 0.5
 
 
 def test_grid_names_what_is_not_shown(tmp_path):
@@ -241,8 +243,22 @@ def test_dots_beyond_the_axis_are_drawn_at_its_edge_and_counted(tmp_path):
     # The interval of all films ends at 2.5, so that the axis ends at 2.875.
     records = [cell(), analysis(), of_film("tt1", 2.0), of_film("tt2", 40.0), of_film("tt3", -3.0)]
     made = drawn(run_of(tmp_path / "run", records))["factors-ridge-clip-HN-S-EN-S"]
-    assert made.caption.endswith("Triangles at the edge: 2 of 3 dots are outside.")
+    assert made.caption.endswith("Triangles at the edge: 2 of 4 dots are outside.")
     svg = made.svg.read_text("utf-8")
     assert len(re.findall(r'id="PathCollection_\d+"', svg)) == 4
     inside = drawn(run_of(tmp_path / "in", [cell(), analysis(), of_film("tt1", 2.0)]))
     assert "Triangles" not in inside["factors-ridge-clip-HN-S-EN-S"].caption
+
+
+def test_a_value_without_an_interval_is_an_open_dot(tmp_path):
+    """The dot of all films: without an interval it was in the table, but not drawn."""
+
+    def dots(record) -> list[str]:
+        svg = drawn(run_of(tmp_path / "run", [cell(), record]))["factors-ridge-clip-HN-S-EN-S"]
+        parts = re.findall(r'<g id="PathCollection_.*?</g>', svg.svg.read_text("utf-8"), re.S)
+        return [part for part in parts if "<use" in part]
+
+    known, unknown = analysis(), analysis()
+    unknown["factors"][0] |= {"low": None, "high": None}
+    (filled,), (opened,) = dots(known), dots(unknown)
+    assert "fill: #2f5d8a" in filled and "fill: #ffffff" in opened

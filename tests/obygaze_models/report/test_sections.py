@@ -10,10 +10,10 @@ import pytest
 from support.runs import baseline, cell, concepts, usual, write_run
 
 from obygaze_models.protocols.runner.records import read_run
-from obygaze_models.report.lookup import ReportRun, merged_baselines
-from obygaze_models.report.sections import Section, sections_of
-from obygaze_models.report.tables import FoldSpread, Heading, Number, ResultTable, Row
-from obygaze_models.report.texts import report_text
+from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.page import Section, sections_of
+from obygaze_models.report.results import merged_baselines
+from obygaze_models.report.tables import Heading, Number, ResultTable, Row, report_text
 
 NOT_THERE = ("contrast", "audits", "decisions")
 
@@ -54,7 +54,7 @@ def warned(table: ResultTable) -> list[str]:
 def test_sections_come_in_the_order_of_the_headings(tmp_path):
     made = sections(tmp_path, usual())
     # No audit and no contrast was made, and there is no metric beside the four that tables show.
-    expected = [key for key in report_text().headings if key not in NOT_THERE]
+    expected = [key for key in report_text()["headings"] if key not in NOT_THERE]
     assert [section.key for section in made] == expected
     assert made[0].sentences == ["One cell leaks."]
     assert made[1].sentences == ["The tasks are EN_S: easy negatives against sure."]
@@ -103,12 +103,12 @@ def test_cells_with_different_clips_show_sizes(tmp_path):
 def test_the_papers_numbers_stand_beside_ours(tables):
     table = tables["paper-ap"]
     assert table.headers == ("trained on", "tested on", "AP, this run", "AP, paper", "leaked")
-    ours, theirs = FoldSpread(0.625, 0.03125), FoldSpread(0.5, 0.125)
+    ours, theirs = Number(0.625, sd=0.03125), Number(0.5, sd=0.125)
     assert table.rows == [Heading("ridge (clip)"), ("HN_S", "EN_S", ours, theirs, 0)]
     films = tables["paper-films-pcbm-dt-clip"]
     assert films.rows == [
-        ("Juno", "tt1", FoldSpread(0.5), FoldSpread(0.53)),
-        ("mean of these films", "", FoldSpread(0.5), FoldSpread(0.53)),
+        ("Juno", "tt1", Number(0.5), Number(0.53)),
+        ("mean of these films", "", Number(0.5), Number(0.53)),
     ]
     assert films.note == "Leaked clips: 5 of 12."
 
@@ -194,13 +194,6 @@ def test_concepts_have_chance_and_stability(tables):
     )
     # A weight of 2 on margins that spread by one half adds 1 to the log odds.
     assert tables["weights-clip"].rows == [("pcbm-lr (clip), HN_S", Number(1.0), Number(-0.5))]
-    assert [row[:3] for row in tables["tree-pcbm-dt-clip-HN-S"].rows] == [
-        ("Look", Number(0.125, digits=3), 12),
-        ("· →", None, 6),
-        ("· Body", Number(-0.5, digits=3), 6),
-        ("· · →", None, 4),
-        ("· · →", None, 2),
-    ]
     assert tables["task-gain"].rows[0][3] == Number(-0.25)
 
 
@@ -256,7 +249,7 @@ def test_the_line_of_power_follows_from_the_width_of_the_intervals(tmp_path):
     made = sections(tmp_path / "run", [cell(), cell("mlp"), models, blind])
     (text,) = next(section for section in made if section.key == "comparisons").sentences
     # t with 11 degrees of freedom: 2.20099 at .975, 0.87553 at .8; the standard error is .05.
-    assert "With 12 films, a difference in AP of less than about 0.15 between two models" in text
+    assert text.startswith("With 12 films, a test at 95 % finds a difference in AP of about 0.15 ")
 
 
 def test_noise_and_random_directions_are_the_last_rows_of_concepts(tmp_path):
@@ -280,3 +273,44 @@ def test_calibration_is_shown_as_trained_and_recalibrated(tmp_path):
     assert [[str(value) for value in row] for row in rows_of(table)] == [
         ["ridge", "0.250", "0.125", "0.500", "0.062"]
     ]
+
+
+def contrast(model: str, test: str, first: float, second: float, **more) -> dict[str, object]:
+    sides = {
+        "first": {"train": "HN_S", "value": first},
+        "second": {"train": "EN_S", "value": second},
+    }
+    sizes = {"n_movies": 3, "n_movies_higher": 1, "n_seeds": 1, "n_test": 12, "leaked": 0}
+    own = {"kind": "contrast", "test": test, "model": model, "feature": "clip", "metric": "ap"}
+    return {**own, **sides, "difference": first - second, "ci": None, "p": None, **sizes, **more}
+
+
+def test_the_contrast_says_how_often_the_first_task_is_better(tmp_path):
+    records = [
+        contrast("ridge", "EN_S", 0.5, 0.25, leaked=4),
+        contrast("mlp", "EN_S", 0.25, 0.5),
+        contrast("ridge", "HN_S", 0.25, 0.75),
+    ]
+    made = sections(tmp_path / "run", [cell(), *records])[0]
+    assert made.key == "contrast"
+    assert made.sentences[0] == (
+        "In 1 of the 3 rows, the model that was trained on HN_S has the higher value."
+    )
+    assert "no interval and no p" in made.sentences[1]
+    (table,) = made.tables
+    assert groups_of(table) == [("tested on EN_S", 2), ("tested on HN_S", 1)]
+    assert [str(cell) for cell in rows_of(table)[0]][1:7] == [
+        *("AP", "0.50", "0.25", "0.25", "–", "1 of 3"),
+    ]
+    assert warned(table) == ["ridge"]
+    known = [contrast("ridge", "EN_S", 0.5, 0.25, ci=[0.0, 0.5], metric="f1_weighted")]
+    assert len(sections(tmp_path / "known", [cell(), *known])[0].sentences) == 1
+
+
+def test_films_without_factors_are_named_with_the_reason(tmp_path):
+    empty = {**analysis("tt2"), "factors": [], "note": "every clip is right"}
+    table = of(tmp_path, [cell(), analysis(), analysis("tt1"), empty])[
+        "analysis-ridge-clip-HN-S-EN-S"
+    ]
+    assert table.headers == ("factor", "all films", "tt1")
+    assert table.note.endswith("Notes: tt2: every clip is right.")

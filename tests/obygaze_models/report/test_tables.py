@@ -9,7 +9,7 @@ import re
 import pytest
 
 from obygaze_models.report.page import render
-from obygaze_models.report.tables import FoldSpread, Heading, Number, ResultTable, slug
+from obygaze_models.report.tables import Heading, Number, ResultTable, slug
 
 HOSTILE = r"<script>alert('x')</script> a|b \input{x} $1_2^3 100% #& ~ *bold* [link](http://x)"
 TABLE = ResultTable(
@@ -18,7 +18,7 @@ TABLE = ResultTable(
     ("model", "clips", "AP", "paper", "leaked"),
     (
         Heading("seen"),
-        ("ridge", 12, Number(0.625, 0.25, 0.875), FoldSpread(0.79, 0.05), 0),
+        ("ridge", 12, Number(0.625, 0.25, 0.875), Number(0.79, sd=0.05), 0),
         Heading("unseen", quiet=True),
         ("mlp", 12, Number(None), None, 3),
     ),
@@ -43,18 +43,14 @@ def test_numbers_show_their_interval_and_missing_ones_a_dash():
     assert str(Number(0.0004, digits=3, is_p=True)) == "<0.001"
     assert str(Number(0.0006, digits=3, is_p=True)) == "0.001"
     assert str(Number(1.5, 0.5, 2.5, digits=1, mark="*")) == "1.5* [0.5, 2.5]"
-    assert (str(FoldSpread(0.79, 0.05)), str(FoldSpread(0.5)), str(FoldSpread(None))) == (
-        "0.79 (0.05)",
-        "0.50",
-        "–",
-    )
+    assert [str(Number(0.79, sd=0.05)), str(Number(None, sd=0.05))] == ["0.79 (0.05)", "–"]
 
 
 def test_csv_keeps_full_precision_with_intervals_and_groups_in_columns_of_their_own():
     assert read_csv(TABLE.as_csv()) == [
-        ["group", "model", "clips", "AP", "AP low", "AP high", "paper", "leaked"],
-        ["seen", "ridge", "12", "0.625", "0.25", "0.875", "0.79 (0.05)", "0"],
-        ["unseen", "mlp", "12", "", "", "", "", "3"],
+        ["group", "model", "clips", "AP", "AP low", "AP high", "paper", "paper SD", "leaked"],
+        ["seen", "ridge", "12", "0.625", "0.25", "0.875", "0.79", "0.05", "0"],
+        ["unseen", "mlp", "12", "", "", "", "", "", "3"],
     ]
 
 
