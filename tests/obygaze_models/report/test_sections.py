@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.runs import baseline, cell, concepts, usual, write_run
+from support.runs import analysis, baseline, cell, concepts, usual, write_run
 
 from obygaze_models.protocols.runner.records import read_run
 from obygaze_models.report.lookup import ReportRun
