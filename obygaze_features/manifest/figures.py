@@ -86,7 +86,7 @@ def _draw_levels(axes: Any, stats: Stats) -> None:
         if count > 0.04 * stats.clips:
             color = "white" if level == "S" else "black"
             text = f"{level}\n{count}\n{100 * count / stats.clips:.0f} %"
-            axes.text(left + count / 2, 0, text, ha="center", va="center", color=color, fontsize=8)
+            axes.text(left + count / 2, 0, text, ha="center", va="center", color=color, fontsize=7)
         left += count
     axes.set_title(f"{stats.clips} {stats.unit}s of {stats.movies} films")
     axes.set_xlim(0, max(left, 1))
@@ -118,8 +118,7 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
     axes.set_xlabel(f"% of {stats.unit}s with the concept", color=MUTED)
     axes.set_title("Concepts over levels")
     if levels:
-        place = {"loc": "upper center", "bbox_to_anchor": (0.4, -0.13)}
-        axes.legend(**place, ncols=3, fontsize=7.5, handletextpad=0.2)
+        axes.figure.legend(loc="outside lower left", fontsize=7.5)
     else:
         axes.text(0.5, 0, "no clip has a concept", ha="center", color=MUTED)
 

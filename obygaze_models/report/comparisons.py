@@ -201,17 +201,17 @@ def draw_factors(run: ReportRun, figures: FigureSet) -> None:
     for records, names, title, key in _analyses(run):
         if not names:
             continue
-        size = 7.2, 1.0 + 0.26 * len(names)
+        height = 0.6 + 0.26 * len(names)
         limit = _limit(records)
         values = [factor["log_odds"] for record in records for factor in record["factors"]]
         n_beyond = sum(abs(value) > limit for value in values)
         beyond = f" Triangles at the edge: {n_beyond} of {len(values)} dots are outside."
         cut = beyond if n_beyond else ""
-        with figures.draw("factors", f"factors-{key}", size, name=title, beyond=cut) as (_, axes):
+        with figures.draw("factors", f"factors-{key}", height, name=title, beyond=cut) as (_, axes):
             for record in records:
                 _draw_analysis(axes, record, names, limit)
             draw_reference(axes, 0)
-            label_rows(axes, names)
+            label_rows(axes, names, fontsize=7.5)
             axes.set_xlim(-1.04 * limit, 1.04 * limit)
             hide_ticks(axes, "left")
             axes.set_xlabel("log odds of success", color=MUTED)

@@ -113,36 +113,42 @@ def effects(head: Record) -> list[float]:
 
 
 def draw_concepts(run: ReportRun, figures: FigureSet) -> None:
-    """Draw quality and similarity of concept vectors, then weights and corrections of heads."""
+    """Draw quality and similarity of concept vectors, then weights, corrections and trees."""
     for number, bank in enumerate(run.banks):
         if bank["concepts"]:
             end = f"{slug(bank['feature'])}" + (f"-{number}" if number else "")
             _draw_quality(bank, f"concepts-{end}", figures)
-            _draw_similarity(bank, f"cosines-{end}", figures)
-    for (model, feature), heads in grouped(run.heads, lambda h: (h["model"], h["feature"])).items():
-        end = slug(f"{model}-{feature}")
-        if heads[0]["weights"]:
-            _draw_weights(heads, f"weights-{end}", figures)
-        if corrected := [head for head in heads if head["interventions"]]:
-            _draw_corrections(corrected, f"interventions-{end}", figures)
+            for kind in ("cosines", "purity", "co_occurrence"):
+                side = 1.1 + 0.22 * len(bank["concepts"])
+                names = {"feature": bank["feature"]}
+                with figures.draw(kind, f"{kind}-{end}", side, **names) as (_, axes):
+                    _draw_heat(axes, bank, kind)
+    for kind, field, draw in (
+        ("weights", "weights", _draw_weights),
+        ("interventions", "interventions", _draw_corrections),
+        ("tree", "tree", _draw_tree),
+    ):
+        for head in run.heads:
+            if head[field]:
+                name = head_name(head)
+                draw(head, name, f"{kind}-{slug(name)}", figures)
 
 
 def _draw_quality(bank: Record, key: str, figures: FigureSet) -> None:
     concepts = sorted(bank["concepts"], key=lambda one: one["ap"]["value"] or 0.0)
-    layout = {"ncols": 2, "sharey": True, "width_ratios": [3, 1.4]}
-    size, feature = (7.2, 0.9 + 0.27 * len(concepts)), bank["feature"]
-    with figures.draw("concepts", key, size, layout, feature=feature) as (_, (left, right)):
+    layout = {"ncols": 2, "sharey": True, "width_ratios": [2, 1]}
+    height, feature = 0.6 + 0.27 * len(concepts), bank["feature"]
+    with figures.draw("concepts", key, height, layout, feature=feature) as (_, (left, right)):
         for row, concept in enumerate(concepts):
             _draw_concept(left, right, row, concept)
         names = [f"{one['name']} ({one['n_positive']})" for one in concepts]
-        label_rows(left, names, upwards=True)
-        left.set_xlim(-0.01, 1.01)
-        right.set_xlim(-0.05, 1.05)
-        left.set_xlabel("AP, 95 % interval over films", color=MUTED)
-        right.set_xlabel("cosine without a film", color=MUTED)
+        names = [textwrap.fill(name, 22) for name in names]
+        label_rows(left, names, upwards=True, fontsize=7.5)
         if noise := [own["stability"]["mean"] for c in concepts if (own := c.get("noise"))]:
             draw_reference(right, fmean(noise))
-        for axes in (left, right):
+        for axes, label in ((left, "AP"), (right, "cosine")):
+            axes.set(xlim=(-0.05, 1.05), xticks=[0, 0.5, 1])
+            axes.set_xlabel(label, color=MUTED)
             draw_grid(axes)
             hide_ticks(axes, "left")
 
@@ -152,85 +158,52 @@ def _draw_concept(left: Any, right: Any, row: int, concept: Record) -> None:
     if None not in ap["ci"]:
         left.plot(ap["ci"], [row, row], color=MODEL, lw=1.7, alpha=0.75)
     face = MODEL if p is not None and p < 0.05 else "white"
-    left.scatter(ap["value"], row, s=28, color=face, edgecolor=MODEL, zorder=3)
+    left.scatter(ap["value"], row, s=24, color=face, edgecolor=MODEL, zorder=3)
     left.plot([concept["prevalence"]] * 2, [row - 0.3, row + 0.3], color=INK, lw=1.1)
     right.plot([stability["least"], stability["mean"]], [row, row], color=BASELINE, lw=1.4)
     right.scatter(stability["least"], row, s=14, color=BASELINE)
-    right.scatter(stability["mean"], row, s=28, color=MODEL, zorder=3)
+    right.scatter(stability["mean"], row, s=24, color=MODEL, zorder=3)
 
 
-def _draw_similarity(bank: Record, key: str, figures: FigureSet) -> None:
-    names = [one["name"] for one in bank["concepts"]]
-    panels = (
-        ("cosine of vectors", bank["cosines"], "RdBu_r", (-1.0, 1.0)),
-        ("AUC, margins", bank["purity"], "PuOr", (1.0, 0.0)),
-        ("AUC, true concepts", bank["co_occurrence"], "PuOr", (1.0, 0.0)),
-    )
-    side = 0.9 + 0.25 * len(names)
-    size, layout = (1.2 + 3 * side, 1.9 + side), {"ncols": 3, "sharey": True}
-    with figures.draw("cosines", key, size, layout, feature=bank["feature"]) as (_, grid):
-        for axes, (panel, values, colors, ends) in zip(grid, panels, strict=True):
-            _draw_heat(axes, np.array(values, dtype=np.float64), colors, ends)
-            axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7, color=INK)
-            axes.set_title(panel, fontsize=8.5)
-            hide_ticks(axes)
-        grid[0].set_yticks(range(len(names)), names, fontsize=7)
-
-
-def _draw_heat(axes: Any, table: Any, colors: str, ends: tuple[float, float]) -> None:
-    import matplotlib
-
-    scaled = (table - ends[0]) / (ends[1] - ends[0])
-    image = matplotlib.colormaps[colors](np.nan_to_num(scaled, nan=0.5))
-    image[np.isnan(table)] = (1, 1, 1, 1)
-    axes.imshow(image, aspect="equal")
+def _draw_heat(axes: Any, bank: Record, kind: str) -> None:
+    names, table = [one["name"] for one in bank["concepts"]], np.array(bank[kind], np.float64)
+    lowest, colors = (-1.0, "RdBu_r") if kind == "cosines" else (0.0, "PuOr_r")
+    axes.imshow(np.ma.masked_invalid(table), colors, vmin=lowest, vmax=1.0)
     for (y, x), value in np.ndenumerate(table):
         if not np.isnan(value):
             text = f"{value:.1f}".replace("0.", ".").replace("-.0", ".0")
-            color = "white" if abs(scaled[y, x] - 0.5) > 0.33 else INK
+            from_middle = (value - lowest) / (1 - lowest) - 0.5
+            color = "white" if abs(from_middle) > 0.33 else INK
             axes.text(x, y, text, ha="center", va="center", fontsize=6.5, color=color)
+    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7, color=INK)
+    axes.set_yticks(range(len(names)), names, fontsize=7)
+    hide_ticks(axes)
 
 
-def _draw_weights(heads: Sequence[Record], key: str, figures: FigureSet) -> None:
-    names = heads[0]["concepts"]
-    layout = {"ncols": len(heads), "sharey": True, "sharex": True, "squeeze": False}
-    size, name = (7.2, 0.9 + 0.22 * len(names)), f"{heads[0]['model']} ({heads[0]['feature']})"
-    with figures.draw("weights", key, size, layout, name=name) as (figure, grid):
-        for axes, head in zip(grid[0], heads, strict=True):
-            values = effects(head)
-            colors = [MODEL if value >= 0 else WRONG for value in values]
-            axes.barh(range(len(values)), values, color=colors, height=0.66)
-            axes.axvline(0, color=MUTED, lw=0.7)
-            axes.set_title(head["task"], fontsize=9)
-            hide_ticks(axes, "left")
-        label_rows(grid[0, 0], names)
-        figure.supxlabel("log odds per standard deviation", fontsize=8.5, color=MUTED)
+def _draw_weights(head: Record, name: str, key: str, figures: FigureSet) -> None:
+    values = effects(head)
+    with figures.draw("weights", key, 0.6 + 0.2 * len(values), name=name) as (_, axes):
+        colors = [MODEL if value >= 0 else WRONG for value in values]
+        axes.barh(range(len(values)), values, color=colors, height=0.66)
+        axes.axvline(0, color=MUTED, lw=0.7)
+        axes.set_xlabel("log odds per standard deviation", color=MUTED)
+        hide_ticks(axes, "left")
+        label_rows(axes, head["concepts"], fontsize=7.5)
 
 
-def _draw_corrections(heads: Sequence[Record], key: str, figures: FigureSet) -> None:
-    layout = {"nrows": 2, "ncols": len(heads), "sharex": True, "sharey": "row", "squeeze": False}
-    name = f"{heads[0]['model']} ({heads[0]['feature']})"
-    size = max(3.6, min(2.3 * len(heads), 7.4)) + 0.4, 3.7
-    with figures.draw("interventions", key, size, layout, name=name) as (figure, grid):
-        for (top, bottom), head in zip(grid.T, heads, strict=True):
-            _draw_curves(top, head, "f1")
-            _draw_curves(bottom, head, "ap")
-            top.set_title(head["task"], fontsize=9)
-            bottom.set_xlabel("corrected concepts", color=MUTED)
-        grid[0, 0].set_ylabel("F1 binary")
-        grid[1, 0].set_ylabel("AP")
-        entries = grid[0, -1].get_legend_handles_labels()
+def _draw_corrections(head: Record, name: str, key: str, figures: FigureSet) -> None:
+    layout = {"nrows": 2, "sharex": True}
+    with figures.draw("interventions", key, 3.2, layout, name=name) as (figure, panels):
+        for axes, metric, label in zip(panels, ("f1", "ap"), ("F1 binary", "AP"), strict=True):
+            for curve in head["interventions"]:
+                style = {"color": ORDER_COLORS.get(curve["order"], INK), "label": curve["order"]}
+                axes.plot(curve[metric], lw=1.7, marker="o", ms=2.5, **style)
+            axes.set_ylabel(label)
+            axes.set_ylim(-0.02, 1.02)
+            draw_grid(axes, "y")
+        panels[1].set_xlabel("corrected concepts", color=MUTED)
+        entries = panels[0].get_legend_handles_labels()
         figure.legend(*entries, fontsize=7.5, loc="outside upper right", ncols=3)
-
-
-def _draw_curves(axes: Any, head: Record, metric: str) -> None:
-    for curve in head["interventions"]:
-        values = curve[metric]
-        color = ORDER_COLORS.get(curve["order"], INK)
-        axes.plot(range(len(values)), values, color=color, lw=1.7, label=curve["order"])
-        axes.scatter(range(len(values)), values, s=8, color=color)
-    axes.set_ylim(-0.02, 1.02)
-    draw_grid(axes, "y")
 
 
 class TreeNode(NamedTuple):
@@ -241,29 +214,23 @@ class TreeNode(NamedTuple):
     row: float
 
 
-def draw_trees(run: ReportRun, figures: FigureSet) -> None:
-    """Draw each decision tree on concept margins (Figure 5 of the paper)."""
-    for head in run.heads:
-        if head["tree"]:
-            _draw_tree(head, figures)
-
-
-def _draw_tree(head: Record, figures: FigureSet) -> None:
-    """Draw a tree from left to right, which fits narrow screens too; "no" is above "yes"."""
-    tree, name = head["tree"], head_name(head)
+def _draw_tree(head: Record, name: str, key: str, figures: FigureSet) -> None:
+    """Draw a tree from left to right; "no" is above "yes" (Figure 5 of the paper)."""
+    tree = head["tree"]
     placed = {one.node: one for one in place_nodes(tree, 0, 0, count())}
     depth = max(one.depth for one in placed.values())
     n_rows = 1 + max(one.row for one in placed.values())
     names = {"name": name, "n": head["n"], "n_positive": head["n_positive"]}
-    size = 1.2 + 1.2 * depth, 0.3 + 0.32 * n_rows
-    with figures.draw("tree", f"tree-{slug(name)}", size, **names) as (_, axes):
+    with figures.draw("tree", key, 0.3 + 0.32 * n_rows, **names) as (_, axes):
         for one in placed.values():
             for side in ("left", "right"):
                 if child := placed.get(tree[side][one.node]):
                     ends = [one.depth, child.depth], [one.row, child.row]
                     axes.plot(*ends, color=MUTED, lw=0.8, zorder=0)
             _draw_node(axes, head, one, tree["left"][one.node] in placed)
-        axes.set(xlim=(-0.45, depth + 0.45), ylim=(n_rows - 0.4, -0.6), xticks=[], yticks=[])
+        axes.set(
+            xlim=(-0.45, max(depth, 2) + 0.45), ylim=(n_rows - 0.4, -0.6), xticks=[], yticks=[]
+        )
         hide_ticks(axes)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
+from itertools import zip_longest
 from typing import Any
 
 from obygaze_features.core.figures import INK, MUTED
@@ -20,7 +22,7 @@ from obygaze_models.report.lookup import (
 )
 from obygaze_models.report.tables import Number, Part, make_table, report_text, slug
 
-MAX_ROWS, MAX_COLUMNS = 12, 6
+N_COLUMNS = 3
 
 
 def decisions(run: ReportRun) -> Part:
@@ -52,56 +54,33 @@ def decisions(run: ReportRun) -> Part:
 
 
 def draw_confusion(run: ReportRun, figures: FigureSet) -> None:
-    """Draw the counts of the four outcomes: a row per pair of tasks, a column per model."""
-    _draw_panels("confusion", run, figures, 0.86, {}, _draw_counts)
+    """Draw the counts of the four outcomes of each cell."""
+    _draw_panels("confusion", run, figures, _draw_counts)
 
 
 def draw_calibration(run: ReportRun, figures: FigureSet) -> None:
     """Draw the share of positive clips for each predicted probability."""
-    _draw_panels("calibration", run, figures, 1.05, {"sharex": True, "sharey": True}, _draw_bins)
+    _draw_panels("calibration", run, figures, _draw_bins)
 
 
 def _draw_panels(
-    kind: str,
-    run: ReportRun,
-    figures: FigureSet,
-    side: float,
-    layout: Mapping[str, Any],
-    draw: Callable[[Any, Record], None],
+    kind: str, run: ReportRun, figures: FigureSet, draw: Callable[[Any, Record], None]
 ) -> None:
     """Draw a small panel for each cell, in one figure per store."""
     found = [cell for cell in run.cells if cell["feature"] and cell.get(kind)]
     for store, cells in grouped(found, lambda cell: cell["feature"]).items():
-        by_place = {(pair_of(cell), cell["model"]): cell for cell in cells}
-        pairs, models = (list(dict.fromkeys(keys)) for keys in zip(*by_place, strict=True))
-        names = {"feature": store, "cut": _cut_note(pairs, models)}
-        pairs, models = pairs[:MAX_ROWS], models[:MAX_COLUMNS]
-        titles = [textwrap.fill(model, round(17 * side)) for model in models]
-        n_lines = max(title.count("\n") for title in titles)
-        height = 0.5 + 0.13 * n_lines + (side + 0.14) * len(pairs)
-        size = 1.5 + (side + 0.35) * len(models), height
-        grid_layout = {**layout, "nrows": len(pairs), "ncols": len(models), "squeeze": False}
-        with figures.draw(kind, f"{kind}-{slug(store)}", size, grid_layout, **names) as (_, grid):
-            for axes, name in zip(grid[0], titles, strict=True):
-                axes.set_title(name, fontsize=8, loc="center")
-            for row, pair in zip(grid, pairs, strict=True):
-                label = pair_name(*pair).replace(" → ", "\n→ ")
-                row[0].set_ylabel(label, fontsize=8, rotation=0, ha="right", va="center")
-                for axes, model in zip(row, models, strict=True):
-                    if (pair, model) in by_place:
-                        draw(axes, by_place[pair, model])
-                    else:
-                        axes.axis("off")
-
-
-def _cut_note(pairs: Sequence[object], models: Sequence[object]) -> str:
-    """Return a sentence on what a figure leaves out for lack of room, or an empty text."""
-    shown = []
-    if len(models) > MAX_COLUMNS:
-        shown.append(f"the first {MAX_COLUMNS} of {len(models)} models")
-    if len(pairs) > MAX_ROWS:
-        shown.append(f"the first {MAX_ROWS} of {len(pairs)} pairs of tasks")
-    return f" Shown are {' and '.join(shown)}." if shown else ""
+        n_rows = math.ceil(len(cells) / N_COLUMNS)
+        layout = {"nrows": n_rows, "ncols": N_COLUMNS, "squeeze": False}
+        key, height = f"{kind}-{slug(store)}", 0.1 + 1.25 * n_rows
+        with figures.draw(kind, key, height, layout, feature=store) as (_, grid):
+            for axes, cell in zip_longest(grid.flat, cells):
+                if cell is None:
+                    axes.axis("off")
+                    continue
+                draw(axes, cell)
+                name = textwrap.shorten(cell["model"], 20, placeholder="…")
+                title = f"{name}\n{pair_name(*pair_of(cell))}"
+                axes.set_title(title, fontsize=6.5, fontweight="normal", loc="center")
 
 
 def _draw_counts(axes: Any, cell: Record) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,10 +24,10 @@ from obygaze_models.report.figure import (
     hide_ticks,
 )
 from obygaze_models.report.lookup import ReportRun, film_value, grouped, metric_name, pair_name
+from obygaze_models.report.tables import slug
 from obygaze_models.report.timelines import Timeline, place_unit, timelines
 
 FILMS_PER_FIGURE = 12
-MAX_TESTS = 4
 UNKNOWN_LEVEL = "#f6f5f1"
 
 
@@ -35,29 +36,24 @@ def draw_levels(run: ReportRun, figures: FigureSet) -> None:
     manifest = run.manifest
     if manifest is not None and any(clip.level for clip in manifest):
         stats = compute_stats(manifest)
-        with figures.draw("levels", "clips", *stats_layout(stats)) as (_, axes):
+        (_, height), layout = stats_layout(stats)
+        with figures.draw("levels", "clips", height, layout) as (_, axes):
             draw_panels(axes, stats)
 
 
 def draw_films(run: ReportRun, figures: FigureSet) -> None:
-    """Draw the primary metric by film, a panel per test task: how much films differ."""
-    films, metric = run.films, run.primary
-    if len(films) < 2:
-        return
-    tests = list(grouped(run.cells, lambda cell: cell["test"]).items())
-    cut = f" Shown are {MAX_TESTS} of {len(tests)} test tasks." if len(tests) > MAX_TESTS else ""
-    tests = tests[:MAX_TESTS]
-    layout = {"ncols": len(tests), "sharey": True, "sharex": True, "squeeze": False}
-    size = 7.2, 1.0 + 0.2 * len(films)
-    with figures.draw("films", "films", size, layout, cut=cut) as (_, grid):
-        for axes, (test, cells) in zip(grid[0], tests, strict=True):
-            for row, film in enumerate(films):
+    """Draw the primary metric by film for each test task: how much films differ."""
+    metric, height = run.primary, 0.6 + 0.2 * len(run.films)
+    for test, cells in grouped(run.cells, lambda cell: cell["test"]).items():
+        if len(run.films) < 2:
+            return
+        with figures.draw("films", f"films-{slug(test)}", height, test=test) as (_, axes):
+            for row, film in enumerate(run.films):
                 _draw_film_row(axes, row, [film_value(cell, film, metric) for cell in cells])
-            axes.set_title(test, fontsize=9)
+            axes.set_xlim(-0.03, 1.03)
             axes.set_xlabel(metric_name(metric), color=MUTED)
             hide_ticks(axes, "left")
-        label_rows(grid[0, 0], [run.film_name(film) for film in films])
-        grid[0, 0].set_xlim(-0.03, 1.03)
+            label_rows(axes, [run.film_name(film) for film in run.films], fontsize=7.5)
 
 
 def _draw_film_row(axes: Any, row: int, values: Sequence[float | None]) -> None:
@@ -67,7 +63,7 @@ def _draw_film_row(axes: Any, row: int, values: Sequence[float | None]) -> None:
         moved = spread_dots(known, 0.02)
         step = min(0.2, 0.35 / max(map(abs, moved), default=1) if any(moved) else 0.2)
         rows = [row + step * offset for offset in moved]
-        axes.scatter(known, rows, s=16, color=MODEL, alpha=0.6, lw=0)
+        axes.scatter(known, rows, s=12, color=MODEL, alpha=0.6, lw=0)
 
 
 def draw_timelines(run: ReportRun, figures: FigureSet) -> None:
@@ -80,14 +76,13 @@ def draw_timelines(run: ReportRun, figures: FigureSet) -> None:
         key = f"timelines-{start // FILMS_PER_FIGURE + 1}" if many else "timelines"
         models = dict.fromkeys(name for timeline in shown for name in timeline.models)
         names = {"models": ", ".join(models), "pair": pair_name(*pair), "unit": unit}
-        rows = max(len(timeline.models) for timeline in shown)
-        size = 7.6, 0.55 + len(shown) * (0.5 + 0.3 * rows)
+        height = 0.3 + len(shown) * (0.3 + 0.2 * max(len(film.models) for film in shown))
         layout = {"nrows": len(shown), "squeeze": False}
-        with figures.draw("timelines", key, size, layout, **names) as (_, grid):
+        with figures.draw("timelines", key, height, layout, **names) as (figure, grid):
             longest = max(len(timeline.levels) for timeline in shown)
             for axes, timeline in zip(grid[:, 0], shown, strict=True):
                 _draw_timeline(axes, timeline, run.film_name(timeline.film), longest)
-            _draw_legend(grid[0, 0], {level for timeline in shown for level in timeline.levels})
+            _draw_legend(figure, {level for timeline in shown for level in timeline.levels})
 
 
 def _draw_timeline(axes: Any, timeline: Timeline, name: str, longest: int) -> None:
@@ -101,34 +96,27 @@ def _draw_timeline(axes: Any, timeline: Timeline, name: str, longest: int) -> No
         heights = [max(score.score, 0.04) for score in known.values()]
         draw_bars(axes, known, [1.0] * len(known), PALE, bottom=bottom, zorder=-1)
         draw_bars(axes, known, heights, colors, bottom=bottom, width=0.9)
-    places = [-0.25, *(-1.2 - 1.2 * row for row in range(len(timeline.models)))]
-    axes.set_yticks(places, [name, *timeline.models], fontsize=6.5)
-    axes.get_yticklabels()[0].set(fontweight="bold", fontsize=7.5)
+    places = [-1.2 - 1.2 * row for row in range(len(timeline.models))]
+    axes.set_yticks(places, [textwrap.fill(name, 18) for name in timeline.models], fontsize=4.5)
+    axes.set_title(name, fontsize=5.5, pad=1)
     axes.set_ylim(-0.55 - 1.2 * max(len(timeline.models), 1), 0.05)
     axes.set_xlim(-0.6, longest - 0.4)
     step = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200) if n * 12 >= longest), longest)
     ticks = range(0, len(timeline.places), step)
-    axes.set_xticks(ticks, [timeline.places[i] for i in ticks], fontsize=5.5, color=MUTED)
+    axes.set_xticks(ticks, [timeline.places[i] for i in ticks], fontsize=4, color=MUTED)
     hide_ticks(axes)
     axes.tick_params(axis="x", pad=1)
 
 
-def _draw_legend(axes: Any, levels: set[str]) -> None:
+def _draw_legend(figure: Any, levels: set[str]) -> None:
     from matplotlib.patches import Patch
 
     used = [level for level in LEVEL_COLORS if level in levels]
     entries = {f"{level} {LEVEL_NAMES[level]}": LEVEL_COLORS[level] for level in used}
     entries |= {"correct": MODEL, "wrong": WRONG}
-    axes.legend(
-        handles=[Patch(color=color, label=label) for label, color in entries.items()],
-        loc="lower left",
-        bbox_to_anchor=(0, 1.0),
-        ncols=6,
-        fontsize=7,
-        handlelength=1,
-        columnspacing=1.2,
-        borderpad=0,
-    )
+    handles = [Patch(color=color, label=label) for label, color in entries.items()]
+    style = {"fontsize": 5, "handlelength": 1, "columnspacing": 1, "borderpad": 0}
+    figure.legend(handles=handles, loc="outside upper left", ncols=3, **style)
 
 
 FIGURES = (draw_levels, draw_films, draw_timelines)

@@ -49,7 +49,6 @@ FIGURES = (
     decisions.draw_confusion,
     decisions.draw_calibration,
     concepts.draw_concepts,
-    concepts.draw_trees,
 )
 MAX_MISSING = 50
 
@@ -98,8 +97,7 @@ def report(
     for folder in folders:
         with _explaining(folder):
             run = ReportRun.of_run(read_run(folder))
-            own, for_page = folder / "figures", "html" in formats
-            figures = draw_figures(run, own, for_page=for_page, progress=progress)
+            figures = draw_figures(run, folder / "figures", progress)
             chapters.append(Chapter(run, sections_of(run, figures)))
             written += _write_tables(chapters[-1], formats)
     sections = [section for chapter in chapters for section in chapter.sections]
@@ -219,14 +217,12 @@ def _explaining(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def draw_figures(
-    run: ReportRun, folder: Path, *, for_page: bool = False, progress: Progress | None = None
-) -> list[Figure]:
+def draw_figures(run: ReportRun, folder: Path, progress: Progress | None = None) -> list[Figure]:
     """Draw all figures that a run has records for, and return them with those of its audits."""
     import matplotlib.figure  # noqa: F401 - once, before other processes start
 
     def draw(kind: Callable[[ReportRun, FigureSet], None]) -> list[Figure]:
-        made = FigureSet(folder, for_page=for_page)
+        made = FigureSet(folder)
         kind(run, made)
         return made.figures
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -235,8 +236,7 @@ def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
         for name, cells in grouped(run.cells, run.label).items():
             cells.sort(key=lambda cell: -rank_of(cell, run.primary))
             rows += [(name, None), *((f"{cell['test']}  ", cell) for cell in cells)]
-        size = 7.2, 0.95 + 0.22 * len(rows)
-        with figures.draw("intervals_by_task", "intervals", size) as (_, axes):
+        with figures.draw("intervals_by_task", "intervals", 0.6 + 0.22 * len(rows)) as (_, axes):
             _draw_rows(axes, rows, run, ticks=True)
         return
     for test, cells in grouped(run.cells, lambda cell: cell["test"]).items():
@@ -244,10 +244,10 @@ def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
         for train, own in grouped(cells, lambda cell: cell["train"]).items():
             rows += [(f"trained on {train}", None), *((run.label(cell), cell) for cell in own)]
         baselines = merged_baselines([r for r in run.baselines if r["test"] == test])
-        rows += [("baselines without features", None)] if baselines else []
+        rows += [("baselines", None)] if baselines else []
         rows += [(_short(names, trains), record) for names, trains, record in baselines]
-        size = 7.2, 0.95 + 0.19 * len(rows)
-        with figures.draw("intervals", f"intervals-{slug(test)}", size, test=test) as (_, axes):
+        key, height = f"intervals-{slug(test)}", 0.6 + 0.22 * len(rows)
+        with figures.draw("intervals", key, height, test=test) as (_, axes):
             _draw_rows(axes, rows, run)
 
 
@@ -261,7 +261,7 @@ def _draw_rows(
     axes: Any, rows: Sequence[tuple[str, Record | None]], run: ReportRun, *, ticks: bool = False
 ) -> None:
     metric = run.primary
-    label_rows(axes, [name for name, _ in rows], fontsize=7.5)
+    label_rows(axes, [textwrap.fill(name, 24) for name, _ in rows], fontsize=6.5)
     for place, (_, record) in enumerate(rows):
         if record is None:
             axes.get_yticklabels()[place].set(fontweight="bold", color=MUTED)
@@ -276,7 +276,7 @@ def _draw_rows(
     axes.set_xlim(-0.02, 1.02)
     draw_grid(axes)
     hide_ticks(axes, "left")
-    axes.set_xlabel(f"{metric_name(metric)}, {run.confidence} interval over films", color=MUTED)
+    axes.set_xlabel(f"{metric_name(metric)}, {run.confidence} intervals", color=MUTED)
 
 
 def _draw_interval(axes: Any, place: int, record: Record, metric: str) -> None:

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 from support.runs import analysis, cell, predictions, usual, write_run
 
-from obygaze_features.core.figures import canvas, svg_bytes
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.runner.records import read_run
 from obygaze_models.report.concepts import place_nodes
-from obygaze_models.report.figure import Figure, narrow_svg
+from obygaze_models.report.figure import Figure
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.page import draw_figures, sections_of
 from obygaze_models.report.results import chance_of
@@ -33,23 +32,18 @@ def drawn(run: ReportRun) -> dict[str, Figure]:
 def test_every_record_has_its_figure_as_svg_and_png(tmp_path):
     made = drawn(run_of(tmp_path / "run", usual()))
     assert list(made) == [
-        "films",
-        "timelines",
-        "intervals-EN-S",
-        "factors-ridge-clip-HN-S-EN-S",
-        "confusion-clip",
-        "calibration-clip",
-        "concepts-clip",
-        "cosines-clip",
-        "interventions-pcbm-dt-clip",
-        "weights-pcbm-lr-clip",
-        "interventions-pcbm-lr-clip",
+        *("films-EN-S", "timelines", "intervals-EN-S", "factors-ridge-clip-HN-S-EN-S"),
+        *("confusion-clip", "calibration-clip"),
+        *("concepts-clip", "cosines-clip", "purity-clip", "co_occurrence-clip"),
+        "weights-pcbm-lr-clip-HN-S",
+        *("interventions-pcbm-dt-clip-HN-S", "interventions-pcbm-lr-clip-HN-S"),
         "tree-pcbm-dt-clip-HN-S",
     ]
     for figure in made.values():
         assert figure.svg.read_text("utf-8").startswith("<?xml")
         assert figure.png.read_bytes().startswith(b"\x89PNG")
         assert figure.caption and figure.title
+        assert 'width="244.8pt"' in figure.svg.read_text("utf-8")  # 326 px: fits 390 px
     assert made["tree-pcbm-dt-clip-HN-S"].title.endswith("HN_S, 12 clips, 3 positive")
 
 
@@ -145,21 +139,19 @@ def test_tree_is_cut_at_four_levels_with_parents_between_their_children():
     assert by_node[6].row == (by_node[8].row + by_node[7].row) / 2 == 0.5
 
 
-def test_grid_names_what_is_not_shown(tmp_path):
-    few, many = ([cell(f"model-{i}") for i in range(n)] for n in (6, 40))
-    for name, records, cut in (("few", few, ""), ("many", many, "the first 6 of 40 models")):
-        made = drawn(run_of(tmp_path / name, records))
-        for key in ("confusion-clip", "calibration-clip"):
-            assert ("Shown are" in made[key].caption) == bool(cut)
-            assert cut in made[key].caption
-
-
-def test_long_names_are_folded_where_they_have_hyphens_and_blanks(tmp_path):
-    names = ("mlp", "mlp-with-a-long-name", "mlp (store one)")
+def test_every_cell_has_its_panel(tmp_path):
+    names = [f"model-{i}" for i in range(40)]
     made = drawn(run_of(tmp_path / "run", [cell(name) for name in names]))
-    svg = made["confusion-clip"].svg.read_text("utf-8")
-    lines = re.findall(r">([^<>]+)</t", svg)
-    assert {"mlp", "mlp-with-a-", "long-name", "mlp (store one)"} <= set(lines)
+    for key in ("confusion-clip", "calibration-clip"):
+        lines = re.findall(r">([^<>]+)</t", made[key].svg.read_text("utf-8"))
+        assert [line for line in lines if line.startswith("model-")] == names
+
+
+def test_every_test_task_has_its_figure_of_films(tmp_path):
+    tests = [f"T{i}" for i in range(6)]
+    made = drawn(run_of(tmp_path / "run", [cell(test=test) for test in tests]))
+    assert [key for key in made if key.startswith("films-")] == [f"films-{t}" for t in tests]
+    assert made["films-T5"].title == "Values of each film, tested on T5"
 
 
 def test_chance_is_the_mean_of_what_random_orders_score_in_the_folds():
@@ -181,7 +173,7 @@ def test_interval_label_has_its_confidence(tmp_path):
     own = {**run.protocol, "report": {**run.protocol.get("report", {}), "confidence": 0.8}}
     other = replace(run, about={**run.about, "protocol": own})
     svg = drawn(other)["intervals-EN-S"].svg.read_text("utf-8")
-    assert "80 % interval over films" in svg
+    assert "AP, 80 % intervals" in svg
     words = [text for section in sections_of(other) for text in section.sentences]
     assert any(text.startswith("Small numbers are 80 % intervals") for text in words)
 
@@ -219,19 +211,6 @@ def test_titles_stand_for_the_ids_of_published_films_and_those_of_the_manifest(t
     about = {**films, "sha256": manifest_sha256(titled), "n_clips": 12, "n_movies": 3}
     again = run_of(tmp_path / "again", [cell()], manifest=about)
     assert again.film_name("tt1") == "Made up"
-
-
-def test_a_narrow_figure_has_its_columns_under_each_other():
-    with canvas(7.2, 2.0, ncols=2, sharey=True) as (figure, (left, right)):
-        left.set_yticks([0, 1], ["a label that is much too long for a telephone", "short"])
-        right.set_title("right")
-        wide = svg_bytes(figure).decode()
-        narrow = narrow_svg(figure)
-        assert left.get_position().y0 > right.get_position().y1
-    assert 'width="518.4pt"' in wide and 'width="268.56pt"' in narrow
-    # The right panel has its own labels now, in lines of at most 26 letters.
-    assert narrow.count(">short<") == 2 * wide.count(">short<") == 2
-    assert max(len(text) for text in re.findall(r">([^<>\n]+)</text>", narrow)) <= 26
 
 
 def test_dots_beyond_the_axis_are_drawn_at_its_edge_and_counted(tmp_path):

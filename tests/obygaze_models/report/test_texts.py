@@ -22,6 +22,7 @@ class FigureText:
     section: str
     title: str
     caption: str
+    wide: bool = False
 
 
 @dataclass(frozen=True)
