@@ -40,6 +40,11 @@ def head_name(head: Record) -> str:
     return f"{head['model']} ({head['feature']}), {head['task']}"
 
 
+def bank_name(bank: Record) -> str:
+    """Return the name of some concept vectors: the store, and the models that use them."""
+    return f"{bank['feature']} ({', '.join(bank['models'])})"
+
+
 def concepts(run: ReportRun) -> Part:
     """Yield how concepts are evaluated, the tables of concept vectors, then those of the heads."""
     if run.of("anatomy"):
@@ -55,11 +60,10 @@ def concepts(run: ReportRun) -> Part:
             yield sentence("left_out", feature=feature, concepts=names)
     for number, bank in enumerate(run.banks):
         if bank["concepts"]:
-            feature, models = bank["feature"], ", ".join(bank["models"])
             rows: list[Row | Heading] = [_concept_row(concept) for concept in bank["concepts"]]
             rows += _reference_rows(bank["concepts"])
-            key = f"concepts-{slug(feature)}-{number}"
-            yield make_table("concepts", key, rows, feature=feature, models=models)
+            key = f"concepts-{slug(bank['feature'])}-{number}"
+            yield make_table("concepts", key, rows, bank=bank_name(bank))
     if gains := [head for head in run.heads if head["task_gain"]]:
         yield make_table("task_gain", "task-gain", [_gain_row(head) for head in gains])
     linear = [head for head in run.heads if head["weights"]]
@@ -120,8 +124,7 @@ def draw_concepts(run: ReportRun, figures: FigureSet) -> None:
             _draw_quality(bank, f"concepts-{end}", figures)
             for kind in ("cosines", "purity", "co_occurrence"):
                 side = 1.1 + 0.22 * len(bank["concepts"])
-                names = {"feature": bank["feature"]}
-                with figures.draw(kind, f"{kind}-{end}", side, **names) as (_, axes):
+                with figures.draw(kind, f"{kind}-{end}", side, bank=bank_name(bank)) as (_, axes):
                     _draw_heat(axes, bank, kind)
     for kind, field, draw in (
         ("weights", "weights", _draw_weights),
@@ -137,8 +140,8 @@ def draw_concepts(run: ReportRun, figures: FigureSet) -> None:
 def _draw_quality(bank: Record, key: str, figures: FigureSet) -> None:
     concepts = sorted(bank["concepts"], key=lambda one: one["ap"]["value"] or 0.0)
     layout = {"ncols": 2, "sharey": True, "width_ratios": [2, 1]}
-    height, feature = 0.6 + 0.27 * len(concepts), bank["feature"]
-    with figures.draw("concepts", key, height, layout, feature=feature) as (_, (left, right)):
+    height, name = 0.6 + 0.27 * len(concepts), bank_name(bank)
+    with figures.draw("concepts", key, height, layout, bank=name) as (_, (left, right)):
         for row, concept in enumerate(concepts):
             _draw_concept(left, right, row, concept)
         names = [f"{one['name']} ({one['n_positive']})" for one in concepts]

@@ -90,7 +90,8 @@ def _draw_timeline(axes: Any, timeline: Timeline, name: str, longest: int) -> No
     draw_bars(axes, range(len(colors)), [0.5] * len(colors), colors, bottom=-0.5)
     for row, scores in enumerate(timeline.models.values()):
         bottom = -1.7 - 1.2 * row
-        axes.axhline(bottom + 0.5, color=MUTED, lw=0.4, ls=(0, (2, 3)), zorder=0)
+        ends = [-0.5, len(timeline.clips) - 0.5]
+        axes.plot(ends, [bottom + 0.5] * 2, color=MUTED, lw=0.3, ls=(0, (2, 3)), zorder=0)
         known = {place: score for place, score in enumerate(scores) if score is not None}
         colors = [MODEL if score.correct else WRONG for score in known.values()]
         heights = [max(score.score, 0.04) for score in known.values()]

@@ -49,59 +49,49 @@ MAX_FILM_COLUMNS = 6
 def results(run: ReportRun) -> Part:
     """Yield a table per test task: models by train task, then baselines, equal ones in one row."""
     yield sentence("intervals", confidence=run.confidence)
+    rows: list[Row | Heading] = []
     if run.is_own_test:
-        yield _by_task(run)
+        for name, own in grouped([*run.cells, *run.baselines], run.label).items():
+            rows.append(Heading(name, quiet=own[0]["kind"] == "baseline"))
+            rows += [(record["test"], *_cells(run, record, True).values()) for record in own]
+        yield make_table("tasks", "results", rows, [*_cells(run, run.cells[0], True)])
         return
     for test, records in grouped([*run.cells, *run.baselines], lambda r: r["test"]).items():
         cells = [record for record in records if record["kind"] == "cell"]
         baselines = merged_baselines([r for r in records if r["kind"] == "baseline"])
         shown = [*cells, *(record for _, _, record in baselines)]
-        equal = len({(record["n_test"], record["prevalence"]) for record in shown}) == 1
-        rows: list[Row | Heading] = []
+        differ = len({(record["n_test"], record["prevalence"]) for record in shown}) > 1
+        rows = []
         for train, own in grouped(cells, lambda r: r["train"]).items():
             rows.append(Heading(f"trained on {train}"))
-            rows += [(run.label(record), *_result(run, record, equal)) for record in own]
+            rows += [(run.label(record), *_cells(run, record, differ).values()) for record in own]
         if baselines:
             rows.append(Heading("baselines without features", quiet=True))
         for names, trains, record in baselines:
             store = f" ({record['feature']})" if record["feature"] else ""
-            rows.append((f"{', '.join(names)} · {trains}{store}", *_result(run, record, equal)))
+            rows.append(
+                (f"{', '.join(names)} · {trains}{store}", *_cells(run, record, differ).values())
+            )
         title = f"{test}: {run.task_titles[test]}" if test in run.task_titles else test
-        if equal:
+        if not differ:
             films = f" of {shown[0]['n_movies']} films" if shown[0].get("n_movies") else ""
             share = f"{100 * shown[0]['prevalence']:.1f} % positive"
             title += f" ({shown[0]['n_test']} clips{films}, {share})"
-        key, headers = f"results-{slug(test)}", _headers(run, equal)
-        table = make_table("results", key, rows, headers, test=title)
+        headers = [*_cells(run, shown[0], differ)]
+        table = make_table("results", f"results-{slug(test)}", rows, headers, test=title)
         leaks = any(record["leaked"] for record in shown)
         yield table if leaks else replace(table, note="")
 
 
-def _by_task(run: ReportRun) -> ResultTable:
-    """Return one table of tasks that are each tested on themselves: a group per model."""
-    rows: list[Row | Heading] = []
-    for name, own in grouped([*run.cells, *run.baselines], run.label).items():
-        rows.append(Heading(name, quiet=own[0]["kind"] == "baseline"))
-        rows += [(record["test"], *_result(run, record, False)) for record in own]
-    return make_table("tasks", "results", rows, _headers(run, False))
-
-
-def _headers(run: ReportRun, equal: bool) -> tuple[str, ...]:
-    sizes = () if equal else ("clips", "share positive")
-    spread = (f"SD over seeds, {metric_name(run.primary)}",) if _has_seeds(run) else ()
-    return (*sizes, *map(metric_name, SHOWN), *spread, "leaked")
-
-
-def _has_seeds(run: ReportRun) -> bool:
-    return any(cell.get("seeds") for cell in run.cells)
-
-
-def _result(run: ReportRun, record: Record, equal: bool) -> Row:
-    """Return the cells of a record; without sizes where they are equal for the whole table."""
-    sizes = () if equal else (record["n_test"], Number(record["prevalence"]))
-    found = (record.get("seeds") or {}).get(run.primary) or {}
-    spread = (Number(found.get("sd"), digits=3),) if _has_seeds(run) else ()
-    return (*sizes, *(number_of(record, metric) for metric in SHOWN), *spread, record["leaked"])
+def _cells(run: ReportRun, record: Record, with_sizes: bool) -> dict[str, Any]:
+    """Return the cells of a record by their headers, with sizes where they differ in the table."""
+    sizes = {"clips": record["n_test"], "share positive": Number(record["prevalence"])}
+    cells = sizes if with_sizes else {}
+    cells |= {metric_name(metric): number_of(record, metric) for metric in SHOWN}
+    if any(cell.get("seeds") for cell in run.cells):
+        found = (record.get("seeds") or {}).get(run.primary) or {}
+        cells[f"SD over seeds, {metric_name(run.primary)}"] = Number(found.get("sd"), digits=3)
+    return {**cells, "leaked": record["leaked"]}
 
 
 def merged_baselines(records: Sequence[Record]) -> list[tuple[list[str], str, Record]]:
@@ -267,7 +257,7 @@ def _draw_rows(
             axes.get_yticklabels()[place].set(fontweight="bold", color=MUTED)
             continue
         _draw_interval(axes, place, record, metric)
-        if ticks:
+        if ticks and metric in ("ap", "auc"):
             chance = chance_of(record, metric)
             axes.plot([chance, chance], [place - 0.32, place + 0.32], color=INK, lw=1)
     records = [record for _, record in rows if record]

@@ -241,3 +241,15 @@ def test_a_value_without_an_interval_is_an_open_dot(tmp_path):
     unknown["factors"][0] |= {"low": None, "high": None}
     (filled,), (opened,) = dots(known), dots(unknown)
     assert "fill: #2f5d8a" in filled and "fill: #ffffff" in opened
+
+
+@pytest.mark.parametrize(("metric", "has_chance"), [("ap", 1), ("auc", 1), ("f1_binary", 0)])
+def test_only_rankings_have_the_line_of_a_random_order(tmp_path, metric, has_chance):
+    """At F1 it was drawn at .5, which is not what a random order has."""
+    names = ("Look", "Body", "Type of shot")
+    records = [cell("cav", train=name, test=name) for name in names]
+    run = run_of(tmp_path / "run", records)
+    own = {**run.protocol, "report": {"primary": metric}}
+    other = replace(run, about={**run.about, "protocol": own})
+    svg = drawn(other)["intervals"].svg.read_text("utf-8")
+    assert len(re.findall(r"stroke: #2b2b2b; stroke-linecap: square", svg)) == 3 * has_chance
