@@ -18,7 +18,7 @@ from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.audits.result import read_findings
 from obygaze_models.protocols.runner.processes import map_jobs
 from obygaze_models.protocols.runner.records import AGAIN, RESULTS_FILE, read_run
-from obygaze_models.report import comparisons, concepts, decisions, figure_films, results
+from obygaze_models.report import comparisons, concepts, decisions, films, results
 from obygaze_models.report.figure import Figure, FigureSet
 from obygaze_models.report.lookup import ReportRun, grouped
 from obygaze_models.report.tables import (
@@ -34,7 +34,6 @@ from obygaze_models.report.tables import (
     shown,
     slug,
 )
-from obygaze_models.report.timelines import clip_tables
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -43,7 +42,9 @@ if TYPE_CHECKING:
 INVALID = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 FORMATS = ("html", "md", "latex", "csv")
 FIGURES = (
-    *figure_films.FIGURES,
+    films.draw_levels,
+    films.draw_films,
+    films.draw_timelines,
     results.draw_intervals,
     comparisons.draw_factors,
     decisions.draw_confusion,
@@ -180,7 +181,7 @@ PARTS: dict[str, tuple[Callable[[ReportRun], Part], ...]] = {
     "clips": (clips,),
     "results": (results.results, results.argmax, results.learning),
     "paper": (results.paper,),
-    "films": (results.films, clip_tables),
+    "films": (results.films, films.clip_tables),
     "comparisons": (comparisons.differences,),
     "concepts": (concepts.concepts,),
     "analysis": (comparisons.factors,),

@@ -15,10 +15,10 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.runner.records import read_run
 from obygaze_models.report.concepts import place_nodes
 from obygaze_models.report.figure import Figure
+from obygaze_models.report.films import ClipScore, clip_scores, place_unit, timelines_of
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.page import draw_figures, sections_of
 from obygaze_models.report.results import chance_of
-from obygaze_models.report.timelines import ClipScore, clip_scores, place_unit, timelines_of
 
 
 def run_of(folder: Path, records, *more, **about) -> ReportRun:
