@@ -166,13 +166,11 @@ def _put(arrays: Arrays, name: str, value: Any) -> None:
         arrays.update({f"{name}/{i}": np.asarray(item) for i, item in enumerate(value)})
     else:
         array = np.asarray(value)
-        is_text = array.dtype.kind in "UO"
-        arrays[name + _TEXT if is_text else name] = _code_points(array) if is_text else array
-
-
-def _code_points(text: NDArray[Any]) -> NDArray[np.uint32]:
-    text = np.ascontiguousarray(text, dtype=np.str_)
-    return text.view(np.uint32).reshape(*text.shape, text.dtype.itemsize // 4)
+        if array.dtype.kind not in "UO":
+            arrays[name] = array
+            return
+        text = np.ascontiguousarray(array, dtype=np.str_)
+        arrays[name + _TEXT] = text.view(np.uint32).reshape(*text.shape, text.dtype.itemsize // 4)
 
 
 def _text(points: NDArray[Any]) -> NDArray[np.str_]:

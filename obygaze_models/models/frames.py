@@ -6,7 +6,7 @@ result does not depend on the size of the blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
@@ -64,7 +64,8 @@ class FrameProbe(Classifier):
             X = X[:, None]
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
-        return self.fit_blocks(lambda: _cut(X, y))
+        parts = [slice(start, start + CLIPS_A_BLOCK) for start in range(0, len(y), CLIPS_A_BLOCK)]
+        return self.fit_blocks(lambda: ((X[part], y[part]) for part in parts))
 
     def fit_blocks(self, source: BlockSource) -> FrameProbe:
         """Fit on blocks of (frames, labels); `source()` starts a pass over them.
@@ -80,9 +81,7 @@ class FrameProbe(Classifier):
                 self._fit_attention(source)
             return self
         pooled, labels = zip(*((self._pool(f), y) for f, y in self._pass(source)), strict=True)
-        y = np.concatenate(labels)
-        check_classification_targets(y)
-        self.classes_, _ = encode_classes(y)
+        y = self._set_classes(labels)
         self.probe_ = clone(self.part("probe")).fit(np.concatenate(pooled), y)
         return self
 
@@ -143,22 +142,6 @@ class FrameProbe(Classifier):
             )
 
     def _fit_attention(self, source: BlockSource) -> None:
-        labels = self._moments(source)
-        check_classification_targets(labels)
-        self.classes_, _ = encode_classes(labels)
-        shape = (len(self.mean_), len(self.classes_))
-        found = minimize(
-            self._attention_loss,
-            np.zeros(shape[0] * (shape[1] + 1) + shape[1]),
-            args=(source, shape),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxfun": self.max_passes, "gtol": 1e-4},
-        )
-        self.query_, self.coef_, self.intercept_ = _unpack(found.x, shape)
-
-    def _moments(self, source: BlockSource) -> NDArray[Any]:
-        """Set mean and standard deviation of the frames in one pass; return the labels."""
         labels, total, squares, n_frames = [], 0.0, 0.0, 0
         for frames, y in self._pass(source):
             labels.append(y)
@@ -168,7 +151,23 @@ class FrameProbe(Classifier):
         self.mean_ = np.asarray(total / n_frames)
         spread = np.sqrt(np.maximum(squares / n_frames - self.mean_**2, 0))
         self.scale_ = np.where(spread > 1e-7 * np.abs(self.mean_).max(initial=0), spread, 1.0)
-        return np.concatenate(labels)
+        self._set_classes(labels)
+        width, n_classes = shape = len(self.mean_), len(self.classes_)
+        free = minimize(
+            self._attention_loss,
+            np.zeros(width + width * n_classes + n_classes),
+            args=(source, shape),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxfun": self.max_passes, "gtol": 1e-4},
+        ).x
+        self.query_, self.coef_, self.intercept_ = _unpack(free, shape)
+
+    def _set_classes(self, labels: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        y = np.concatenate(labels)
+        check_classification_targets(y)
+        self.classes_, _ = encode_classes(y)
+        return y
 
     def _attention_loss(
         self, free: Floats, source: BlockSource, shape: tuple[int, int]
@@ -226,9 +225,3 @@ def _unpack(free: Floats, shape: tuple[int, int]) -> tuple[Floats, Floats, Float
     width, n_classes = shape
     query, rest = free[:width], free[width:]
     return query, rest[: width * n_classes].reshape(shape), rest[width * n_classes :]
-
-
-def _cut(X: NDArray[Any], y: NDArray[Any]) -> Iterator[Block]:
-    for start in range(0, len(y), CLIPS_A_BLOCK):
-        part = slice(start, start + CLIPS_A_BLOCK)
-        yield X[part], y[part]

@@ -173,7 +173,11 @@ class OrdinalHead(Classifier):
     scaled: bool = False
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        self.rank_ = self._ranks()
+        names = self.classes_.tolist()
+        order = names if self.order is None else list(self.order)
+        if unplaced := [name for name in names if name not in order]:
+            raise FixTraining(f"annotation level {unplaced[0]!r} is missing in order")
+        self.rank_ = np.argsort(np.argsort([order.index(name) for name in names]))
         self.mean_ = X.mean(axis=0)
         scale = column_scales(X) if self.scaled else np.ones(X.shape[1])
         coef, self.thresholds_ = proportional_odds(
@@ -197,15 +201,6 @@ class OrdinalHead(Classifier):
     def contributions(self, X: Any) -> tuple[float, Floats]:
         """Return 0, and what each margin's distance from the training mean adds to the severity."""
         return 0.0, (self._check(X) - self.mean_) * self.coef_
-
-    def _ranks(self) -> Ints:
-        if self.order is None:
-            return np.arange(len(self.classes_))
-        places = {name: i for i, name in enumerate(self.order)}
-        unplaced = [name for name in self.classes_.tolist() if name not in places]
-        if unplaced:
-            raise FixTraining(f"annotation level {unplaced[0]!r} is missing in order")
-        return np.argsort(np.argsort([places[name] for name in self.classes_.tolist()]))
 
 
 def liblinear_logistic(C: float, penalty: Penalty) -> LogisticRegression:
@@ -242,9 +237,9 @@ def proportional_odds(Z: Floats, ranks: Ints, n_levels: int, C: float) -> tuple[
         upper, lower = ranks < n_levels - 1, ranks > 0
         np.add.at(by_threshold, ranks[upper], -to_high[upper])
         np.add.at(by_threshold, ranks[lower] - 1, to_low[lower])
-        slope = np.concatenate(
-            [Z.T @ (to_high - to_low) + coef / C, _free_gradient(by_threshold, free[width:])]
-        )
+        tails = np.cumsum(by_threshold[::-1])[::-1]
+        steps = np.append(1.0, np.exp(free[width + 1 :]))  # thresholds are sums of these
+        slope = np.concatenate([Z.T @ (to_high - to_low) + coef / C, tails * steps])
         return float(-np.log(p).sum() + coef @ coef / (2 * C)), slope
 
     found = minimize(
@@ -256,9 +251,3 @@ def proportional_odds(Z: Floats, ranks: Ints, n_levels: int, C: float) -> tuple[
 def _thresholds(free: Floats) -> Floats:
     """Return increasing thresholds, from the first one and the logarithms of the steps."""
     return np.cumsum(np.concatenate([free[:1], np.exp(free[1:])]))
-
-
-def _free_gradient(by_threshold: Floats, free: Floats) -> Floats:
-    """Return the gradient of the free parameters from that of the thresholds."""
-    tails = np.cumsum(by_threshold[::-1])[::-1]
-    return np.concatenate([tails[:1], tails[1:] * np.exp(free[1:])])

@@ -7,7 +7,6 @@ has a name of its own and never replaces the other.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -212,51 +211,29 @@ def find_plane(
             alpha = 1 / 2C); mean difference and LDA have none.
         exact: As in `Gram.svm`.
     """
-    if method not in METHODS:
-        raise FixTraining(f"unknown method {method!r}", hint=f"one of {', '.join(METHODS)}")
     if positive.all() or not positive.any():
         raise FixTraining("rows with the concept and rows without it are both required")
+    X, codes = gram.X[rows], positive.astype(np.int64)
     if method == "svm":
         normal, bias = gram.svm(rows, positive, C, weights, exact=exact)
+    elif method == "logistic":
+        (normal,), (bias,) = logistic(X, codes, C, weights)
+    elif method == "mean-difference":
+        present, absent = X[positive].mean(axis=0), X[~positive].mean(axis=0)
+        normal = present - absent
+        bias = -normal @ (present + absent) / 2
+    elif method == "ridge":
+        model = Ridge(alpha=1 / (2 * C)).fit(X, 2.0 * codes - 1, sample_weight=weights)
+        normal, bias = model.coef_, model.intercept_
+    elif method == "lda":
+        priors = None if weights is None else [0.5, 0.5]
+        model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto", priors=priors)
+        (normal,), (bias,) = model.fit(X, codes).coef_, model.intercept_
+    elif method == "liblinear":
+        model = LinearSVC(C=C, loss="hinge", max_iter=20000, random_state=0)
+        (normal,), (bias,) = model.fit(X, codes, sample_weight=weights).coef_, model.intercept_
     else:
-        normal, bias = _SOLVERS[method](gram.X[rows], positive.astype(np.int64), C, weights)
+        raise FixTraining(f"unknown method {method!r}", hint=f"one of {', '.join(METHODS)}")
     if not np.linalg.norm(normal) > 0:
         raise FixTraining(f"{method} found no direction: rows with and without it are equal")
     return normal, float(bias)
-
-
-def _liblinear(X: Floats, codes: Ints, C: float, weights: Floats | None) -> Plane:
-    model = LinearSVC(C=C, loss="hinge", max_iter=20000, random_state=0)
-    model.fit(X, codes, sample_weight=weights)
-    return model.coef_[0], model.intercept_[0]
-
-
-def _logistic(X: Floats, codes: Ints, C: float, weights: Floats | None) -> Plane:
-    coef, intercept = logistic(X, codes, C, weights)
-    return coef[0], intercept[0]
-
-
-def _ridge(X: Floats, codes: Ints, C: float, weights: Floats | None) -> Plane:
-    model = Ridge(alpha=1 / (2 * C)).fit(X, 2.0 * codes - 1, sample_weight=weights)
-    return model.coef_, model.intercept_
-
-
-def _mean_difference(X: Floats, codes: Ints, C: float, weights: Floats | None) -> Plane:
-    present, absent = X[codes == 1].mean(axis=0), X[codes == 0].mean(axis=0)
-    normal: Floats = present - absent
-    return normal, -normal @ (present + absent) / 2
-
-
-def _lda(X: Floats, codes: Ints, C: float, weights: Floats | None) -> Plane:
-    priors = None if weights is None else [0.5, 0.5]
-    model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto", priors=priors).fit(X, codes)
-    return model.coef_[0], model.intercept_[0]
-
-
-_SOLVERS: dict[str, Callable[[Floats, Ints, float, Floats | None], Plane]] = {
-    "liblinear": _liblinear,
-    "logistic": _logistic,
-    "ridge": _ridge,
-    "mean-difference": _mean_difference,
-    "lda": _lda,
-}

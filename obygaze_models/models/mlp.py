@@ -198,7 +198,8 @@ class _EarlyStop:
         self.probe = probe
         self.loss = Loss(probe.double_softmax)
         codes = job.labels[job.validation]
-        self.rows, self.target = rows[job.validation], _one_hot(codes, len(weights))
+        self.rows = rows[job.validation]
+        self.target = np.eye(len(weights), dtype=np.float32)[codes]
         self.weights = weights[codes].astype(np.float32)
         self.curve: list[float] = []
         self.train_curve: list[float] = []
@@ -246,7 +247,8 @@ def _train_together(rows: Matrix, jobs: Sequence[Job], probes: Sequence[MLPProbe
     weights = np.ones(n_classes) if weights is None else weights
     rng = np.random.default_rng(job.seed)
     network = Network((rows.shape[1] - 1, *probe.hidden, n_classes), rng)
-    target, weight = _one_hot(codes, n_classes), weights[codes].astype(np.float32)
+    target = np.eye(n_classes, dtype=np.float32)[codes]
+    weight = weights[codes].astype(np.float32)
     stops = [_EarlyStop(own, rows, weights, fit) for own, fit in zip(jobs, probes, strict=True)]
     with one_thread():
         while any(stop.running for stop in stops):
@@ -276,7 +278,3 @@ def _epoch(
         network.backward(inputs, slope, probe.dropout)
         network.adam(probe.learning_rate, probe.weight_decay)
     return float(weight @ -np.log(np.maximum(hits, 1e-45)) / weight.sum())
-
-
-def _one_hot(codes: Ints, n_classes: int) -> Matrix:
-    return np.eye(n_classes, dtype=np.float32)[codes]
