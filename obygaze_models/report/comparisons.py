@@ -68,7 +68,8 @@ def differences(run: ReportRun) -> Part:
         return *pair_of(record), record["metric"], first, _has_baseline(record), difference
 
     def order(same: Sequence[Record]) -> tuple[float, float]:
-        return _or_one(_p_value(same[0])), -abs(same[0]["difference"] or 0.0)
+        p = _p_value(same[0])
+        return 1.0 if p is None else p, -abs(same[0]["difference"] or 0.0)
 
     smallest = [
         (record["n_movies"], metric_name(record["metric"]), least)
@@ -141,10 +142,6 @@ def _p_value(record: Record) -> float | None:
     return by_film
 
 
-def _or_one(p: float | None) -> float:
-    return 1.0 if p is None else float(p)
-
-
 def _detectable(run: ReportRun, record: Record) -> float | None:
     """Return the difference that a test at the level of the interval finds in 80 % of samples."""
     low, high = record.get("ci") or (None, None)
@@ -193,7 +190,8 @@ def _log_odds(factor: Mapping[str, Any] | None, record: Record) -> Number:
     if factor is None:
         return Number(None)
     low, high = (None, None) if _is_one_film(record) else (factor["low"], factor["high"])
-    return Number(factor["log_odds"], low, high, mark="*" if _or_one(factor["p"]) < 0.05 else "")
+    significant = factor["p"] is not None and factor["p"] < 0.05
+    return Number(factor["log_odds"], low, high, mark="*" if significant else "")
 
 
 def draw_factors(run: ReportRun, figures: FigureSet) -> None:

@@ -60,12 +60,16 @@ def concepts(run: ReportRun) -> Part:
             yield sentence("left_out", feature=feature, concepts=names)
     for number, bank in enumerate(run.banks):
         if bank["concepts"]:
-            rows: list[Row | Heading] = [_concept_row(concept) for concept in bank["concepts"]]
-            rows += _reference_rows(bank["concepts"])
-            key = f"concepts-{slug(bank['feature'])}-{number}"
-            yield make_table("concepts", key, rows, bank=bank_name(bank))
-    if gains := [head for head in run.heads if head["task_gain"]]:
-        yield make_table("task_gain", "task-gain", [_gain_row(head) for head in gains])
+            concepts = [_concept_row(concept) for concept in bank["concepts"]]
+            references, key = _reference_rows(bank["concepts"]), f"concepts-{slug(bank['feature'])}"
+            yield make_table(
+                "concepts", f"{key}-{number}", [*concepts, *references], bank=bank_name(bank)
+            )
+    parts = ("from_margins", "from_truth", "gain", "prevalence")
+    gains = [(head_name(head), head["task_gain"]) for head in run.heads if head["task_gain"]]
+    if gains:
+        rows = [(name, *(Number(gain[part]) for part in parts)) for name, gain in gains]
+        yield make_table("task_gain", "task-gain", rows)
     linear = [head for head in run.heads if head["weights"]]
     for columns, heads in grouped(linear, lambda head: tuple(head["concepts"])).items():
         weights = [(head_name(head), *map(Number, effects(head))) for head in heads]
@@ -103,11 +107,6 @@ def _reference_rows(concepts: Sequence[Record]) -> list[Row | Heading]:
             ap, auc = (Number(fmean(r[metric][end] for r in random)) for metric in ("ap", "auc"))
             rows.append((name, None, None, ap, auc, *[None] * 6))
     return [Heading("references, means over the concepts", quiet=True), *rows] if rows else []
-
-
-def _gain_row(head: Record) -> Row:
-    parts = ("from_margins", "from_truth", "gain", "prevalence")
-    return head_name(head), *(Number(head["task_gain"][part]) for part in parts)
 
 
 def effects(head: Record) -> list[float]:

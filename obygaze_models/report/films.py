@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -45,104 +45,91 @@ class ClipScore(NamedTuple):
     correct: bool
 
 
-class Timeline(NamedTuple):
-    """One film: its clips in order, where each is in the film, and its scores by model."""
+class Bar(NamedTuple):
+    """A clip, where it is in its film, and the score of each model that tested it."""
 
-    film: str
-    clips: Sequence[Clip]
-    places: Sequence[str]
-    models: Mapping[str, Sequence[ClipScore | None]]
-
-    @property
-    def levels(self) -> list[str]:
-        """The annotation level of each clip."""
-        return [clip.level for clip in self.clips]
+    clip: Clip
+    place: str
+    scores: Mapping[str, ClipScore]
 
 
-def timelines(run: ReportRun) -> tuple[tuple[str, str], list[Timeline]]:
-    """Return the pair of tasks with most clips and its timelines, empty without predictions."""
+class Timelines(NamedTuple):
+    """The films of a pair of tasks, the clips of each in order; `unit` is that of their places."""
+
+    pair: str
+    unit: str
+    models: Sequence[str]
+    films: Mapping[str, Sequence[Bar]]
+
+
+def timelines(run: ReportRun) -> Timelines | None:
+    """Return the films for the pair of tasks with most clips, with the best model of each store.
+
+    None without predictions.
+    """
     if not run.cells or not (run.folder / PREDICTIONS_FILE).is_file() or not run.predictions:
-        return ("", ""), []
-    sizes = {pair_of(cell): cell["n_test"] for cell in run.cells}
-    # If equal, one whose train and test tasks are the same.
-    pair = max(run.pairs, key=lambda pair: (sizes[pair], pair[0] == pair[1]))
-    return pair, timelines_of(run, pair)
+        return None
+    # If equal, a pair whose train and test tasks are the same.
+    pair = pair_of(max(run.cells, key=lambda c: (c["n_test"], c["train"] == c["test"])))
+    rows = [row for row in run.predictions if pair_of(row) == pair]
+    scores = {}
+    for store in run.stores:
+        cells = [c for c in run.cells if pair_of(c) == pair and c["feature"] == store]
+        if cells:
+            model = max(cells, key=lambda cell: rank_of(cell, run.primary))["model"]
+            own = [row for row in rows if (row["model"], row["feature"]) == (model, store)]
+            scores[f"{model} ({store})"] = clip_scores(own)
+    clips = _clips_in_order(run, rows)
+    unit = place_unit(clips)
+    films = {
+        film: [
+            Bar(
+                clip,
+                _place(clip, unit, number),
+                {name: own[clip.clip_id] for name, own in scores.items() if clip.clip_id in own},
+            )
+            for number, clip in enumerate(own, 1)
+        ]
+        for film, own in sorted(grouped(clips, lambda clip: clip.movie_id).items())
+    }
+    tested = {film: bars for film, bars in films.items() if any(bar.scores for bar in bars)}
+    return Timelines(pair_name(*pair), unit, list(scores), tested) if tested else None
 
 
 def clip_tables(run: ReportRun) -> Part:
     """Yield the surest errors of each model of the timelines, then every clip of them."""
-    pair, films = timelines(run)
-    if not films or not any(film.models for film in films):
+    found = timelines(run)
+    if found is None:
         return
-    unit = place_unit([clip for film in films for clip in film.clips])
+    names: dict[str, object] = {"unit": found.unit, "pair": found.pair}
     rows: list[Row | Heading] = []
-    for model in films[0].models:
-        rows += [Heading(model), *_surest_errors(run, films, model)]
-    name = pair_name(*pair)
-    yield make_table("errors", "surest-errors", rows, unit=unit, pair=name, most=MAX_ERRORS)
-    rows = []
-    for film in films:
-        rows.append(Heading(run.film_name(film.film)))
-        rows += [
-            (clip.clip_id, place, clip.level or None, *map(_decision, scores))
-            for clip, place, *scores in zip(
-                film.clips, film.places, *film.models.values(), strict=True
-            )
-            if any(scores)
+    for model in found.models:
+        rows.append(Heading(model))
+        tested = [bar for bars in found.films.values() for bar in bars if model in bar.scores]
+        wrong = [
+            (-abs(bar.scores[model].score - 0.5), bar.clip.clip_id, bar)
+            for bar in tested
+            if not bar.scores[model].correct
         ]
-    yield make_table("clips", "clips", rows, list(films[0].models), unit=unit, pair=name)
-
-
-def _surest_errors(run: ReportRun, films: Sequence[Timeline], model: str) -> Iterable[Row]:
-    wrong = [
-        (abs(score.score - 0.5), film.film, place, clip, score)
-        for film in films
-        for clip, place, score in zip(film.clips, film.places, film.models[model], strict=True)
-        if score is not None and not score.correct
-    ]
-    for _, film, place, clip, score in sorted(wrong, key=lambda one: (-one[0], one[3].clip_id))[
-        :MAX_ERRORS
-    ]:
-        concepts = ", ".join(clip.concepts) or None
-        yield run.film_name(film), clip.clip_id, place, clip.level, concepts, Number(score.score)
+        for _, clip_id, bar in sorted(wrong)[:MAX_ERRORS]:
+            film, concepts = run.film_name(bar.clip.movie_id), ", ".join(bar.clip.concepts) or None
+            score = Number(bar.scores[model].score)
+            rows.append((film, clip_id, bar.place, bar.clip.level, concepts, score))
+    yield make_table("errors", "surest-errors", rows, most=MAX_ERRORS, **names)
+    rows = []
+    for film, bars in found.films.items():
+        rows.append(Heading(run.film_name(film)))
+        for bar in bars:
+            decisions = (_decision(bar.scores.get(model)) for model in found.models)
+            if bar.scores:
+                rows.append((bar.clip.clip_id, bar.place, bar.clip.level or None, *decisions))
+    yield make_table("clips", "clips", rows, found.models, **names)
 
 
 def _decision(score: ClipScore | None) -> str | None:
     if score is None:
         return None
     return f"{score.score:.2f} {'correct' if score.correct else 'wrong'}"
-
-
-def timelines_of(run: ReportRun, pair: tuple[str, str]) -> list[Timeline]:
-    """Return the timeline of each film for a pair of tasks: the best model of each store."""
-    rows = [row for row in run.predictions if pair_of(row) == pair]
-    scores = {
-        f"{cell['model']} ({cell['feature']})": clip_scores(
-            [r for r in rows if (r["model"], r["feature"]) == (cell["model"], cell["feature"])]
-        )
-        for cell in _best_cells(run, pair)
-    }
-    in_order = _clips_in_order(run, rows)
-    unit = place_unit(in_order)
-    films = grouped(in_order, lambda clip: clip.movie_id)
-    return [
-        Timeline(
-            film,
-            clips,
-            [_place(clip, unit, number) for number, clip in enumerate(clips, 1)],
-            {name: [own.get(clip.clip_id) for clip in clips] for name, own in scores.items()},
-        )
-        for film, clips in sorted(films.items())
-        if any(clip.clip_id in own for own in scores.values() for clip in clips)
-    ]
-
-
-def _best_cells(run: ReportRun, pair: tuple[str, str]) -> list[Record]:
-    """Return the cell with the best primary metric on each store."""
-    cells = [cell for cell in run.cells if pair_of(cell) == pair and cell["feature"]]
-    by_store = grouped(cells, lambda cell: cell["feature"])
-    own = [by_store[store] for store in run.stores if store in by_store]
-    return [max(some, key=lambda cell: rank_of(cell, run.primary)) for some in own]
 
 
 def _clips_in_order(run: ReportRun, rows: Sequence[Record]) -> list[Clip]:
@@ -232,43 +219,43 @@ def _draw_film_row(axes: Any, row: int, values: Sequence[float | None]) -> None:
 
 def draw_timelines(run: ReportRun, figures: FigureSet) -> None:
     """Draw films in the order of their clips: annotation levels above, predictions below."""
-    pair, found = timelines(run)
-    unit = place_unit([clip for timeline in found for clip in timeline.clips])
-    for start in range(0, len(found), FILMS_PER_FIGURE):
-        shown = found[start : start + FILMS_PER_FIGURE]
-        many = len(found) > FILMS_PER_FIGURE
+    found = timelines(run)
+    if found is None:
+        return
+    films = list(found.films.items())
+    for start in range(0, len(films), FILMS_PER_FIGURE):
+        shown = films[start : start + FILMS_PER_FIGURE]
+        many = len(films) > FILMS_PER_FIGURE
         key = f"timelines-{start // FILMS_PER_FIGURE + 1}" if many else "timelines"
-        models = dict.fromkeys(name for timeline in shown for name in timeline.models)
-        names = {"models": ", ".join(models), "pair": pair_name(*pair), "unit": unit}
-        height = 0.3 + len(shown) * (0.3 + 0.2 * max(len(film.models) for film in shown))
+        names = {"models": ", ".join(found.models), "pair": found.pair, "unit": found.unit}
+        height = 0.3 + len(shown) * (0.3 + 0.2 * len(found.models))
         layout = {"nrows": len(shown), "squeeze": False}
         with figures.draw("timelines", key, height, layout, **names) as (figure, grid):
-            longest = max(len(timeline.levels) for timeline in shown)
-            for axes, timeline in zip(grid[:, 0], shown, strict=True):
-                _draw_timeline(axes, timeline, run.film_name(timeline.film), longest)
-            _draw_legend(figure, {level for timeline in shown for level in timeline.levels})
+            longest = max(len(bars) for _, bars in shown)
+            for axes, (film, bars) in zip(grid[:, 0], shown, strict=True):
+                _draw_timeline(axes, bars, found.models, longest)
+                axes.set_title(run.film_name(film), fontsize=5.5, pad=1)
+            _draw_legend(figure, {bar.clip.level for _, bars in shown for bar in bars})
 
 
-def _draw_timeline(axes: Any, timeline: Timeline, name: str, longest: int) -> None:
-    colors = [LEVEL_COLORS.get(level, UNKNOWN_LEVEL) for level in timeline.levels]
-    draw_bars(axes, range(len(colors)), [0.5] * len(colors), colors, bottom=-0.5)
-    for row, scores in enumerate(timeline.models.values()):
-        bottom = -1.7 - 1.2 * row
-        ends = [-0.5, len(timeline.clips) - 0.5]
+def _draw_timeline(axes: Any, bars: Sequence[Bar], models: Sequence[str], longest: int) -> None:
+    colors = [LEVEL_COLORS.get(bar.clip.level, UNKNOWN_LEVEL) for bar in bars]
+    draw_bars(axes, range(len(bars)), [0.5] * len(bars), colors, bottom=-0.5)
+    bottoms = [-1.7 - 1.2 * row for row in range(len(models))]
+    for bottom, model in zip(bottoms, models, strict=True):
+        ends = [-0.5, len(bars) - 0.5]
         axes.plot(ends, [bottom + 0.5] * 2, color=MUTED, lw=0.3, ls=(0, (2, 3)), zorder=0)
-        known = {place: score for place, score in enumerate(scores) if score is not None}
+        known = {i: bar.scores[model] for i, bar in enumerate(bars) if model in bar.scores}
         colors = [MODEL if score.correct else WRONG for score in known.values()]
         heights = [max(score.score, 0.04) for score in known.values()]
         draw_bars(axes, known, [1.0] * len(known), PALE, bottom=bottom, zorder=-1)
         draw_bars(axes, known, heights, colors, bottom=bottom, width=0.9)
-    places = [-1.2 - 1.2 * row for row in range(len(timeline.models))]
-    axes.set_yticks(places, [textwrap.fill(name, 18) for name in timeline.models], fontsize=4.5)
-    axes.set_title(name, fontsize=5.5, pad=1)
-    axes.set_ylim(-0.55 - 1.2 * max(len(timeline.models), 1), 0.05)
-    axes.set_xlim(-0.6, longest - 0.4)
+    labels = [textwrap.fill(model, 18) for model in models]
+    axes.set_yticks([bottom + 0.5 for bottom in bottoms], labels, fontsize=4.5)
+    axes.set(xlim=(-0.6, longest - 0.4), ylim=(bottoms[-1] - 0.05, 0.05))
     step = next((n for n in (1, 2, 5, 10, 20, 50, 100, 200) if n * 12 >= longest), longest)
-    ticks = range(0, len(timeline.places), step)
-    axes.set_xticks(ticks, [timeline.places[i] for i in ticks], fontsize=4, color=MUTED)
+    ticks = range(0, len(bars), step)
+    axes.set_xticks(ticks, [bars[i].place for i in ticks], fontsize=4, color=MUTED)
     hide_ticks(axes)
     axes.tick_params(axis="x", pad=1)
 

@@ -15,7 +15,7 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.runner.records import read_run
 from obygaze_models.report.concepts import place_nodes
 from obygaze_models.report.figure import Figure
-from obygaze_models.report.films import ClipScore, clip_scores, place_unit, timelines_of
+from obygaze_models.report.films import ClipScore, clip_scores, place_unit, timelines
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.page import draw_figures, sections_of
 from obygaze_models.report.results import chance_of
@@ -87,14 +87,16 @@ def films(tmp_path: Path):
 def test_films_are_drawn_in_their_order_with_levels_of_the_manifest(tmp_path, films):
     about = {**films, "n_clips": 12, "n_movies": 3}
     run = run_of(tmp_path / "run", usual(), manifest=about)
-    (first, *_) = timelines_of(run, ("HN_S", "EN_S"))
+    found = timelines(run)
+    assert found is not None and found.pair == "HN_S → EN_S"
     # Scenes count down from the fourth clip to the first.
-    assert (first.film, list(first.levels)) == ("tt1", ["EN", "NS", "HN", "S"])
-    (scores,) = first.models.values()
+    first = found.films["tt1"]
+    assert [bar.clip.level for bar in first] == ["EN", "NS", "HN", "S"]
+    scores = [bar.scores["ridge (clip)"] for bar in first]
     assert scores == [*[ClipScore(0.25, True)] * 3, ClipScore(0.75, True)]
     # The fifth clip is positive, and the model says no.
-    second = timelines_of(run, ("HN_S", "EN_S"))[1]
-    assert [one.correct for one in next(iter(second.models.values()))] == [True, True, True, False]
+    correct = [bar.scores["ridge (clip)"].correct for bar in found.films["tt2"]]
+    assert correct == [True, True, True, False]
     assert "clips" in drawn(run)
 
 
@@ -102,8 +104,9 @@ def test_a_manifest_that_has_changed_is_not_drawn(tmp_path, films):
     about = {**films, "sha256": "0" * 64, "n_clips": 12, "n_movies": 3}
     run = run_of(tmp_path / "run", usual(), manifest=about)
     assert run.manifest is None
-    (first, *_) = timelines_of(run, ("HN_S", "EN_S"))
-    assert list(first.levels) == ["S", "EN", "EN", "EN"]
+    found = timelines(run)
+    assert found is not None
+    assert [bar.clip.level for bar in found.films["tt1"]] == ["S", "EN", "EN", "EN"]
 
 
 def test_scores_of_several_fits_are_averaged_and_margins_keep_their_zero_in_the_middle():
@@ -193,8 +196,9 @@ def test_clips_are_placed_by_time_by_scene_or_by_number():
 def test_places_of_clips_are_drawn_below_each_film(tmp_path, films):
     about = {**films, "n_clips": 12, "n_movies": 3}
     run = run_of(tmp_path / "run", usual(), manifest=about)
-    (first, *_) = timelines_of(run, ("HN_S", "EN_S"))
-    assert list(first.places) == ["5", "6", "7", "8"]
+    found = timelines(run)
+    assert found is not None
+    assert [bar.place for bar in found.films["tt1"]] == ["5", "6", "7", "8"]
     made = drawn(run)["timelines"]
     texts = re.findall(r">([^<>]+)</text>", made.svg.read_text("utf-8"))
     assert texts.count("5") == texts.count("8") == 3  # once below each film
