@@ -238,17 +238,11 @@ def concept_columns(y: Any, n_rows: int) -> Ints:
 
 def inner_folds(positive: Bools, groups: NDArray[Any] | None, n_folds: int) -> list[Bools]:
     """Return the validation rows of each inner fold, without folds that have one class only."""
-    parts = len(positive) if groups is None else len(np.unique(groups))
-    if parts < n_folds or min(positive.sum(), (~positive).sum()) < n_folds:
+    numbers = cross_fit_folds(positive, groups, n_folds)
+    if numbers is None or numbers.max() < n_folds - 1:
         return []
-    splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
-    folds = []
-    for _, validation in splitter(n_folds).split(positive, positive, groups):
-        fold = np.zeros(len(positive), dtype=bool)
-        fold[validation] = True
-        if all(0 < side.mean() < 1 for side in (positive[fold], positive[~fold])):
-            folds.append(fold)
-    return folds
+    folds: list[Bools] = [numbers == number for number in range(n_folds)]
+    return [f for f in folds if all(0 < side.mean() < 1 for side in (positive[f], positive[~f]))]
 
 
 def subsample(positive: Bools, seed: list[int]) -> Ints:

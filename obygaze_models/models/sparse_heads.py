@@ -59,11 +59,6 @@ class SparseHead(LinearHead):
         self.C_, self.coef_ = float(self.path_C_[best]), self.path_coef_[best]
         self.intercept_ = float(intercept[best] - self.mean_ @ self.coef_)
 
-    @property
-    def n_concepts(self) -> int:
-        """The number of concepts that the head uses."""
-        return int((self.coef_ != 0).sum())
-
     def _losses(self, Z: Floats, codes: Ints, groups: NDArray[Any] | None) -> Floats:
         folds = inner_folds(codes == 1, groups, self.inner_folds)
         losses = np.zeros((len(folds), len(self.path_C_)))

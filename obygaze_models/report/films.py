@@ -101,7 +101,7 @@ def clip_tables(run: ReportRun) -> Part:
     found = timelines(run)
     if found is None:
         return
-    names: dict[str, object] = {"unit": found.unit, "pair": found.pair}
+    unit, pair = found.unit, found.pair
     rows: list[Row | Heading] = []
     for model in found.models:
         rows.append(Heading(model))
@@ -115,7 +115,7 @@ def clip_tables(run: ReportRun) -> Part:
             film, concepts = run.film_name(bar.clip.movie_id), ", ".join(bar.clip.concepts) or None
             score = Number(bar.scores[model].score)
             rows.append((film, clip_id, bar.place, bar.clip.level, concepts, score))
-    yield make_table("errors", "surest-errors", rows, most=MAX_ERRORS, **names)
+    yield make_table("errors", "surest-errors", rows, unit=unit, pair=pair, most=MAX_ERRORS)
     rows = []
     for film, bars in found.films.items():
         rows.append(Heading(run.film_name(film)))
@@ -123,7 +123,7 @@ def clip_tables(run: ReportRun) -> Part:
             decisions = (_decision(bar.scores.get(model)) for model in found.models)
             if bar.scores:
                 rows.append((bar.clip.clip_id, bar.place, bar.clip.level or None, *decisions))
-    yield make_table("clips", "clips", rows, found.models, **names)
+    yield make_table("clips", "clips", rows, found.models, unit=unit, pair=pair)
 
 
 def _decision(score: ClipScore | None) -> str | None:

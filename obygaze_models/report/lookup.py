@@ -61,15 +61,11 @@ class ReportRun(Run):
         """The stores of the models, in the order of the tables."""
         return list(dict.fromkeys(cell["feature"] for cell in self.cells if cell["feature"]))
 
-    @cached_property
-    def pairs(self) -> list[tuple[str, str]]:
-        """The train task and the test task of every cell, in the order of the tables."""
-        return list(dict.fromkeys(map(pair_of, self.cells)))
-
     @property
     def is_own_test(self) -> bool:
         """Whether there are many tasks, each tested on itself only, such as concepts."""
-        return len(self.pairs) > 2 and all(train == test for train, test in self.pairs)
+        pairs = set(map(pair_of, self.cells))
+        return len(pairs) > 2 and all(train == test for train, test in pairs)
 
     @cached_property
     def films(self) -> list[str]:

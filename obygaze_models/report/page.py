@@ -64,13 +64,6 @@ class Section(NamedTuple):
     tables: Sequence[ResultTable]
 
 
-class Chapter(NamedTuple):
-    """One run on the page."""
-
-    run: ReportRun
-    sections: Sequence[Section]
-
-
 def report(
     folders: Sequence[Path],
     out: Path | None = None,
@@ -99,10 +92,10 @@ def report(
         with _explaining(folder):
             run = ReportRun.of_run(read_run(folder))
             figures = draw_figures(run, folder / "figures", progress)
-            chapters.append(Chapter(run, sections_of(run, figures)))
-            written += _write_tables(chapters[-1], formats)
-    sections = [section for chapter in chapters for section in chapter.sections]
-    written += [path for s in sections for f in s.figures for path in (f.svg, f.png)]
+            chapters.append((run, sections_of(run, figures)))
+            written += _write_tables(*chapters[-1], formats)
+    drawn = [figure for _, sections in chapters for s in sections for figure in s.figures]
+    written += [path for figure in drawn for path in (figure.svg, figure.png)]
     if "html" not in formats:
         return written
     with _explaining(folders[0]):
@@ -236,9 +229,11 @@ def draw_figures(run: ReportRun, folder: Path, progress: Progress | None = None)
     return made.figures
 
 
-def _write_tables(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
-    folder, written = chapter.run.folder / "tables", []
-    for table in (table for section in chapter.sections for table in section.tables):
+def _write_tables(
+    run: ReportRun, sections: Sequence[Section], formats: Sequence[str]
+) -> list[Path]:
+    folder, written = run.folder / "tables", []
+    for table in (table for section in sections for table in section.tables):
         # A key holds names from the run, which must not lead out of the folder.
         stem = re.sub(r"[^A-Za-z0-9_.-]", "-", table.key)
         if "csv" in formats:
@@ -246,8 +241,8 @@ def _write_tables(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
         if "latex" in formats:
             written.append(_write(folder / f"{stem}.tex", render("table.tex", table=table)))
     if "md" in formats:
-        text = render("report.md", chapter=chapter)
-        written.append(_write(chapter.run.folder / "report.md", text))
+        text = render("report.md", run=run, sections=sections)
+        written.append(_write(run.folder / "report.md", text))
     return written
 
 

@@ -538,11 +538,11 @@ def run_target(folder: Path) -> Target:
 
 def _tables(run: Run) -> None:
     from obygaze_models.report.lookup import ReportRun
-    from obygaze_models.report.page import Chapter, _explaining, _write_tables, sections_of
+    from obygaze_models.report.page import _explaining, _write_tables, sections_of
 
     with _explaining(run.folder):
         known = ReportRun.of_run(run)
-        _write_tables(Chapter(known, sections_of(known, [])), ("md", "latex", "csv"))
+        _write_tables(known, sections_of(known, []), ("md", "latex", "csv"))
 
 
 def _read_run(files: Tree, folder: Path) -> None:
