@@ -200,7 +200,11 @@ def draw_factors(run: ReportRun, figures: FigureSet) -> None:
         if not names:
             continue
         height = 0.6 + 0.26 * len(names)
-        limit = _limit(records)
+        # The axis shows the intervals of all films, but not of all single films.
+        shown = [record for record in records if not _is_one_film(record)] or records
+        ends = [f[end] for record in shown for f in record["factors"] for end in ("low", "high")]
+        largest = max((abs(end) for end in ends if end is not None), default=2.0)
+        limit = min(max(1.15 * largest, 1.0), 12.0)
         values = [factor["log_odds"] for record in records for factor in record["factors"]]
         n_beyond = sum(abs(value) > limit for value in values)
         beyond = f" Triangles at the edge: {n_beyond} of {len(values)} dots are outside."
@@ -231,11 +235,3 @@ def _draw_analysis(axes: Any, record: Record, names: Sequence[str], limit: float
                 axes.plot([low, high], [place, place], color=MODEL, lw=1.8, zorder=2)
             face = MODEL if has_interval else "white"
             axes.scatter(at, place, marker=marker, s=28, color=face, edgecolor=MODEL, zorder=3)
-
-
-def _limit(analyses: Sequence[Record]) -> float:
-    """Return the end of the axis: it shows the intervals of all films, not all single films."""
-    shown = [record for record in analyses if not _is_one_film(record)] or analyses
-    ends = [f[end] for record in shown for f in record["factors"] for end in ("low", "high")]
-    largest = max((abs(end) for end in ends if end is not None), default=2.0)
-    return float(min(max(1.15 * largest, 1.0), 12.0))

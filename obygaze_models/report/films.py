@@ -200,21 +200,18 @@ def draw_films(run: ReportRun, figures: FigureSet) -> None:
             return
         with figures.draw("films", f"films-{slug(test)}", height, test=test) as (_, axes):
             for row, film in enumerate(run.films):
-                _draw_film_row(axes, row, [film_value(cell, film, metric) for cell in cells])
+                values = [film_value(cell, film, metric) for cell in cells]
+                known = [value for value in values if value is not None]
+                ends = [min(known, default=0), max(known, default=0)]
+                axes.plot(ends, [row, row], color=PALE, lw=4 if known else 0, zorder=0)
+                moved = spread_dots(known, 0.02)
+                step = min(0.2, 0.35 / max([1.0, *map(abs, moved)]))
+                rows = [row + step * offset for offset in moved]
+                axes.scatter(known, rows, s=12, color=MODEL, alpha=0.6, lw=0)
             axes.set_xlim(-0.03, 1.03)
             axes.set_xlabel(metric_name(metric), color=MUTED)
             hide_ticks(axes, "left")
             label_rows(axes, [run.film_name(film) for film in run.films], fontsize=7.5)
-
-
-def _draw_film_row(axes: Any, row: int, values: Sequence[float | None]) -> None:
-    known = [value for value in values if value is not None]
-    if known:
-        axes.plot([min(known), max(known)], [row, row], color=PALE, lw=4, zorder=0)
-        moved = spread_dots(known, 0.02)
-        step = min(0.2, 0.35 / max(map(abs, moved), default=1) if any(moved) else 0.2)
-        rows = [row + step * offset for offset in moved]
-        axes.scatter(known, rows, s=12, color=MODEL, alpha=0.6, lw=0)
 
 
 def draw_timelines(run: ReportRun, figures: FigureSet) -> None:

@@ -227,7 +227,7 @@ def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
             cells.sort(key=lambda cell: -rank_of(cell, run.primary))
             rows += [(name, None), *((f"{cell['test']}  ", cell) for cell in cells)]
         with figures.draw("intervals_by_task", "intervals", 0.6 + 0.22 * len(rows)) as (_, axes):
-            _draw_rows(axes, rows, run, ticks=True)
+            _draw_rows(axes, rows, run, chance_of_each=True)
         return
     for test, cells in grouped(run.cells, lambda cell: cell["test"]).items():
         rows = []
@@ -235,49 +235,47 @@ def draw_intervals(run: ReportRun, figures: FigureSet) -> None:
             rows += [(f"trained on {train}", None), *((run.label(cell), cell) for cell in own)]
         baselines = merged_baselines([r for r in run.baselines if r["test"] == test])
         rows += [("baselines", None)] if baselines else []
-        rows += [(_short(names, trains), record) for names, trains, record in baselines]
+        for names, trains, record in baselines:
+            short = [name.partition(" (")[0] for name in names]
+            name = ", ".join(short) if len(short) < 3 else f"{short[0]} and {len(short) - 1} more"
+            rows.append((name if trains == "any task" else f"{name} · {trains}", record))
         key, height = f"intervals-{slug(test)}", 0.6 + 0.22 * len(rows)
         with figures.draw("intervals", key, height, test=test) as (_, axes):
             _draw_rows(axes, rows, run)
 
 
-def _short(names: Sequence[str], trains: str) -> str:
-    own = [name.partition(" (")[0] for name in names]
-    shown = ", ".join(own) if len(own) < 3 else f"{own[0]} and {len(own) - 1} more"
-    return shown if trains == "any task" else f"{shown} · {trains}"
-
-
 def _draw_rows(
-    axes: Any, rows: Sequence[tuple[str, Record | None]], run: ReportRun, *, ticks: bool = False
+    axes: Any,
+    rows: Sequence[tuple[str, Record | None]],
+    run: ReportRun,
+    *,
+    chance_of_each: bool = False,
 ) -> None:
-    metric = run.primary
+    metric, is_ranking = run.primary, run.primary in ("ap", "auc")
     label_rows(axes, [textwrap.fill(name, 24) for name, _ in rows], fontsize=6.5)
     for place, (_, record) in enumerate(rows):
         if record is None:
             axes.get_yticklabels()[place].set(fontweight="bold", color=MUTED)
             continue
-        _draw_interval(axes, place, record, metric)
-        if ticks and metric in ("ap", "auc"):
+        number, color = number_of(record, metric), MODEL
+        if record["leaked"] or record["kind"] != "cell":
+            color = WRONG if record["leaked"] else BASELINE
+        if number.interval:
+            ends = [number.low, number.high]
+            axes.plot(ends, [place, place], color=color, lw=1.7, alpha=0.75)
+        if number.value is not None:
+            face = "white" if record.get("ceiling") else color
+            axes.scatter(number.value, place, s=24, color=face, edgecolor=color, zorder=3)
+        if chance_of_each and is_ranking:
             chance = chance_of(record, metric)
             axes.plot([chance, chance], [place - 0.32, place + 0.32], color=INK, lw=1)
     records = [record for _, record in rows if record]
-    if not ticks and records and metric in ("ap", "auc"):
+    if records and is_ranking and not chance_of_each:
         draw_reference(axes, chance_of(records[0], metric))
     axes.set_xlim(-0.02, 1.02)
     draw_grid(axes)
     hide_ticks(axes, "left")
     axes.set_xlabel(f"{metric_name(metric)}, {run.confidence} intervals", color=MUTED)
-
-
-def _draw_interval(axes: Any, place: int, record: Record, metric: str) -> None:
-    number = number_of(record, metric)
-    if number.value is None:
-        return
-    color = WRONG if record["leaked"] else MODEL if record["kind"] == "cell" else BASELINE
-    if number.interval:
-        axes.plot([number.low, number.high], [place, place], color=color, lw=1.7, alpha=0.75)
-    face = "white" if record.get("ceiling") else color
-    axes.scatter(number.value, place, s=24, color=face, edgecolor=color, zorder=3)
 
 
 def chance_of(record: Record, metric: str) -> float:
