@@ -52,6 +52,9 @@ def json_text(value: Any, indent: int | None = None) -> str:
 class Progress(Protocol):
     """Shows the progress of long work: the units that are done, and a short remark."""
 
+    def expect(self, total: int, unit: str = "clips") -> None:
+        """Set how many units there are in all; "B" stands for bytes."""
+
     def advance(self, amount: int = 1) -> None:
         """Count `amount` more units as done."""
 
@@ -61,6 +64,9 @@ class Progress(Protocol):
 
 class Quiet:
     """A progress that shows nothing."""
+
+    def expect(self, total: int, unit: str = "clips") -> None:
+        """Do nothing."""
 
     def advance(self, amount: int = 1) -> None:
         """Do nothing."""
@@ -76,6 +82,9 @@ class _Lines:
         self.label, self.total, self.unit = label, total, unit
         self.done, self.text = 0, ""
         self.started = self.last_line = time.monotonic()
+
+    def expect(self, total: int, unit: str = "clips") -> None:
+        self.total, self.unit = total, unit
 
     def advance(self, amount: int = 1) -> None:
         self.done += amount
@@ -99,8 +108,12 @@ class _Bar:
     def __init__(self, label: str, total: int, unit: str) -> None:
         from tqdm import tqdm
 
-        bytes_: dict[str, Any] = {"unit_scale": True, "unit_divisor": 1000} if unit == "B" else {}
-        self.bar = tqdm(total=total, desc=label, unit=unit, leave=False, **bytes_)
+        self.bar = tqdm(total=total, desc=label, unit_divisor=1000, leave=False)
+        self.expect(total, unit)
+
+    def expect(self, total: int, unit: str = "clips") -> None:
+        self.bar.unit, self.bar.unit_scale = unit, unit == "B"
+        self.bar.reset(total)
 
     def advance(self, amount: int = 1) -> None:
         self.bar.update(amount)
@@ -168,8 +181,11 @@ class Console:
         click.echo(label + printable(text), err=True)
 
     @contextmanager
-    def progress(self, label: str, total: int, unit: str = "clips") -> Iterator[Progress]:
-        """Show a bar on a terminal, a line every half minute elsewhere, nothing with -q."""
+    def progress(self, label: str, total: int = 0, unit: str = "clips") -> Iterator[Progress]:
+        """Show a bar on a terminal, a line every half minute elsewhere, nothing with -q.
+
+        Work that finds out only later how much it is calls `expect`.
+        """
         if self.verbosity < 0:
             yield Quiet()
         elif sys.stderr.isatty():

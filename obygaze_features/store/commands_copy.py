@@ -14,10 +14,9 @@ from obygaze_features.core.workspace import is_url, last_part
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import clips_sha256, sort_key
 from obygaze_features.store.commands_look import open_named
-from obygaze_features.store.remote.fetch import fetch, select_packed, unpack
-from obygaze_features.store.remote.rows import fetch_rows, select_rows
-from obygaze_features.store.remote.selection import Transferred, select_files
-from obygaze_features.store.remote.send import send, write_pack
+from obygaze_features.store.remote.fetch import pull, unpack
+from obygaze_features.store.remote.selection import Transferred
+from obygaze_features.store.remote.send import pack, push
 from obygaze_features.store.write.edit import Copied, ManifestClips, merge, subset
 
 _output = click.option("-o", "output", required=True, help="The new store: a name or a folder.")
@@ -52,7 +51,7 @@ def subset_(
     """
     source = open_named(session, name)
     ids = _ids(clips) if clips is not None else None
-    with session.console.progress("copy", source.n_clips) as progress:
+    with session.console.progress("copy") as progress:
         copied = subset(
             source,
             session.workspace.new_store(output),
@@ -87,8 +86,7 @@ def merge_(
     """
     sources = [open_named(session, name) for name in names]
     clips = _clips_of_manifest(session, manifest) if manifest is not None else None
-    total = len(clips.clip_ids) if clips else sum(source.n_clips for source in sources)
-    with session.console.progress("copy", total) as progress:
+    with session.console.progress("copy") as progress:
         target = session.workspace.new_store(output)
         copied = merge(sources, target, manifest=clips, seal=seal, progress=progress)
     _report_copied(session, copied)
@@ -156,10 +154,10 @@ def pack_(session: Session, name: str, output: str | None, force: bool) -> None:
         obygaze store pack obygaze12-xclip
         obygaze store pack obygaze12-xclip -o /media/stick/xclip.zip
     """
-    selection = select_files(session.workspace.existing_store(name))
+    store = open_named(session, name)
     path = Path(output or f"{Path(name.rstrip('/')).name.removesuffix('.zip')}.zip")
-    with session.console.progress("pack", selection.n_bytes, "B") as progress:
-        packed = write_pack(selection, path, force=force, progress=progress)
+    with session.console.progress("pack") as progress:
+        packed = pack(store, path, force=force, progress=progress)
     if not packed.sealed and not session.console.as_json:
         session.console.warn(
             "this store is not sealed: the zip holds what is committed so far; extract run --seal "
@@ -183,7 +181,7 @@ def unpack_(session: Session, packed: Path, output: str | None) -> None:
         obygaze store unpack xclip.zip -o films-xclip
     """
     target = session.workspace.new_store(output or packed.stem)
-    with session.console.progress("unpack", select_packed(packed).n_bytes_files, "B") as progress:
+    with session.console.progress("unpack") as progress:
         _report_transferred(session, unpack(packed, target, progress=progress))
 
 
@@ -212,14 +210,9 @@ def pull_(
     """
     target = session.workspace.new_store(output or _last_word(source))
     place = source if is_url(source) else session.workspace.existing_store(source)
-    rows = select_rows(place, target, levels or None, movies) if movies else None
-    if rows is not None:
-        with session.console.progress("pull", len(rows.rows)) as progress:
-            _report_transferred(session, fetch_rows(rows, target, progress))
-        return
-    selection = select_files(place, levels or None, movies or None)
-    with session.console.progress("pull", selection.n_bytes_files, "B") as progress:
-        _report_transferred(session, fetch(selection, target, progress))
+    with session.console.progress("pull") as progress:
+        done = pull(place, target, levels=levels or None, movies=movies or None, progress=progress)
+    _report_transferred(session, done)
 
 
 @command("push")
@@ -243,9 +236,10 @@ def push_(
         obygaze store push obygaze12-xclip hf://lab/obygaze12-xclip --level pooled --level clip
         obygaze store push obygaze12-xclip /mnt/lab/xclip
     """
-    selection = select_files(session.workspace.existing_store(name), levels or None, movies or None)
-    with session.console.progress("push", selection.n_bytes, "B") as progress:
-        _report_transferred(session, send(selection, target, progress))
+    store = open_named(session, name)
+    with session.console.progress("push") as progress:
+        done = push(store, target, levels=levels or None, movies=movies or None, progress=progress)
+    _report_transferred(session, done)
 
 
 def _last_word(source: str) -> str:

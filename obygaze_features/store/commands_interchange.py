@@ -146,9 +146,8 @@ def import_(
     found = None
     if manifest is not None:
         found = read_manifest(session.workspace.existing_manifest(manifest))
-    total = len(source.clip_ids) if found is None else len(found)
     try:
-        with session.console.progress("import", total) as progress:
+        with session.console.progress("import") as progress:
             done = import_store(
                 source,
                 target,
@@ -235,8 +234,7 @@ def export(
     labels = None
     if with_labels is not None:
         labels = read_manifest(session.workspace.existing_manifest(with_labels))
-    n_levels = len(levels) or (1 if format in ("csv", "pth") else len(store.levels))
-    with session.console.progress("export", n_levels * store.n_clips) as progress:
+    with session.console.progress("export") as progress:
         done = export_store(
             store,
             session.workspace.checked(output),

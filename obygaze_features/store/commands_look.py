@@ -14,13 +14,12 @@ from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.files import write_new
 from obygaze_features.store.read.describe import card_text, describe, summary
-from obygaze_features.store.read.diff import Diff, common_levels, diff_stores
+from obygaze_features.store.read.diff import Diff, diff_stores
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.read.verify import (
     Reextract,
     VerifyReport,
     compare_decoded,
-    n_bytes_listed,
     verify,
 )
 
@@ -143,9 +142,8 @@ def verify_(
         obygaze store verify obygaze12-xclip --decode 5 --json
     """
     location = session.workspace.existing_store(name)
-    total = _n_bytes(session, name) if hashes else 0
-    with session.console.progress("verify", total, "B") as progress:
-        report = verify(location, hashes=hashes, progress=progress if hashes else None)
+    with session.console.progress("verify") as progress:
+        report = verify(location, hashes=hashes, progress=progress)
     if k is not None and not report.problems:
         store = open_named(session, name)
         again = compare_decoded(store, k, _reextract(session, store, weights))
@@ -157,13 +155,6 @@ def verify_(
     _show_report(session, report)
     report.require_whole()
     report.require_unchanged()
-
-
-def _n_bytes(session: Session, name: str) -> int:
-    try:
-        return n_bytes_listed(open_named(session, name))
-    except ObygazeError:
-        return 0  # the verification reports what is wrong
 
 
 def _reextract(session: Session, store: Store, weights: str | None) -> Reextract:
@@ -208,8 +199,7 @@ def diff(session: Session, first: str, second: str) -> None:
         obygaze store diff stores/a https://example.org/stores/b --json
     """
     one, other = open_named(session, first), open_named(session, second)
-    total = len(common_levels(one, other)) * one.n_clips
-    with session.console.progress("compare", total) as progress:
+    with session.console.progress("compare") as progress:
         found = diff_stores(one, other, progress=progress)
     facts = {**asdict(found), "common": len(found.common), "same": found.same}
     session.console.show(facts, _diff_text(found))

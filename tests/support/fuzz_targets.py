@@ -19,7 +19,7 @@ from obygaze_features.store.format.limits import check_document
 from obygaze_features.store.format.records import with_checksum
 from obygaze_features.store.read import commits
 from obygaze_features.store.remote.files import Piece, bounds, names_in
-from obygaze_features.store.remote.selection import FileSelection
+from obygaze_features.store.remote.selection import FileSelection, select_files
 from obygaze_features.store.write import seal
 from obygaze_models.protocols.runner.records import Run
 from support.fuzz import Target, Tree
@@ -120,7 +120,6 @@ def read_store(files: Tree, folder: Path) -> None:
     """Open a store, and read, describe, verify and select all of it."""
     from obygaze_features.store.read.describe import card_text, describe
     from obygaze_features.store.read.verify import verify
-    from obygaze_features.store.remote.selection import select_files
 
     place = MemoryFiles(files, is_remote=len(files.get("seal.json", b"")) % 2 == 1)
     store = open_store(place)
@@ -207,13 +206,11 @@ def _zip_of(files: Tree) -> Tree:
 
 
 def read_zip(files: Tree, folder: Path) -> None:
-    """Read a packed store in place, then as one of another program."""
-    from obygaze_features.store.remote.fetch import select_packed
-
+    """Read a packed store in place, then all its files as `unpack` does."""
     path = written(files, folder) / "s.zip"
     errors = [
         _error_of(lambda: open_store(path).matrix("clip", missing="drop")),
-        _error_of(lambda: _read_all(select_packed(path))),
+        _error_of(lambda: _read_all(select_files(path))),
     ]
     if any(errors):
         raise next(filter(None, errors))

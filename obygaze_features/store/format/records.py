@@ -261,13 +261,13 @@ class Plan(Record):
     files: Mapping[str, FileMark]
     zarr: Mapping[str, Any]
     # The bytes of the file; empty for a plan that was not read from one.
-    _data = b""
+    data = b""
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> Self:
         """Read store.json, and keep its bytes: markers and the seal are bound to their sha256."""
         plan = super().from_bytes(data, where)
-        object.__setattr__(plan, "_data", data)
+        object.__setattr__(plan, "data", data)
         for name in ID_ARRAYS if plan.n_clips > MANY_ROWS else ():
             n_bytes = sum(mark.n_bytes for mark in plan.id_files(name).values())
             if n_bytes < plan.n_clips * MIN_ID_BYTES:
@@ -281,7 +281,7 @@ class Plan(Record):
     @cached_property
     def sha256(self) -> str:
         """The sha256 of the whole file, as in a seal's `files`; empty if there is no file."""
-        return sha256_bytes(self._data) if self._data else ""
+        return sha256_bytes(self.data) if self.data else ""
 
     @property
     def holds_pictures(self) -> bool:

@@ -122,6 +122,7 @@ def export_store(
     if labels is not None:
         words = {clip.clip_id: (clip.level, "|".join(clip.concepts)) for clip in labels}
     job = _Job(store, specs, present, progress or Quiet(), compress, words)
+    job.progress.expect(len(specs) * int(present.sum()))
     names = [spec.name for spec in specs]
     new = new_folder(path, EXPORT, force=force) if FORMATS[format].in_folder else None
     with disk_errors(path), new or new_file(path, force=force) as draft:

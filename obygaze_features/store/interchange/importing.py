@@ -100,6 +100,7 @@ def import_store(
             "no clips in these files", where=name_of(source), hint="a file with at least one clip"
         )
     rows = manifest or clips_of(source)
+    progress.expect(len(rows.clip_ids))
     indices = [index_of.get(clip) for clip in rows.clip_ids]
     if not any(index is not None for index in indices):
         raise FixInput(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.console import Progress
+from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.store.format.recipe import RecipeDifference
 from obygaze_features.store.read.reader import Store
 
@@ -68,7 +68,10 @@ def diff_stores(first: Store, second: Store, *, progress: Progress | None = None
         arrays=sorted(set(first.levels) ^ set(second.levels)),
     )
     both_ok = [clip for clip, pair in pairs.items() if pair == ("ok", "ok")]
-    for level in common_levels(first, second):
+    levels = [level for level in first.levels if level in second.levels]
+    progress = progress or Quiet()
+    progress.expect(len(levels) * len(both_ok))
+    for level in levels:
         found.levels.append(_level(level, first, second, both_ok, progress))
     return found
 
@@ -79,7 +82,7 @@ def _states(store: Store) -> dict[str, str]:
 
 
 def _level(
-    level: str, first: Store, second: Store, clips: Sequence[str], progress: Progress | None
+    level: str, first: Store, second: Store, clips: Sequence[str], progress: Progress
 ) -> LevelDiff:
     shapes = [store.plan.array(level).tail_shape for store in (first, second)]
     if shapes[0] != shapes[1]:
@@ -93,17 +96,11 @@ def _level(
         apart = np.abs(a.astype(np.float64) - b).reshape(len(part), -1).max(axis=1)
         n_identical += int((apart == 0).sum())
         largest = max(largest, float(apart.max()))
-        if progress is not None:
-            progress.advance(len(part))
+        progress.advance(len(part))
     every = np.concatenate(angles) if angles else np.array([np.nan])
     return LevelDiff(
         level, len(clips), n_identical, float(every.min()), float(np.median(every)), largest
     )
-
-
-def common_levels(first: Store, second: Store) -> list[str]:
-    """Return the levels that both have."""
-    return [level for level in first.levels if level in second.levels]
 
 
 def cosines(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

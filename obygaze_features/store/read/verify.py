@@ -147,22 +147,18 @@ def verify(
     store = _opened(files, report)
     if store is None:
         return report
-    marks = store.commits.listed_files(report.collecting)
+    marks, progress = store.commits.listed_files(report.collecting), progress or Quiet()
+    progress.expect(sum(mark.n_bytes for mark in marks.values()), "B")
     for name in sorted(marks):
         with report.collecting(name):
             _check_file(store, name, marks[name], hashes)
         report.n_files += 1
         report.n_bytes += marks[name].n_bytes
-        (progress or Quiet()).advance(marks[name].n_bytes)
+        progress.advance(marks[name].n_bytes)
     _check_folders(files, store.plan, marks, report)
     if not report.problems:
         _check_arrays(store, report)
     return report
-
-
-def n_bytes_listed(store: Store) -> int:
-    """Return how many bytes a verification with hashes reads."""
-    return sum(mark.n_bytes for mark in store.commits.listed_files().values())
 
 
 def _opened(files: Files, report: VerifyReport) -> Store | None:

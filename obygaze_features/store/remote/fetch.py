@@ -21,12 +21,10 @@ import stat
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from threading import Lock
 
-from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.console import Progress
 from obygaze_features.core.drafts import (
     TAG,
     check_name,
@@ -39,30 +37,32 @@ from obygaze_features.core.errors import AlreadyThere, Corrupt, Stopped
 from obygaze_features.core.files import confined, locked, sha256_file, sync_dir, write_atomic
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.records import PARTIAL_FILE, STORE_FILE
-from obygaze_features.store.format.schema import FileMark
-from obygaze_features.store.remote.files import Files, FolderFiles, Piece
+from obygaze_features.store.format.schema import Bytes, FileMark
+from obygaze_features.store.read.reader import open_store
+from obygaze_features.store.remote import open_files
+from obygaze_features.store.remote.files import CountedFiles, Files, FolderFiles, Piece
 from obygaze_features.store.remote.object_store import (
     AGAIN,
     NoRanges,
     Unreachable,
     stop_when_unreachable,
 )
-from obygaze_features.store.remote.rows import fetch_rows, select_rows
 from obygaze_features.store.remote.selection import (
     THREADS,
     ExistingCopy,
     FileSelection,
+    Transfer,
     Transferred,
     existing_copy,
+    extended,
+    not_as_listed,
     select_files,
 )
-from obygaze_features.store.remote.zip import UntrustedZip
+from obygaze_features.store.remote.zip import open_zip
+from obygaze_features.store.write.edit import copy_rows
 
 PIECE_BYTES = 4_000_000
-# Reading a folder or a zip on this machine is not interrupted: fewer, larger pieces.
-LOCAL_PIECE_BYTES = 16_000_000
 MIN_PIECE_BYTES = 64_000
-HASHING_THREADS = 4
 # The folders of a draft.
 STORE, PARTS = "store", "parts"
 _TAG = re.compile(TAG + r"\.pull")
@@ -90,12 +90,11 @@ def pull(
         target: the new folder.
         levels: arrays to fetch, by default all.
         movies: ids of movies whose blocks are fetched, by default all.
-        progress: counts the bytes of files.
+        progress: counts the bytes of files, or by way of the index, clips.
     """
-    rows = select_rows(location, target, levels, movies) if movies is not None else None
-    if rows is not None:
-        return fetch_rows(rows, target, progress)
-    return fetch(select_files(location, levels, movies), target, progress)
+    chosen = None if movies is None else [movies] if isinstance(movies, str) else list(movies)
+    done = chosen and _fetch_rows(location, target, levels, chosen, progress)
+    return done or fetch(select_files(location, levels, chosen), target, progress)
 
 
 def unpack(
@@ -103,211 +102,177 @@ def unpack(
 ) -> Transferred:
     """Unpack a store into a folder: only the files that the store lists, each checked.
 
-    Zips of other programs, compressed or with the store in a folder, are accepted too.
-
     Args:
         packed: the zip file.
         target: the new folder.
         progress: counts the bytes of files.
     """
-    return _fetch(select_packed(packed), Path(target), progress, draft_beside)
-
-
-def select_packed(packed: Path | str) -> FileSelection:
-    """Return the files of a packed store, checked before any of it is written anywhere."""
-    files = UntrustedZip(Path(packed))
-    selection = select_files(files)
-    files.expected = {name: mark.n_bytes for name, mark in selection.marks.items()}
-    for name, entry in files.entries.items():
-        n_bytes = files.expected.get(name, entry.file_size)
-        if entry.file_size != n_bytes:
-            raise Corrupt(
-                f"{name} has {entry.file_size} bytes, expected {n_bytes}", where=files.location
-            )
-    return selection
+    selection = select_files(open_zip(Path(packed)))
+    return _Download(selection, Path(target), progress, draft_beside).run()
 
 
 def fetch(
     selection: FileSelection, target: Path | str, progress: Progress | None = None
 ) -> Transferred:
     """Fetch the selected files into a folder."""
-    return _fetch(selection, Path(target), progress, _kept_draft)
+    return _Download(selection, Path(target), progress, _kept_draft).run()
 
 
-def _fetch(
-    selection: FileSelection,
-    target: Path,
+def _fetch_rows(
+    location: str | Path | Files,
+    target: Path | str,
+    levels: Sequence[str] | None,
+    movies: Sequence[str],
     progress: Progress | None,
-    new_draft: Callable[[Path], AbstractContextManager[Path]],
-) -> Transferred:
-    started, given, target = time.monotonic(), target, check_name(target)
-    source = selection.source
-    existing = _existing(target, selection)
-    with disk_errors(target), new_draft(target) as draft:
-        draft.mkdir(mode=0o700, exist_ok=True)
-        (draft / STORE).mkdir(exist_ok=True)
-        download = _Download(selection, target, draft, progress or Quiet())
-        download.run()
-        _remove_strays(draft / STORE, selection)
-        if existing is None:
-            _write_documents(draft / STORE, selection)
-        if existing is not None or not _publish(draft / STORE, target):
-            _extend(draft / STORE, target, selection)
-        draft.rmdir()
+) -> Transferred | None:
+    """Make a store of the rows of some movies of a large remote store, found by its index.
+
+    None where there is no index, or a partial copy to add to.
+    """
+    started = time.monotonic()
+    source = CountedFiles(open_files(location) if isinstance(location, str | Path) else location)
+    store, there = open_store(source), Path(target, STORE_FILE)
+    is_copy = there.is_file() and sha256_file(there) == store.plan.sha256
+    if is_copy or store.commits.find_index() is None:
+        return None
+    names = [spec.name for spec in store.plan.arrays] if levels is None else levels
+    arrays = [store.plan.array(name) for name in names]
+    rows = store.select(movies=movies).rows
+    with stop_when_unreachable():
+        made = copy_rows(store, target, rows, arrays, progress)
     return Transferred(
         source=source.location,
-        target=str(given),
-        n_files=len(selection.marks) + len(selection.documents),
-        n_files_kept=download.n_kept,
-        n_bytes_rows=selection.n_bytes_rows,
-        n_bytes_needed=selection.n_bytes,
+        target=str(target),
+        n_files=len(open_store(made.path).commits.listed_files()),
+        n_files_kept=0,
+        n_bytes_rows=len(rows) * sum(spec.row_bytes for spec in arrays),
+        n_bytes_needed=source.n_bytes,
         n_bytes_transferred=source.n_bytes,
         n_requests=source.n_requests,
         seconds=time.monotonic() - started,
-        partial=(target / PARTIAL_FILE).exists(),
-        remote=source.is_remote,
+        partial=False,
     )
 
 
-def _existing(target: Path, selection: FileSelection) -> ExistingCopy | None:
-    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
-        return None
-    if not (target / STORE_FILE).is_file():
-        raise AlreadyThere(
-            "this exists and is not a store",
-            where=str(target),
-            hint="another name with -o",
-        )
-    hint = "another name, then obygaze store merge"
-    found = existing_copy(FolderFiles(target), selection, hint)
-    if found is not None and not found.sealed:
-        raise AlreadyThere(
-            "this copy is not sealed, so no file can be added", where=str(target), hint=hint
-        )
-    return found
-
-
-class _Download:
-    """The selected files on their way into a draft."""
+class _Download(Transfer):
+    """Selected files on their way into a draft of a folder."""
 
     def __init__(
-        self, selection: FileSelection, target: Path, draft: Path, progress: Progress
+        self,
+        selection: FileSelection,
+        target: Path,
+        progress: Progress | None,
+        new_draft: Callable[[Path], AbstractContextManager[Path]],
     ) -> None:
-        self.source, self.marks = selection.source, selection.marks
-        self.target, self.draft, self.progress = target, draft / STORE, progress
-        self.parts = draft / PARTS
-        self.piece_bytes = PIECE_BYTES if self.source.is_remote else LOCAL_PIECE_BYTES
-        self.n_kept = 0
-        self.stopped = False
-        self._lock = Lock()
+        super().__init__(selection, progress)
+        self.given, self.target, self.new_draft = target, check_name(target), new_draft
 
-    def run(self) -> None:
-        """Fetch the missing files, several at a time."""
-        names = sorted(self.marks)
-        with ThreadPoolExecutor(HASHING_THREADS) as pool:
-            there = list(pool.map(self._has, names))
-        wanted = [name for name, has in zip(names, there, strict=True) if not has]
+    def run(self) -> Transferred:
+        """Fetch the missing files into a draft, then publish it, or add its files to a copy."""
+        selection, target = self.selection, self.target
+        self.progress.expect(selection.n_bytes_files, "B")
+        existing = _existing(target, selection)
+        with disk_errors(target), self.new_draft(target) as draft:
+            draft.mkdir(mode=0o700, exist_ok=True)
+            self.draft, self.parts = draft / STORE, draft / PARTS
+            self.draft.mkdir(exist_ok=True)
+            self._fetch_all()
+            _remove_strays(self.draft, selection)
+            if existing is None:
+                _write_documents(self.draft, selection)
+            if existing is not None or not _publish(self.draft, target):
+                _extend(self.draft, target, selection)
+            draft.rmdir()
+        return self.done(
+            str(self.given),
+            partial=(target / PARTIAL_FILE).exists(),
+            remote=self.source.is_remote,
+        )
+
+    def _fetch_all(self) -> None:
+        wanted = self.absent(self._has)
         check_disk(sum(self.marks[name].n_bytes for name in wanted), self.draft)
         self.parts.mkdir(exist_ok=True)
-        with stop_when_unreachable(), ThreadPoolExecutor(THREADS) as pool:
-            try:
-                run_all(pool, self._fetch, wanted)
-            except BaseException:
-                self.stopped = True
-                raise
+        with stop_when_unreachable():
+            self.move(self._fetch, wanted, THREADS)
         shutil.rmtree(self.parts)
 
     def _has(self, name: str) -> bool:
-        mark = self.marks[name]
         path = confined(self.draft, name)
-        here = path if path.is_file() else self.target / name
-        if not _is_whole(here, mark):
-            path.unlink(missing_ok=True)
-            return False
-        with self._lock:
-            self.n_kept += 1
-        self._advance(mark.n_bytes)
-        return True
-
-    def _advance(self, n_bytes: int) -> None:
-        with self._lock:
-            self.progress.advance(n_bytes)
+        if _is_whole(path if path.is_file() else self.target / name, self.marks[name]):
+            return True
+        path.unlink(missing_ok=True)
+        return False
 
     def _fetch(self, name: str) -> None:
         mark = self.marks[name]
         key = hashlib.sha256(f"{name} {mark.sha256}".encode()).hexdigest()
-        part = self.parts / key
+        part, path = self.parts / key, confined(self.draft, name)
         for _ in range(2):  # the wrong bytes may be those that an earlier pull left
             self._append(name, mark, part)
             if _is_whole(part, mark):
-                break
+                path.parent.mkdir(parents=True, exist_ok=True)
+                part.rename(path)
+                return
             part.unlink()
-        else:
-            raise self._corrupt(
-                f"{name} does not have the checksum that the seal or marker lists", "verify --hash"
-            )
-        path = confined(self.draft, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.rename(path)
+        raise not_as_listed(name, self.source.location)
 
     def _append(self, name: str, mark: FileMark, part: Path) -> None:
         with part.open("ab") as stream:
             start = stream.tell()
             if start > mark.n_bytes:
                 stream.truncate(start := 0)
-            self._advance(start)
+            self.advance(start)
             while start < mark.n_bytes:
-                if self.stopped:
-                    raise Stopped("the transfer was stopped", hint=AGAIN)
-                piece = self._read(name, mark, start)
-                stream.write(piece.data.data)
-                self._advance(len(piece.data))
-                start += len(piece.data)
+                data = self._read(name, mark, start)
+                stream.write(data.data)
+                self.advance(len(data))
+                start += len(data)
             stream.flush()
             os.fsync(stream.fileno())
 
-    def _read(self, name: str, mark: FileMark, start: int) -> Piece:
-        n_bytes = self.piece_bytes
+    def _read(self, name: str, mark: FileMark, start: int) -> Bytes:
+        """Return the next bytes of a file, all the rest if the server cannot send parts."""
+        n_bytes = PIECE_BYTES
         for attempt in range(TRIES):
+            if self.stopped:
+                break
             stop = min(start + n_bytes, mark.n_bytes)
             try:
                 # A plain request without a range, if the piece is the whole file.
-                whole = stop - start == mark.n_bytes
-                piece = self.source.read(name, start, None if whole else stop)
-                return self._checked(piece, name, mark, stop - start)
+                is_whole = stop - start == mark.n_bytes
+                piece = self.source.read(name, start, None if is_whole else stop)
             except NoRanges:
-                whole_file = self._checked(self.source.read(name), name, mark, mark.n_bytes)
-                return Piece(whole_file.data[start:], whole_file.total)
+                piece, stop = self.source.read(name), mark.n_bytes
+                piece = piece and Piece(piece.data[start:], piece.total)
             except Unreachable:
-                if attempt == TRIES - 1 or self.stopped:
+                if attempt == TRIES - 1:
                     raise
                 # Smaller pieces get through where a connection breaks again and again.
                 n_bytes = max(n_bytes // 8, MIN_PIECE_BYTES)
                 time.sleep(PAUSE_S)
+                continue
+            if piece is not None and (piece.total, len(piece.data)) == (mark.n_bytes, stop - start):
+                return piece.data
+            what = f"has {piece.total} bytes, expected {mark.n_bytes}" if piece else "is missing"
+            hint = "obygaze store verify, of the store it is fetched from"
+            raise Corrupt(f"{name} {what}", where=self.source.location, hint=hint)
         raise Stopped("the transfer was stopped", where=name, hint=AGAIN)
 
-    def _checked(self, piece: Piece | None, name: str, mark: FileMark, n_bytes: int) -> Piece:
-        if piece is None:
-            raise self._corrupt(f"{name} is missing")
-        if piece.total != mark.n_bytes or len(piece.data) != n_bytes:
-            raise self._corrupt(f"{name} has {piece.total} bytes, expected {mark.n_bytes}")
-        return piece
 
-    def _corrupt(self, what: str, command: str = "verify") -> Corrupt:
-        hint = f"obygaze store {command}, of the store it is fetched from"
-        return Corrupt(what, where=self.source.location, hint=hint)
-
-
-def run_all(pool: ThreadPoolExecutor, work: Callable[[str], None], names: Sequence[str]) -> None:
-    """Do the work for each name; after the first error, or Ctrl-C, start no further name."""
-    running = [pool.submit(work, name) for name in names]
-    try:
-        done, _ = wait(running, return_when=FIRST_EXCEPTION)
-        for future in done:
-            future.result()
-    finally:
-        for future in running:
-            future.cancel()
+def _existing(target: Path, selection: FileSelection) -> ExistingCopy | None:
+    """Return the copy to add to; None where there is nothing yet."""
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return None
+    hint = "another name, then obygaze store merge"
+    if not (target / STORE_FILE).is_file():
+        what = "this exists and is not a store"
+        raise AlreadyThere(what, where=str(target), hint="another name with -o")
+    found = existing_copy(FolderFiles(target), selection, hint)
+    if found is not None and not found.sealed:
+        what = "this copy is not sealed, so no file can be added"
+        raise AlreadyThere(what, where=str(target), hint=hint)
+    return found
 
 
 def _is_whole(path: Path, mark: FileMark) -> bool:
@@ -417,7 +382,7 @@ def _extend(draft: Path, target: Path, selection: FileSelection) -> None:
             sync_dir(place.parent)
         for left in target.glob(f".{PARTIAL_FILE}.*.tmp"):  # of a killed transfer
             left.unlink(missing_ok=True)
-        now = existing.extended(selection)
+        now = extended(existing.partial, selection)
         if now is None:
             (target / PARTIAL_FILE).unlink(missing_ok=True)
             sync_dir(target)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
 
-from obygaze_features.core.console import human
+from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.limits import check_memory
@@ -23,6 +26,7 @@ from obygaze_features.store.format.records import (
     marker_key,
 )
 from obygaze_features.store.format.schema import FileMark
+from obygaze_features.store.read.commits import read_record
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_files
 from obygaze_features.store.remote.files import CountedFiles, Files, read_or_none
@@ -59,17 +63,19 @@ class FileSelection:
         """Read one file, and raise an error unless its bytes are the ones of its mark."""
         mark, where = self.marks[name], self.source.location
         check_memory(mark.n_bytes, name, where)
-        piece = self.source.read(name)
-        if piece is None:
-            raise Corrupt(f"{name} is missing", where=where, hint="obygaze store verify")
-        data = piece.data.tobytes()
+        data = _document(self.source, name)
         if len(data) != mark.n_bytes or sha256_bytes(data) != mark.sha256:
-            raise Corrupt(
-                f"{name} does not have the checksum that the seal or marker lists",
-                where=where,
-                hint="obygaze store verify --hash",
-            )
+            raise not_as_listed(name, where)
         return data
+
+
+def not_as_listed(name: str, where: str) -> Corrupt:
+    """Return the error for a file whose bytes are not those that were committed."""
+    return Corrupt(
+        f"{name} does not have the checksum that the seal or marker lists",
+        where=where,
+        hint="obygaze store verify --hash, of the store it is read from",
+    )
 
 
 @dataclass(frozen=True)
@@ -97,6 +103,61 @@ class Transferred:
             f"({human(self.n_bytes_rows)} of them the rows that were asked for); "
             f"{human(self.n_bytes_transferred)} transferred{requests}, {self.seconds:.1f} s"
         )
+
+
+class Transfer:
+    """Selected files on their way to a place, which may have some of them already."""
+
+    def __init__(self, selection: FileSelection, progress: Progress | None) -> None:
+        self.selection, self.source, self.marks = selection, selection.source, selection.marks
+        self.progress = progress or Quiet()
+        self.started, self.n_kept, self.stopped = time.monotonic(), 0, False
+        self.lock = Lock()
+
+    def advance(self, n_bytes: int) -> None:
+        """Count bytes as done; several threads may call this."""
+        with self.lock:
+            self.progress.advance(n_bytes)
+
+    def absent(self, is_there: Callable[[str], bool]) -> list[str]:
+        """Return the files that the place does not have; the others count as done."""
+        names = sorted(self.marks)
+        with ThreadPoolExecutor(THREADS) as pool:
+            there = list(pool.map(is_there, names))
+        kept = [name for name, is_kept in zip(names, there, strict=True) if is_kept]
+        self.n_kept += len(kept)
+        self.advance(sum(self.marks[name].n_bytes for name in kept))
+        return sorted(self.marks.keys() - set(kept))
+
+    def move(self, work: Callable[[str], None], names: Sequence[str], threads: int) -> None:
+        """Do the work for each name; after the first error, or Ctrl-C, start no further name."""
+        with ThreadPoolExecutor(threads) as pool:
+            running = [pool.submit(work, name) for name in names]
+            try:
+                done, _ = wait(running, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+            except BaseException:
+                self.stopped = True
+                raise
+            finally:
+                for future in running:
+                    future.cancel()
+
+    def done(self, target: str, **facts: Any) -> Transferred:
+        """Return what was transferred; `facts` replace what is known of the selection."""
+        known = {
+            "source": self.source.location,
+            "target": target,
+            "n_files": len(self.marks) + len(self.selection.documents),
+            "n_files_kept": self.n_kept,
+            "n_bytes_rows": self.selection.n_bytes_rows,
+            "n_bytes_needed": self.selection.n_bytes,
+            "n_bytes_transferred": self.source.n_bytes,
+            "n_requests": self.source.n_requests,
+            "seconds": time.monotonic() - self.started,
+        }
+        return Transferred(**{**known, **facts})
 
 
 def select_files(
@@ -144,30 +205,21 @@ def _of_sealed(
     wanted = Partial({spec.name: blocks for spec in specs})
     if here is not None and levels is None and movies is None:
         wanted = here
-    elif here is not None:
-        _check_held(store, wanted, here)
-    marks = {name: mark for name, mark in seal.files.items() if wanted.holds_file(name)}
-    documents = {name: _document(source, name) for name in (SEAL_FILE, STORE_FILE)}
-    _check_sizes(store, marks)
-    partial = None if len(marks) == len(seal.files) else wanted
-    if sha256_bytes(documents[STORE_FILE]) != marks.pop(STORE_FILE).sha256:
-        raise Corrupt("store.json has another checksum than the seal lists", where=store.location)
-    n_bytes_rows = len(rows) * sum(spec.row_bytes for spec in specs)
-    return FileSelection(source, marks, documents, partial, n_bytes_rows)
-
-
-def _check_held(store: Store, wanted: Partial, here: Partial) -> None:
-    missing = [
-        name
-        for name, blocks in wanted.blocks.items()
-        if blocks - here.blocks.get(name, frozenset())
-    ]
+    held = here.blocks if here is not None else wanted.blocks
+    missing = [name for name, own in wanted.blocks.items() if own - held.get(name, frozenset())]
     if missing:
         raise FixInput(
             f"this copy is partial and does not hold all of {', '.join(missing)}",
             where=store.location,
             hint="obygaze store info lists what it holds",
         )
+    marks = {name: mark for name, mark in seal.files.items() if wanted.holds_file(name)}
+    partial = None if len(marks) == len(seal.files) else wanted
+    del marks[STORE_FILE]
+    _check_sizes(store, marks)
+    documents = {SEAL_FILE: _document(source, SEAL_FILE), STORE_FILE: store.plan.data}
+    n_bytes_rows = len(rows) * sum(spec.row_bytes for spec in specs)
+    return FileSelection(source, marks, documents, partial, n_bytes_rows)
 
 
 def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
@@ -184,7 +236,7 @@ def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
         data = read_or_none(source, name)
         if data is not None:
             documents[name] = data
-    documents[STORE_FILE] = _document(source, STORE_FILE)
+    documents[STORE_FILE] = plan.data
     _check_sizes(store, marks)
     n_rows = sum(after - first for first, after in (marker.rows for marker in markers))
     n_bytes_rows = n_rows * sum(spec.row_bytes for spec in plan.arrays)
@@ -213,23 +265,11 @@ def _check_sizes(store: Store, marks: Mapping[str, FileMark]) -> None:
             )
 
 
-@dataclass(frozen=True)
-class ExistingCopy:
-    """An earlier copy of the same store: whether it is sealed, and what it holds if partial."""
+class ExistingCopy(NamedTuple):
+    """An earlier copy of a store: whether it is sealed, and what it holds if it is partial."""
 
     sealed: bool
     partial: Partial | None
-
-    def extended(self, selection: FileSelection) -> Partial | None:
-        """Return what the copy holds once a selection is added; None where that is everything."""
-        new = selection.partial
-        if self.partial is None or new is None:
-            return None
-        old, empty = self.partial.blocks, frozenset[int]()
-        names = {*old, *new.blocks}
-        both = Partial({n: old.get(n, empty) | new.blocks.get(n, empty) for n in names})
-        seal = Seal.from_bytes(selection.documents[SEAL_FILE], SEAL_FILE)
-        return None if all(map(both.holds_file, seal.files)) else both
 
 
 def existing_copy(files: Files, selection: FileSelection, hint: str) -> ExistingCopy | None:
@@ -243,10 +283,20 @@ def existing_copy(files: Files, selection: FileSelection, hint: str) -> Existing
             ours.recipe, where=where, what="a store of another recipe is here"
         )
         raise AlreadyThere("another store of this recipe is here", where=where, hint=hint)
-    seal, partial = read_or_none(files, SEAL_FILE), read_or_none(files, PARTIAL_FILE)
+    seal = read_or_none(files, SEAL_FILE)
     if seal is not None and seal != selection.documents.get(SEAL_FILE):
         raise AlreadyThere("a copy with another seal is here", where=where, hint=hint)
-    return ExistingCopy(
-        seal is not None,
-        None if partial is None else Partial.from_bytes(partial, f"{where}/{PARTIAL_FILE}"),
+    return ExistingCopy(seal is not None, read_record(files, Partial, PARTIAL_FILE))
+
+
+def extended(there: Partial | None, selection: FileSelection) -> Partial | None:
+    """Return what a copy holds once a selection is added; None where that is everything."""
+    new = selection.partial
+    if there is None or new is None:
+        return None
+    old, empty = there.blocks, frozenset[int]()
+    both = Partial(
+        {name: old.get(name, empty) | new.blocks.get(name, empty) for name in {*old, *new.blocks}}
     )
+    seal = Seal.from_bytes(selection.documents[SEAL_FILE], SEAL_FILE)
+    return None if all(map(both.holds_file, seal.files)) else both

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import stat
 import tempfile
-import time
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from threading import Lock
 
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.drafts import new_file
@@ -32,16 +30,16 @@ from obygaze_features.store.format.records import (
 from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import open_target
-from obygaze_features.store.remote.fetch import fetch, run_all
+from obygaze_features.store.remote.fetch import fetch
 from obygaze_features.store.remote.files import Target, read_or_none
 from obygaze_features.store.remote.hub import HubTarget
 from obygaze_features.store.remote.object_store import stop_when_unreachable
 from obygaze_features.store.remote.selection import (
-    THREADS,
-    ExistingCopy,
     FileSelection,
+    Transfer,
     Transferred,
     existing_copy,
+    extended,
     select_files,
 )
 
@@ -75,27 +73,23 @@ def push(
         movies: ids of movies whose blocks are sent, by default all.
         progress: counts bytes.
     """
-    return send(select_files(store.files, levels, movies), target, progress)
-
-
-def send(
-    selection: FileSelection, target: str | Path | Target, progress: Progress | None = None
-) -> Transferred:
-    """Send the selected files."""
+    selection = select_files(store.files, levels, movies)
     if isinstance(target, str | Path):
         if not is_url(str(target)):
             return fetch(selection, target, progress)
         target = open_target(str(target))
     if isinstance(target, HubTarget) and len(selection.marks) > UNPACKED_FILES:
-        return _send_packed(selection, target, progress or Quiet())
-    return _Upload(selection, target, progress or Quiet()).run()
+        return _send_packed(selection, target, progress)
+    return _Upload(selection, target, progress).run()
 
 
-def _send_packed(selection: FileSelection, target: HubTarget, progress: Progress) -> Transferred:
+def _send_packed(
+    selection: FileSelection, target: HubTarget, progress: Progress | None
+) -> Transferred:
     """Send the selected files as one zip file, with the card of the store beside it."""
-    started, name = time.monotonic(), target.repo.zip_name
+    transfer, name = Transfer(selection, progress), target.repo.zip_name
     with tempfile.TemporaryDirectory(prefix="obygaze-") as folder:
-        packed = write_pack(selection, Path(folder) / name, progress=progress)
+        packed = _write_pack(selection, Path(folder) / name, progress=progress)
         mark = FileMark(packed.n_bytes, packed.sha256)
         target.prepare({name: mark})
         is_there = target.has(name, mark)
@@ -109,72 +103,55 @@ def _send_packed(selection: FileSelection, target: HubTarget, progress: Progress
                 card = selection.read(README_FILE)
                 target.put(README_FILE, card, selection.marks[README_FILE])
         target.settle(f"Features, packed: {name}")
-    return Transferred(
-        source=selection.source.location,
-        target=f"{target.location}/{name}",
+    return transfer.done(
+        f"{target.location}/{name}",
         n_files=1,
         n_files_kept=int(is_there),
-        n_bytes_rows=selection.n_bytes_rows,
         n_bytes_needed=packed.n_bytes,
         n_bytes_transferred=0 if is_there else packed.n_bytes,
         n_requests=1,
-        seconds=time.monotonic() - started,
         partial=packed.partial,
     )
 
 
-class _Upload:
-    """The selected files on their way to a target."""
+class _Upload(Transfer):
+    """Selected files on their way to a target."""
 
-    def __init__(self, selection: FileSelection, target: Target, progress: Progress) -> None:
-        self.selection, self.target, self.progress = selection, target, progress
-        self.n_bytes = self.n_requests = self.n_kept = 0
-        self._lock = Lock()
+    def __init__(self, selection: FileSelection, target: Target, progress: Progress | None) -> None:
+        super().__init__(selection, progress)
+        self.target, self.n_bytes, self.n_requests = target, 0, len(selection.marks)
 
     def run(self) -> Transferred:
         """Send the files, then the documents, store.json as the last."""
-        started, selection, target = time.monotonic(), self.selection, self.target
+        selection, target = self.selection, self.target
+        self.progress.expect(selection.n_bytes, "B")
         target.prepare(selection.marks)
         existing_copy(target.files, selection, "another address")
-        names = sorted(selection.marks)
-        with ThreadPoolExecutor(THREADS) as pool:
-            there = list(pool.map(self._has, names))
+        wanted = self.absent(self._has)
         title = Plan.from_bytes(selection.documents[STORE_FILE], "").recipe.title
         with stop_when_unreachable():
-            with ThreadPoolExecutor(SENDING_THREADS) as pool:
-                wanted = [name for name, has in zip(names, there, strict=True) if not has]
-                run_all(pool, lambda name: self._put(name, selection.read(name)), wanted)
+            self.move(self._send, wanted, SENDING_THREADS)
             partial = self._send_documents()
             target.settle(f"Features: {title}")
-        return Transferred(
-            source=selection.source.location,
-            target=target.location,
-            n_files=len(selection.marks) + len(selection.documents),
-            n_files_kept=self.n_kept,
-            n_bytes_rows=selection.n_bytes_rows,
-            n_bytes_needed=selection.n_bytes,
+        return self.done(
+            target.location,
             n_bytes_transferred=self.n_bytes,
             n_requests=self.n_requests,
-            seconds=time.monotonic() - started,
             partial=partial,
         )
 
     def _has(self, name: str) -> bool:
-        mark = self.selection.marks[name]
-        found = self.target.has(name, mark)
-        with self._lock:
-            self.n_requests += 1
-            if found:
-                self.n_kept += 1
-                self.progress.advance(mark.n_bytes)
-        return found
+        return self.target.has(name, self.marks[name])
+
+    def _send(self, name: str) -> None:
+        self._put(name, self.selection.read(name))
 
     def _put(self, name: str, data: bytes) -> None:
         self.target.put(name, data, FileMark(len(data), sha256_bytes(data)))
-        with self._lock:
+        self.advance(len(data))
+        with self.lock:
             self.n_requests += 1
             self.n_bytes += len(data)
-            self.progress.advance(len(data))
 
     def _send_documents(self) -> bool:
         """Send the documents, store.json as the last; return whether the copy is partial."""
@@ -192,15 +169,15 @@ class _Upload:
 
     def _listed(self, old: bytes | None) -> bytes | None:
         """Return the partial.json of the copy with this selection; None where it is whole."""
-        new, files = self.selection.partial, self.target.files
+        files, new = self.target.files, self.selection.partial
         is_sealed = read_or_none(files, SEAL_FILE) is not None
         if old is None and is_sealed:
             old = read_or_none(files, PARTIAL_FILE)  # it is made before the seal
-        if new is None or (old is None and is_sealed):
-            return None
         if old is not None:
             there = Partial.from_bytes(old, f"{self.target.location}/{PARTIAL_FILE}")
-            new = ExistingCopy(is_sealed, there).extended(self.selection)
+            new = extended(there, self.selection)
+        elif is_sealed:
+            new = None
         return None if new is None else new.to_bytes()
 
 
@@ -227,18 +204,15 @@ def pack(
         force: whether to replace a file of that name.
         progress: counts bytes.
     """
-    return write_pack(select_files(store.files), path, force=force, progress=progress)
+    return _write_pack(select_files(store.files), Path(path), force=force, progress=progress)
 
 
-def write_pack(
-    selection: FileSelection,
-    path: Path | str,
-    *,
-    force: bool = False,
-    progress: Progress | None = None,
+def _write_pack(
+    selection: FileSelection, path: Path, *, force: bool = False, progress: Progress | None = None
 ) -> Packed:
     """Write the selected files into one zip file."""
-    path = Path(path)
+    progress = progress or Quiet()
+    progress.expect(selection.n_bytes, "B")
     documents = dict(selection.documents)
     if selection.partial is not None:
         documents[PARTIAL_FILE] = selection.partial.to_bytes()
@@ -246,12 +220,17 @@ def write_pack(
     with disk_errors(path), new_file(path, force=force) as draft:
         check_disk(selection.n_bytes, path.parent)
         with zipfile.ZipFile(draft, "x", zipfile.ZIP_STORED, strict_timestamps=True) as out:
-            for name, data in _contents(selection, documents):
+            # store.json is first, so that a truncated zip can still be recognised.
+            files = chain(
+                [(STORE_FILE, documents.pop(STORE_FILE)), *sorted(documents.items())],
+                ((name, selection.read(name)) for name in sorted(selection.marks)),
+            )
+            for name, data in files:
                 entry = zipfile.ZipInfo(name, DATE)
                 entry.create_system, entry.external_attr, entry.file_size = UNIX, MODE, len(data)
                 with out.open(entry, "w") as stream:
                     stream.write(data)
-                (progress or Quiet()).advance(len(data))
+                progress.advance(len(data))
     return Packed(
         path=path,
         n_files=n_files,
@@ -260,11 +239,3 @@ def write_pack(
         sealed=selection.sealed,
         partial=selection.partial is not None,
     )
-
-
-def _contents(selection: FileSelection, documents: dict[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    # store.json is first, so that a truncated zip can still be recognised.
-    yield STORE_FILE, documents.pop(STORE_FILE)
-    yield from sorted(documents.items())
-    for name in sorted(selection.marks):
-        yield name, selection.read(name)

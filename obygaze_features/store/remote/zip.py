@@ -1,4 +1,4 @@
-"""Read the files of a packed store, in place or from a zip of another program."""
+"""Read the files of a packed store in place: a zip whose entries are stored, not compressed."""
 
 from __future__ import annotations
 
@@ -8,24 +8,16 @@ import stat
 import struct
 import weakref
 import zipfile
-import zlib
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from obygaze_features.core.errors import Corrupt, FixInput, NotFound
-from obygaze_features.core.files import confined
-from obygaze_features.store.format.limits import DOCUMENT_BYTES, check_document, check_memory
-from obygaze_features.store.format.records import STORE_FILE
+from obygaze_features.core.files import leads_out
+from obygaze_features.store.format.limits import check_document
 from obygaze_features.store.format.schema import Bytes
-from obygaze_features.store.remote.files import (
-    Files,
-    Piece,
-    bounds,
-    names_in,
-    read_open_file,
-)
+from obygaze_features.store.remote.files import Files, Piece, bounds, names_in, read_open_file
 
 # What zipfile raises for an invalid directory of entries.
 ZIP_DAMAGE = (zipfile.BadZipFile, NotImplementedError, ValueError)
@@ -36,9 +28,6 @@ HEADER = struct.Struct("<4s22xHH")
 EXTRA_BYTES = 64
 # The bits of a directory entry for encryption (two kinds) and for patches.
 NOT_PLAIN = 0x61
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-# `pack` does not compress, and compressed JSON can become a thousand times longer.
-DEFLATED_BYTES = 64_000_000
 
 
 def open_zip(path: Path) -> ZipFiles:
@@ -59,8 +48,7 @@ class ZipFiles:
         if tail is None:
             raise NotFound("no such file", where=self.location)
         self.total = tail.total
-        self.zip = self._open(tail)
-        listed = [one for one in self.zip.infolist() if not one.filename.endswith("/")]
+        listed = [one for one in self._listed(tail) if not one.filename.endswith("/")]
         self.entries = {entry.filename: entry for entry in listed}
         if len(self.entries) < len(listed):
             raise FixInput("two entries of this zip have the same name", where=self.location)
@@ -68,10 +56,12 @@ class ZipFiles:
         for entry in listed:
             self._check(entry)
 
-    def _open(self, tail: Piece) -> zipfile.ZipFile:
+    def _listed(self, tail: Piece) -> list[zipfile.ZipInfo]:
+        """Return the directory of the zip, which is mostly within its tail."""
+        ranges: Any = _Ranges(self, tail)
         try:
-            ranges: Any = _Ranges(self, tail)
-            return zipfile.ZipFile(ranges)
+            with zipfile.ZipFile(ranges) as directory:
+                return directory.infolist()
         except ZIP_DAMAGE as error:
             raise Corrupt(
                 f"not a complete zip file: {error}",
@@ -80,14 +70,22 @@ class ZipFiles:
             ) from error
 
     def _check(self, entry: zipfile.ZipInfo) -> None:
-        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & NOT_PLAIN:
+        # orig_filename still has what zipfile removes, such as the bytes after a NUL.
+        name, what = entry.orig_filename, ""
+        if name != entry.filename or leads_out(name):
+            what = "has an invalid name, or leaves its folder"
+        elif stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
+            what = "is not a file"
+        elif entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & NOT_PLAIN:
+            what = "is compressed or encrypted"
+        if what:
             raise FixInput(
-                f"the entry {entry.filename!r} is compressed or encrypted",
+                f"the entry {name!r} {what}",
                 where=self.location,
-                hint="read a zip that obygaze store pack made, or a folder of obygaze store unpack",
+                hint="a zip that obygaze store pack made; another program can unpack others",
             )
         if entry.file_size != entry.compress_size or entry.file_size > self.total:
-            raise Corrupt(f"{entry.filename!r} is longer than the zip file", where=self.location)
+            raise Corrupt(f"{name!r} is longer than the zip file", where=self.location)
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
         """Read a part of an entry; the first time its header comes in the same request."""
@@ -153,18 +151,12 @@ class _OpenFile:
         return None
 
 
-class _Ranges(io.RawIOBase):
-    """The zip as a file in which zipfile looks for the directory, mostly within its tail."""
+class _Ranges:
+    """The zip as a file, of which zipfile reads the directory."""
 
     def __init__(self, zip: ZipFiles, tail: Piece) -> None:
         self.zip, self.tail, self.place = zip, tail.data, 0
         self.tail_start = tail.total - len(tail.data)
-
-    def seekable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return True
 
     def tell(self) -> int:
         return self.place
@@ -176,90 +168,9 @@ class _Ranges(io.RawIOBase):
         self.place = base + offset
         return self.place
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        stop = self.zip.total if size is None or size < 0 else self.place + size
-        start, stop = self.place, min(stop, self.zip.total)
-        self.place = max(start, stop)
-        if start >= stop:
-            return b""
+    def read(self, size: int = -1) -> bytes:
+        start, stop = bounds(self.place, None if size < 0 else self.place + size, self.zip.total)
+        self.place = stop
         if start >= self.tail_start:
             return self.tail[start - self.tail_start : stop - self.tail_start].tobytes()
         return self.zip.range(start, stop).tobytes()
-
-
-class UntrustedZip(ZipFiles):
-    """The entries of a zip of another program: compressed or not, in a folder of the zip or not.
-
-    Names must stay in their folder, entries must be plain files, and no entry may unpack to more
-    than `expected` bytes.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(_OpenFile(path), path.name, str(path))
-        self.expected: dict[str, int] = {}
-        root = _root(list(self.entries), self.location)
-        self.entries = {
-            name.removeprefix(root): entry
-            for name, entry in self.entries.items()
-            if name.startswith(root)
-        }
-
-    def _check(self, entry: zipfile.ZipInfo) -> None:
-        # orig_filename still has what zipfile removes, such as the bytes after a NUL.
-        if entry.orig_filename != entry.filename:
-            raise FixInput(
-                f"the entry {entry.orig_filename!r} has an invalid name", where=self.location
-            )
-        try:
-            confined(Path("/nonexistent"), entry.filename)
-        except FixInput as error:
-            raise FixInput(
-                f"the entry {entry.filename!r} leaves its folder",
-                where=self.location,
-                hint="do not open this file; obygaze store pack makes one without such entries",
-            ) from error
-        if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
-            hint = "obygaze store pack makes a zip of files only"
-            raise FixInput(
-                f"the entry {entry.filename!r} is not a file", where=self.location, hint=hint
-            )
-        if entry.flag_bits & NOT_PLAIN or entry.compress_type not in METHODS:
-            raise FixInput(
-                f"the entry {entry.filename!r} is encrypted, or compressed by an unknown method",
-                where=self.location,
-            )
-
-    def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
-        """Read a part of an entry, never more bytes than the directory lists."""
-        entry = self.entries.get(name)
-        if entry is None:
-            return None
-        first, after = bounds(start, stop, entry.file_size)
-        is_stored = entry.compress_type == zipfile.ZIP_STORED
-        most = DOCUMENT_BYTES if is_stored else DEFLATED_BYTES
-        if after - first > max(most, self.expected.get(name, 0)):
-            raise FixInput(
-                f"{name} has {after - first:,} bytes, more than the store lists",
-                where=self.location,
-            )
-        check_memory(after - first, name, self.location)
-        try:
-            with self.zip.open(entry) as stream:
-                stream.seek(first)
-                data = stream.read(after - first)
-        except (zipfile.BadZipFile, EOFError, ValueError, zlib.error) as error:
-            raise Corrupt(f"{name} cannot be read: {error}", where=self.location) from error
-        return Piece(np.frombuffer(data, np.uint8), entry.file_size)
-
-
-def _root(names: list[str], where: str) -> str:
-    """Return the folder of the zip that the store is in; "" as `pack` makes it."""
-    found = [name for name in names if PurePosixPath(name).name == STORE_FILE]
-    roots = sorted({name.removesuffix(STORE_FILE) for name in found}, key=len)
-    if not roots or (len(roots) > 1 and roots[0]):
-        raise FixInput(
-            f"expected one store in this zip, got {len(roots)}",
-            where=where,
-            hint="a file of obygaze store pack",
-        )
-    return roots[0]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features import __version__
-from obygaze_features.core.console import Progress, count
+from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.core.errors import FixInput, Mismatch, NotFound
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.store.format.schema import NOT_FETCHED, OK, ArraySpec, RowSource, RowStatus
@@ -179,14 +179,15 @@ def _copy(
         block_rows=plan.block_rows,
         compressor=plan.compressor,
     )
+    progress = progress or Quiet()
+    progress.expect(len(manifest.clip_ids))
     origins = _Origins(sources, rows, arrays)
     writer = StoreWriter(path, recipe=plan.recipe)
     writer.clean_litter()
     n_copied = 0
     for block in writer.pending_blocks():
         n_copied += origins.copy_block(writer, block)
-        if progress is not None:
-            progress.advance(len(range(*writer.plan.block_range(block))))
+        progress.advance(len(range(*writer.plan.block_range(block))))
     text = next((text for text in (store.text() for store in sources) if text is not None), None)
     pending = len(writer.pending_blocks())
     if text is not None and not writer.sealed:

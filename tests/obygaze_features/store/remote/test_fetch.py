@@ -52,7 +52,10 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 class Bytes:
     def __init__(self) -> None:
-        self.total = 0
+        self.total = self.expected = 0
+
+    def expect(self, total: int, unit: str = "clips") -> None:
+        self.expected, self.unit = total, unit
 
     def advance(self, amount: int = 1) -> None:
         self.total += amount
@@ -76,6 +79,7 @@ def test_a_pulled_store_is_the_same_byte_for_byte(tmp_path: Path, sealed: Path) 
     assert tree(tmp_path / "got") == everything
     documents = sum(len(everything[name]) for name in ("store.json", "seal.json"))
     assert counter.total == sum(map(len, everything.values())) - documents
+    assert (counter.expected, counter.unit) == (counter.total, "B")
     assert done.n_bytes_needed == done.n_bytes_transferred == sum(map(len, everything.values()))
     assert done.n_bytes_rows == 23 * (4 * 4 + 6 * 4 + 12 * 2 + 3 * 8)
     assert not done.partial
