@@ -19,20 +19,26 @@ class FolderHub:
     """
 
     def __init__(self, root: Path) -> None:
-        self.root = root
+        self.root, self.repo = root, Repo("")
         self.staged: dict[str, bytes] = {}
         self.sent: list[str] = []
         self.messages: list[str] = []
         self.breaks_after: int | None = None
 
-    def _at(self, repo: Repo) -> Path:
-        return self.root / repo.id
+    def of(self, repo: Repo) -> FolderHub:
+        """Use another repository from now on."""
+        self.repo = repo
+        return self
 
-    def files(self, repo: Repo) -> Files:
-        return FolderFiles(self._at(repo) / repo.folder)
+    @property
+    def _place(self) -> Path:
+        return self.root / self.repo.id
 
-    def listing(self, repo: Repo) -> Mapping[str, FileMark]:
-        root = self._at(repo)
+    def files(self, commit: str) -> Files:
+        return FolderFiles(self._place / self.repo.folder)
+
+    def listing(self, commit: str) -> Mapping[str, FileMark]:
+        root = self._place
         found = {}
         for path in root.rglob("*"):
             if path.is_file():
@@ -41,27 +47,27 @@ class FolderHub:
                 found[path.relative_to(root).as_posix()] = FileMark(len(data), sha)
         return found
 
-    def create(self, repo: Repo) -> None:
-        self._at(repo).mkdir(parents=True, exist_ok=True)
+    def create(self) -> None:
+        self._place.mkdir(parents=True, exist_ok=True)
 
-    def stage(self, repo: Repo, files: Mapping[str, bytes | Path]) -> None:
+    def stage(self, files: Mapping[str, bytes | Path]) -> None:
         for path, data in files.items():
             if self.breaks_after == len(self.sent):
                 raise ConnectionError("the hub went away")
             self.sent.append(path)
             self.staged[path] = data.read_bytes() if isinstance(data, Path) else bytes(data)
 
-    def head(self, repo: Repo) -> str:
+    def head(self) -> str:
         return f"{len(self.messages):040x}"
 
-    def commit(self, repo: Repo, removed: Sequence[str], message: str, parent: str) -> str:
-        if parent != self.head(repo):
+    def commit(self, removed: Sequence[str], message: str, parent: str) -> str:
+        if parent != self.head():
             raise Stopped("another commit came between")
         for path, data in self.staged.items():
-            (self._at(repo) / path).parent.mkdir(parents=True, exist_ok=True)
-            (self._at(repo) / path).write_bytes(data)
+            (self._place / path).parent.mkdir(parents=True, exist_ok=True)
+            (self._place / path).write_bytes(data)
         for path in removed:
-            (self._at(repo) / path).unlink()
+            (self._place / path).unlink()
         self.staged.clear()
         self.messages.append(message)
-        return self.head(repo)
+        return self.head()

@@ -55,6 +55,7 @@ class Target(Protocol):
 
     def prepare(self, files: Mapping[str, FileMark]) -> None:
         """Raise an error if this place cannot store the files, before any is sent."""
+        return None
 
     def has(self, name: str, mark: FileMark) -> bool:
         """Return whether the same file is there already."""
@@ -73,7 +74,8 @@ class Target(Protocol):
         """
 
     def settle(self, message: str) -> None:
-        """Make the files that were sent visible."""
+        """Make the files that were sent visible; many places do so at once."""
+        return None
 
 
 class FolderFiles:

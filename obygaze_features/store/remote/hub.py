@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError, Stopped
+from obygaze_features.core.console import human
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError, Stopped, first_line
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.schema import FileMark
-from obygaze_features.store.remote.files import Files, read_or_none
+from obygaze_features.store.remote.files import Files, Target, read_or_none
 from obygaze_features.store.remote.object_store import (
     AGAIN,
     CHECK,
@@ -26,7 +26,7 @@ from obygaze_features.store.remote.object_store import (
 )
 
 PURPOSE = "the Hugging Face hub"
-MAX_FILES, MAX_IN_FOLDER, MAX_BYTES = 100_000, 10_000, 20_000_000_000
+MAX_BYTES = 20_000_000_000
 # The hub recommends commits of less than 100 files, and cuts requests off at 60 s.
 COMMIT_FILES, STAGED_BYTES = 90, 64_000_000
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -62,110 +62,96 @@ class Repo:
 
 
 class HuggingFaceHub:
-    """The requests to the hub that are needed here; the token is the one of `hf auth login`."""
+    """The requests to the hub that are needed for a data set; `hf auth login` sets the token."""
 
-    def __init__(self) -> None:
+    def __init__(self, repo: Repo) -> None:
         self.package = need("huggingface_hub", "remote", PURPOSE)
-        self.api = self.package.HfApi()
+        self.repo, self.api = repo, self.package.HfApi()
+        self.place = {"repo_id": repo.id, "repo_type": "dataset", "revision": repo.revision}
         self._staged: list[Any] = []
 
-    def head(self, repo: Repo) -> str:
-        """Return the id of the last commit of a revision; "" where there is no such repository."""
-        if _COMMIT.fullmatch(repo.revision):
-            return repo.revision
-        errors = self.package.errors
-        with self._errors(repo):
-            try:
-                found = self.api.dataset_info(repo.id, revision=repo.revision, expand=["sha"])
-            except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
-                return ""
-        return str(found.sha or "")
+    def head(self) -> str:
+        """Return the id of the last commit of the revision; "" where there is no repository."""
+        if _COMMIT.fullmatch(self.repo.revision):
+            return self.repo.revision
+        with self._errors(), suppress(*self._absent):
+            found = self.api.repo_info(**self.place, expand=["sha"])
+            return str(found.sha or "")
+        return ""
 
-    def files(self, repo: Repo) -> Files:
-        """Return the files of a store at its last commit, for reading by byte ranges.
-
-        A commit that is made later changes none of them.
-        """
-        repo = replace(repo, revision=self.head(repo) or repo.revision)
-        endpoint = self.api.endpoint.rstrip("/")
-        base = f"{endpoint}/datasets/{repo.id}/resolve/{quote(repo.revision, safe='')}"
+    def files(self, commit: str) -> Files:
+        """Return the files of a store at a commit, for reading by byte ranges."""
+        repo, endpoint = self.repo, self.api.endpoint.rstrip("/")
+        revision = quote(commit or repo.revision, safe="")
         token = self.package.get_token()
         headers = {"default_headers": {"Authorization": f"Bearer {token}"}} if token else {}
-        store = object_store(f"{base}/{repo.folder}".rstrip("/"), **headers)
+        base = f"{endpoint}/datasets/{repo.id}/resolve/{revision}/{repo.folder}"
+        store = object_store(base.rstrip("/"), **headers)
         return ObjectFiles(store, f"hf://{repo.id}/{repo.folder}".rstrip("/"))
 
-    def listing(self, repo: Repo) -> Mapping[str, FileMark]:
-        """Return the files of a repository; the hub lists the sha256 of large ones only."""
-        errors = self.package.errors
-        with self._errors(repo):
-            try:
-                tree = list(
-                    self.api.list_repo_tree(
-                        repo.id, recursive=True, revision=repo.revision, repo_type="dataset"
-                    )
-                )
-            except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
-                return {}
+    def listing(self, commit: str) -> Mapping[str, FileMark]:
+        """Return the files at a commit; the hub lists the sha256 of large ones only."""
+        place = {**self.place, "revision": commit or self.repo.revision}
+        tree: list[Any] = []
+        with self._errors(), suppress(*self._absent):
+            tree = list(self.api.list_repo_tree(**place, recursive=True))
         return {
             entry.path: FileMark(entry.size, entry.lfs.sha256 if entry.lfs else "")
             for entry in tree
             if isinstance(entry, self.package.RepoFile)
         }
 
-    def create(self, repo: Repo) -> None:
-        """Create a repository unless it exists; a new one is private."""
-        with self._errors(repo):
-            self.api.create_repo(repo.id, repo_type="dataset", private=True, exist_ok=True)
+    def create(self) -> None:
+        """Create the repository unless it exists; a new one is private."""
+        with self._errors():
+            self.api.create_repo(self.repo.id, repo_type="dataset", private=True, exist_ok=True)
 
-    def stage(self, repo: Repo, files: Mapping[str, bytes | Path]) -> None:
+    def stage(self, files: Mapping[str, bytes | Path]) -> None:
         """Upload contents, not yet visible; the hub keeps them by digest, nothing is sent twice."""
         operations = [
             self.package.CommitOperationAdd(path_in_repo=path, path_or_fileobj=data)
             for path, data in files.items()
         ]
-        with self._errors(repo):
-            self.api.preupload_lfs_files(
-                repo.id, operations, repo_type="dataset", revision=repo.revision
-            )
+        with self._errors():
+            self.api.preupload_lfs_files(additions=operations, **self.place)
         self._staged += operations
 
-    def commit(self, repo: Repo, removed: Sequence[str], message: str, parent: str) -> str:
+    def commit(self, removed: Sequence[str], message: str, parent: str) -> str:
         """Make what was staged visible, and remove files, in one commit; return its id.
 
         It is an error if the last commit is not `parent`.
         """
         gone = [self.package.CommitOperationDelete(path_in_repo=path) for path in removed]
-        with self._errors(repo):
+        with self._errors():
             made = self.api.create_commit(
-                repo.id,
-                [*self._staged, *gone],
+                operations=[*self._staged, *gone],
                 commit_message=message,
-                repo_type="dataset",
-                revision=repo.revision,
                 parent_commit=parent or None,
+                **self.place,
             )
         self._staged.clear()
         return str(made.oid)
 
+    @property
+    def _absent(self) -> tuple[type[Exception], ...]:
+        errors = self.package.errors
+        return errors.RepositoryNotFoundError, errors.RevisionNotFoundError
+
     @contextmanager
-    def _errors(self, repo: Repo) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         """Convert errors of the hub to ObygazeError; other errors are not changed."""
         try:
             yield
-        except ObygazeError:
-            raise
         except Exception as error:
-            explained = self._explained(error, f"hf://{repo.id}")
-            if explained is None:
+            # The HTTP library of huggingface_hub depends on its version.
+            library = type(error).__module__.partition(".")[0]
+            is_known = isinstance(error, self.package.errors.HfHubHTTPError | OSError)
+            if not (is_known or library in ("httpx", "httpcore", "requests")):
                 raise
-            raise explained from error
+            raise self._explained(error) from error
 
-    def _explained(self, error: Exception, where: str) -> ObygazeError | None:
-        line = (str(error).splitlines() or [""])[0][:200]
-        # The HTTP library of huggingface_hub depends on its version.
-        of_network = type(error).__module__.partition(".")[0] in ("httpx", "httpcore", "requests")
-        if not (of_network or isinstance(error, self.package.errors.HfHubHTTPError | OSError)):
-            return None
+    def _explained(self, error: Exception) -> ObygazeError:
+        where, line = f"hf://{self.repo.id}", first_line(error)
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status in (401, 403):
             return FixInput("the hub denied access", where=where, hint="hf auth login")
@@ -177,17 +163,18 @@ class HuggingFaceHub:
         return Unreachable(f"the hub cannot be reached: {line}", where=where, hint=CHECK)
 
 
-def the_hub() -> HuggingFaceHub:
+def the_hub(repo: Repo) -> HuggingFaceHub:
     """Return the hub for hf:// addresses."""
-    return HuggingFaceHub()
+    return HuggingFaceHub(repo)
 
 
 def open_hub(url: str) -> Files:
-    """Return the files of a store on the hub."""
-    return the_hub().files(Repo.parse(url))
+    """Return the files of a store on the hub, at its last commit: a later one changes none."""
+    hub = the_hub(Repo.parse(url))
+    return hub.files(hub.head())
 
 
-class HubTarget:
+class HubTarget(Target):
     """A data set on the hub, to push to.
 
     Files are committed by about 100, the documents in the last commit. Each commit names the one
@@ -196,39 +183,34 @@ class HubTarget:
 
     def __init__(self, url: str) -> None:
         self.location, self.repo = url, Repo.parse(url)
-        self.hub = the_hub()
-        self.files = self.hub.files(self.repo)
-        self._pinned = self.repo
+        self.hub = the_hub(self.repo)
+        self._head = self.hub.head()
+        self.files = self.hub.files(self._head)
         self._there: Mapping[str, FileMark] | None = None
         self._batch: dict[str, bytes | Path] = {}
-        self._n_bytes = 0
+        self._n_bytes = self._n_staged = 0
         self._removed: list[str] = []
-        self._head, self._n_staged = "", 0
         self._lock = Lock()
 
     def prepare(self, files: Mapping[str, FileMark]) -> None:
-        """Raise an error for more files than the hub allows, before any is sent."""
-        folders = Counter(name.rpartition("/")[0] for name in files)
+        """Raise an error for a file that is too large for the hub, before any is sent."""
         largest = max((mark.n_bytes for mark in files.values()), default=0)
-        fullest = max(folders.values(), default=0)
-        if len(files) > MAX_FILES or fullest > MAX_IN_FOLDER or largest > MAX_BYTES:
+        if largest > MAX_BYTES:
             raise FixInput(
-                f"the hub allows at most {MAX_FILES:,} files, {MAX_IN_FOLDER:,} in one folder, "
-                f"each of at most {MAX_BYTES:,} bytes; this store has {len(files):,} files, "
-                f"{fullest:,} in one folder, the largest of {largest:,} bytes",
+                f"the hub allows files of at most {human(MAX_BYTES)}, the largest has "
+                f"{human(largest)}",
                 where=self.location,
-                hint="obygaze store pack, then upload the one file",
+                hint="obygaze store subset makes stores of some films, or another place",
             )
-        self.hub.create(self.repo)
-        self._head = self.hub.head(self.repo)
-        self._pinned = replace(self.repo, revision=self._head or self.repo.revision)
-        self.files = self.hub.files(self._pinned)
+        self.hub.create()
+        self._head = self.hub.head()
+        self.files = self.hub.files(self._head)
 
     def has(self, name: str, mark: FileMark) -> bool:
         """Look in the listing of the repository, which is one request for all files."""
         with self._lock:
             if self._there is None:
-                self._there = self.hub.listing(self._pinned)
+                self._there = self.hub.listing(self._head)
         return self._there.get(self.repo.path(name)) == mark
 
     def put(self, name: str, data: bytes | Path, mark: FileMark) -> None:
@@ -262,12 +244,12 @@ class HubTarget:
 
     def _flush(self) -> None:
         if self._batch:
-            self.hub.stage(self.repo, self._batch)
+            self.hub.stage(self._batch)
             self._n_staged += len(self._batch)
             self._batch, self._n_bytes = {}, 0
         if self._n_staged >= COMMIT_FILES:
             self._commit(f"Upload {self._n_staged} files")
 
     def _commit(self, message: str) -> None:
-        self._head = self.hub.commit(self.repo, self._removed, message, self._head)
+        self._head = self.hub.commit(self._removed, message, self._head)
         self._removed, self._n_staged = [], 0

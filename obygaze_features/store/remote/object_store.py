@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.errors import (
-    Corrupt,
-    FixInput,
-    ObygazeError,
-    Stopped,
-    without_secrets,
-)
+from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError, Stopped, without_secrets
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.limits import check_document
 from obygaze_features.store.format.records import STORE_FILE
 from obygaze_features.store.format.schema import FileMark
-from obygaze_features.store.remote.files import Files, Piece
+from obygaze_features.store.remote.files import Piece, Target
 
 PURPOSE = "reading a store over the network"
 RETRIES: dict[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
@@ -34,6 +28,7 @@ KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true 
 DENIED = ("PermissionDeniedError", "UnauthenticatedError")
 # What a conditional write raises if another process has written the object.
 CHANGED = ("AlreadyExistsError", "PreconditionError")
+UNSUPPORTED = ("NotSupportedError", "NotImplementedError")
 TRIES = 50
 # No store has this file. The server's answer for it is its answer for a file that is absent.
 ABSENT = "obygaze-no-such-file.json"
@@ -76,6 +71,15 @@ def network_error() -> type[Exception]:
     """Return the base class of obstore's errors; a missing file has a class of its own."""
     base: type[Exception] = need("obstore.exceptions", "remote", PURPOSE).BaseError
     return base
+
+
+@contextmanager
+def _explaining(where: str) -> Iterator[None]:
+    """Convert errors of obstore to ObygazeError, but not that of a missing file."""
+    try:
+        yield
+    except network_error() as error:
+        raise explained(error, where) from error
 
 
 def explained(error: Exception, where: str) -> ObygazeError:
@@ -163,33 +167,30 @@ class ObjectFiles:
         return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in paths)
 
 
-class S3Target:
+class S3Target(Target):
     """A folder of a bucket. Each object has its sha256 as an attribute, for later pushes."""
 
     def __init__(self, url: str) -> None:
         self.obstore = need("obstore", "remote", PURPOSE)
         self.location = without_secrets(url.rstrip("/"))
         self.store = object_store(url.rstrip("/"))
-        self.files: Files = ObjectFiles(self.store, self.location)
+        self.files = ObjectFiles(self.store, self.location)
         self._is_unconditional = False
-
-    def prepare(self, files: Mapping[str, FileMark]) -> None:
-        """Accept all files."""
 
     def has(self, name: str, mark: FileMark) -> bool:
         """Compare the length and the digest of an object, without reading its bytes."""
         try:
-            answer = self.obstore.get(self.store, name, options={"head": True})
+            with _explaining(f"{self.location}/{name}"):
+                answer = self.obstore.get(self.store, name, options={"head": True})
         except FileNotFoundError:
             return False
-        except network_error() as error:
-            raise explained(error, f"{self.location}/{name}") from error
         found = {str(key).lower(): value for key, value in answer.attributes.items()}
         return answer.meta["size"] == mark.n_bytes and found.get("sha256") == mark.sha256
 
     def put(self, name: str, data: bytes | Path, mark: FileMark) -> None:
         """Send an object, then compare its length and checksum."""
-        self._do("put", name, data, attributes={"sha256": mark.sha256})
+        with _explaining(f"{self.location}/{name}"):
+            self.obstore.put(self.store, name, data, attributes={"sha256": mark.sha256})
         if not self.has(name, mark):
             raise Corrupt(
                 f"{name} has another length or checksum after the upload", where=self.location
@@ -197,7 +198,8 @@ class S3Target:
 
     def remove(self, name: str) -> None:
         """Remove an object; a missing one is ignored."""
-        self._do("delete", name)
+        with suppress(FileNotFoundError), _explaining(f"{self.location}/{name}"):
+            self.obstore.delete(self.store, name)
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> bytes | None:
         """Replace an object on condition that it is the one that was read, else try again."""
@@ -215,34 +217,21 @@ class S3Target:
                     self.store, name, new, mode=mode, attributes={"sha256": sha256_bytes(new)}
                 )
                 return new
-            except NotImplementedError:
-                self._is_unconditional = True
-            except network_error() as error:
-                if type(error).__name__ == "NotSupportedError":
+            except (NotImplementedError, network_error()) as error:
+                kind = type(error).__name__
+                if kind in UNSUPPORTED:
                     self._is_unconditional = True
-                elif type(error).__name__ not in CHANGED:
+                elif kind not in CHANGED:
                     raise explained(error, f"{self.location}/{name}") from error
         raise Stopped(f"other processes keep changing {name}", where=self.location, hint=AGAIN)
 
     def _versioned(self, name: str) -> tuple[bytes | None, dict[str, str]]:
         """Return the bytes of an object, and the version to name in a conditional write."""
         try:
-            answer = self.obstore.get(self.store, name)
-            meta = answer.meta
-            version = {key: meta[key] for key in ("e_tag", "version") if meta.get(key)}
-            return bytes(memoryview(answer.bytes())), version
+            with _explaining(f"{self.location}/{name}"):
+                answer = self.obstore.get(self.store, name)
+                version = {key: answer.meta.get(key) for key in ("e_tag", "version")}
+                data = bytes(memoryview(answer.bytes()))
         except FileNotFoundError:
             return None, {}
-        except network_error() as error:
-            raise explained(error, f"{self.location}/{name}") from error
-
-    def settle(self, message: str) -> None:
-        """Do nothing: objects are visible as soon as they are whole."""
-
-    def _do(self, verb: str, name: str, *data: Any, **options: Any) -> None:
-        try:
-            getattr(self.obstore, verb)(self.store, name, *data, **options)
-        except FileNotFoundError:
-            return
-        except network_error() as error:
-            raise explained(error, f"{self.location}/{name}") from error
+        return data, {key: value for key, value in version.items() if value}
