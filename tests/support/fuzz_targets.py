@@ -14,10 +14,9 @@ import numpy as np
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.store import RowSource, TextTable, open_store
-from obygaze_features.store.format import index
 from obygaze_features.store.format.limits import check_document
 from obygaze_features.store.format.records import with_checksum
-from obygaze_features.store.read import commits
+from obygaze_features.store.read import commits, index
 from obygaze_features.store.remote.files import Piece, bounds, names_in
 from obygaze_features.store.remote.selection import FileSelection, select_files
 from obygaze_features.store.write import seal

@@ -5,20 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from obygaze_features.core.errors import Corrupt, Mismatch
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.store.format.index import (
-    INDEX_FILE,
-    INDEX_ROWS,
-    IndexPage,
-    MovieIndex,
-    check_index,
-    check_page,
-    page_key,
-)
 from obygaze_features.store.format.records import (
     PARTIAL_FILE,
     SEAL_FILE,
@@ -28,7 +20,6 @@ from obygaze_features.store.format.records import (
     Marker,
     Partial,
     Plan,
-    Record,
     Seal,
     Sources,
     TextMarker,
@@ -43,9 +34,9 @@ from obygaze_features.store.format.schema import (
     RowStatus,
 )
 from obygaze_features.store.format.text import TEXT_FOLDER
-from obygaze_features.store.remote.files import Files, read_or_none
+from obygaze_features.store.read.index import INDEX_ROWS, Index, IndexPage
+from obygaze_features.store.remote.files import Files, read_or_none, read_record
 
-R = TypeVar("R", bound=Record)
 V = TypeVar("V")
 # So few statuses are looked through at once, not block by block.
 FEW_ROWS = 1000
@@ -63,12 +54,6 @@ class Expected(NamedTuple):
     crc32c: str | None = None
 
 
-def read_record(files: Files, kind: type[R], name: str) -> R | None:
-    """Return one of a store's own JSON files, checked; None where it does not exist."""
-    data = read_or_none(files, name)
-    return None if data is None else kind.from_bytes(data, f"{files.location}/{name}")
-
-
 class Commits:
     """The committed blocks, the status of their rows, and the length of each file.
 
@@ -80,12 +65,10 @@ class Commits:
         self._lock = threading.RLock()
         self._seal: Seal | None = None
         self._looked = self._looked_for_index = False
-        self._index: MovieIndex | None = None
-        self._pages: dict[int, IndexPage] = {}
+        self._index: Index | None = None
         self._partial: Partial | None = None
         self._markers: dict[int, Marker] = {}
         self._crc32c: dict[str, list[str]] = {}
-        self._sources: Mapping[int, RowSource] | None = None
 
     @property
     def seal(self) -> Seal | None:
@@ -97,11 +80,11 @@ class Commits:
             return self._seal
 
     @property
-    def index(self) -> MovieIndex | None:
+    def index(self) -> Index | None:
         """The index by movie, once `find_index` has read it."""
         return self._index
 
-    def find_index(self) -> MovieIndex | None:
+    def find_index(self) -> Index | None:
         """Read the index by movie, to be used in place of the seal.
 
         None for a store that has none, is small, is on this machine, or whose seal was read before.
@@ -110,49 +93,8 @@ class Commits:
             if not (self._looked or self._looked_for_index) and self.files.is_remote:
                 self._looked_for_index = True
                 if self.plan.n_clips >= INDEX_ROWS:
-                    self._index = self._load_index()
+                    self._index = Index.find(self.files, self.plan)
             return self._index
-
-    def _load_index(self) -> MovieIndex | None:
-        # A seal that was interrupted has left an index, but no seal.
-        if self.files.read(SEAL_FILE, 0, 1) is None or read_or_none(self.files, PARTIAL_FILE):
-            return None
-        index = read_record(self.files, MovieIndex, INDEX_FILE)
-        if index is not None:
-            check_index(index, self.plan, f"{self.files.location}/{INDEX_FILE}")
-        return index
-
-    def page(self, block: int) -> IndexPage:
-        """Return the page of the index with a block."""
-        index = self._index
-        if index is None:
-            raise LookupError("no index was read")
-        number = block // index.page_blocks
-        with self._lock:
-            if number not in self._pages:
-                self._pages[number] = self._load_page(index, number)
-            return self._pages[number]
-
-    def _load_page(self, index: MovieIndex, number: int) -> IndexPage:
-        name, where = page_key(number), f"{self.files.location}/{page_key(number)}"
-        data, mark = read_or_none(self.files, name), index.files.get(name, FileMark(0, ""))
-        if data is None or FileMark(len(data), sha256_bytes(data)) != mark:
-            raise Corrupt(f"{name} is not the file that {INDEX_FILE} lists", where=where)
-        page = IndexPage.from_bytes(data, where)
-        check_page(page, index, number, self.plan, where)
-        return page
-
-    def clip_ids(self, rows: Iterable[int]) -> list[str]:
-        """Return the clips of some rows, from the index."""
-        step = self.plan.block_rows
-        page_rows = self._index.page_blocks * step if self._index else 1
-        return [self.page(row // step).clip_id[row % page_rows] for row in rows]
-
-    def _part(self, block: int) -> Seal | IndexPage | None:
-        """Return what lists a block of a sealed store: the seal, or a page of the index."""
-        if self._seal is None and self._index is not None:
-            return self.page(block)
-        return self._seal
 
     @property
     def is_sealed(self) -> bool:
@@ -204,52 +146,50 @@ class Commits:
                 where=where,
             )
 
+    def listing(self, block: int) -> Seal | IndexPage | Marker | None:
+        """Return what lists a committed block: the seal, a page of the index, or its marker."""
+        if self._seal is None and self._index is not None:
+            return self._index.page(block)
+        found = self.seal or self.marker(block)
+        if found is None:
+            with self._lock:
+                self._load_seal()  # sealed since we looked: the markers went
+        return found or self._seal
+
     def is_committed(self, block: int) -> bool:
         """Return whether a block is committed."""
-        if self.is_sealed or self.marker(block) is not None:
-            return True
-        with self._lock:
-            self._load_seal()  # sealed since we looked: the markers went
-            return self._seal is not None
+        return self.listing(block) is not None
 
     def noted(self, block: int) -> Mapping[int, RowStatus]:
         """Return the rows of a block that are not simply ok; all of them if it is not committed."""
-        if self.is_committed(block):
-            part = self._part(block)
-            if part is not None:
-                return self._rows_of(block, part.noted)
-            marker = self.marker(block)
-            return marker.noted if marker else {}
-        return dict.fromkeys(range(*self.plan.block_range(block)), MISSING)
+        found = self.listing(block)
+        if found is None:
+            return dict.fromkeys(range(*self.plan.block_range(block)), MISSING)
+        return self._rows_of(block, found.noted)
 
     def sources(self, block: int) -> Mapping[int, RowSource]:
         """Return what the rows of a block were made from, where it was recorded."""
-        if not self.is_committed(block):
+        found = self.listing(block)
+        if found is None:
             return {}
-        part = self._part(block)
-        if part is None:
-            marker = self.marker(block)
-            return marker.sources if marker else {}
-        if isinstance(part, IndexPage):
-            return self._rows_of(block, part.sources)
-        with self._lock:
-            if self._sources is None:
-                self._sources = self._load_sources(part)
-            return self._rows_of(block, self._sources)
+        return self._rows_of(block, self._sources if isinstance(found, Seal) else found.sources)
 
     def _rows_of(self, block: int, values: Mapping[int, V]) -> Mapping[int, V]:
         """Return the entries of the rows of one block."""
         rows = range(*self.plan.block_range(block)) if values else ()
         return {row: values[row] for row in rows if row in values}
 
-    def _load_sources(self, seal: Seal) -> Mapping[int, RowSource]:
-        if SOURCES_FILE not in seal.files:
+    @cached_property
+    def _sources(self) -> Mapping[int, RowSource]:
+        """The sources of all rows of a sealed store."""
+        mark = self._seal.files.get(SOURCES_FILE) if self._seal else None
+        if mark is None:
             return {}
         data, where = (
             read_or_none(self.files, SOURCES_FILE),
             f"{self.files.location}/{SOURCES_FILE}",
         )
-        if data is None or sha256_bytes(data) != seal.files[SOURCES_FILE].sha256:
+        if data is None or sha256_bytes(data) != mark.sha256:
             what = "missing" if data is None else "not the file that the seal lists"
             raise Corrupt(f"{SOURCES_FILE} is {what}", where=where, hint="obygaze store verify")
         return Sources.from_bytes(data, where).of_rows
@@ -287,19 +227,15 @@ class Commits:
 
     def marks(self, block: int) -> Mapping[str, FileMark]:
         """Return the files of a committed block (of the whole store, where it is sealed)."""
-        if not self.is_committed(block):
-            return {}
-        part = self._part(block) or self.marker(block)
-        return part.files if part else {}
+        found = self.listing(block)
+        return found.files if found is not None else {}
 
     def text_files(self) -> Mapping[str, FileMark]:
         """Return the files of the texts that go with the store; none if it has no texts."""
-        listed = self._index if self._seal is None and self._index is not None else self.seal
-        if listed is not None:
-            files = listed.files
-            return {name: files[name] for name in files if name.startswith(f"{TEXT_FOLDER}/")}
-        found = read_record(self.files, TextMarker, TEXT_KEY)
-        return found.files if found is not None else {}
+        index = self._index.listed if self._seal is None and self._index is not None else None
+        found = index or self.seal or read_record(self.files, TextMarker, TEXT_KEY)
+        files = found.files if found is not None else {}
+        return {name: files[name] for name in files if name.startswith(f"{TEXT_FOLDER}/")}
 
     def listed_files(
         self, collecting: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
@@ -321,30 +257,27 @@ class Commits:
 
     def expected(self, name: str) -> Expected:
         """Return what a file of data.zarr must be; raise an error if none is listed."""
-        words = name.split("/")
+        array, crc32c = name.split("/")[1], None
         mark = self.plan.files.get(name)
-        if words[1] == "text":
+        if array == "text":
             mark = self.text_files().get(name)
         elif mark is None:
-            block = int(words[2].split(".")[1])
-            mark = (self._seal.files if self._seal else self.marks(block)).get(name)
-            if mark is not None:
-                return Expected(mark, self._crc32c_of(words[1], block))
+            block = int(name.rpartition("/")[2].split(".")[1])
+            found = self.listing(block)
+            if found is not None:
+                mark, crc32c = found.files.get(name), self._crc32c_of(found, array, block)
         if mark is None:
             where = f"{self.files.location}/{name}"
             raise Corrupt("no marker and no seal lists this file", where=where)
-        return Expected(mark)
+        return Expected(mark, crc32c)
 
-    def _crc32c_of(self, array: str, block: int) -> str:
-        if self._seal is None and self._index is not None:
-            words = self.page(block).crc32c.get(array, "").split()
-            place = block % self._index.page_blocks
-            return words[place] if place < len(words) else ""
-        if self._seal is None:
-            marker = self.marker(block)
-            return marker.crc32c.get(array, "") if marker else ""
+    def _crc32c_of(self, found: Seal | IndexPage | Marker, array: str, block: int) -> str:
+        if isinstance(found, Marker):
+            return found.crc32c.get(array, "")
+        if self._index is not None and isinstance(found, IndexPage):
+            return self._index.crc32c(array, block)
         if array not in self._crc32c:
-            self._crc32c[array] = self._seal.crc32c.get(array, "").split()
+            self._crc32c[array] = found.crc32c.get(array, "").split()
         words = self._crc32c[array]
         return words[block] if block < len(words) == self.plan.n_blocks else ""
 

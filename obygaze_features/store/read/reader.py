@@ -22,7 +22,6 @@ from obygaze_features.core.notebook import (
     unknown_name,
 )
 from obygaze_features.manifest.model import Clip
-from obygaze_features.store.format.index import MovieIndex, movies_of, rows_of
 from obygaze_features.store.format.recipe import Recipe
 from obygaze_features.store.format.records import STORE_FILE, Plan
 from obygaze_features.store.format.schema import (
@@ -33,10 +32,10 @@ from obygaze_features.store.format.schema import (
 )
 from obygaze_features.store.format.text import TextTable
 from obygaze_features.store.read.arrays import Arrays
-from obygaze_features.store.read.commits import Commits, read_record
+from obygaze_features.store.read.commits import Commits
 from obygaze_features.store.read.segments import Reducer, Rule, Segments, read_segments
 from obygaze_features.store.remote import open_files
-from obygaze_features.store.remote.files import Files
+from obygaze_features.store.remote.files import Files, read_record
 
 Missing = Literal["error", "nan", "drop"]
 Rows = npt.NDArray[np.int64]
@@ -206,20 +205,13 @@ class Store:
 
     def clip_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
         """Return the clips of some rows, from the index by movie if that was read."""
-        index = self._index_used("clip_ids")
-        if index is None:
-            return self.clip_ids[rows]
-        return np.array(self.commits.clip_ids(rows.tolist()), dtype=np.str_)
+        index = None if "clip_ids" in vars(self) else self.commits.index
+        return self.clip_ids[rows] if index is None else index.clip_ids(rows)
 
     def movie_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
         """Return the movies of some rows, from the index by movie if that was read."""
-        index = self._index_used("movie_ids")
-        if index is None:
-            return self.movie_ids[rows]
-        return movies_of(index, rows)
-
-    def _index_used(self, ids: str) -> MovieIndex | None:
-        return None if ids in vars(self) else self.commits.index
+        index = None if "movie_ids" in vars(self) else self.commits.index
+        return self.movie_ids[rows] if index is None else index.movie_ids(rows)
 
     @cached_property
     def movie_ids(self) -> npt.NDArray[np.str_]:
@@ -265,7 +257,7 @@ class Store:
         if movies is not None and clips is None and mask is None:
             index = self.commits.find_index()
             if index is not None:
-                return Selection(rows_of(index, self._known(movies, index.movies)), self)
+                return Selection(index.rows(self._known(movies, index.movies)), self)
         self.arrays.check_rows()
         if clips is None and movies is None and mask is None:
             return Selection(np.arange(self.n_clips), self)

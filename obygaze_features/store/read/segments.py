@@ -13,8 +13,8 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.windows import ROUNDING_S
-from obygaze_features.store.format.index import runs_of
 from obygaze_features.store.format.schema import SPAN_ARRAYS, ArraySpec, RowStatus
+from obygaze_features.store.read.index import runs_of
 
 if TYPE_CHECKING:
     from obygaze_features.store.read.reader import Store

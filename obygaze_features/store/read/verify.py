@@ -17,7 +17,6 @@ from obygaze_features.core.console import Progress, Quiet, count
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, NotFound, ObygazeError
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.store.format.chunks import crc32c_of
-from obygaze_features.store.format.index import INDEX_FILE, index_records
 from obygaze_features.store.format.records import (
     PARTIAL_FILE,
     README_FILE,
@@ -29,11 +28,12 @@ from obygaze_features.store.format.records import (
     marker_key,
 )
 from obygaze_features.store.format.schema import ID_ARRAYS, FileMark, RowSource
-from obygaze_features.store.read.commits import Expected, read_record
+from obygaze_features.store.read.commits import Expected
 from obygaze_features.store.read.diff import cosines
+from obygaze_features.store.read.index import INDEX_FILE, index_records
 from obygaze_features.store.read.reader import Store
 from obygaze_features.store.remote import open_files
-from obygaze_features.store.remote.files import Files, read_or_none
+from obygaze_features.store.remote.files import Files, read_or_none, read_record
 from obygaze_features.store.remote.object_store import Unreachable
 
 READ_BYTES = 16_000_000

@@ -7,14 +7,17 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import confined
 from obygaze_features.store.format.limits import check_document
+from obygaze_features.store.format.records import Record
 from obygaze_features.store.format.schema import Bytes, FileMark
+
+R = TypeVar("R", bound=Record)
 
 LINK_REFUSED = "a store must not contain symbolic links"
 CACHED_BYTES = 1_000_000
@@ -185,3 +188,9 @@ def read_or_none(files: Files, name: str) -> bytes | None:
     """Return a small file whole, or None where it does not exist."""
     piece = files.read(name)
     return None if piece is None else piece.data.tobytes()
+
+
+def read_record(files: Files, kind: type[R], name: str) -> R | None:
+    """Return one of a store's own JSON files, checked; None where it does not exist."""
+    data = read_or_none(files, name)
+    return None if data is None else kind.from_bytes(data, f"{files.location}/{name}")

@@ -26,10 +26,9 @@ from obygaze_features.store.format.records import (
     marker_key,
 )
 from obygaze_features.store.format.schema import FileMark
-from obygaze_features.store.read.commits import read_record
 from obygaze_features.store.read.reader import Store, open_store
 from obygaze_features.store.remote import open_files
-from obygaze_features.store.remote.files import CountedFiles, Files, read_or_none
+from obygaze_features.store.remote.files import CountedFiles, Files, read_or_none, read_record
 
 THREADS = 16
 

@@ -19,7 +19,6 @@ from obygaze_features.core.files import (
     write_exclusive,
     write_synced,
 )
-from obygaze_features.store.format.index import INDEX_ROWS, index_records
 from obygaze_features.store.format.records import (
     README_FILE,
     SEAL_FILE,
@@ -35,6 +34,7 @@ from obygaze_features.store.format.records import (
 from obygaze_features.store.format.schema import FileMark, RowSource
 from obygaze_features.store.format.text import TEXT_FOLDER, TextTable, encode_text
 from obygaze_features.store.read.describe import card_text
+from obygaze_features.store.read.index import INDEX_ROWS, index_records
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write import commit
 

@@ -211,7 +211,7 @@ def test_deflated_json_of_hundreds_of_megabytes_is_not_unpacked(tmp_path: Path) 
         with out.open("seal.json", "w") as stream:
             for _ in range(120):
                 stream.write(b"[[],[]]," * 125_000)
-    with little_memory(), pytest.raises(FixInput, match="120,000,000 bytes"):
+    with little_memory(), pytest.raises(FixInput, match="is compressed"):
         unpack(tmp_path / "s.zip", tmp_path / "copy")
 
 

@@ -14,9 +14,9 @@ from support.stores import CountedFiles, block_of, fill_store, plan_store, some_
 
 from obygaze_features.core.errors import Corrupt, Mismatch, NotFound, ObygazeError
 from obygaze_features.store import RowSource, RowStatus, StoreWriter, open_store, pull, subset
-from obygaze_features.store.format import index as index_module
 from obygaze_features.store.format.records import with_checksum
 from obygaze_features.store.read import commits
+from obygaze_features.store.read import index as index_module
 from obygaze_features.store.read.verify import verify
 from obygaze_features.store.write import seal as seal_module
 

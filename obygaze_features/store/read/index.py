@@ -1,0 +1,173 @@
+"""The index of a large sealed store: the rows of each movie, and the seal in pages of some blocks.
+
+A reader of one movie needs a page or two of it, in place of the seal and the ids of all clips.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.errors import Corrupt, Mismatch
+from obygaze_features.core.files import sha256_bytes
+from obygaze_features.store.format.records import PARTIAL_FILE, SEAL_FILE, Plan, Record, Seal
+from obygaze_features.store.format.schema import FileMark, RowSource, RowStatus
+from obygaze_features.store.format.text import TEXT_FOLDER
+from obygaze_features.store.remote.files import Files, read_or_none, read_record
+
+Rows = npt.NDArray[np.int64]
+
+INDEX_FILE = "index/movies.json"
+# Below this the seal and the ids are so small that an index saves nothing.
+INDEX_ROWS = 16_384
+PAGE_ROWS = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovieIndex(Record):
+    """index/movies.json: the rows of each movie, and the marks of the pages and of the texts.
+
+    `movies` has the first row and the row after the last, of each run of rows of a movie.
+    """
+
+    plan: str
+    page_blocks: int
+    movies: Mapping[str, Sequence[tuple[int, int]]]
+    files: Mapping[str, FileMark]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexPage(Record):
+    """index/N.json: what the seal lists of the blocks of page N, and the ids of their clips."""
+
+    clip_id: Sequence[str]
+    noted: Mapping[int, RowStatus]
+    sources: Mapping[int, RowSource] = field(default_factory=dict)
+    files: Mapping[str, FileMark]
+    crc32c: Mapping[str, str] = field(default_factory=dict)
+
+
+def index_records(
+    plan: Plan,
+    seal: Seal,
+    sources: Mapping[int, RowSource],
+    clip_ids: npt.NDArray[np.str_],
+    movie_ids: npt.NDArray[np.str_],
+) -> dict[str, Record]:
+    """Return the files of the index of a store, by name; the first is the list of movies."""
+    blocks = max(1, PAGE_ROWS // plan.block_rows)
+    firsts = range(0, plan.n_blocks, blocks)
+    words = {name: text.split() for name, text in seal.crc32c.items()}
+    pages: dict[str, Record] = {}
+    for page, first in enumerate(firsts):
+        own = range(first, min(first + blocks, plan.n_blocks))
+        rows = range(own[0] * plan.block_rows, plan.block_range(own[-1])[1])
+        names = (plan.block_key(spec.name, block) for block in own for spec in plan.arrays)
+        pages[f"index/{page}.json"] = IndexPage(
+            clip_id=clip_ids[rows.start : rows.stop].tolist(),
+            noted={row: seal.noted[row] for row in rows if row in seal.noted},
+            sources={row: sources[row] for row in rows if row in sources},
+            files={name: seal.files[name] for name in names if name in seal.files},
+            crc32c={name: " ".join(words[name][own.start : own.stop]) for name in words},
+        )
+    texts = {n: mark for n, mark in seal.files.items() if n.startswith(f"{TEXT_FOLDER}/")}
+    data = {name: page.to_bytes() for name, page in pages.items()}
+    marks = {name: FileMark(len(d), sha256_bytes(d)) for name, d in data.items()}
+    movies = MovieIndex(
+        plan=plan.sha256, page_blocks=blocks, movies=runs_of(movie_ids), files={**marks, **texts}
+    )
+    return {INDEX_FILE: movies, **pages}
+
+
+def runs_of(movie_ids: npt.NDArray[np.str_]) -> dict[str, list[tuple[int, int]]]:
+    """Return the runs of rows of each movie."""
+    starts = [0, *(np.flatnonzero(movie_ids[1:] != movie_ids[:-1]) + 1).tolist(), len(movie_ids)]
+    found: dict[str, list[tuple[int, int]]] = {}
+    for first, after in pairwise(starts):
+        found.setdefault(str(movie_ids[first]), []).append((first, after))
+    return found
+
+
+class Index:
+    """The index of a store in another place, of which only the needed pages are read."""
+
+    def __init__(self, files: Files, plan: Plan, movies: MovieIndex) -> None:
+        self.files, self.plan, self.listed = files, plan, movies
+        self._pages: dict[int, IndexPage] = {}
+        self._lock = threading.Lock()
+        where = f"{files.location}/{INDEX_FILE}"
+        if movies.plan != plan.sha256:
+            raise Mismatch("this index is of another store", where=where)
+        runs = sorted(run for runs in movies.movies.values() for run in runs)
+        ends = [0, *(after for _, after in runs)]
+        if movies.page_blocks < 1 or runs != [*pairwise(ends)] or ends[-1] != plan.n_clips:
+            raise Corrupt("this index does not list each row once", where=where)
+
+    @classmethod
+    def find(cls, files: Files, plan: Plan) -> Self | None:
+        """Return the index of a store; None where it has none, or it may not be used."""
+        # A seal that was interrupted has left an index, but no seal.
+        if files.read(SEAL_FILE, 0, 1) is None or read_or_none(files, PARTIAL_FILE):
+            return None
+        movies = read_record(files, MovieIndex, INDEX_FILE)
+        return None if movies is None else cls(files, plan, movies)
+
+    def page(self, block: int) -> IndexPage:
+        """Return the page with a block."""
+        number = block // self.listed.page_blocks
+        with self._lock:
+            if number not in self._pages:
+                self._pages[number] = self._load_page(number)
+            return self._pages[number]
+
+    def _load_page(self, number: int) -> IndexPage:
+        """Read a page; raise an error unless it is of the rows and blocks of its number."""
+        plan, step, name = self.plan, self.listed.page_blocks, f"index/{number}.json"
+        where = f"{self.files.location}/{name}"
+        data, mark = read_or_none(self.files, name), self.listed.files.get(name)
+        if data is None or FileMark(len(data), sha256_bytes(data)) != mark:
+            raise Corrupt(f"{name} is not the file that {INDEX_FILE} lists", where=where)
+        page = IndexPage.from_bytes(data, where)
+        blocks = range(number * step, min((number + 1) * step, plan.n_blocks))
+        rows = range(blocks.start * plan.block_rows, plan.block_range(blocks[-1])[1])
+        names = {plan.block_key(spec.name, block) for block in blocks for spec in plan.arrays}
+        noted = all(row in rows for row in (*page.noted, *page.sources))
+        strings = len(page.clip_id) == len(rows) and all(isinstance(o, str) for o in page.clip_id)
+        if not (noted and strings) or page.files.keys() - names:
+            raise Corrupt(f"page {number} of the index is not of its rows", where=where)
+        return page
+
+    def crc32c(self, array: str, block: int) -> str:
+        """Return the checksums of a block's file; "" where they are not recorded."""
+        words = self.page(block).crc32c.get(array, "").split()
+        place = block % self.listed.page_blocks
+        return words[place] if place < len(words) else ""
+
+    def clip_ids(self, rows: Rows) -> npt.NDArray[np.str_]:
+        """Return the clips of some rows."""
+        step = self.plan.block_rows
+        page_rows = step * self.listed.page_blocks
+        found = [self.page(row // step).clip_id[row % page_rows] for row in rows.tolist()]
+        return np.array(found, dtype=np.str_)
+
+    def movie_ids(self, rows: Rows) -> npt.NDArray[np.str_]:
+        """Return the movie of each of some rows."""
+        runs = sorted((first, movie) for movie, own in self.movies.items() for first, _ in own)
+        places = np.searchsorted([first for first, _ in runs], rows, side="right") - 1
+        return np.array([runs[place][1] for place in places], dtype=np.str_)
+
+    def rows(self, movies: Iterable[str]) -> Rows:
+        """Return the rows of some movies, in the store's order."""
+        runs = (run for movie in dict.fromkeys(movies) for run in self.movies[movie])
+        return np.sort(np.concatenate([np.empty(0, np.int64), *(np.arange(*run) for run in runs)]))
+
+    @property
+    def movies(self) -> Mapping[str, Sequence[tuple[int, int]]]:
+        """The runs of rows of each movie."""
+        return self.listed.movies
