@@ -10,7 +10,7 @@ import asyncio
 import json
 import math
 import threading
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -240,15 +240,11 @@ class Arrays:
 class _CheckedStore(Store):
     """data.zarr for zarr: read only, metadata from store.json, bytes from `Files`."""
 
-    supports_writes = False
-    supports_deletes = False
-    supports_listing = False
-    supports_partial_writes = False
+    supports_writes = supports_deletes = supports_listing = supports_partial_writes = False
 
     def __init__(self, files: Files, plan: Plan, commits: Commits) -> None:
         super().__init__(read_only=True)
-        self.files, self.commits = files, commits
-        self.documents = {key: json.dumps(value).encode() for key, value in plan.zarr.items()}
+        self.files, self.documents, self.commits = files, plan.zarr, commits
         # By array; filled before zarr opens it.
         self.layouts: dict[str, ChunkLayout] = {}
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
@@ -266,7 +262,7 @@ class _CheckedStore(Store):
         """Return the bytes of one file, or raise an error; None only for missing metadata."""
         document = self.documents.get(key)
         if document is not None:
-            return prototype.buffer.from_bytes(document)
+            return prototype.buffer.from_bytes(json.dumps(document).encode())
         if key.endswith("zarr.json") and not key.startswith("text/"):
             return None
         expected = self.commits.expected(f"data.zarr/{key}")
@@ -284,8 +280,7 @@ class _CheckedStore(Store):
         return self._turns.setdefault(loop, asyncio.Semaphore(LARGE_AT_ONCE))
 
     def _read(self, key: str, byte_range: ByteRequest | None, expected: Expected) -> Piece:
-        name, (folder, _, file) = f"data.zarr/{key}", key.rpartition("/")
-        layout = self.layouts.get(folder) if file.startswith("c.") else None
+        name, layout = f"data.zarr/{key}", self.layouts.get(key.rpartition("/c.")[0])
         piece = self.files.read(name, *_bounds(byte_range))
         if piece is None or not _is_expected(piece, byte_range, expected, layout):
             now = self.commits.expected_now(name)
@@ -319,35 +314,22 @@ class _CheckedStore(Store):
         """Return whether this metadata exists."""
         return key in self.documents
 
-    async def set(self, key: str, value: Buffer) -> None:
-        """Raise an error: a reader never writes."""
-        raise NotImplementedError
+    def _never(self, *_: Any) -> Any:
+        raise NotImplementedError("a reader neither writes nor lists")
 
-    async def delete(self, key: str) -> None:
-        """Raise an error: a reader never writes."""
-        raise NotImplementedError
-
-    def list(self) -> AsyncIterator[str]:
-        """Raise an error: readers never list."""
-        raise NotImplementedError
-
-    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Raise an error: readers never list."""
-        raise NotImplementedError
-
-    def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """Raise an error: readers never list."""
-        raise NotImplementedError
+    set = delete = list = list_prefix = list_dir = _never  # type: ignore[assignment]
 
 
 def _is_expected(
     piece: Piece, part: ByteRequest | None, expected: Expected, layout: ChunkLayout | None
 ) -> bool:
     """Return whether a piece is of the committed file, as far as it can be seen in it."""
-    start, stop = _bounds(part)
     mark, crc32c = expected
-    wanted = len(range(mark.n_bytes)[slice(start or None, stop)])
-    if piece.total != mark.n_bytes or len(piece.data) != wanted:
+    n_bytes = mark.n_bytes
+    if part is not None:
+        start, stop = _bounds(part)
+        n_bytes = len(range(n_bytes)[slice(start or None, stop)])
+    if piece.total != mark.n_bytes or len(piece.data) != n_bytes:
         return False
     if crc32c is None:
         return part is not None or sha256_bytes(piece.data.tobytes()) == mark.sha256

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.core.files import confined
+from obygaze_features.core.files import leads_out
 from obygaze_features.store.format.limits import check_document
 from obygaze_features.store.format.records import Record
 from obygaze_features.store.format.schema import Bytes, FileMark
@@ -104,8 +104,9 @@ class FolderFiles:
                 raise FixInput(LINK_REFUSED, where=path) from error
             raise
         try:
-            check_document(name, os.fstat(descriptor).st_size, self.location)
-            return read_open_file(descriptor, start, stop)
+            total = os.fstat(descriptor).st_size
+            check_document(name, total, self.location)
+            return read_open_file(descriptor, total, start, stop)
         finally:
             os.close(descriptor)
 
@@ -114,8 +115,11 @@ class FolderFiles:
         if folder in self._folders:
             return
         self._check_folder(folder.rpartition("/")[0])
-        if confined(self.root, folder).is_symlink():
-            raise FixInput(LINK_REFUSED, where=f"{self.root}/{folder}")
+        where = f"{self.root}/{folder}"
+        if leads_out(folder):
+            raise FixInput(f"the path {folder!r} leaves its folder", where=self.location)
+        if Path(where).is_symlink():
+            raise FixInput(LINK_REFUSED, where=where)
         self._folders.add(folder)
 
     def names(self, folder: str) -> list[str] | None:
@@ -159,9 +163,8 @@ def _is_cacheable(name: str) -> bool:
     return not name.startswith("data.zarr/") or name.split("/")[1] in ("clip_id", "movie_id")
 
 
-def read_open_file(descriptor: int, start: int, stop: int | None) -> Piece:
-    """Read a part of an open file."""
-    total = os.fstat(descriptor).st_size
+def read_open_file(descriptor: int, total: int, start: int, stop: int | None) -> Piece:
+    """Read a part of an open file of `total` bytes."""
     first, after = bounds(start, stop, total)
     data: Bytes = np.empty(after - first, np.uint8)
     # One read returns at most 2 GB, and less on some network file systems.

@@ -144,7 +144,7 @@ class _OpenFile:
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Piece | None:
         del name
-        return read_open_file(self.descriptor, start, stop)
+        return read_open_file(self.descriptor, os.fstat(self.descriptor).st_size, start, stop)
 
     def names(self, folder: str) -> list[str] | None:
         del folder
