@@ -18,7 +18,7 @@ from zarr.storage import MemoryStore
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store.format.chunks import ChunkLayout
 from obygaze_features.store.format.records import Marker, Plan
-from obygaze_features.store.format.schema import OK, ArraySpec, FileMark, RowSource, RowStatus
+from obygaze_features.store.format.schema import OK, FileMark, RowSource, RowStatus
 from obygaze_features.store.read.reader import Store
 
 Values = Mapping[str, npt.NDArray[Any]]
@@ -53,22 +53,24 @@ class BlockEncoder:
         block: int,
         arrays: Values,
         statuses: Sequence[RowStatus] | None,
-        sources: Mapping[int, RowSource],
+        sources: Sequence[RowSource | None] | None,
         seconds: Mapping[str, float] | None,
         versions: Mapping[str, str] | None,
     ) -> tuple[Marker, Mapping[str, memoryview]]:
-        """Check a block; return its marker and the bytes of its files. `sources` are by row."""
-        first, after = self.plan.block_range(block)
-        every = list(statuses) if statuses is not None else [OK] * (after - first)
-        if len(every) != after - first:
-            raise FixInput(f"{len(every)} statuses for the {after - first} rows of block {block}")
+        """Check a block; return its marker and the bytes of its files."""
+        rows = range(*self.plan.block_range(block))
+        every = [OK] * len(rows) if statuses is None else statuses
+        recorded = [None] * len(rows) if sources is None else sources
+        for what, given in (("statuses", every), ("sources", recorded)):
+            if len(given) != len(rows):
+                raise FixInput(f"{len(given)} {what} for the {len(rows)} rows of block {block}")
         data = self._files(block, _checked(self.plan, block, arrays, every))
         marker = Marker(
             block=block,
-            rows=(first, after),
+            rows=(rows.start, rows.stop),
             recipe=self.plan.recipe,
-            noted={first + i: status for i, status in enumerate(every) if status != OK},
-            sources=sources,
+            noted={row: one for row, one in zip(rows, every, strict=True) if one != OK},
+            sources={row: one for row, one in zip(rows, recorded, strict=True) if one is not None},
             files={
                 name: FileMark(view.nbytes, hashlib.sha256(view).hexdigest())
                 for name, view in data.items()
@@ -97,43 +99,36 @@ class BlockEncoder:
         return encoded
 
 
-def sources_by_row(
-    rows: Sequence[int], sources: Sequence[RowSource | None] | None
-) -> dict[int, RowSource]:
-    """Return the sources that are recorded, by row."""
-    pairs = zip(rows, sources or [None] * len(rows), strict=True)
-    return {row: source for row, source in pairs if source is not None}
-
-
 def with_rows_replaced(
     store: Store,
     old: Marker,
     rows: Sequence[int],
     arrays: Values,
     statuses: Sequence[RowStatus],
-    sources: Sequence[RowSource | None],
-) -> tuple[dict[str, npt.NDArray[Any]], list[RowStatus], dict[int, RowSource]]:
+    sources: Sequence[RowSource | None] | None,
+) -> tuple[Values, list[RowStatus], list[RowSource | None]]:
     """Return a whole block with new results in rows that were not ok, or had another source."""
-    first, after = old.rows
+    every = range(*old.rows)
     if len(statuses) != len(rows) or len(set(rows)) != len(rows):
         raise FixInput(f"{len(statuses)} statuses for {len(set(rows))} different rows")
-    for row, source in zip(rows, sources, strict=True):
-        if not first <= row < after:
-            raise FixInput(f"row {row} is outside block {old.block}, rows {first}-{after - 1}")
-        before = old.sources.get(row)
-        is_changed = None not in (source, before) and source != before
-        if old.noted.get(row, OK).is_ok and not is_changed:
-            raise FixInput(f"row {row} is ok and its source did not change: not replaced")
     new = _checked_shapes(store.plan, arrays, len(rows), f"block {old.block}")
-    merged = [old.noted.get(row, OK) for row in range(first, after)]
-    for row, status in zip(rows, statuses, strict=True):
-        merged[row - first] = status
+    merged = [old.noted.get(row, OK) for row in every]
+    recorded = [old.sources.get(row) for row in every]
+    given = [None] * len(rows) if sources is None else sources
+    for row, status, source in zip(rows, statuses, given, strict=True):
+        if row not in every:
+            raise FixInput(f"row {row} is outside block {old.block}, rows {every[0]}-{every[-1]}")
+        place = row - every.start
+        is_changed = None not in (source, recorded[place]) and source != recorded[place]
+        if merged[place].is_ok and not is_changed:
+            raise FixInput(f"row {row} is ok and its source did not change: not replaced")
+        merged[place], recorded[place] = status, source
+    places = np.asarray(rows) - every.start
     whole = {}
     for spec in store.plan.arrays:
-        whole[spec.name] = store.arrays.read(spec, np.arange(first, after))
-        whole[spec.name][np.asarray(rows) - first] = new[spec.name]
-    kept = {row: source for row, source in old.sources.items() if row not in rows}
-    return whole, merged, {**kept, **sources_by_row(rows, sources)}
+        whole[spec.name] = store.arrays.read(spec, np.array(every))
+        whole[spec.name][places] = new[spec.name]
+    return whole, merged, recorded
 
 
 def _checked(
@@ -143,10 +138,21 @@ def _checked(
     where, first = f"block {block}", plan.block_range(block)[0]
     given = _checked_shapes(plan, arrays, len(statuses), where)
     ok = np.array([status.is_ok for status in statuses], dtype=bool)
-    return {
-        spec.name: _stored(spec, given[spec.name], ok, f"{spec.name}, {where}", first)
-        for spec in plan.arrays
-    }
+    stored = {}
+    for spec in plan.arrays:
+        with np.errstate(over="ignore"):  # overflow is found and named below
+            values = stored[spec.name] = given[spec.name].astype(spec.dtype)
+        if spec.is_level:
+            finite = np.isfinite(values).reshape(len(ok), -1).all(axis=1)
+            wrong = np.flatnonzero(ok & ~finite)
+            if len(wrong):
+                raise FixInput(
+                    f"row {first + int(wrong[0])} and {len(wrong) - 1} more are ok but not finite",
+                    where=f"{spec.name}, {where}",
+                    hint="give them the status failed, or use a wider dtype",
+                )
+        values[~ok] = np.nan if spec.is_float else 0
+    return stored
 
 
 def _checked_shapes(
@@ -163,33 +169,10 @@ def _checked_shapes(
         values, shape = given[spec.name], (n_rows, *spec.tail_shape)
         if values.shape != shape:
             raise FixInput(
-                f"the shape is {values.shape}, the store has {shape}",
-                where=f"{spec.name}, {where}",
+                f"the shape is {values.shape}, the store has {shape}", where=f"{spec.name}, {where}"
             )
         if not np.can_cast(values.dtype, spec.dtype, "same_kind"):
             raise FixInput(
                 f"{values.dtype} cannot be stored as {spec.dtype}", where=f"{spec.name}, {where}"
             )
     return given
-
-
-def _stored(
-    spec: ArraySpec,
-    values: npt.NDArray[Any],
-    ok: npt.NDArray[np.bool_],
-    where: str,
-    first: int,
-) -> npt.NDArray[Any]:
-    with np.errstate(over="ignore"):  # overflow is found and named below
-        stored = values.astype(spec.dtype)
-    if spec.is_level:
-        finite = np.isfinite(stored).reshape(len(ok), -1).all(axis=1)
-        wrong = np.flatnonzero(ok & ~finite)
-        if len(wrong):
-            raise FixInput(
-                f"row {first + int(wrong[0])} and {len(wrong) - 1} more are ok but not finite",
-                where=where,
-                hint="give them the status failed, or use a wider dtype",
-            )
-    stored[~ok] = np.nan if spec.is_float else 0
-    return stored

@@ -6,27 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, Mismatch, NotFound
+from obygaze_features.core.errors import AlreadyThere, Mismatch, NotFound
 from obygaze_features.core.files import is_listed
 from obygaze_features.store.format.limits import disk_errors
 from obygaze_features.store.format.recipe import Recipe
-from obygaze_features.store.format.records import (
-    SEAL_FILE,
-    STORE_FILE,
-    Marker,
-    Plan,
-    Seal,
-)
+from obygaze_features.store.format.records import SEAL_FILE, STORE_FILE, Marker, Plan, Seal
 from obygaze_features.store.format.schema import RowSource, RowStatus
 from obygaze_features.store.format.text import TextTable
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.write import commit
-from obygaze_features.store.write.blocks import (
-    BlockEncoder,
-    Values,
-    sources_by_row,
-    with_rows_replaced,
-)
+from obygaze_features.store.write.blocks import BlockEncoder, Values, with_rows_replaced
 from obygaze_features.store.write.create import read_plan
 from obygaze_features.store.write.seal import add_text, seal_store
 
@@ -71,15 +60,7 @@ class StoreWriter:
             seconds: time spent, by stage.
             versions: versions of the software.
         """
-        rows = range(*self.plan.block_range(block))
-        if sources is not None and len(sources) != len(rows):
-            raise FixInput(
-                f"block {block} needs one source per row: expected {len(rows)}, got {len(sources)}"
-            )
-        recorded = sources_by_row(rows, sources)
-        return self._put(
-            *self._encoder.encode(block, arrays, statuses, recorded, seconds, versions)
-        )
+        return self._put(*self._encoder.encode(block, arrays, statuses, sources, seconds, versions))
 
     def replace_rows(
         self,
@@ -114,8 +95,7 @@ class StoreWriter:
                 hint="obygaze store merge, into a store that is not sealed",
             )
         old, checksum = found
-        new = list(sources) if sources is not None else [None] * len(rows)
-        whole = with_rows_replaced(open_store(self.path), old, rows, arrays, statuses, new)
+        whole = with_rows_replaced(open_store(self.path), old, rows, arrays, statuses, sources)
         marker, data = self._encoder.encode(block, *whole, seconds, versions)
         return self._put(replace(marker, revision=old.revision + 1, replaces=checksum), data)
 

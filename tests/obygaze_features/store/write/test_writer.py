@@ -283,7 +283,7 @@ def test_a_changed_row_that_is_killed_is_finished_by_the_next_run(
 def test_sources_of_other_rows_are_refused(tmp_path: Path) -> None:
     plan_store(tmp_path / "s")
     writer, block = StoreWriter(tmp_path / "s"), block_of(some_values(23), (8, 12))
-    with pytest.raises(FixInput, match="block 2 needs one source per row: expected 4, got 3"):
+    with pytest.raises(FixInput, match="3 sources for the 4 rows of block 2"):
         writer.commit_block(2, block, sources=[RowSource()] * 3)
     for bad in ({"start_s": "1"}, {"n_bytes": 1.5}, {"pictures": True}, {"quick_sha256": 7}):
         with pytest.raises(ValueError, match=next(iter(bad))):
