@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,9 @@ from obygaze_features.store.format.records import PARTIAL_FILE, SEAL_FILE, Plan,
 from obygaze_features.store.format.schema import FileMark, RowSource, RowStatus
 from obygaze_features.store.format.text import TEXT_FOLDER
 from obygaze_features.store.remote.files import Files, read_or_none, read_record
+
+if TYPE_CHECKING:
+    from obygaze_features.store.read.reader import Store
 
 Rows = npt.NDArray[np.int64]
 
@@ -53,14 +56,9 @@ class IndexPage(Record):
     crc32c: Mapping[str, str] = field(default_factory=dict)
 
 
-def index_records(
-    plan: Plan,
-    seal: Seal,
-    sources: Mapping[int, RowSource],
-    clip_ids: npt.NDArray[np.str_],
-    movie_ids: npt.NDArray[np.str_],
-) -> dict[str, Record]:
+def index_records(store: Store, seal: Seal, sources: Mapping[int, RowSource]) -> dict[str, Record]:
     """Return the files of the index of a store, by name; the first is the list of movies."""
+    plan, clip_ids, movie_ids = store.plan, store.clip_ids, store.movie_ids
     blocks = max(1, PAGE_ROWS // plan.block_rows)
     firsts = range(0, plan.n_blocks, blocks)
     words = {name: text.split() for name, text in seal.crc32c.items()}

@@ -217,8 +217,7 @@ def _check_index(store: Store) -> None:
         sources.update(store.commits.sources(block))
     if seal is None:
         return
-    expected = index_records(store.plan, seal, sources, store.clip_ids, store.movie_ids)
-    for name, record in expected.items():
+    for name, record in index_records(store, seal, sources).items():
         if read_record(store.files, type(record), name) != record:
             raise Corrupt(f"{name} does not say what the seal and the ids say")
 

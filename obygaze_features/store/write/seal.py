@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from obygaze_features.store.format.records import (
     Sources,
     TextMarker,
 )
-from obygaze_features.store.format.schema import FileMark, RowSource
+from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.format.text import TEXT_FOLDER, TextTable, encode_text
 from obygaze_features.store.read.describe import card_text
 from obygaze_features.store.read.index import INDEX_ROWS, index_records
@@ -42,30 +42,20 @@ from obygaze_features.store.write import commit
 def add_text(root: Path, table: TextTable) -> bool:
     """Add a text table to a store that is not sealed; return False where the same was there."""
     data = encode_text(table)
-    marker = TextMarker({name: FileMark(len(d), sha256_bytes(d)) for name, d in data.items()})
-    there = _text_marker(root)
-    if there is None:
-        if (root / SEAL_FILE).exists():
+    marks = {name: FileMark(len(d), sha256_bytes(d)) for name, d in data.items()}
+    store = open_store(root)
+    there = store.commits.text_files()
+    if not there:
+        if store.sealed:
             raise AlreadyThere("this store is sealed, without texts", where=str(root))
         _place_text(root, data)
-        write_exclusive(root / TEXT_KEY, marker.to_bytes())
-        there = _text_marker(root)
-        if there == marker:
+        write_exclusive(root / TEXT_KEY, TextMarker(marks).to_bytes())
+        there = open_store(root).commits.text_files()
+        if there == marks:
             return True
-    if there != marker:
+    if there != marks:
         raise Mismatch("other texts were added to this store before", where=str(root))
     return False
-
-
-def _text_marker(root: Path) -> TextMarker | None:
-    path = root / TEXT_KEY
-    if path.exists():
-        return TextMarker.load(path)
-    if not (root / SEAL_FILE).exists():
-        return None
-    seal = Seal.load(root / SEAL_FILE)
-    files = {name: mark for name, mark in seal.files.items() if name.startswith(TEXT_FOLDER)}
-    return TextMarker(files) if files else None
 
 
 def _place_text(root: Path, data: dict[str, bytes]) -> None:
@@ -79,8 +69,10 @@ def _place_text(root: Path, data: dict[str, bytes]) -> None:
             write_synced(file, content)
         for folder in (*(one for one in draft.iterdir() if one.is_dir()), draft):
             sync_dir(folder)
-        if not commit.rename_new(draft, root / TEXT_FOLDER) and not _is_placed(root, data):
-            raise Mismatch("other texts were added to this store before", where=str(root))
+        is_placed = commit.rename_new(draft, root / TEXT_FOLDER)
+        for name, content in data.items():
+            if not (is_placed or (root / name).is_file() and (root / name).read_bytes() == content):
+                raise Mismatch("other texts were added to this store before", where=str(root))
         sync_dir(root / "data.zarr")
     except FileNotFoundError as error:
         raise AlreadyThere(
@@ -90,13 +82,6 @@ def _place_text(root: Path, data: dict[str, bytes]) -> None:
         ) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def _is_placed(root: Path, data: dict[str, bytes]) -> bool:
-    return all(
-        (root / name).is_file() and (root / name).read_bytes() == content
-        for name, content in data.items()
-    )
 
 
 def seal_store(root: Path, plan: Plan) -> Seal:
@@ -112,7 +97,7 @@ def seal_store(root: Path, plan: Plan) -> Seal:
             )
         try:
             _close(root)
-            seal = _seal(root, plan)
+            seal = _seal(root)
             if seal is not None:
                 write_exclusive(path, seal.to_bytes())
         except FileNotFoundError:
@@ -133,28 +118,27 @@ def _close(root: Path) -> None:
         commit.finish_claim(root, block, commit.SEALING)
 
 
-def _seal(root: Path, plan: Plan) -> Seal | None:
-    markers = [commit.marker_of(root, plan, block) for block in range(plan.n_blocks)]
+def _seal(root: Path) -> Seal | None:
+    """Return the seal of a complete store; write the files that go with it."""
+    store = open_store(root)
+    plan, commits = store.plan, store.commits
+    markers = [commits.marker(block) for block in range(plan.n_blocks)]
     there = [marker for marker in markers if marker is not None]
     if len(there) < plan.n_blocks:
         return None  # another process has sealed it meanwhile, and the markers are gone
-    noted = {row: status for marker in there for row, status in marker.noted.items()}
+    noted, files = store.status().noted, commits.listed_files()
     counts: Counter[str] = Counter(status.state for status in noted.values() if not status.is_ok)
     counts["ok"] = plan.n_clips - counts.total()
     write_atomic(root / README_FILE, card_text(plan, dict(counts)).encode("utf-8"))
-    files = {name: mark for marker in there for name, mark in marker.files.items()}
-    if (root / TEXT_KEY).exists():
-        files.update(TextMarker.load(root / TEXT_KEY).files)
     _check_lengths(root, files)
     sources = {row: source for marker in there for row, source in marker.sources.items()}
     if sources:
         write_atomic(root / SOURCES_FILE, Sources(sources).to_bytes())
-    recorded = [SOURCES_FILE] if sources else []
-    for name in (STORE_FILE, README_FILE, *recorded, *plan.files):
+    for name in (STORE_FILE, README_FILE, *([SOURCES_FILE] if sources else ()), *plan.files):
         files[name] = FileMark((root / name).stat().st_size, sha256_file(root / name))
     seal = Seal(
         fingerprint=plan.recipe.fingerprint,
-        counts={state: counts[state] for state in sorted(counts)},
+        counts=dict(sorted(counts.items())),
         noted=noted,
         files=files,
         crc32c=_crc32c(plan, there),
@@ -163,20 +147,11 @@ def _seal(root: Path, plan: Plan) -> Seal | None:
     )
     if plan.n_clips < INDEX_ROWS:
         return seal
-    return replace(seal, files={**files, **_write_index(root, plan, seal, sources)})
-
-
-def _write_index(
-    root: Path, plan: Plan, seal: Seal, sources: Mapping[int, RowSource]
-) -> dict[str, FileMark]:
-    """Write the index by movie, and return its files."""
-    store = open_store(root)
-    marks = {}
-    for name, record in index_records(plan, seal, sources, store.clip_ids, store.movie_ids).items():
+    for name, record in index_records(store, seal, sources).items():
         data = record.to_bytes()
         write_atomic(root / name, data)
-        marks[name] = FileMark(len(data), sha256_bytes(data))
-    return marks
+        files[name] = FileMark(len(data), sha256_bytes(data))
+    return replace(seal, files=files)
 
 
 def _check_lengths(root: Path, files: dict[str, FileMark]) -> None:
