@@ -69,10 +69,10 @@ def _place_text(root: Path, data: dict[str, bytes]) -> None:
             write_synced(file, content)
         for folder in (*(one for one in draft.iterdir() if one.is_dir()), draft):
             sync_dir(folder)
-        is_placed = commit.rename_new(draft, root / TEXT_FOLDER)
-        for name, content in data.items():
-            if not (is_placed or (root / name).is_file() and (root / name).read_bytes() == content):
-                raise Mismatch("other texts were added to this store before", where=str(root))
+        if not commit.rename_new(draft, root / TEXT_FOLDER):
+            for name, content in data.items():
+                if not (root / name).is_file() or (root / name).read_bytes() != content:
+                    raise Mismatch("other texts were added to this store before", where=str(root))
         sync_dir(root / "data.zarr")
     except FileNotFoundError as error:
         raise AlreadyThere(
