@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
@@ -245,4 +244,6 @@ def card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:
 
 
 def _number(value: Any) -> str:
-    return f"{value:.3f}" if isinstance(value, int | float) and math.isfinite(value) else "-"
+    # A whole number of 400 digits is no float, and cannot be written as one.
+    is_float = isinstance(value, int | float) and abs(value) < 1e300
+    return f"{value:.3f}" if is_float else "-"

@@ -7,6 +7,7 @@ clips, whose ids lie under the id key. A folder of files has one clip a file.
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -36,6 +37,8 @@ from obygaze_features.store.interchange.source import (
 
 ID = "{id}"
 SUFFIXES = (".h5", ".hdf5", ".hdf")
+# The start of a block of texts.
+TEXTS = b"GCOL\x01\0\0\0"
 ID_KEYS = ("clip_id", "ids", "id", "names", "video_names", "keys")
 
 
@@ -97,7 +100,29 @@ def _dataset_of_clip(handle: Any, path: str, where: str) -> Any:
         raise BadRow(f"nothing under {path!r}") from error
     if not isinstance(node, h5py.Dataset):
         raise BadRow(f"{path!r} is a group, not an array")
+    if node.dtype.hasobject:
+        _check_texts(handle)
     return node
+
+
+def _check_texts(handle: Any) -> None:
+    """Raise ValueError for an entry of no bytes among the texts of a file: HDF5 never leaves it."""
+    n_size = handle.id.get_create_plist().get_sizes()[1]
+    with Path(handle.filename).open("rb") as stream:
+        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    start = data.find(TEXTS)
+    while start >= 0:
+        place, end = (
+            start + 16,
+            start + int.from_bytes(data[start + 8 : start + 8 + n_size], "little"),
+        )
+        while place + 16 <= min(end, len(data)):
+            n_bytes = int.from_bytes(data[place + 8 : place + 8 + n_size], "little")
+            is_text = data[place : place + 2] != b"\0\0"  # else the free space after the last
+            place += 16 + -(-n_bytes // 8) * 8 if is_text else n_bytes or end
+        if place > end:
+            raise ValueError("an entry among its texts does not have the right size")
+        start = data.find(TEXTS, start + 1)
 
 
 def _dataset(handle: Any, key: str, path: Path) -> Any:
@@ -155,20 +180,25 @@ def _a_dataset_a_clip(path: Path, handle: Any, levels: Mapping[str, str]) -> Fea
         file_origin("hdf5", path, levels),
         keys,
         lambda key: nullcontext(_dataset_of_clip(handle, key, str(path))),
-        movie_ids=_movies(handle, next(iter(levels.values())), clips),
+        movie_ids=_movies(handle, next(iter(levels.values())), clips, path),
         handle=handle,
     )
 
 
-def _movies(handle: Any, pattern: str, clips: Sequence[str]) -> list[str] | None:
+def _movies(handle: Any, pattern: str, clips: Sequence[str], path: Path) -> list[str] | None:
     """Return the movies, which `export` writes as an attribute of each dataset or group."""
     words = pattern.split("/")
     place = next(i for i, word in enumerate(words) if ID in word)
     top = "/".join(words[: place + 1])
-    movies = []
+    movies: list[str] = []
     for clip in clips:
-        node = handle.get(top.replace(ID, clip))
-        movie = None if node is None else node.attrs.get(MOVIE_KEY)
+        try:
+            node = _node(handle, top.replace(ID, clip), str(path))
+        except KeyError:
+            return None
+        if MOVIE_KEY in node.attrs and not movies:
+            _check_texts(handle)
+        movie = node.attrs.get(MOVIE_KEY)
         if not isinstance(movie, str):
             return None
         movies.append(movie)
@@ -230,6 +260,8 @@ def _found_levels(handle: Any, path: Path) -> dict[str, str]:
     """Return the paths of levels for the layouts that are recognised."""
     kinds = _kinds(handle)
     groups = [name for name, kind in kinds.items() if kind is h5py.Group]
+    if HDF5_LEVELS in handle.attrs:
+        _check_texts(handle)
     exported = [str(name) for name in handle.attrs.get(HDF5_LEVELS, ())]
     if len(groups) < len(kinds):
         first = next(name for name, kind in kinds.items() if kind is h5py.Dataset)

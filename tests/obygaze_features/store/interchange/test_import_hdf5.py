@@ -157,6 +157,33 @@ def test_more_ids_than_the_file_has_bits_are_not_read(tmp_path: Path) -> None:
         open_features("hdf5", [file], {"clip": "X"}, id_key="clip_id")
 
 
+@pytest.mark.parametrize("size", [0, 2**64 - 16, 5000])
+@pytest.mark.parametrize("place", ["ids", "attribute"])
+def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
+    tmp_path: Path, size: int, place: str
+) -> None:
+    """An entry of no bytes in the heap of texts: found by `make fuzz` as a hang of the library."""
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        text = h5py.string_dtype()
+        if place == "ids":
+            file.create_dataset("clip_id", data=["m-1", "m-2", "m-3"], dtype=text)
+            file["clip"] = A
+        else:
+            file["m-1"] = A
+            file["m-1"].attrs["movie_id"] = np.array("m", dtype=text)
+            file.attrs.create("obygaze_levels", ["frames"], dtype=text)
+    data = bytearray((tmp_path / "f.h5").read_bytes())
+    heap = data.index(b"GCOL")
+    entry = heap + 16
+    if size == 0:  # the free space after the last text
+        while data[entry : entry + 2] != b"\0\0":
+            entry += 16 + -(-int.from_bytes(data[entry + 8 : entry + 16], "little") // 8) * 8
+    data[entry + 8 : entry + 16] = size.to_bytes(8, "little")
+    (tmp_path / "f.h5").write_bytes(data)
+    with pytest.raises(Corrupt, match="entry among its texts"):
+        open_features("hdf5", [tmp_path / "f.h5"])
+
+
 @pytest.mark.parametrize(
     ("levels", "words"),
     [
