@@ -13,6 +13,7 @@ from unittest import mock
 import numpy as np
 
 from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.files import canonical_json
 from obygaze_features.store import RowSource, TextTable, open_store
 from obygaze_features.store.format.limits import check_document
 from obygaze_features.store.format.records import with_checksum
@@ -99,6 +100,7 @@ def restamped(files: Tree, draw: random.Random) -> Tree:
         return files
     with suppress(LookupError, ValueError, TypeError, AttributeError, RecursionError):
         seal = json.loads(files["seal.json"])
+        seal["fingerprint"] = json.loads(files["store.json"])["fingerprint"]
         for name in seal["files"].keys() & files.keys():
             seal["files"][name] = [len(files[name]), hashlib.sha256(files[name]).hexdigest()]
         files["seal.json"] = _stamped(json.dumps(seal).encode())
@@ -111,6 +113,8 @@ def _stamped(data: bytes) -> bytes:
     with suppress(ValueError, TypeError, AttributeError, RecursionError):
         value = json.loads(data)
         value.pop("sha256", None)
+        if "recipe" in value:
+            value["fingerprint"] = hashlib.sha256(canonical_json(value["recipe"])).hexdigest()
         return with_checksum(value)
     return data
 

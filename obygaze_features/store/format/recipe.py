@@ -99,9 +99,11 @@ class Recipe:
                 f"a recipe must be plain JSON without NaN: {error}", where="recipe"
             ) from error
         recipe = cls(text)
-        missing = [] if recipe.is_unknown else [key for key in SECTIONS if key not in value]
-        if missing:
-            raise FixInput(f"missing in the recipe: {', '.join(missing)}", where="recipe")
+        sections = {"told": {}, **value} if recipe.is_unknown else value
+        for key in ("told",) if recipe.is_unknown else SECTIONS:
+            if not isinstance(sections.get(key), list | tuple if key == "levels" else Mapping):
+                what = "is missing in" if key not in value else "has an invalid value in"
+                raise FixInput(f"{key} {what} the recipe", where="recipe")
         return recipe
 
     def to_json(self) -> dict[str, Any]:

@@ -34,13 +34,14 @@ HUB_LICENCES = frozenset(
 
 def explain(plan: Plan, counts: Mapping[str, int] | None = None) -> str:
     """Return a few sentences on what the store holds and how it was made."""
-    sentences = [
+    text = (
         f"This store holds features of {plan.n_clips:,} clips of the manifest "
         f"{plan.manifest_name!r}, in {count(plan.n_blocks, 'block')} of {plan.block_rows} clips."
-    ]
-    if counts:
-        sentences.append(_counts(counts))
-    return " ".join(sentences) + "\n\n" + explain_recipe(plan.recipe)
+    )
+    states = [f"{n:,} {state}" for state, n in (counts or {}).items() if n]
+    if states:
+        text += f" Of the clips, {_listed(states)}."
+    return f"{text}\n\n{explain_recipe(plan.recipe)}"
 
 
 def explain_recipe(recipe: Recipe) -> str:
@@ -52,11 +53,19 @@ def explain_recipe(recipe: Recipe) -> str:
             f"The importer was told: {_words(value.get('told', {})) or 'nothing'}."
         )
     # The unverified checkpoint goes with the weights.
-    backbone = {key: fact for key, fact in value["backbone"].items() if key != UNVERIFIED}
+    unverified = value["backbone"].pop(UNVERIFIED, "")
+    hashes = [f"{name} (sha256 {_word(sha)})" for name, sha in value["weights"].items()]
+    weights = f"Its weights are {_listed(hashes)}" if hashes else "It has no weights"
+    if hashes and unverified:
+        weights += f"; they were not verified to be {unverified}"
+    sampling = value["sampling"]
+    frames = f"{sampling.get('frames', 'Some')} frames of each clip were taken"
+    rule = f" by the rule {sampling['rule']}" if "rule" in sampling else ""
+    rest = _words({key: sampling[key] for key in sampling if key not in ("frames", "rule")})
     sentences = [
-        f"They were made by the backbone {_named(backbone)}.",
-        _weights(value["weights"], value["backbone"].get(UNVERIFIED, "")),
-        _sampling(value["sampling"]),
+        f"They were made by the backbone {_named(value['backbone'])}.",
+        f"{weights}.",
+        f"{frames}{rule}{f', with {rest}' if rest else ''}.",
         f"Videos were decoded by {_named(value['decoder'])}.",
         f"Pixels were prepared with {_words(value['preprocessing'])}.",
         f"The recipe yields the levels {_listed([str(level) for level in value['levels']])}, "
@@ -68,29 +77,9 @@ def explain_recipe(recipe: Recipe) -> str:
     return "\n".join(sentences)
 
 
-def _counts(counts: Mapping[str, int]) -> str:
-    words = [f"{n:,} {state}" for state, n in counts.items() if n]
-    return f"Of the clips, {_listed(words)}." if words else ""
-
-
 def _named(section: Mapping[str, Any]) -> str:
     facts = _words({key: value for key, value in section.items() if key != "name"})
     return f"{section.get('name', 'unknown')}" + (f" ({facts})" if facts else "")
-
-
-def _weights(weights: Mapping[str, Any], unverified: str) -> str:
-    if not weights:
-        return "It has no weights."
-    named = [f"{name} (sha256 {_word(sha)})" for name, sha in weights.items()]
-    doubt = f"; they were not verified to be {unverified}" if unverified else ""
-    return f"Its weights are {_listed(named)}{doubt}."
-
-
-def _sampling(sampling: Mapping[str, Any]) -> str:
-    rest = _words({key: sampling[key] for key in sampling if key not in ("frames", "rule")})
-    frames = f"{sampling.get('frames', 'Some')} frames of each clip were taken"
-    rule = f" by the rule {sampling['rule']}" if "rule" in sampling else ""
-    return f"{frames}{rule}{f', with {rest}' if rest else ''}."
 
 
 def _words(section: Mapping[str, Any]) -> str:
@@ -121,14 +110,42 @@ def _listed(words: list[str]) -> str:
 
 def card_text(plan: Plan, counts: Mapping[str, int]) -> str:
     """Return the card of a store, with the front matter that the hub reads."""
+    known = plan.licence.lower() if plan.licence.lower() in HUB_LICENCES else ""
+    licence_name = [f"license_name: {_quoted(plan.licence)}"] if plan.licence and not known else []
+    rows = (f"| `{name}` | {' | '.join(facts)} |" for name, *facts in _array_rows(plan))
+    private = (
+        "## Private\n\nThis store holds pictures of films. It is not sent, packed or exported; "
+        "the features that are computed from it can be."
+    )
+    contents = (
+        "## What is not inside\n\nNo film, no image, no sound and no subtitle is part of this "
+        "store: it holds numbers computed from clips, and the ids of the clips."
+    )
+    made = (
+        "How these numbers were made is not known, so they can be neither made again nor compared "
+        "with others."
+        if plan.recipe.is_unknown
+        else "They can be compared with features of the same fingerprint only."
+    )
     parts = [
-        _front_matter(plan),
+        "\n".join(
+            [
+                "---",
+                f"license: {known or ('other' if plan.licence else 'unknown')}",
+                *licence_name,
+                f"pretty_name: {_quoted(f'{plan.manifest_name} {plan.recipe.title}')}",
+                "tags:\n  - video-features\n  - obygaze-store\n---",
+            ]
+        ),
         escape(f"# Features of {plan.manifest_name}: {plan.recipe.title}", quote=False),
         explain(plan, counts),
-        _arrays(plan),
+        "## Arrays\n\n| array | one clip | type | all clips |\n|---|---|---|---|\n"
+        + "\n".join(rows),
         _reading(plan),
-        _limits(plan),
-        _contents(plan),
+        "## Limits\n\nFeatures are what a model made of pixels. They carry what that model learned "
+        "from its own data, stereotypes of gender and of bodies included, and say nothing about "
+        f"the people in a film. {made} A clip that failed has no features: it is absent, not zero.",
+        private if plan.holds_pictures else contents,
         "## Licence and citation\n\n"
         + escape(f"Licence: {plan.licence or 'not stated'}\n\n", quote=False)
         + escape(plan.citation or "No citation was given.", quote=False),
@@ -137,36 +154,8 @@ def card_text(plan: Plan, counts: Mapping[str, int]) -> str:
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def _contents(plan: Plan) -> str:
-    if plan.holds_pictures:
-        return (
-            "## Private\n\nThis store holds pictures of films. It is not sent, packed or exported; "
-            "the features that are computed from it can be."
-        )
-    return (
-        "## What is not inside\n\nNo film, no image, no sound and no subtitle is part of this "
-        "store: it holds numbers computed from clips, and the ids of the clips."
-    )
-
-
-def _front_matter(plan: Plan) -> str:
-    tags = ["video-features", "obygaze-store"]
-    known = plan.licence.lower() if plan.licence.lower() in HUB_LICENCES else ""
-    lines = ["---", f"license: {known or ('other' if plan.licence else 'unknown')}"]
-    if plan.licence and not known:
-        lines.append(f"license_name: {_quoted(plan.licence)}")
-    lines += [f"pretty_name: {_quoted(f'{plan.manifest_name} {plan.recipe.title}')}", "tags:"]
-    return "\n".join([*lines, *(f"  - {tag}" for tag in tags), "---"])
-
-
 def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ") + '"'
-
-
-def _arrays(plan: Plan) -> str:
-    lines = ["## Arrays", "", "| array | one clip | type | all clips |", "|---|---|---|---|"]
-    lines += [f"| `{name}` | {' | '.join(facts)} |" for name, *facts in _array_rows(plan)]
-    return "\n".join(lines)
 
 
 def _array_rows(plan: Plan) -> list[tuple[str, str, str, str]]:
@@ -180,20 +169,6 @@ def _array_rows(plan: Plan) -> list[tuple[str, str, str, str]]:
         )
         for spec in plan.arrays
     ]
-
-
-def _limits(plan: Plan) -> str:
-    made = (
-        "How these numbers were made is not known, so they can be neither made again nor compared "
-        "with others."
-        if plan.recipe.is_unknown
-        else "They can be compared with features of the same fingerprint only."
-    )
-    return (
-        "## Limits\n\nFeatures are what a model made of pixels. They carry what that model learned "
-        "from its own data, stereotypes of gender and of bodies included, and say nothing about "
-        f"the people in a film. {made} A clip that failed has no features: it is absent, not zero."
-    )
 
 
 def _reading(plan: Plan) -> str:
@@ -219,6 +194,7 @@ def summary(store: Store) -> dict[str, Any]:
     committed = [b for b in range(plan.n_blocks) if store.commits.is_committed(b)]
     listed, partial = store.commits.listed_files(), store.commits.partial
     n_held = {name: len(held) for name, held in partial.blocks.items()} if partial else None
+    state = "sealed" if store.sealed else f"{len(committed)} of {plan.n_blocks} blocks"
     return {
         "location": store.location,
         "backbone": plan.recipe.title,
@@ -230,7 +206,7 @@ def summary(store: Store) -> dict[str, Any]:
         "block_rows": plan.block_rows,
         "blocks": plan.n_blocks,
         "committed_blocks": len(committed),
-        "state": _state(store, len(committed)),
+        "state": "sealed, a partial copy" if partial is not None else state,
         "sealed": store.sealed,
         "partial": n_held,
         "n_files": len(listed),
@@ -248,41 +224,33 @@ def summary(store: Store) -> dict[str, Any]:
 
 def describe(store: Store, note: str = "") -> str:
     """Return a page on a store: text and a note, its arrays, and its clips without features."""
-    facts = summary(store)
-    plan = store.plan
-    size = f"{human(facts['n_bytes'])} in {facts['n_files']} files"
-    parts = [
-        "\n".join(filter(None, (explain(plan, facts["counts"]), note))),
-        _held_arrays(plan, facts["partial"]),
-        "\n".join(
-            [
-                f"state        {facts['state']}, {size}",
-                f"written      {plan.created} by {plan.created_by}",
-                f"licence      {plan.licence or 'not stated'}",
-                f"citation     {plan.citation or 'none given'}",
-                f"fingerprint  {plan.recipe.fingerprint}",
-            ]
-        ),
-        _not_ok_lines(_not_ok(store)),
+    facts, plan = summary(store), store.plan
+    headers, absent = ["array", "one clip", "type", "all clips"], list[str]()
+    rows: list[tuple[str, ...]] = [*_array_rows(plan)]
+    if facts["partial"] is not None:  # a partial copy
+        held = {name: facts["partial"].get(name, 0) for name, *_ in rows}
+        absent = [name for name in held if not held[name]]
+        headers.append("blocks here")
+        rows = [(*row, f"{held[row[0]]} of {plan.n_blocks}") for row in rows if held[row[0]]]
+    lines = [
+        *filter(None, (explain(plan, facts["counts"]), note)),
+        "",
+        table(headers, rows),
+        *([f"not in this copy: {', '.join(absent)}"] if absent else []),
+        "",
+        f"state        {facts['state']}, {human(facts['n_bytes'])} in {facts['n_files']} files",
+        f"written      {plan.created} by {plan.created_by}",
+        f"licence      {plan.licence or 'not stated'}",
+        f"citation     {plan.citation or 'none given'}",
+        f"fingerprint  {plan.recipe.fingerprint}",
     ]
-    return "\n\n".join(part for part in parts if part)
-
-
-def _held_arrays(plan: Plan, held: Mapping[str, int] | None) -> str:
-    """Return the table of arrays; of a partial copy, of those it holds, and how much of each."""
-    headers = ("array", "one clip", "type", "all clips")
-    if held is None:
-        return table(headers, _array_rows(plan))
-    rows = [(*row, f"{held.get(row[0], 0)} of {plan.n_blocks}") for row in _array_rows(plan)]
-    absent = [row[0] for row in rows if not held.get(row[0])]
-    text = table((*headers, "blocks here"), [row for row in rows if row[0] not in absent])
-    return text + (f"\nnot in this copy: {', '.join(absent)}" if absent else "")
-
-
-def _state(store: Store, committed: int) -> str:
-    if store.commits.partial is not None:
-        return "sealed, a partial copy"
-    return "sealed" if store.sealed else f"{committed} of {store.plan.n_blocks} blocks"
+    not_ok = _not_ok(store)
+    if not_ok:
+        lines += ["", "Clips without features:"]
+        lines += [f"  {clip}  {status}" for clip, status in list(not_ok.items())[:SHOWN_ROWS]]
+    if len(not_ok) > SHOWN_ROWS:
+        lines.append(f"  and {len(not_ok) - SHOWN_ROWS} more; --json lists them all")
+    return "\n".join(lines)
 
 
 def _not_ok(store: Store) -> dict[str, RowStatus]:
@@ -290,10 +258,3 @@ def _not_ok(store: Store) -> dict[str, RowStatus]:
     rows = [row for row, status in sorted(noted.items()) if status.state in ("failed", "no-video")]
     ids = store.clip_ids[rows].tolist() if rows else []
     return {clip: noted[row] for clip, row in zip(ids, rows, strict=True)}
-
-
-def _not_ok_lines(not_ok: dict[str, RowStatus]) -> str:
-    lines = [f"  {clip}  {status}" for clip, status in list(not_ok.items())[:SHOWN_ROWS]]
-    if len(not_ok) > SHOWN_ROWS:
-        lines.append(f"  and {len(not_ok) - SHOWN_ROWS} more; --json lists them all")
-    return "\n".join(["Clips without features:", *lines]) if lines else ""

@@ -105,3 +105,15 @@ def test_prose_tells_every_value() -> None:
         a_recipe(backbone={"name": "x", "grid": [16, 14], "tap": {"a": True, "b": ""}}, weights={})
     )
     assert "the backbone x (grid 16 x 14, tap (a yes)).\nIt has no weights." in told
+
+
+@pytest.mark.parametrize("odd", [None, "x", 7, True, [["a"]], {"name": None}])
+@pytest.mark.parametrize("section", [*a_recipe().to_dict(), "told"])
+def test_a_section_of_another_type_is_refused(section: str, odd: object) -> None:
+    """With a fingerprint that fits, these were read, and ended as bugs when they were described."""
+    value = a_recipe().to_dict() if section != "told" else Recipe.unknown("npz", {}).to_dict()
+    if isinstance(odd, list if section == "levels" else dict):
+        explain_recipe(Recipe.from_dict({**value, section: odd}))
+        return
+    with pytest.raises(FixInput, match=f"{section} has an invalid value in the recipe"):
+        Recipe.from_dict({**value, section: odd})
