@@ -33,7 +33,7 @@ from obygaze_features.core.files import parse_json, sha256_bytes
 from obygaze_features.store.format.chunks import ChunkLayout, crc32c_of
 from obygaze_features.store.format.limits import check_memory
 from obygaze_features.store.format.records import MANY_ROWS, Plan
-from obygaze_features.store.format.schema import ID_ARRAYS, ArraySpec
+from obygaze_features.store.format.schema import ArraySpec
 from obygaze_features.store.format.text import TEXT_FOLDER, WORDS, TextTable
 from obygaze_features.store.read.commits import Commits, Expected
 from obygaze_features.store.remote.files import Files, Piece, read_or_none
@@ -202,39 +202,36 @@ class Arrays:
             return self._open[name]
 
     def _opened(self, name: str) -> zarr.Array[Any]:
-        key = f"data.zarr/{name}/zarr.json"
-        # Over a network the copy in store.json, which carries a checksum, saves the request.
-        if not self.files.is_remote and not name.startswith("text/"):
-            data = read_or_none(self.files, key)
-            if data is None:
-                raise Corrupt(f"the array {name!r} is missing: no {key}", where=self.files.location)
-            if _json_or_none(data) != self.plan.zarr.get(f"{name}/zarr.json"):
-                raise Corrupt(f"{key} is not as in store.json", where=self.files.location)
+        key, spec = f"data.zarr/{name}/zarr.json", self._specs.get(name)
+        document = self.plan.zarr.get(f"{name}/zarr.json")
+        is_text = name.startswith("text/")
         try:
-            self._zarr.layouts[name] = self._layout(name, key)
-            with _SETTING, zarr.config.set({"codec_pipeline.batch_size": self._batch(name)}):
+            # Over a network the copy in store.json, which carries a checksum, saves the request.
+            if is_text or not self.files.is_remote:
+                data = read_or_none(self.files, key)
+                if data is None:
+                    what = f"the array {name!r} is missing: no {key}"
+                    raise Corrupt(what, where=self.files.location)
+                found = json.loads(data)
+                if not is_text and found != document:
+                    raise Corrupt(f"{key} is not as in store.json", where=self.files.location)
+                document = found
+            layout = ChunkLayout.of(self.plan, name, document or {}, self.files.location)
+            if spec is None:
+                marks = self.commits.text_files() if is_text else self.plan.files
+                chunks = (
+                    mark for file, mark in marks.items() if file.startswith(f"data.zarr/{name}/c.")
+                )
+                if 4 * math.prod(document["shape"]) > sum(mark.n_bytes for mark in chunks):
+                    raise ValueError("the files are too short for the shape in zarr.json")
+            self._zarr.layouts[name] = layout
+            # How many blocks zarr takes at once: several small ones cost little more than one.
+            block_bytes = self.plan.block_rows * (spec.row_bytes if spec else 1)
+            batch = int(np.clip(BATCH_BYTES // block_bytes, 1, 16))
+            with _SETTING, zarr.config.set({"codec_pipeline.batch_size": batch}):
                 return zarr.open_array(self._zarr, path=name, mode="r", zarr_format=3)
         except (FileNotFoundError, *DAMAGE) as error:
             raise self._damaged(key, error) from error
-
-    def _layout(self, name: str, key: str) -> ChunkLayout:
-        document = self.plan.zarr.get(f"{name}/zarr.json")
-        if document is None:
-            document = json.loads(read_or_none(self.files, key) or b"")
-        layout = ChunkLayout.of(self.plan, name, document, self.files.location)
-        if name not in self._specs:
-            marks = self.plan.files if name in ID_ARRAYS else self.commits.text_files()
-            chunks = (
-                mark for file, mark in marks.items() if file.startswith(f"data.zarr/{name}/c.")
-            )
-            if 4 * math.prod(document["shape"]) > sum(mark.n_bytes for mark in chunks):
-                raise ValueError("the files are too short for the shape in zarr.json")
-        return layout
-
-    def _batch(self, name: str) -> int:
-        """Return how many blocks zarr takes at once: several small ones cost little more."""
-        row_bytes = self._specs[name].row_bytes if name in self._specs else 1
-        return int(np.clip(BATCH_BYTES // (self.plan.block_rows * row_bytes), 1, 16))
 
 
 class _CheckedStore(Store):
@@ -269,15 +266,12 @@ class _CheckedStore(Store):
         if self.files.is_remote:
             piece = await asyncio.to_thread(self._read, key, byte_range, expected)
         elif expected.mark.n_bytes >= THREAD_FROM_BYTES:
-            async with self._turn():
+            loop = asyncio.get_running_loop()  # another one after a fork
+            async with self._turns.setdefault(loop, asyncio.Semaphore(LARGE_AT_ONCE)):
                 piece = await asyncio.to_thread(self._read, key, byte_range, expected)
         else:
             piece = self._read(key, byte_range, expected)
         return prototype.buffer.from_array_like(piece.data)
-
-    def _turn(self) -> asyncio.Semaphore:
-        loop = asyncio.get_running_loop()  # another one after a fork
-        return self._turns.setdefault(loop, asyncio.Semaphore(LARGE_AT_ONCE))
 
     def _read(self, key: str, byte_range: ByteRequest | None, expected: Expected) -> Piece:
         name, layout = f"data.zarr/{key}", self.layouts.get(key.rpartition("/c.")[0])
@@ -349,10 +343,3 @@ def _bounds(byte_range: ByteRequest | None) -> tuple[int, int | None]:
         case SuffixByteRequest(suffix):
             return -suffix, None
     return 0, None
-
-
-def _json_or_none(data: bytes) -> Any:
-    try:
-        return json.loads(data)
-    except ValueError:
-        return None
