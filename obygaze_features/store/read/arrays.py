@@ -203,7 +203,7 @@ class Arrays:
 
     def _opened(self, name: str) -> zarr.Array[Any]:
         key, spec = f"data.zarr/{name}/zarr.json", self._specs.get(name)
-        document = self.plan.zarr.get(f"{name}/zarr.json")
+        document: Any = self.plan.zarr.get(f"{name}/zarr.json", {})
         is_text = name.startswith("text/")
         try:
             # Over a network the copy in store.json, which carries a checksum, saves the request.
@@ -216,13 +216,12 @@ class Arrays:
                 if not is_text and found != document:
                     raise Corrupt(f"{key} is not as in store.json", where=self.files.location)
                 document = found
-            layout = ChunkLayout.of(self.plan, name, document or {}, self.files.location)
+            layout = ChunkLayout.of(self.plan, name, document, self.files.location)
             if spec is None:
                 marks = self.commits.text_files() if is_text else self.plan.files
-                chunks = (
-                    mark for file, mark in marks.items() if file.startswith(f"data.zarr/{name}/c.")
-                )
-                if 4 * math.prod(document["shape"]) > sum(mark.n_bytes for mark in chunks):
+                start = f"data.zarr/{name}/c."
+                n_bytes = sum(mark.n_bytes for n, mark in marks.items() if n.startswith(start))
+                if 4 * math.prod(document["shape"]) > n_bytes:
                     raise ValueError("the files are too short for the shape in zarr.json")
             self._zarr.layouts[name] = layout
             # How many blocks zarr takes at once: several small ones cost little more than one.

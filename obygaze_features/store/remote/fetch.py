@@ -11,7 +11,6 @@ not have.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -59,6 +58,7 @@ from obygaze_features.store.remote.selection import (
     select_files,
 )
 from obygaze_features.store.remote.zip import open_zip
+from obygaze_features.store.write.commit import rename_new
 from obygaze_features.store.write.edit import copy_rows
 
 PIECE_BYTES = 4_000_000
@@ -177,7 +177,9 @@ class _Download(Transfer):
             self.draft, self.parts = draft / STORE, draft / PARTS
             self.draft.mkdir(exist_ok=True)
             self._fetch_all()
-            _remove_strays(self.draft, selection)
+            for path in self.draft.rglob("*"):  # a killed transfer, maybe of another store, left it
+                if not path.is_dir() and path.relative_to(self.draft).as_posix() not in self.marks:
+                    path.unlink()
             if existing is None:
                 _write_documents(self.draft, selection)
             if existing is not None or not _publish(self.draft, target):
@@ -336,13 +338,6 @@ def _is_own(draft: Path) -> bool:
         return False
 
 
-def _remove_strays(draft: Path, selection: FileSelection) -> None:
-    """Remove what a killed transfer left: temporary files, and files of another store."""
-    for path in draft.rglob("*"):
-        if not path.is_dir() and path.relative_to(draft).as_posix() not in selection.marks:
-            path.unlink()
-
-
 def _write_documents(draft: Path, selection: FileSelection) -> None:
     if selection.partial is not None:
         write_atomic(draft / PARTIAL_FILE, selection.partial.to_bytes())
@@ -357,14 +352,9 @@ def _publish(draft: Path, target: Path) -> bool:
     """Rename the whole folder; return False where another process was first."""
     for folder, _, _ in os.walk(draft):
         sync_dir(Path(folder))
-    try:
-        draft.rename(target)
-    except OSError as error:
-        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-            raise
-        return False
+    is_ours = rename_new(draft, target)
     sync_dir(target.parent)
-    return True
+    return is_ours
 
 
 def _extend(draft: Path, target: Path, selection: FileSelection) -> None:
