@@ -110,10 +110,15 @@ def import_store(
             hint="use the same ids in both, or name another array of ids with --id-key",
         )
     job = _Job(source, settings, indices)
+    facts: dict[str, Any] = {"origin": dict(source.origin), **settings.facts}
+    if settings.backbone:
+        facts["backbone"] = settings.backbone
+    if settings.pool != "none":
+        facts["pooling"] = "maximum over all tokens, by the importer"
     check_disk(sum(spec.row_bytes for spec in job.specs) * len(indices), Path(path))
     create_store(
         path,
-        recipe=_recipe(source, settings),
+        recipe=Recipe.unknown(str(source.origin["format"]), facts),
         manifest_name=rows.name,
         manifest_sha256=rows.sha256,
         clip_ids=rows.clip_ids,
@@ -146,15 +151,6 @@ def clips_of(source: FeatureSource) -> ManifestClips:
     return ManifestClips("imported", sha256_bytes(canonical_json([clips, movies])), clips, movies)
 
 
-def _recipe(source: FeatureSource, settings: ImportSettings) -> Recipe:
-    facts: dict[str, Any] = {"origin": dict(source.origin), **settings.facts}
-    if settings.backbone:
-        facts["backbone"] = settings.backbone
-    if settings.pool != "none":
-        facts["pooling"] = "maximum over all tokens, by the importer"
-    return Recipe.unknown(str(source.origin["format"]), facts)
-
-
 class _Job:
     """The arrays of the new store, and how each row is read from the source."""
 
@@ -163,7 +159,9 @@ class _Job:
     ) -> None:
         self.source, self.settings, self.indices = source, settings, indices
         self.shapes = {level: self._usual_shape(level) for level in source.levels}
-        self.specs = [self._spec(level, shape) for level, shape in self.shapes.items()]
+        self.specs = [
+            ArraySpec(level, shape.sizes, dtype=shape.dtype) for level, shape in self.shapes.items()
+        ]
         several = [level for level, shape in self.shapes.items() if len(shape.sizes) > 1]
         self.pooled_from = several[0] if settings.pool == "also" and several else None
         if self.pooled_from is not None:
@@ -175,14 +173,22 @@ class _Job:
         check_memory(32 * row_bytes, "one block of clips", str(source.origin), "--pool only")
 
     def _usual_shape(self, level: str) -> Shape:
+        """Return the shape and type that most clips have in the new store."""
         found: Counter[Shape] = Counter()
         why = ""
         for index in self.indices:
-            if index is not None:
-                try:
-                    found[self._stored_shape(self.source.shape(level, index), level)] += 1
-                except BadRow as error:  # reported again when the row is read
-                    why = why or f"; the first: {error}"
+            if index is None:
+                continue
+            try:
+                sizes, dtype = checked_shape(self.source.shape(level, index), level)
+            except BadRow as error:  # reported again when the row is read
+                why = why or f"; the first: {error}"
+                continue
+            if self.settings.pool == "only":
+                sizes = sizes[-1:]
+            # One vector a clip is kept in float32 whatever it came in, as all stores have it.
+            small = dtype == "float16" and len(sizes) > 1
+            found[Shape(sizes, self.settings.dtype or ("float16" if small else "float32"))] += 1
         if not found:
             raise FixInput(f"no clip has a usable {level}{why}", where=name_of(self.source))
         shape, n_usual = found.most_common(1)[0]
@@ -194,17 +200,6 @@ class _Job:
                 details=shapes,
             )
         return shape
-
-    def _stored_shape(self, shape: Shape, level: str) -> Shape:
-        sizes, dtype = checked_shape(shape, level)
-        if self.settings.pool == "only":
-            sizes = sizes[-1:]
-        # One vector a clip is kept in float32 whatever it came in, as all stores have it.
-        small = dtype == "float16" and len(sizes) > 1
-        return Shape(sizes, self.settings.dtype or ("float16" if small else "float32"))
-
-    def _spec(self, level: str, shape: Shape) -> ArraySpec:
-        return ArraySpec(level, shape.sizes, dtype=shape.dtype)
 
     def fill(self, writer: StoreWriter, progress: Progress) -> dict[int, RowStatus]:
         """Commit all blocks that are pending, and seal; return the rows that failed."""
@@ -224,24 +219,20 @@ class _Job:
             spec.name: np.zeros((len(rows), *spec.tail_shape), dtype=spec.dtype)
             for spec in self.specs
         }
-        statuses = []
+        statuses = [NO_FEATURES if self.indices[row] is None else OK for row in rows]
         for place, row in enumerate(rows):
+            index = self.indices[row]
             try:
-                for name, values in self._row(self.indices[row]).items():
-                    arrays[name][place] = values
-                statuses.append(OK)
+                new = {} if index is None else {n: self._values(n, index) for n in self.shapes}
             except BadRow as error:
-                statuses.append(NO_FEATURES if self.indices[row] is None else error.status())
+                statuses[place] = error.status()
+                continue
+            if new and self.pooled_from is not None:
+                whole = new[self.pooled_from]
+                new[POOLED] = whole.reshape(-1, whole.shape[-1]).max(axis=0).astype(np.float32)
+            for name, values in new.items():
+                arrays[name][place] = values
         return arrays, statuses
-
-    def _row(self, index: int | None) -> dict[str, Array]:
-        if index is None:
-            raise BadRow
-        row = {level: self._values(level, index) for level in self.shapes}
-        if self.pooled_from is not None:
-            whole = row[self.pooled_from]
-            row[POOLED] = whole.reshape(-1, whole.shape[-1]).max(axis=0).astype(np.float32)
-        return row
 
     def _values(self, level: str, index: int) -> Array:
         values, shape = self.source.row(level, index), self.shapes[level]

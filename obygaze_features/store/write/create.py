@@ -63,12 +63,14 @@ def create_store(
     _check_arrays(arrays)
     if compressor not in (None, *COMPRESSORS):
         raise FixInput(f"unknown compressor {compressor!r}", hint=f"one of {COMPRESSORS}, or none")
-    wanted = block_rows if block_rows is not None else _choose_block_rows(arrays)
-    if wanted < 1:
-        raise FixInput(f"block_rows must be at least 1, got {wanted}", where=str(path))
+    if block_rows is None:
+        is_large = sum(spec.row_bytes for spec in arrays) > LARGE_ROW_BYTES
+        block_rows = BLOCK_ROWS_LARGE if is_large else BLOCK_ROWS
+    if block_rows < 1:
+        raise FixInput(f"block_rows must be at least 1, got {block_rows}", where=str(path))
     plan = Plan(
         n_clips=len(clip_ids),
-        block_rows=min(wanted, len(clip_ids)),
+        block_rows=min(block_rows, len(clip_ids)),
         recipe=recipe,
         manifest_name=manifest_name,
         manifest_sha256=manifest_sha256,
@@ -131,10 +133,17 @@ def _same(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[s
 
 
 def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
+    """Write a store beside its name, then rename it; nothing happens if it is there already."""
+    files = _files(plan, clip_ids, movie_ids)
     try:
         with draft_beside(path) as draft:
-            draft.mkdir()
-            _write_draft(draft, plan, clip_ids, movie_ids)
+            for name in ("commits", "staging"):
+                (draft / name).mkdir(parents=True)
+            for name, data in files.items():
+                (draft / name).parent.mkdir(parents=True, exist_ok=True)
+                write_synced(draft / name, data)
+            for folder, _, _ in os.walk(draft):
+                sync_dir(Path(folder))
             draft.rename(path)
     except OSError as error:
         if not path.exists() or isinstance(error, PermissionError):
@@ -148,29 +157,16 @@ def _publish(path: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequenc
     sync_dir(path.parent)
 
 
-def _write_draft(
-    draft: Path, plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]
-) -> None:
-    (draft / "commits").mkdir()
-    (draft / "staging").mkdir()
+def _files(plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -> dict[str, bytes]:
+    """Return the files of a new store, by name."""
     arrays = _zarr_files(plan, clip_ids, movie_ids)
     content = {f"data.zarr/{key}": data for key, data in arrays.items()}
     content[CLIPS_FILE] = clips_csv(clip_ids, movie_ids)
     documents = {key: json.loads(arrays[key]) for key in arrays if key.endswith("zarr.json")}
-    files = {name: FileMark(len(data), sha256_bytes(data)) for name, data in content.items()}
-    whole = replace(plan, zarr=documents, files=files)
-    content[STORE_FILE] = whole.to_bytes()
-    content[README_FILE] = card_text(whole, {}).encode("utf-8")
-    for name, data in content.items():
-        (draft / name).parent.mkdir(parents=True, exist_ok=True)
-        write_synced(draft / name, data)
-    for folder, _, _ in os.walk(draft):
-        sync_dir(Path(folder))
-
-
-def _choose_block_rows(arrays: Sequence[ArraySpec]) -> int:
-    row_bytes = sum(spec.row_bytes for spec in arrays)
-    return BLOCK_ROWS_LARGE if row_bytes > LARGE_ROW_BYTES else BLOCK_ROWS
+    marks = {name: FileMark(len(data), sha256_bytes(data)) for name, data in content.items()}
+    whole = replace(plan, zarr=documents, files=marks)
+    card = card_text(whole, {}).encode("utf-8")
+    return {**content, STORE_FILE: whole.to_bytes(), README_FILE: card}
 
 
 def _check_ids(clip_ids: Sequence[str], movie_ids: Sequence[str]) -> None:
@@ -210,35 +206,30 @@ def _zarr_files(plan: Plan, clip_ids: Sequence[str], movie_ids: Sequence[str]) -
     )
     for name, ids in zip(ID_ARRAYS, (clip_ids, movie_ids), strict=True):
         add_strings(group, name, ids, ROW_DIM, ID_CHUNK_ROWS)
+    compressors: dict[str | None, list[Any]] = {
+        "zstd": [ZstdCodec(level=3)],
+        "blosc": [BloscCodec(cname="zstd", clevel=3, shuffle="shuffle")],
+    }
     for spec in plan.arrays:
-        _create_array(group, spec, plan)
+        inner, shard = _chunks(spec, plan.block_rows)
+        group.create_array(
+            spec.name,
+            shape=(plan.n_clips, *spec.tail_shape),
+            chunks=(inner, *spec.tail_shape),
+            shards=None if shard is None else (shard, *spec.tail_shape),
+            dtype=spec.dtype,
+            compressors=[*compressors.get(plan.compressor, []), Crc32cCodec()],
+            fill_value=np.nan if spec.is_float else 0,
+            chunk_key_encoding=CHUNK_KEYS,
+            dimension_names=[ROW_DIM, *spec.dims],
+        )
     return {key: memory[key].to_bytes() for key in sorted(memory)}
 
 
-def _create_array(group: zarr.Group, spec: ArraySpec, plan: Plan) -> None:
-    inner, shard = _chunks(spec, plan.block_rows)
-    group.create_array(
-        spec.name,
-        shape=(plan.n_clips, *spec.tail_shape),
-        chunks=(inner, *spec.tail_shape),
-        shards=None if shard is None else (shard, *spec.tail_shape),
-        dtype=spec.dtype,
-        compressors=[*_compressor(plan.compressor), Crc32cCodec()],
-        fill_value=np.nan if spec.is_float else 0,
-        chunk_key_encoding=CHUNK_KEYS,
-        dimension_names=[ROW_DIM, *spec.dims],
-    )
-
-
 def _chunks(spec: ArraySpec, block_rows: int) -> tuple[int, int | None]:
+    """Return the rows of a chunk, and those of a shard if blocks are shards."""
     if block_rows * spec.row_bytes <= ONE_CHUNK_BYTES:
         return block_rows, None
     fitting = max(1, INNER_CHUNK_BYTES // spec.row_bytes)
     inner = max(k for k in range(1, min(fitting, block_rows) + 1) if block_rows % k == 0)
     return inner, block_rows
-
-
-def _compressor(name: str | None) -> list[Any]:
-    if name == "zstd":
-        return [ZstdCodec(level=3)]
-    return [BloscCodec(cname="zstd", clevel=3, shuffle="shuffle")] if name == "blosc" else []
