@@ -15,9 +15,9 @@ _HERE = "obygaze_features.store.interchange"
 FORMATS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "pth": (f"{_HERE}.pth:open_one", ("level",)),
     "hdf5": (f"{_HERE}.hdf5:open_one", ("id_key", "movie_key")),
-    "npz": (f"{_HERE}.numpy_files:open_npz", ("id_key", "movie_key")),
-    "npy": (f"{_HERE}.numpy_files:open_npy", ()),
-    "csv": (f"{_HERE}.csv_files:open_csv", ("id_key", "movie_key")),
+    "npz": (f"{_HERE}.array_files:open_npz", ("id_key", "movie_key")),
+    "npy": (f"{_HERE}.array_files:open_npy", ()),
+    "csv": (f"{_HERE}.array_files:open_csv", ("id_key", "movie_key")),
 }
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.workspace import URL_SCHEMES, is_url
-from obygaze_features.store.remote.files import Files, FolderFiles, Target
+from obygaze_features.store.remote.files import Files, FolderFiles, Target, ZipFiles, open_zip
 from obygaze_features.store.remote.hub import HubTarget, open_hub
 from obygaze_features.store.remote.object_store import ObjectFiles, S3Target, object_store
-from obygaze_features.store.remote.zip import ZipFiles, open_zip
 
 
 def open_files(location: str | Path) -> Files:

@@ -39,7 +39,7 @@ from obygaze_features.store.format.records import PARTIAL_FILE, STORE_FILE
 from obygaze_features.store.format.schema import Bytes, FileMark
 from obygaze_features.store.read.reader import open_store
 from obygaze_features.store.remote import open_files
-from obygaze_features.store.remote.files import CountedFiles, Files, FolderFiles, Piece
+from obygaze_features.store.remote.files import CountedFiles, Files, FolderFiles, Piece, open_zip
 from obygaze_features.store.remote.object_store import (
     AGAIN,
     NoRanges,
@@ -57,7 +57,6 @@ from obygaze_features.store.remote.selection import (
     not_as_listed,
     select_files,
 )
-from obygaze_features.store.remote.zip import open_zip
 from obygaze_features.store.write.commit import rename_new
 from obygaze_features.store.write.edit import copy_rows
 

@@ -192,10 +192,10 @@ def test_a_part_of_a_packed_store_is_pulled(
 def test_a_directory_that_is_longer_than_the_tail(
     films: Path, monkeypatch: pytest.MonkeyPatch, tail: int
 ) -> None:
-    from obygaze_features.store.remote import zip as remote_zip
+    from obygaze_features.store.remote import files as files_module
 
-    monkeypatch.setattr(remote_zip, "TAIL_BYTES", tail)
-    monkeypatch.setattr(remote_zip, "EXTRA_BYTES", 0)
+    monkeypatch.setattr(files_module, "TAIL_BYTES", tail)
+    monkeypatch.setattr(files_module, "EXTRA_BYTES", 0)
     with web_server(films) as counting:
         store = open_store(f"{counting.url}/films.zip")
         np.testing.assert_array_equal(
