@@ -32,7 +32,7 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 @dataclass(frozen=True)
 class OwnFolder:
-    """A kind of folder that obygaze writes.
+    """A kind of folder, or file, that obygaze writes.
 
     `refusal` returns why a folder is not one of this kind, or holds more; "" where it is one.
     """
@@ -67,20 +67,25 @@ def check_folder(folder: Path, own: OwnFolder, *, force: bool) -> Path:
     place = check_name(folder)
     if not os.path.lexists(place) or (place.is_dir() and not any(place.iterdir())):
         return place
-    refusal = own.refusal(place) if place.is_dir() else "it is a file"
-    if refusal:
-        raise AlreadyThere(
-            f"this is not an obygaze {own.kind}: {refusal}",
-            where=str(folder),
-            hint="choose another name with -o, or rename this one",
-        )
+    if Path.cwd().is_relative_to(place):
+        raise _no_name(folder, place)
+    _check_own(folder, own, own.refusal(place) if place.is_dir() else "it is a file")
     if not force:
         raise taken(f"another {own.kind} has this name", folder)
     return place
 
 
-def check_file(path: Path, *, force: bool) -> None:
-    """Raise an error if the path is a folder or, without `force`, any file."""
+def _check_own(path: Path, own: OwnFolder, refusal: str) -> None:
+    if refusal:
+        raise AlreadyThere(
+            f"this is not an obygaze {own.kind}: {refusal}",
+            where=str(path),
+            hint="choose another name with -o, or rename this one",
+        )
+
+
+def check_file(path: Path, *, force: bool, own: OwnFolder | None = None) -> None:
+    """Raise an error unless the path is free or, with `force`, a file of the same kind."""
     check_name(path)
     if path.is_dir():
         raise AlreadyThere(
@@ -88,6 +93,8 @@ def check_file(path: Path, *, force: bool) -> None:
         )
     if os.path.lexists(path) and not force:
         raise taken("this file exists", path)
+    if os.path.lexists(path) and own is not None:
+        _check_own(path, own, own.refusal(path) if path.is_file() else "it is not a regular file")
 
 
 @contextmanager
@@ -109,13 +116,17 @@ def new_folder(folder: Path, own: OwnFolder, *, force: bool = False) -> Iterator
 
 
 @contextmanager
-def new_file(path: Path, *, force: bool = False) -> Iterator[Path]:
-    """Yield a hidden name to write to; when the block ends, the file gets its name in one step."""
-    check_file(path, force=force)
+def new_file(path: Path, own: OwnFolder | None = None, *, force: bool = False) -> Iterator[Path]:
+    """Yield a hidden name to write to; when the block ends, the file gets its name in one step.
+
+    With `force` it may replace a file, but only one of its own kind if that is given.
+    """
+    check_file(path, force=force, own=own)
     with draft_beside(path) as draft:
         yield draft
         _sync(draft)
         if force:
+            check_file(path, force=True, own=own)
             draft.replace(path)
         elif not take_name(draft, path):
             check_file(path, force=False)

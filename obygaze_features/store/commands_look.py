@@ -11,6 +11,7 @@ import click
 
 from obygaze_features.core.commands import Session, command, force_option
 from obygaze_features.core.console import human, table
+from obygaze_features.core.drafts import OwnFolder, check_file
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.files import write_new
 from obygaze_features.store.read.describe import card_text, describe, summary
@@ -91,6 +92,15 @@ def _imported(name: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
+def _not_a_card(file: Path) -> str:
+    with file.open("rb") as stream:
+        is_own = b"\n  - obygaze-store\n" in stream.read(10_000)
+    return "" if is_own else "it does not have the tag obygaze-store"
+
+
+CARD = OwnFolder("card", _not_a_card)
+
+
 @command()
 @click.argument("name")
 @click.option("-o", "output", type=click.Path(path_type=Path), help="Write it to this file.")
@@ -107,6 +117,8 @@ def card(session: Session, name: str, output: Path | None, force: bool) -> None:
     found = open_named(session, name)
     text = card_text(found.plan, found.status().counts)
     if output is not None:
+        if force:
+            check_file(output, force=True, own=CARD)
         write_new(output, text.encode("utf-8"), force=force)
         session.console.note(f"written to {output}")
     else:

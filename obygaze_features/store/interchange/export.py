@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import os
+import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,13 @@ import numpy as np
 
 from obygaze_features import __version__
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.drafts import OwnFolder, made_by_obygaze, new_file, new_folder
+from obygaze_features.core.drafts import (
+    OwnFolder,
+    check_file,
+    made_by_obygaze,
+    new_file,
+    new_folder,
+)
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.extras import need
 from obygaze_features.core.files import (
@@ -29,12 +36,15 @@ from obygaze_features.core.files import (
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store.format.limits import check_disk, disk_errors
 from obygaze_features.store.format.schema import ArraySpec
-from obygaze_features.store.interchange.source import HDF5_LEVELS, NPY_LEVELS, PROVENANCE
+from obygaze_features.store.interchange.source import DAMAGE, HDF5_LEVELS, NPY_LEVELS, PROVENANCE
 from obygaze_features.store.read.reader import Store
+from obygaze_features.store.remote.files import ZIP_DAMAGE
 
 DATE = (1980, 1, 1, 0, 0, 0)
 LABELS = ("level", "concepts")
 EXPORT_FILE = ".obygaze-export.json"
+# Longer than the header of any level.
+LINE_BYTES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -124,18 +134,20 @@ def export_store(
     job = _Job(store, specs, present, progress or Quiet(), compress, words)
     job.progress.expect(len(specs) * int(present.sum()))
     names = [spec.name for spec in specs]
-    new = new_folder(path, EXPORT, force=force) if FORMATS[format].in_folder else None
-    with disk_errors(path), new or new_file(path, force=force) as draft:
+    own, beside = FORMATS[format].own, path.parent / f"{path.name}.json"
+    new = new_folder if FORMATS[format].in_folder else new_file
+    facts = pretty_json(provenance(store))
+    if format == "csv" and force:
+        check_file(beside, force=True, own=FACTS)
+    with disk_errors(path), new(path, own, force=force) as draft:
         check_disk(int(present.sum()) * sum(spec.row_bytes for spec in specs), draft.parent)
         FORMATS[format].write(job, draft)
-        if new is not None:
+        if FORMATS[format].in_folder:
             _write_labels(job, draft)
             _mark(draft, format, names, store)
-        elif format == "csv":
-            beside, facts = path.with_name(f"{path.name}.json"), pretty_json(provenance(store))
-            if force or free_for(beside, facts):
-                with new_file(beside, force=force) as hidden:
-                    hidden.write_bytes(facts)
+        elif format == "csv" and (force or free_for(beside, facts)):
+            with new_file(beside, FACTS, force=force) as hidden:
+                hidden.write_bytes(facts)
     return Exported(path, format, int(present.sum()), names, left_out)
 
 
@@ -320,17 +332,50 @@ def _pth(job: _Job, path: Path) -> None:
         torch.save(torch.from_numpy(vectors[None].copy()), folder / f"{clip}.pth")
 
 
+def _not_npz(file: Path) -> str:
+    try:
+        with zipfile.ZipFile(file) as packed:
+            is_own = f"{PROVENANCE}.npy" in packed.namelist()
+    except ZIP_DAMAGE:
+        is_own = False
+    return "" if is_own else f"it is not an npz file with the array {PROVENANCE}"
+
+
+def _not_hdf5(file: Path) -> str:
+    import h5py
+
+    try:
+        with h5py.File(file, "r") as root:
+            is_own = HDF5_LEVELS in root.attrs
+    except DAMAGE:
+        is_own = False
+    return "" if is_own else f"it is not an HDF5 file with the attribute {HDF5_LEVELS}"
+
+
+def _not_csv(file: Path) -> str:
+    with file.open("rb") as stream:
+        header = stream.readline(LINE_BYTES)
+    is_own = re.fullmatch(rb"clip_id,movie_id,(level,concepts,)?(\w+)_0(,\2_\d+)*\n", header)
+    return "" if is_own else "its columns are not those of an export"
+
+
+def _not_facts(file: Path) -> str:
+    return "" if made_by_obygaze(file) else "it does not have the provenance of an export"
+
+
 class _Format(NamedTuple):
     write: Callable[[_Job, Path], None]
+    own: OwnFolder
     in_folder: bool = False
     ids_are_names: bool = True
 
 
-FORMATS = {
-    "hdf5": _Format(_hdf5),
-    "npz": _Format(_npz, ids_are_names=False),
-    "npy": _Format(_npy, in_folder=True),
-    "csv": _Format(_csv, ids_are_names=False),
-    "pth": _Format(_pth, in_folder=True),
-}
 EXPORT = OwnFolder("export", _not_an_export)
+FACTS = OwnFolder("export", _not_facts)
+FORMATS = {
+    "hdf5": _Format(_hdf5, OwnFolder("export", _not_hdf5)),
+    "npz": _Format(_npz, OwnFolder("export", _not_npz), ids_are_names=False),
+    "npy": _Format(_npy, EXPORT, in_folder=True),
+    "csv": _Format(_csv, OwnFolder("export", _not_csv), ids_are_names=False),
+    "pth": _Format(_pth, EXPORT, in_folder=True),
+}

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from obygaze_features.core.console import Progress, Quiet
-from obygaze_features.core.drafts import new_file
+from obygaze_features.core.drafts import OwnFolder, new_file
 from obygaze_features.core.errors import AlreadyThere
 from obygaze_features.core.files import sha256_bytes, sha256_file
 from obygaze_features.core.workspace import is_url
@@ -47,6 +47,8 @@ from obygaze_features.store.remote.selection import (
 UNPACKED_FILES = 1_000
 # At most this many files are in memory at once.
 SENDING_THREADS = 4
+# The start of a packed store: the header of a zip entry, and its name.
+ENTRY, NAME_AT = b"PK\x03\x04", 30
 # The first date a zip can have.
 DATE = (1980, 1, 1, 0, 0, 0)
 MODE = (stat.S_IFREG | 0o644) << 16
@@ -207,6 +209,16 @@ def pack(
     return _write_pack(select_files(store.files), Path(path), force=force, progress=progress)
 
 
+def _not_packed(path: Path) -> str:
+    with path.open("rb") as stream:
+        head = stream.read(NAME_AT + len(STORE_FILE))
+    is_packed = head.startswith(ENTRY) and head[NAME_AT:] == STORE_FILE.encode()
+    return "" if is_packed else f"it does not begin with {STORE_FILE}"
+
+
+PACKED = OwnFolder("packed store", _not_packed)
+
+
 def _write_pack(
     selection: FileSelection, path: Path, *, force: bool = False, progress: Progress | None = None
 ) -> Packed:
@@ -217,7 +229,7 @@ def _write_pack(
     if selection.partial is not None:
         documents[PARTIAL_FILE] = selection.partial.to_bytes()
     n_files = len(selection.marks) + len(documents)
-    with disk_errors(path), new_file(path, force=force) as draft:
+    with disk_errors(path), new_file(path, PACKED, force=force) as draft:
         check_disk(selection.n_bytes, path.parent)
         with zipfile.ZipFile(draft, "x", zipfile.ZIP_STORED, strict_timestamps=True) as out:
             # store.json is first, so that a truncated zip can still be recognised.

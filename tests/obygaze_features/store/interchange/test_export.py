@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from obygaze_features.store.interchange import open_features
 from obygaze_features.store.interchange.export import export_store
 from obygaze_features.store.interchange.importing import import_store
 from obygaze_features.store.remote.fetch import pull
+from obygaze_features.store.remote.send import pack
 
 BACK: dict[str, Callable[[Path], Any]] = {
     "hdf5": lambda path: open_features("hdf5", [path]),
@@ -188,9 +190,11 @@ def test_nothing_is_replaced_and_nothing_half_is_left(
         export_store(open_store(sealed), tmp_path / "out", "npz")
     store = open_store(sealed)
     (sealed / "data.zarr/frames/c.5.0.0").unlink()
-    for format, message in (("hdf5", "missing"), ("npz", "missing"), ("npy", "is a file")):
+    for format, message in (("hdf5", "not an HDF5"), ("npz", "not an npz"), ("npy", "is a file")):
         with pytest.raises(Exception, match=message):
             export_store(store, tmp_path / "out", format, force=True)
+        with pytest.raises(Exception, match="missing"):
+            export_store(store, tmp_path / "new", format, force=True)
         assert (tmp_path / "out").read_text(encoding="utf-8") == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "s"]
 
@@ -334,3 +338,72 @@ def test_labels_are_written_on_request(tmp_path: Path, sealed: Path, format: str
     if format in BACK:
         import_store(BACK[format](out), tmp_path / "again")
         same(store, open_store(tmp_path / "again"), ("clip",))
+
+
+FOREIGN = {
+    "empty": b"",
+    "text": b"years of work",
+    "table": b"clip_id,movie_id,rating\nm-1,m,5\n",
+    "numbers": b"clip_id,movie_id,clip_0,other_1\nm-1,m,5,6\n",
+    "json": b'{"fingerprint": "x", "recipe": {}, "created_by": "somebody"}',
+}
+
+
+def foreign_files(folder: Path, format: str) -> list[Path]:
+    """Files that obygaze did not write in this format: of another kind, of other programs."""
+    folder.mkdir()
+    files = [folder / name for name in FOREIGN]
+    for path in files:
+        path.write_bytes(FOREIGN[path.name])
+    np.savez(folder / "npz", clip_id=["a"], X=[[1.0]])
+    (folder / "npz.npz").rename(folder / "npz")
+    with h5py.File(folder / "hdf5", "w") as file:
+        file["a"] = [1.0]
+    (folder / "link").symlink_to(folder / "text")
+    (folder / "dangling").symlink_to(folder / "nothing")
+    os.mkfifo(folder / "pipe")
+    return [*files, *(folder / name for name in ("npz", "hdf5", "link", "dangling", "pipe"))]
+
+
+@pytest.mark.parametrize("format", ["hdf5", "npz", "csv", "pack", "card"])
+def test_force_replaces_a_file_of_the_same_kind_and_no_other(
+    tmp_path: Path, sealed: Path, format: str
+) -> None:
+    """Before, `--force` replaced whatever file had the name, of any kind."""
+    store = open_store(sealed)
+    words = ("card",) if format == "card" else ("pack",) if format == "pack" else None
+
+    def write(path: Path) -> int:
+        if words:
+            return call_obygaze("store", *words, sealed, "-o", path, "--force").code
+        level = [] if format != "csv" else ["--level", "clip"]
+        return call_obygaze("store", "export", format, sealed, path, "--force", *level).code
+
+    write(tmp_path / "own")
+    own = (tmp_path / "own").read_bytes()
+    others = foreign_files(tmp_path / "foreign", format)
+    for other in ("hdf5", "npz", "csv"):
+        if other != format:
+            export_store(store, tmp_path / f"{other}.export", other, levels=["clip"])
+            others.append(tmp_path / f"{other}.export")
+    if format != "pack":
+        pack(store, tmp_path / "packed")
+        others.append(tmp_path / "packed")
+    before = {path: path.read_bytes() for path in others if path.is_file()}
+    for path in others:
+        assert write(path) == 1, path
+        assert path.is_fifo() or path.is_symlink() or path.is_file()
+    assert {path: path.read_bytes() for path in before} == before
+    assert not list(tmp_path.rglob(".*"))
+    (tmp_path / "own").write_bytes(own + b"")
+    assert write(tmp_path / "own") == 0
+    assert (tmp_path / "own").read_bytes() == own or format == "hdf5"
+
+
+def test_force_leaves_a_foreign_file_beside_a_table(tmp_path: Path, sealed: Path) -> None:
+    (tmp_path / "x.csv.json").write_text('{"mine": 1}', "utf-8")
+    store = open_store(sealed)
+    for force in (False, True):
+        with pytest.raises(AlreadyThere, match=r"other contents|provenance"):
+            export_store(store, tmp_path / "x.csv", "csv", levels=["clip"], force=force)
+        assert (tmp_path / "x.csv.json").read_text("utf-8") == '{"mine": 1}'

@@ -120,8 +120,15 @@ def test_no_file_is_replaced_unless_forced(tmp_path: Path, sealed: Path) -> None
     with pytest.raises(AlreadyThere):
         pack(open_store(sealed), tmp_path / "s.zip")
     assert (tmp_path / "s.zip").read_bytes() == b"something else"
-    pack(open_store(sealed), tmp_path / "s.zip", force=True)
-    assert open_store(tmp_path / "s.zip").n_clips == 23
+    with pytest.raises(AlreadyThere, match="not an obygaze packed store"):
+        pack(open_store(sealed), tmp_path / "s.zip", force=True)
+    assert (tmp_path / "s.zip").read_bytes() == b"something else"
+    pack(open_store(sealed), tmp_path / "t.zip")
+    whole = (tmp_path / "t.zip").read_bytes()
+    for damaged in (whole, whole[:1000]):  # also one that was not copied to its end
+        (tmp_path / "t.zip").write_bytes(damaged)
+        pack(open_store(sealed), tmp_path / "t.zip", force=True)
+        assert (tmp_path / "t.zip").read_bytes() == whole
 
 
 def test_a_failed_unpack_leaves_what_a_pull_has_fetched(tmp_path: Path, sealed: Path) -> None:
