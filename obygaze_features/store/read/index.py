@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -56,7 +56,7 @@ class IndexPage(Record):
     crc32c: Mapping[str, str] = field(default_factory=dict)
 
 
-def index_records(store: Store, seal: Seal, sources: Mapping[int, RowSource]) -> dict[str, Record]:
+def index_records(store: Store, seal: Seal) -> dict[str, Record]:
     """Return the files of the index of a store, by name; the first is the list of movies."""
     plan, clip_ids, movie_ids = store.plan, store.clip_ids, store.movie_ids
     blocks = max(1, PAGE_ROWS // plan.block_rows)
@@ -70,7 +70,7 @@ def index_records(store: Store, seal: Seal, sources: Mapping[int, RowSource]) ->
         pages[f"index/{page}.json"] = IndexPage(
             clip_id=clip_ids[rows.start : rows.stop].tolist(),
             noted={row: seal.noted[row] for row in rows if row in seal.noted},
-            sources={row: sources[row] for row in rows if row in sources},
+            sources=dict(chain(*(store.commits.sources(block).items() for block in own))),
             files={name: seal.files[name] for name in names if name in seal.files},
             crc32c={name: " ".join(words[name][own.start : own.stop]) for name in words},
         )

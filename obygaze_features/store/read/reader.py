@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -254,29 +254,23 @@ class Store:
 
         With several conditions, the rows that meet all of them.
         """
-        if movies is not None and clips is None and mask is None:
-            index = self.commits.find_index()
-            if index is not None:
-                return Selection(index.rows(self._known(movies, index.movies)), self)
-        self.arrays.check_rows()
-        if clips is None and movies is None and mask is None:
-            return Selection(np.arange(self.n_clips), self)
-        chosen = self._chosen(movies, mask)
-        if clips is None:
-            return Selection(np.flatnonzero(chosen), self)
-        if isinstance(clips, str):
-            raise FixInput(f"clips must be a list of ids, got the string {clips!r}")
-        requested = [str(clip) for clip in clips]
-        rows = np.array([self._row_of.get(clip, -1) for clip in requested], dtype=np.int64)
-        selection = Selection(rows, self, np.array(requested, dtype=np.str_))
-        return selection[(rows < 0) | chosen[rows]]
-
-    def _chosen(
-        self, movies: Iterable[str] | None, mask: npt.ArrayLike | None
-    ) -> npt.NDArray[np.bool_]:
-        chosen = np.ones(self.n_clips, dtype=bool)
+        wanted = None
         if movies is not None:
-            wanted = self._known(movies, set(self.movie_ids.tolist()))
+            wanted = [movies] if isinstance(movies, str) else [str(movie) for movie in movies]
+            index = self.commits.find_index() if clips is None and mask is None else None
+            known = set(self.movie_ids.tolist()) if index is None else index.movies.keys()
+            unknown = sorted(set(wanted) - known)
+            if unknown:
+                raise NotFound(
+                    f"no movie {unknown[0]!r} in this store",
+                    where=self.location,
+                    hint=f"one of {few(sorted(known))}",
+                )
+            if index is not None:
+                return Selection(index.rows(wanted), self)
+        self.arrays.check_rows()
+        chosen = np.ones(self.n_clips, dtype=bool)
+        if wanted is not None:
             chosen &= np.isin(self.movie_ids, np.array(wanted, dtype=np.str_))
         if mask is not None:
             bits = np.asarray(mask)
@@ -286,19 +280,14 @@ class Store:
                     f"got {bits.dtype} of shape {bits.shape}"
                 )
             chosen &= bits
-        return chosen
-
-    def _known(self, movies: Iterable[str], known: Collection[str]) -> list[str]:
-        """Return ids of movies as a list, or raise an error for one that is not in the store."""
-        wanted = [movies] if isinstance(movies, str) else [str(movie) for movie in movies]
-        unknown = sorted(set(wanted) - set(known))
-        if unknown:
-            raise NotFound(
-                f"no movie {unknown[0]!r} in this store",
-                where=self.location,
-                hint=f"one of {few(sorted(known))}",
-            )
-        return wanted
+        if clips is None:
+            return Selection(np.flatnonzero(chosen), self)
+        if isinstance(clips, str):
+            raise FixInput(f"clips must be a list of ids, got the string {clips!r}")
+        requested = [str(clip) for clip in clips]
+        rows = np.array([self._row_of.get(clip, -1) for clip in requested], dtype=np.int64)
+        selection = Selection(rows, self, np.array(requested, dtype=np.str_))
+        return selection[(rows < 0) | chosen[rows]]
 
     def matrix(
         self,

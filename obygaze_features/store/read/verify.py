@@ -27,7 +27,7 @@ from obygaze_features.store.format.records import (
     Seal,
     marker_key,
 )
-from obygaze_features.store.format.schema import ID_ARRAYS, FileMark, RowSource
+from obygaze_features.store.format.schema import ID_ARRAYS, FileMark
 from obygaze_features.store.read.commits import Expected
 from obygaze_features.store.read.diff import cosines
 from obygaze_features.store.read.index import INDEX_FILE, index_records
@@ -193,33 +193,23 @@ def _opened(files: Files, report: VerifyReport) -> Store | None:
 
 
 def _check_arrays(store: Store, report: VerifyReport) -> None:
-    """Check that each array of store.json is as planned, and has a file for each block."""
-    plan = store.plan
+    """Check the layout and the files of each array, and that the index says what the seal says."""
+    plan, commits = store.plan, store.commits
     report.counts = store.status().counts
     for spec in plan.arrays:
         with report.collecting(f"data.zarr/{spec.name}/zarr.json"):
             store.arrays.check_layout(spec.name)
-    if INDEX_FILE in (store.commits.seal.files if store.commits.seal else ()):
-        with report.collecting(INDEX_FILE):
-            _check_index(store)
     for block in range(plan.n_blocks):
-        marks = store.commits.marks(block)
+        marks = commits.marks(block)
         for spec in plan.arrays if marks else ():
             name = plan.block_key(spec.name, block)
             if name not in marks:
                 report.add(name, "neither the seal nor a marker lists it")
-
-
-def _check_index(store: Store) -> None:
-    """Check that the index says what the seal and the ids say."""
-    seal, sources = store.commits.seal, dict[int, RowSource]()
-    for block in range(store.plan.n_blocks):
-        sources.update(store.commits.sources(block))
-    if seal is None:
-        return
-    for name, record in index_records(store, seal, sources).items():
-        if read_record(store.files, type(record), name) != record:
-            raise Corrupt(f"{name} does not say what the seal and the ids say")
+    if commits.seal is not None and INDEX_FILE in commits.seal.files:
+        with report.collecting(INDEX_FILE):
+            for name, record in index_records(store, commits.seal).items():
+                if read_record(store.files, type(record), name) != record:
+                    raise Corrupt(f"{name} does not say what the seal and the ids say")
 
 
 def _check_file(store: Store, name: str, mark: FileMark, hashes: bool) -> None:
@@ -316,28 +306,18 @@ def compare_decoded(
     ]
     for level in store.levels:
         asked = [clip for clip in clips if level in again.get(clip, {})]
-        if asked:
-            stored = store.matrix(level, clips=asked).values
-            made = np.stack([np.asarray(again[clip][level]) for clip in asked])
-            _compare_level(level, asked, stored, made, least_cosine, report)
+        if not asked:
+            continue
+        stored = store.matrix(level, clips=asked).values
+        made = np.stack([np.asarray(again[clip][level]) for clip in asked])
+        if stored.shape != made.shape:
+            what = f"extracted again with shape {made.shape[1:]}, stored {stored.shape[1:]}"
+            report.add(level, what)
+            continue
+        found = cosines(stored, made)
+        report.cosines[level] = {"least": float(found.min()), "median": float(np.median(found))}
+        for clip, cosine in zip(asked, found.tolist(), strict=True):
+            if not cosine >= least_cosine:
+                what = f"the cosine with the features extracted again is {cosine:.6f}"
+                report.add(f"{level} of {clip}", what)
     return report
-
-
-def _compare_level(
-    level: str,
-    clips: Sequence[str],
-    stored: npt.NDArray[Any],
-    made: npt.NDArray[Any],
-    least_cosine: float,
-    report: VerifyReport,
-) -> None:
-    if stored.shape != made.shape:
-        what = f"extracted again with shape {made.shape[1:]}, stored {stored.shape[1:]}"
-        report.add(level, what)
-        return
-    found = cosines(stored, made)
-    report.cosines[level] = {"least": float(found.min()), "median": float(np.median(found))}
-    for clip, cosine in zip(clips, found.tolist(), strict=True):
-        if not cosine >= least_cosine:
-            what = f"the cosine with the features extracted again is {cosine:.6f}"
-            report.add(f"{level} of {clip}", what)
