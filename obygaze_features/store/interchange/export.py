@@ -133,7 +133,6 @@ def export_store(
         words = {clip.clip_id: (clip.level, "|".join(clip.concepts)) for clip in labels}
     job = _Job(store, specs, present, progress or Quiet(), compress, words)
     job.progress.expect(len(specs) * int(present.sum()))
-    names = [spec.name for spec in specs]
     own, beside = FORMATS[format].own, path.parent / f"{path.name}.json"
     new = new_folder if FORMATS[format].in_folder else new_file
     facts = pretty_json(provenance(store))
@@ -143,12 +142,11 @@ def export_store(
         check_disk(int(present.sum()) * sum(spec.row_bytes for spec in specs), draft.parent)
         FORMATS[format].write(job, draft)
         if FORMATS[format].in_folder:
-            _write_labels(job, draft)
-            _mark(draft, format, names, store)
+            _finish_folder(job, draft, format)
         elif format == "csv" and (force or free_for(beside, facts)):
             with new_file(beside, FACTS, force=force) as hidden:
                 hidden.write_bytes(facts)
-    return Exported(path, format, int(present.sum()), names, left_out)
+    return Exported(path, format, int(present.sum()), [s.name for s in specs], left_out)
 
 
 def provenance(store: Store) -> dict[str, Any]:
@@ -165,27 +163,20 @@ def provenance(store: Store) -> dict[str, Any]:
     }
 
 
-def _write_labels(job: _Job, folder: Path) -> None:
-    """Write labels.csv, where labels are exported."""
+def _finish_folder(job: _Job, folder: Path, format: str) -> None:
+    """Write the labels, and the file by which a later export knows that it may replace this one."""
     if job.labels is not None:
         ids = job.store.clip_ids[job.rows].tolist()
-        movies = job.store.movie_ids[job.rows].tolist()
-        rows = (
-            (clip, movie, *job.label(clip).values())
-            for clip, movie in zip(ids, movies, strict=True)
-        )
+        pairs = zip(ids, job.store.movie_ids[job.rows].tolist(), strict=True)
+        rows = ((clip, movie, *job.label(clip).values()) for clip, movie in pairs)
         data = csv_for_people(("clip_id", "movie_id", *LABELS), rows)
         (folder / "labels.csv").write_bytes(data)
-
-
-def _mark(folder: Path, format: str, levels: Sequence[str], store: Store) -> None:
-    """Write the file by which a later export recognises a folder that it may replace."""
     document = {
         "created_by": f"obygaze {__version__}",
         "format": format,
-        "levels": levels,
+        "levels": [spec.name for spec in job.specs],
         "names_sha256": _names_sha256(folder),
-        "provenance": provenance(store),
+        "provenance": provenance(job.store),
     }
     (folder / EXPORT_FILE).write_bytes(pretty_json(document))
 
@@ -282,28 +273,24 @@ def _hdf5(job: _Job, path: Path) -> None:
     """One level: a dataset a clip. Several: a group a clip, a dataset a level."""
     import h5py
 
+    options = {"compression": "gzip", "shuffle": True} if job.compress else {}
     try:
         with h5py.File(path, "w") as out:
-            _fill_hdf5(job, out)
+            out.attrs[HDF5_LEVELS] = [spec.name for spec in job.specs]
+            out.attrs[PROVENANCE] = json.dumps(provenance(job.store))
+            for spec in job.specs:
+                for clip, movie, values in job.clips(spec):
+                    if len(job.specs) == 1:
+                        node = out.create_dataset(clip, data=values, **options)
+                    else:
+                        node = out.require_group(clip)
+                        node.create_dataset(spec.name, data=values, **options)
+                    node.attrs.update(movie_id=movie, **job.label(clip))
     except (RuntimeError, OSError) as error:
         # HDF5 reports full disks in various errors, but always in these words.
         if os.strerror(errno.ENOSPC) in str(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         raise
-
-
-def _fill_hdf5(job: _Job, out: Any) -> None:
-    options = {"compression": "gzip", "shuffle": True} if job.compress else {}
-    out.attrs[HDF5_LEVELS] = [spec.name for spec in job.specs]
-    out.attrs[PROVENANCE] = json.dumps(provenance(job.store))
-    for spec in job.specs:
-        for clip, movie, values in job.clips(spec):
-            if len(job.specs) == 1:
-                node = out.create_dataset(clip, data=values, **options)
-            else:
-                node = out.require_group(clip)
-                node.create_dataset(spec.name, data=values, **options)
-            node.attrs.update(movie_id=movie, **job.label(clip))
 
 
 def _csv(job: _Job, path: Path) -> None:

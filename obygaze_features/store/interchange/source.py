@@ -222,7 +222,10 @@ def column_source(
     if not levels:
         levels = {level_name(key): key for key, one in arrays.items() if is_level(one, len(ids))}
         left_out = sorted(arrays.keys() - set(levels.values()))
-        levels = levels if keep_names else _as_clip(levels, arrays)
+        vectors = [name for name, key in levels.items() if len(arrays[key].shape) == 2]
+        # The only level with one vector a clip is `clip` if its name says nothing.
+        if not keep_names and len(vectors) == 1 and vectors[0] in GENERIC and "clip" not in levels:
+            levels = {"clip" if name == vectors[0] else name: key for name, key in levels.items()}
         warnings = [f"{key} was left out: not an array with a row for each id" for key in left_out]
     n_clips = len(ids)
     if not levels:
@@ -262,14 +265,6 @@ def _ids(path: Path, read: Callable[[str], Any], key: str) -> list[str]:
             hint="copy the file again",
         )
     return texts(values, repr(key), str(path))
-
-
-def _as_clip(levels: Mapping[str, str], arrays: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the levels; the only one with one vector a clip is `clip` if its name says nothing."""
-    vectors = [name for name, key in levels.items() if len(arrays[key].shape) == 2]
-    if len(vectors) != 1 or vectors[0] not in GENERIC or "clip" in levels:
-        return levels
-    return {"clip" if name == vectors[0] else name: key for name, key in levels.items()}
 
 
 def checked_shape(shape: Shape, where: str) -> Shape:
