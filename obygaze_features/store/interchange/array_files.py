@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 import re
 import zipfile
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +40,6 @@ from obygaze_features.store.interchange.source import (
     plain_files,
 )
 
-T = TypeVar("T")
 SUFFIXES = (".npy",)
 MAGIC = b"\x93NUMPY"
 _NUMBERED = re.compile(r"(.*?)[._ -]?[0-9]+")
@@ -50,10 +49,8 @@ def open_npz(
     path: Path, levels: Mapping[str, str], *, id_key: str = ID_KEY, movie_key: str | None = None
 ) -> FeatureSource:
     """Open the arrays of an npz file; without `levels`, each array that has a row for each id."""
-    require_file(path)
-    return _with_members(
-        path,
-        lambda members: column_source(
+    with _members(path) as members:
+        return column_source(
             path,
             members.names,
             members.read,
@@ -62,23 +59,24 @@ def open_npz(
             id_key=id_key,
             movie_key=movie_key,
             keep_names=members.is_export,
-        ),
-    )
+        )
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """Read every array of an npz file by its name, as safely as `open_npz` reads them."""
+    with _members(path) as members:
+        return {name: members.read(name) for name in members.names}
+
+
+@contextmanager
+def _members(path: Path) -> Iterator[_Members]:
     require_file(path)
-    return _with_members(path, lambda members: {name: members.read(name) for name in members.names})
-
-
-def _with_members(path: Path, use: Callable[[_Members], T]) -> T:
     if not zipfile.is_zipfile(path):
         hint = "copy or download it again, or make it with numpy.savez"
         raise Corrupt("not a complete npz file", where=str(path), hint=hint)
     try:
         with np.load(path, allow_pickle=False) as packed:
-            return use(_Members(path, packed))
+            yield _Members(path, packed)
     except DAMAGE as error:
         raise Corrupt(f"not a complete npz file: {error}", where=str(path)) from error
 
@@ -99,22 +97,14 @@ class _Members:
                 where=str(self.path),
                 hint="--level NAME=KEY for features, --id-key KEY for ids, KEY being one of these",
             )
-        self._check_size(key)
+        self._check_size(key if key in self.packed.zip.namelist() else f"{key}.npy")
         try:
             return np.asarray(self.packed[key])
         except ValueError as error:
             _refuse_objects(error, repr(key), self.path)
             raise Corrupt(f"{key!r} cannot be read: {error}", where=str(self.path)) from error
 
-    def _check_size(self, key: str) -> None:
-        member = key if key in self.packed.zip.namelist() else f"{key}.npy"
-        shape, dtype = self._header(member)
-        n_bytes = math.prod(shape) * dtype.itemsize
-        if not dtype.hasobject and n_bytes > self.packed.zip.getinfo(member).file_size:
-            raise Corrupt(f"{key!r} is shorter than its shape {shape}", where=str(self.path))
-        check_memory(n_bytes, key, str(self.path))
-
-    def _header(self, member: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    def _check_size(self, member: str) -> None:
         formats = np.lib.format
         try:
             with self.packed.zip.open(member) as stream:
@@ -123,7 +113,10 @@ class _Members:
                 shape, _, dtype = read(stream)
         except DAMAGE as error:
             raise Corrupt(f"{member!r} is not an array: {error}", where=str(self.path)) from error
-        return shape, dtype
+        n_bytes = math.prod(shape) * dtype.itemsize
+        if not dtype.hasobject and n_bytes > self.packed.zip.getinfo(member).file_size:
+            raise Corrupt(f"{member!r} is shorter than its shape {shape}", where=str(self.path))
+        check_memory(n_bytes, member, str(self.path))
 
 
 def _refuse_objects(error: Exception, what: str, path: Path) -> None:
@@ -143,8 +136,20 @@ def open_npy(path: Path, levels: Mapping[str, str]) -> FeatureSource:
     root = path
     if (root / f"{ID_KEY}.npy").is_file():
         return _npy_columns(root, levels)
-    folders = levels or _found_folders(root)
-    files = {level: _in_folder(root, root / name, level) for level, name in folders.items()}
+    if levels:
+        folders = dict(levels)
+    elif (root / NPY_LEVELS).is_file():
+        names = (root / NPY_LEVELS).read_text(encoding="utf-8").split()
+        folders = {name: name for name in names}
+    else:
+        first_file = plain_files(root, SUFFIXES)[0]
+        folders = {"frames" if _mapped(first_file).ndim > 1 else "clip": ""}
+    files = {}
+    for level, name in folders.items():
+        folder = root / name
+        if not folder.resolve().is_relative_to(root.resolve()) or not folder.is_dir():
+            raise FixInput(f"no folder for the level {level!r}", where=str(folder))
+        files[level] = by_clip(plain_files(folder, SUFFIXES))
     every = [file for of_level in files.values() for file in of_level.values()]
     origin = folder_origin("npy", root, every)
     origin["levels"] = {level: folder or "." for level, folder in folders.items()}
@@ -188,19 +193,6 @@ def _npy_columns(root: Path, levels: Mapping[str, str]) -> FeatureSource:
     return column_source(
         root, names, read, levels, origin=lambda found: {**digest, "levels": dict(found)}
     )
-
-
-def _found_folders(root: Path) -> dict[str, str]:
-    if (root / NPY_LEVELS).is_file():
-        return {name: name for name in (root / NPY_LEVELS).read_text(encoding="utf-8").split()}
-    first = plain_files(root, SUFFIXES)[0]
-    return {"frames" if _mapped(first).ndim > 1 else "clip": ""}
-
-
-def _in_folder(root: Path, folder: Path, level: str) -> dict[str, Path]:
-    if not folder.resolve().is_relative_to(root.resolve()) or not folder.is_dir():
-        raise FixInput(f"no folder for the level {level!r}", where=str(folder))
-    return by_clip(plain_files(folder, SUFFIXES))
 
 
 def open_csv(
