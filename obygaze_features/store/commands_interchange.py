@@ -143,15 +143,17 @@ def import_(
     settings = ImportSettings(
         backbone, named_values(facts, "--told"), licence, citation, pool or default, dtype
     )
-    found = None
+    found, clips = None, None
     if manifest is not None:
         found = read_manifest(session.workspace.existing_manifest(manifest))
+        movies = [clip.movie_id for clip in found]
+        clips = ManifestClips(found.name, manifest_sha256(found), list(found.clip_ids), movies)
     try:
         with session.console.progress("import") as progress:
             done = import_store(
                 source,
                 target,
-                manifest=None if found is None else _clips_of(found),
+                manifest=clips,
                 aliases={} if found is None else _aliases(found),
                 settings=settings,
                 progress=progress,
@@ -161,12 +163,6 @@ def import_(
     _report_import(session, done)
     if done.failed:
         click.get_current_context().exit(EXIT_SOME_FAILED)
-
-
-def _clips_of(manifest: Manifest) -> ManifestClips:
-    movies = [clip.movie_id for clip in manifest]
-    sha256 = manifest_sha256(manifest)
-    return ManifestClips(manifest.name, sha256, list(manifest.clip_ids), movies)
 
 
 def _aliases(manifest: Manifest) -> dict[str, str]:

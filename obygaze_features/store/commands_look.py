@@ -52,22 +52,17 @@ def ls(session: Session) -> None:
         session.console.json({"stores": rows, "broken": broken})
     elif rows:
         headers = ("name", "backbone", "clips", "ok", "levels", "state", "size")
-        session.console.result(table(headers, [_line(row) for row in rows]))
+        lines = [
+            (
+                *(row["name"], row["backbone"], row["n_clips"], row["counts"]["ok"]),
+                *(" ".join(row["levels"]), row["state"], human(row["n_bytes"])),
+            )
+            for row in rows
+        ]
+        session.console.result(table(headers, lines))
     elif not broken:
         folder = session.workspace.folder("stores")
         session.console.note(f"no stores in {folder} yet; obygaze extract run --help")
-
-
-def _line(row: dict[str, Any]) -> list[object]:
-    return [
-        row["name"],
-        row["backbone"],
-        row["n_clips"],
-        row["counts"]["ok"],
-        " ".join(row["levels"]),
-        row["state"],
-        human(row["n_bytes"]),
-    ]
 
 
 @command()

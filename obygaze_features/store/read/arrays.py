@@ -30,8 +30,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, cpu
 
 from obygaze_features.core.errors import Corrupt, ObygazeError
 from obygaze_features.core.files import parse_json, sha256_bytes
-from obygaze_features.store.format.chunks import ChunkLayout, crc32c_of
-from obygaze_features.store.format.limits import check_memory
+from obygaze_features.store.format.limits import ChunkLayout, check_memory, crc32c_of
 from obygaze_features.store.format.records import MANY_ROWS, Plan
 from obygaze_features.store.format.schema import ArraySpec
 from obygaze_features.store.format.text import TEXT_FOLDER, WORDS, TextTable

@@ -19,7 +19,7 @@ from obygaze_features.core.errors import Corrupt, FixInput, NotFound
 from obygaze_features.core.files import leads_out
 from obygaze_features.store.format.limits import check_document
 from obygaze_features.store.format.records import Record
-from obygaze_features.store.format.schema import Bytes, FileMark
+from obygaze_features.store.format.schema import ID_ARRAYS, Bytes, FileMark
 
 R = TypeVar("R", bound=Record)
 
@@ -297,7 +297,9 @@ class CountedFiles:
             self.n_requests += 1
             if piece is not None:
                 self.n_bytes += len(piece.data)
-                if len(piece.data) == piece.total <= CACHED_BYTES and _is_cacheable(name):
+                # Of the arrays only the ids: they are read before the selection is made.
+                is_kept = not name.startswith("data.zarr/") or name.split("/")[1] in ID_ARRAYS
+                if is_kept and len(piece.data) == piece.total <= CACHED_BYTES:
                     self._cached[name] = piece
         return piece
 
@@ -305,11 +307,6 @@ class CountedFiles:
         """List and count."""
         self.n_requests += 1
         return self.inner.names(folder)
-
-
-def _is_cacheable(name: str) -> bool:
-    # Of the arrays only the ids: they are read before the selection is made.
-    return not name.startswith("data.zarr/") or name.split("/")[1] in ("clip_id", "movie_id")
 
 
 def bounds(start: int, stop: int | None, total: int) -> tuple[int, int]:

@@ -131,22 +131,19 @@ class ObjectFiles:
         except FileNotFoundError:
             return None
         except network_error() as error:
-            if type(error).__name__ in DENIED and self._denies_absent_files(name):
+            # Buckets whose files are public and whose listing is not deny access to absent files.
+            is_optional = type(error).__name__ in DENIED and name != STORE_FILE
+            if (
+                is_optional
+                and self._status(ABSENT) == "denied"
+                and self._status(STORE_FILE) == "found"
+            ):
                 return None
             raise explained(error, f"{self.location}/{name}") from error
         is_page = not options and name.endswith(".json") and data[:1].tobytes() != b"{"
         if is_page and self._status(ABSENT) == "found":
             return None  # a server that sends a page of HTML for every name
         return Piece(data, int(answer.meta["size"]))
-
-    def _denies_absent_files(self, name: str) -> bool:
-        """Return whether the server denies access to absent files, but not to this store.
-
-        Buckets whose files are public and whose listing is not do that.
-        """
-        if name == STORE_FILE or self._status(ABSENT) != "denied":
-            return False
-        return self._status(STORE_FILE) == "found"
 
     def _status(self, name: str) -> str:
         try:

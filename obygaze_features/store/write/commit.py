@@ -248,17 +248,12 @@ def discard(folder: Path) -> None:
 def litter(root: Path) -> Iterator[Path]:
     """Yield attempts whose block is committed, or whose process is gone, and half-removed ones."""
     for folder in sorted((root / STAGING).glob("*.*")):
-        if folder.name.startswith("trash.") or _is_dead(root, folder):
+        match = _ATTEMPT.fullmatch(folder.name)
+        block = match["block"] if match else None
+        is_committed = block is not None and (root / marker_key(int(block))).exists()
+        is_dead = match is not None and (is_committed or is_abandoned(folder, match))
+        if folder.name.startswith("trash.") or is_dead:
             yield folder
-
-
-def _is_dead(root: Path, folder: Path) -> bool:
-    match = _ATTEMPT.fullmatch(folder.name)
-    if match is None:
-        return False
-    if match["block"] and (root / marker_key(int(match["block"]))).exists():
-        return True
-    return is_abandoned(folder, match)
 
 
 def make_room(root: Path) -> None:

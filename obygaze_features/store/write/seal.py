@@ -96,7 +96,13 @@ def seal_store(root: Path, plan: Plan) -> Seal:
                 hint="run the extraction again; it continues where it stopped",
             )
         try:
-            _close(root)
+            for block in commit.claims(root):
+                commit.finish_claim(root, block)
+            if (root / commit.STAGING).exists():
+                shutil.rmtree(root / commit.SEALING, ignore_errors=True)
+                (root / commit.STAGING).rename(root / commit.SEALING)
+            for block in commit.claims(root, commit.SEALING):
+                commit.finish_claim(root, block, commit.SEALING)
             seal = _seal(root)
             if seal is not None:
                 write_exclusive(path, seal.to_bytes())
@@ -106,16 +112,6 @@ def seal_store(root: Path, plan: Plan) -> Seal:
     seal = Seal.load(path)
     _tidy(root)
     return seal
-
-
-def _close(root: Path) -> None:
-    for block in commit.claims(root):
-        commit.finish_claim(root, block)
-    if (root / commit.STAGING).exists():
-        shutil.rmtree(root / commit.SEALING, ignore_errors=True)
-        (root / commit.STAGING).rename(root / commit.SEALING)
-    for block in commit.claims(root, commit.SEALING):
-        commit.finish_claim(root, block, commit.SEALING)
 
 
 def _seal(root: Path) -> Seal | None:
@@ -130,7 +126,10 @@ def _seal(root: Path) -> Seal | None:
     counts: Counter[str] = Counter(status.state for status in noted.values() if not status.is_ok)
     counts["ok"] = plan.n_clips - counts.total()
     write_atomic(root / README_FILE, card_text(plan, dict(counts)).encode("utf-8"))
-    _check_lengths(root, files)
+    for name, mark in files.items():
+        if not (root / name).is_file() or (root / name).stat().st_size != mark.n_bytes:
+            what = f"{name} is missing, or its length is not the one in its marker"
+            raise Corrupt(what, where=str(root), hint="obygaze store verify")
     sources = {row: source for marker in there for row, source in marker.sources.items()}
     if sources:
         write_atomic(root / SOURCES_FILE, Sources(sources).to_bytes())
@@ -152,16 +151,6 @@ def _seal(root: Path) -> Seal | None:
         write_atomic(root / name, data)
         files[name] = FileMark(len(data), sha256_bytes(data))
     return replace(seal, files=files)
-
-
-def _check_lengths(root: Path, files: dict[str, FileMark]) -> None:
-    for name, mark in files.items():
-        if not (root / name).is_file() or (root / name).stat().st_size != mark.n_bytes:
-            raise Corrupt(
-                f"{name} is missing, or its length is not the one in its marker",
-                where=str(root),
-                hint="obygaze store verify",
-            )
 
 
 def _crc32c(plan: Plan, markers: Sequence[Marker]) -> dict[str, str]:

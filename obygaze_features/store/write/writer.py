@@ -181,7 +181,14 @@ class StoreWriter:
     def _is_there(self, marker: Marker, found: tuple[Marker, str] | None) -> bool:
         """Return whether the same content is committed; raise an error where other content is."""
         if found is None:
-            return self.sealed and self._in_seal(marker)
+            if not self.sealed:
+                return False
+            seal = Seal.load(self.path / SEAL_FILE)
+            noted = {row: seal.noted[row] for row in range(*marker.rows) if row in seal.noted}
+            marks = {name: seal.files.get(name) for name in marker.files}
+            if noted != marker.noted or marks != marker.files:
+                raise _other_content(self.path, marker.block)
+            return True
         # A row that is extracted again may have the same features and another source.
         is_replaced = found[1] == marker.replaces
         has_other_sources = is_replaced and found[0].sources != marker.sources
@@ -191,15 +198,6 @@ class StoreWriter:
             return False
         self.marker(marker.block)  # raises an error for a marker of another recipe
         raise _other_content(self.path, marker.block)
-
-    def _in_seal(self, marker: Marker) -> bool:
-        seal = Seal.load(self.path / SEAL_FILE)
-        noted = {row: status for row, status in seal.noted.items() if row in range(*marker.rows)}
-        if noted != marker.noted or any(
-            seal.files.get(name) != mark for name, mark in marker.files.items()
-        ):
-            raise _other_content(self.path, marker.block)
-        return True
 
 
 def _other_content(path: Path, block: int) -> Mismatch:
