@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import numpy as np
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput
@@ -101,28 +102,36 @@ def _dataset_of_clip(handle: Any, path: str, where: str) -> Any:
     if not isinstance(node, h5py.Dataset):
         raise BadRow(f"{path!r} is a group, not an array")
     if node.dtype.hasobject:
-        _check_texts(handle)
+        _check_texts(handle, node)
     return node
 
 
-def _check_texts(handle: Any) -> None:
-    """Raise ValueError for an entry of no bytes among the texts of a file: HDF5 never leaves it."""
+def _check_texts(handle: Any, node: Any = None) -> None:
+    """Raise ValueError for texts longer than the file, and for one of no bytes in a block of texts.
+
+    HDF5 takes the memory for the first, and reads the second for ever.
+    """
     n_size = handle.id.get_create_plist().get_sizes()[1]
     with Path(handle.filename).open("rb") as stream:
         data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def number(place: int, n_bytes: int) -> int:
+        return int.from_bytes(data[place : place + n_bytes], "little")
+
     start = data.find(TEXTS)
     while start >= 0:
-        place, end = (
-            start + 16,
-            start + int.from_bytes(data[start + 8 : start + 8 + n_size], "little"),
-        )
-        while place + 16 <= min(end, len(data)):
-            n_bytes = int.from_bytes(data[place + 8 : place + 8 + n_size], "little")
-            is_text = data[place : place + 2] != b"\0\0"  # else the free space after the last
+        place, end = start + 16, start + number(start + 8, n_size)
+        while place + 16 <= end <= len(data):
+            n_bytes = number(place + 8, n_size)
+            is_text = number(place, 2) > 0  # else the free space after the last
             place += 16 + -(-n_bytes // 8) * 8 if is_text else n_bytes or end
-        if place > end:
+        if not place <= end <= len(data):
             raise ValueError("an entry among its texts does not have the right size")
         start = data.find(TEXTS, start + 1)
+    if node is not None and node.id.get_offset() is not None:  # not in chunks
+        places = np.arange(node.size) * (node.id.get_storage_size() // max(node.size, 1))
+        if any(number(node.id.get_offset() + place, 4) > len(data) for place in places.tolist()):
+            raise ValueError("a text that is longer than the file")
 
 
 def _dataset(handle: Any, key: str, path: Path) -> Any:

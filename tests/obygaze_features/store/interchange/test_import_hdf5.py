@@ -184,6 +184,19 @@ def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
         open_features("hdf5", [tmp_path / "f.h5"])
 
 
+def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> None:
+    """Found by `make fuzz`: 0.8 GB for a file of 6 kB."""
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        made = file.create_dataset("clip_id", data=["m-1", "m-2", "m-3"], dtype=h5py.string_dtype())
+        place = made.id.get_offset()
+        file["clip"] = A
+    data = bytearray((tmp_path / "f.h5").read_bytes())
+    data[place + 16 : place + 20] = (0x30000000).to_bytes(4, "little")  # the second text
+    (tmp_path / "f.h5").write_bytes(data)
+    with pytest.raises(Corrupt, match="longer than the file"):
+        open_features("hdf5", [tmp_path / "f.h5"])
+
+
 @pytest.mark.parametrize(
     ("levels", "words"),
     [
