@@ -98,13 +98,13 @@ class Recipe:
             raise FixInput(
                 f"a recipe must be plain JSON without NaN: {error}", where="recipe"
             ) from error
-        recipe = cls(text)
-        sections = {"told": {}, **value} if recipe.is_unknown else value
-        for key in ("told",) if recipe.is_unknown else SECTIONS:
-            if not isinstance(sections.get(key), list | tuple if key == "levels" else Mapping):
+        is_unknown = value.get("unknown") is True
+        for key in ("told",) if is_unknown else SECTIONS:
+            kinds = list | tuple if key == "levels" else Mapping
+            if not isinstance(value.get(key, {} if is_unknown else None), kinds):
                 what = "is missing in" if key not in value else "has an invalid value in"
                 raise FixInput(f"{key} {what} the recipe", where="recipe")
-        return recipe
+        return cls(text)
 
     def to_json(self) -> dict[str, Any]:
         """Return the recipe as plain JSON, a new copy each time."""

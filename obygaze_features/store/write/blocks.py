@@ -143,8 +143,9 @@ def _checked(
         with np.errstate(over="ignore"):  # overflow is found and named below
             values = stored[spec.name] = given[spec.name].astype(spec.dtype)
         if spec.is_level:
-            finite = np.isfinite(values).reshape(len(ok), -1).all(axis=1)
-            wrong = np.flatnonzero(ok & ~finite)
+            is_half = values.dtype == np.float16  # of these NumPy tests the bits ten times faster
+            finite = (values.view("u2") & 0x7C00) != 0x7C00 if is_half else np.isfinite(values)
+            wrong = np.flatnonzero(ok & ~finite.reshape(len(ok), -1).all(axis=1))
             if len(wrong):
                 raise FixInput(
                     f"row {first + int(wrong[0])} and {len(wrong) - 1} more are ok but not finite",

@@ -155,6 +155,22 @@ def test_float32_is_stored_in_the_stores_own_type(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, wide["frames"].astype("f2"))
 
 
+def test_every_half_that_is_finite_is_stored_and_no_other(tmp_path: Path) -> None:
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    finite = every[np.isfinite(every)]
+    specs = [ArraySpec("x", (len(finite) // 4,), dtype="float16")]
+    plan_store(tmp_path / "s", 8, 4, arrays=specs)
+    writer = StoreWriter(tmp_path / "s")
+    writer.commit_block(0, {"x": finite.reshape(4, -1)})
+    found = open_store(tmp_path / "s").matrix("x", missing="drop").values
+    assert found.tobytes() == finite.tobytes()
+    for odd in every[~np.isfinite(every)][::97]:
+        values = finite.reshape(4, -1).copy()
+        values[2, 7] = odd
+        with pytest.raises(FixInput, match="row 6 and 0 more are ok but not finite"):
+            writer.commit_block(1, {"x": values})
+
+
 # ---- shards and compressors --------------------------------------------------------------------
 
 
