@@ -6,6 +6,7 @@ zeros, so that one flipped bit is found when the file is read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -44,12 +45,19 @@ TEXT_KEY = "commits/text.json"
 _HEAD = b'{\n "sha256": "'
 _ZEROS = "0" * 64
 _DIGITS = slice(len(_HEAD), len(_HEAD) + 64)
+_BLOCK_FILE = re.compile(r"data\.zarr/([a-z][a-z0-9_]*)/c\.([0-9]{1,9})(?:\.0)*")
 _FETCH_AGAIN = "fetch this store again; its files must never be edited"
 
 
 def marker_key(block: int) -> str:
     """Return the file name of a block's marker, relative to the store."""
     return f"commits/block-{block:05d}.json"
+
+
+def block_of(name: str) -> tuple[str, int] | None:
+    """Return the array and the block whose file has a name; None for files that have no block."""
+    match = _BLOCK_FILE.fullmatch(name)
+    return (match[1], int(match[2])) if match else None
 
 
 def with_checksum(value: Mapping[str, Any]) -> bytes:
@@ -420,7 +428,5 @@ class Partial(Record):
 
     def holds_file(self, name: str) -> bool:
         """Return whether a file of the store, by its name, was fetched."""
-        words = name.split("/")
-        if len(words) != 3 or words[0] != "data.zarr" or not words[2].startswith("c."):
-            return True
-        return words[1] in ID_ARRAYS or self.holds(words[1], int(words[2].split(".")[1]))
+        found = block_of(name)
+        return found is None or found[0] in ID_ARRAYS or self.holds(*found)

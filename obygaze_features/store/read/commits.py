@@ -23,6 +23,7 @@ from obygaze_features.store.format.records import (
     Seal,
     Sources,
     TextMarker,
+    block_of,
     checksum_of,
     marker_key,
 )
@@ -257,15 +258,13 @@ class Commits:
 
     def expected(self, name: str) -> Expected:
         """Return what a file of data.zarr must be; raise an error if none is listed."""
-        array, crc32c = name.split("/")[1], None
-        mark = self.plan.files.get(name)
-        if array == "text":
+        mark, crc32c, place = self.plan.files.get(name), None, block_of(name)
+        if name.startswith(TEXT_FOLDER):
             mark = self.text_files().get(name)
-        elif mark is None:
-            block = int(name.rpartition("/")[2].split(".")[1])
-            found = self.listing(block)
+        elif mark is None and place is not None:
+            found = self.listing(place[1])
             if found is not None:
-                mark, crc32c = found.files.get(name), self._crc32c_of(found, array, block)
+                mark, crc32c = found.files.get(name), self._crc32c_of(found, *place)
         if mark is None:
             where = f"{self.files.location}/{name}"
             raise Corrupt("no marker and no seal lists this file", where=where)
@@ -286,16 +285,16 @@ class Commits:
 
         While rows of a block are replaced, a file is that of the marker or that of the claim.
         """
-        words = name.split("/")
-        if self.is_sealed or name in self.plan.files or words[1] == "text":
+        place = block_of(name)
+        if self.is_sealed or name in self.plan.files or place is None:
             return []
-        block = int(words[2].split(".")[1])
+        array, block = place
         with self._lock:
             self._markers.pop(block, None)
         found = [self.expected(name)]
         claim = self._claim(block)
         if claim is not None and name in claim.files:
-            found.append(Expected(claim.files[name], claim.crc32c.get(words[1], "")))
+            found.append(Expected(claim.files[name], claim.crc32c.get(array, "")))
         return found
 
     def _claim(self, block: int) -> Marker | None:

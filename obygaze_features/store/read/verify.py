@@ -25,6 +25,7 @@ from obygaze_features.store.format.records import (
     Partial,
     Plan,
     Seal,
+    block_of,
     marker_key,
 )
 from obygaze_features.store.format.schema import ID_ARRAYS, FileMark
@@ -43,7 +44,6 @@ SHOWN_CHANGED = 20
 _WORK = re.compile(
     r"partial\.json|commits|staging(\.sealing)?|commits/(block-\d+(\.json|\.\d+\.taken)|text\.json)"
 )
-_BLOCK_FILE = re.compile(r"c\.(\d{1,9})(\.0)*")
 
 # Given clip ids, extracts them again: for each clip that could be, its levels.
 Reextract = Callable[[Sequence[str]], Mapping[str, Mapping[str, npt.NDArray[Any]]]]
@@ -213,8 +213,7 @@ def _check_arrays(store: Store, report: VerifyReport) -> None:
 
 
 def _check_file(store: Store, name: str, mark: FileMark, hashes: bool) -> None:
-    *folders, last = name.split("/")
-    is_block = len(folders) == 2 and folders[0] == "data.zarr" and bool(_BLOCK_FILE.fullmatch(last))
+    is_block = block_of(name) is not None
     expected = store.commits.expected(name) if is_block else Expected(mark)
     try:
         _compare(store.files, name, expected, hashes)
@@ -260,7 +259,7 @@ def _check_folders(
             path = f"{folder}/{name}" if folder else name
             if path in known or path in folders or _WORK.fullmatch(path):
                 continue
-            if folder in arrays and not report.sealed and _is_orphan(files, name):
+            if folder in arrays and not report.sealed and _is_orphan(files, path):
                 report.add(path, "no seal and no marker lists it: one is lost")
             else:
                 report.warnings.append(f"{path} is not part of the store")
@@ -276,10 +275,10 @@ def _is_orphan(files: Files, name: str) -> bool:
 
     They are looked for in the order in which a commit and a seal remove them.
     """
-    match = _BLOCK_FILE.fullmatch(name)
-    if match is None:
+    place = block_of(name)
+    if place is None:
         return False
-    marker = Path(marker_key(int(match[1])))
+    marker = Path(marker_key(place[1]))
     places = (("staging", marker.stem), ("staging.sealing", marker.stem), ("commits", marker.name))
     listed = any(entry in (files.names(folder) or ()) for folder, entry in places)
     return not listed and read_or_none(files, SEAL_FILE) is None

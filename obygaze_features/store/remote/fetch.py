@@ -66,8 +66,6 @@ MIN_PIECE_BYTES = 64_000
 STORE, PARTS = "store", "parts"
 _TAG = re.compile(TAG + r"\.pull")
 TRIES = 5
-# A running transfer writes a piece every few seconds, or gives up after a minute.
-STILL_AFTER_S = 3600.0
 PAUSE_S = 0.2
 
 
@@ -295,7 +293,7 @@ def _kept_draft(target: Path) -> Iterator[Path]:
         match = _TAG.fullmatch(left.name.removeprefix(start))
         if match is None or not left.name.startswith(start) or not _is_own(left):
             continue
-        if is_abandoned(left, match) or _is_still(left, match):
+        if is_abandoned(left, match):
             with suppress(FileNotFoundError):  # another process resumes it
                 left.rename(draft)
                 break
@@ -312,17 +310,6 @@ def _kept_draft(target: Path) -> Iterator[Path]:
             free = draft.rename(target.with_name(f"{start}-.0.{uuid.uuid4().hex[:12]}.pull"))
             os.utime(free, (0, 0))  # abandoned, for every process and machine
         raise
-
-
-def _is_still(draft: Path, tag: re.Match[str]) -> bool:
-    """Return whether no byte has arrived in the draft of another machine for an hour."""
-    if tag["host"] == socket.gethostname():
-        return False
-    with suppress(OSError):
-        parts = draft / PARTS
-        newest = max(path.lstat().st_mtime for path in (draft, parts, *parts.iterdir()))
-        return time.time() - newest > STILL_AFTER_S
-    return False
 
 
 def _is_own(draft: Path) -> bool:

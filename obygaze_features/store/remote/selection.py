@@ -23,6 +23,7 @@ from obygaze_features.store.format.records import (
     Partial,
     Plan,
     Seal,
+    block_of,
     marker_key,
 )
 from obygaze_features.store.format.schema import FileMark
@@ -227,9 +228,7 @@ def _of_unsealed(store: Store, source: CountedFiles) -> FileSelection:
     with ThreadPoolExecutor(THREADS) as pool:
         found = pool.map(store.commits.marker, range(plan.n_blocks))
         markers = [marker for marker in found if marker is not None]
-    marks = {**plan.files, **store.commits.text_files()}
-    for marker in markers:
-        marks.update(marker.files)
+    marks = store.commits.listed_files()
     documents = {marker_key(marker.block): marker.to_bytes() for marker in markers}
     for name in (README_FILE, TEXT_KEY):
         data = read_or_none(source, name)
@@ -254,8 +253,8 @@ def _check_sizes(store: Store, marks: Mapping[str, FileMark]) -> None:
     plan = store.plan
     most = {spec.name: plan.block_rows * spec.row_bytes for spec in plan.arrays}
     for name, mark in marks.items():
-        words = name.split("/")
-        bound = most.get(words[1]) if len(words) == 3 and words[2].startswith("c.") else None
+        found = block_of(name)
+        bound = most.get(found[0]) if found else None
         # Codecs add a checksum and an index; compressors a little where nothing can be gained.
         if bound is not None and mark.n_bytes > bound * 1.1 + 100_000:
             raise FixInput(

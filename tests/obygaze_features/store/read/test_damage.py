@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ from support.store_damage import a_copy, changed, files_of, flip
 from support.stores import fill_store, plan_store, sealed_store, some_values
 
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch, NotFound, ObygazeError
-from obygaze_features.store import ArraySpec, StoreWriter, open_store
-from obygaze_features.store.format.records import Marker
+from obygaze_features.store import ArraySpec, StoreWriter, open_store, pack, pull
+from obygaze_features.store.format.records import Marker, Seal
+from obygaze_features.store.format.schema import FileMark
 from obygaze_features.store.read.verify import verify
 
 LARGE = ArraySpec("tokens", (64, 1024), dtype="float16")  # 131 kB a clip: blocks of 64 are shards
@@ -250,3 +252,26 @@ def test_markers_know_their_own_bytes(sealed) -> None:
 def test_a_writer_does_not_open_what_is_not_a_store(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
         StoreWriter(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("data.zarr/clip/c.x", "data.zarr/clip/c.", "data.zarr/clip/c.\u00b2.0"),
+        *(f"data.zarr/clip/c.{'9' * 5000}.0", "data.zarr/clip/c.0.0/x", "x" * 300),
+    ],
+)
+def test_a_seal_that_lists_a_file_of_no_block_is_an_error_for_the_user(
+    sealed, tmp_path: Path, name: str
+) -> None:
+    """The first four ended as a bug of obygaze when the store was pulled or packed."""
+    path = a_copy(sealed[0], tmp_path)
+    seal = Seal.load(path / "seal.json")
+    listed = {**seal.files, name: FileMark(3, "ab" * 32)}
+    (path / "seal.json").write_bytes(replace(seal, files=listed).to_bytes())
+    report = tmp_path / "got"
+    for work in (lambda: pull(path, report), lambda: pack(open_store(path), tmp_path / "p.zip")):
+        with pytest.raises((ObygazeError, OSError)) as error:
+            work()
+        assert isinstance(error.value, ObygazeError) or error.value.errno is not None
+    assert not report.exists() and not (tmp_path / "p.zip").exists()

@@ -287,24 +287,18 @@ def test_a_pull_of_an_ended_process_is_resumed_once(tmp_path: Path, sealed: Path
         pull(sealed, tmp_path / "other")
 
 
-def test_a_pull_of_another_machine_is_resumed_once_nothing_arrived_for_an_hour(
-    tmp_path: Path, sealed: Path
-) -> None:
+def test_a_pull_of_another_machine_is_resumed_after_a_day(tmp_path: Path, sealed: Path) -> None:
     far = tmp_path / f".got~elsewhere.example.org.17.{'0' * 12}.pull"
-    for name in ("store", "parts"):
-        (far / name).mkdir(parents=True)
+    (far / "store").mkdir(parents=True)
     far.chmod(0o700)
     (far / "store/clips.csv").write_bytes((sealed / "clips.csv").read_bytes())
-    hour_ago = time.time() - 3700
-    for path in (far, far / "store"):
-        os.utime(path, (hour_ago, hour_ago))  # its parts are of now: it is running
-    for is_running in (True, False):
+    for hours, is_running in ((23, True), (25, False)):
+        then = time.time() - 3600 * hours
+        os.utime(far, (then, then))
         with web_server(sealed) as server:
             pull(server.url, tmp_path / "got")
             assert ("/clips.csv" in server.requests) == far.exists() == is_running
         shutil.rmtree(tmp_path / "got")
-        if is_running:
-            os.utime(far / "parts", (hour_ago, hour_ago))
 
 
 def test_links_that_others_made_in_a_shared_folder_are_not_followed(
