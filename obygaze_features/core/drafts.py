@@ -67,8 +67,6 @@ def check_folder(folder: Path, own: OwnFolder, *, force: bool) -> Path:
     place = check_name(folder)
     if not os.path.lexists(place) or (place.is_dir() and not any(place.iterdir())):
         return place
-    if Path.cwd().is_relative_to(place):
-        raise _no_name(folder, place)
     _check_own(folder, own, own.refusal(place) if place.is_dir() else "it is a file")
     if not force:
         raise taken(f"another {own.kind} has this name", folder)
