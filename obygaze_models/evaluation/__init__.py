@@ -19,6 +19,6 @@ if TYPE_CHECKING:
     from obygaze_models.evaluation.logistic import fit_logistic as fit_logistic
     from obygaze_models.evaluation.metrics import evaluate as evaluate
     from obygaze_models.evaluation.predictions import Predictions as Predictions
-    from obygaze_models.evaluation.thresholds import tune_threshold as tune_threshold
+    from obygaze_models.evaluation.calibration import tune_threshold as tune_threshold
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__)

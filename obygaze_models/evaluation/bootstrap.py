@@ -4,6 +4,14 @@ Clips of one movie are not independent: 1,600 clips of 12 movies have about as m
 12 to 150 independent clips. So whole movies are drawn. The interval over single clips is computed
 too, and the ratio of the two variances is the design effect.
 
+With a dozen movies the percentile interval is too short, because it takes the variance between
+k movies as known (Gauss instead of Student, k instead of k - 1). Hesterberg's expanded percentile
+interval moves the quantiles outwards by these two factors: it follows a skewed distribution and
+stays inside [0, 1]. In 400 simulated tests of 12 movies with the sizes of the published ones and a
+design effect of 11, over five metrics of a model on noise and of one on signal, 95 % intervals
+covered .91 to .96 (mean .94); percentile intervals .88 to .94 (.90), BCa .86 to .94 (.90: drawing a
+movie twice biases AUC, which misleads its correction), the delete-one-movie jackknife .93 to .97.
+
 Predictions pooled from the folds of a cross-validation vary more than their clips do, because each
 clip also trained the models that the others tested. With `n_folds` an interval is widened for
 that: for a linear probe on noise, over the published clips in folds of whole movies, the intervals
@@ -18,16 +26,32 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.arrays import FloatArray, IntArray, as_codes
-from obygaze_models.evaluation.intervals import METHODS, Interval, Scale, bounds
 from obygaze_models.evaluation.metrics import METRICS, replicate
-from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions, as_codes
 
 Statistics = Callable[[FloatArray], dict[str, FloatArray]]
 # Blocks of this many weights limit the memory of a bootstrap to about 100 MB.
 BLOCK = 2_000_000
+NEXT_TO_ZERO = 1e-6
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An interval, and the number of replicates without a value."""
+
+    low: float
+    high: float
+    level: float
+    n_units: int
+    n_undefined: int
+    inflation: float
+
+    def covers(self, value: float) -> bool:
+        """Return whether the interval contains a value."""
+        return self.low <= value <= self.high
 
 
 @dataclass(frozen=True)
@@ -59,7 +83,6 @@ def estimate(
     *,
     n_replicates: int = 2000,
     level: float = 0.95,
-    method: str = "expanded",
     seed: int = 0,
     n_folds: int | None = None,
 ) -> dict[str, Estimate]:
@@ -71,7 +94,6 @@ def estimate(
         names: Names of metrics; the default is all.
         n_replicates: The number of bootstrap replicates.
         level: The level of the intervals.
-        method: One of `intervals.METHODS`.
         seed: The seed of the draws.
         n_folds: The number of folds that the predictions were pooled from, if any.
     """
@@ -86,12 +108,11 @@ def estimate(
         statistics,
         n_replicates=n_replicates,
         level=level,
-        method=method,
         within_unit=True,
         inflation=reuse_inflation(n_folds),
     )
-    movies = drawn(groups, unit="movie", seed=(seed, 0))
-    clips = drawn(np.arange(n), unit="clip", seed=(seed, 1))
+    movies = drawn(groups, seed=(seed, 0))
+    clips = drawn(np.arange(n), seed=(seed, 1))
     point = statistics(np.ones((1, n)))
     return {
         name: Estimate(
@@ -124,10 +145,8 @@ def resample(
     statistics: Statistics,
     groups: ArrayLike,
     *,
-    unit: str = "movie",
     n_replicates: int = 2000,
     level: float = 0.95,
-    method: str = "expanded",
     seed: int | tuple[int, ...] = 0,
     within_unit: bool = False,
     inflation: float = 1.0,
@@ -137,39 +156,55 @@ def resample(
     Args:
         statistics: A function from rows of clip weights to values, one for each row.
         groups: The group of each clip.
-        unit: What a group is, for the interval's field of this name.
         n_replicates: The number of draws.
         level: The level of the interval.
-        method: One of `intervals.METHODS`.
         seed: The seed of the draws.
         within_unit: The statistics lie in [0, 1]; they are widened on the logit scale.
         inflation: A factor of the variance that the draws do not show (`reuse_inflation`).
     """
-    if method not in METHODS:
-        raise FixInput(f"unknown interval method {method!r}", hint="one of " + ", ".join(METHODS))
     if not 0 < level < 1 or n_replicates < 2:
         what = "level must be between 0 and 1 and n_replicates at least 2"
         raise FixInput(f"{what}, got {level} and {n_replicates}")
     labels = np.asarray(groups)
     _, codes = as_codes(labels, labels.size)
     k = int(codes.max()) + 1
-    scale = Scale(within_unit, inflation**0.5)
-    draws = _collect(statistics, draw_weights(codes, n_replicates, seed))
-    point = statistics(np.ones((1, codes.size)))
-    left_out = {}
-    if method in ("bca", "jackknife"):
-        left_out = _collect(statistics, leave_one_out_weights(codes))
+    blocks = [statistics(weights) for weights in draw_weights(codes, n_replicates, seed)]
     results = {}
-    for name, values in draws.items():
-        defined = values[np.isfinite(values)]
-        away = left_out.get(name, np.zeros(0))
-        away = away[np.isfinite(away)]
-        low, high = bounds(method, defined, float(point[name][0]), away, k, 1 - level, scale)
-        error = float(defined.std(ddof=1)) if defined.size > 1 and k > 1 else float("nan")
-        undefined = int(values.size - defined.size)
-        interval = Interval(low, high, level, method, unit, k, n_replicates, undefined, inflation)
-        results[name] = (interval, error * inflation**0.5)
+    for name, point in statistics(np.ones((1, codes.size))).items():
+        values = np.concatenate([block[name] for block in blocks])
+        draws = values[np.isfinite(values)]
+        low, high, error = np.nan, np.nan, np.nan
+        if k > 1 and draws.size and np.isfinite(point[0]):
+            wide = widen(draws, inflation**0.5, within_unit=within_unit)
+            tail = expanded_tail(k, 1 - level)
+            low, high = np.quantile(wide, (tail, 1 - tail)).tolist()
+        if k > 1 and draws.size > 1:
+            error = float(draws.std(ddof=1)) * inflation**0.5
+        undefined = int(values.size - draws.size)
+        results[name] = Interval(low, high, level, k, undefined, inflation), error
     return results
+
+
+def expanded_tail(k: int, alpha: float = 0.05) -> float:
+    """Return the tail with which k groups have the width of Student's t, unbiased variance."""
+    return float(special.ndtr(np.sqrt(k / (k - 1)) * special.stdtrit(k - 1, alpha / 2)))
+
+
+def widen(draws: FloatArray, stretch: float, *, within_unit: bool) -> FloatArray:
+    """Return the draws, moved away from their median; those in [0, 1] on the logit scale."""
+    if stretch == 1:
+        return draws
+    centre = float(np.median(draws))
+    if not within_unit:
+        return centre + stretch * (draws - centre)
+    middle, values = (
+        special.logit(np.clip(x, NEXT_TO_ZERO, 1 - NEXT_TO_ZERO)) for x in (centre, draws)
+    )
+    moved = middle + stretch * (values - middle)
+    # Values that were 0 or 1 before the logit are 0 or 1 again.
+    edge = special.logit(1 - NEXT_TO_ZERO) - 1e-9
+    inside = special.expit(moved)
+    return np.asarray(np.where(np.abs(moved) < edge, inside, np.round(inside)))
 
 
 def draw_weights(
@@ -184,17 +219,3 @@ def draw_weights(
         drawn = rng.integers(0, k, size=(rows, k)) + k * np.arange(rows)[:, None]
         counts = np.bincount(drawn.ravel(), minlength=rows * k).reshape(rows, k)
         yield counts[:, codes].astype(np.float64)
-
-
-def leave_one_out_weights(codes: IntArray) -> Iterator[FloatArray]:
-    """Yield weights of 1 for all clips but those of one group, for each group."""
-    k = int(codes.max()) + 1
-    step = max(1, BLOCK // codes.size)
-    for start in range(0, k, step):
-        absent = np.arange(start, min(start + step, k))
-        yield (codes[None, :] != absent[:, None]).astype(np.float64)
-
-
-def _collect(statistics: Statistics, blocks: Iterator[FloatArray]) -> dict[str, FloatArray]:
-    found = [statistics(block) for block in blocks]
-    return {name: np.concatenate([values[name] for values in found]) for name in found[0]}

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.arrays import FloatArray, IntArray
-from obygaze_models.evaluation.bootstrap import resample, reuse_inflation
-from obygaze_models.evaluation.intervals import Interval
-from obygaze_models.evaluation.metrics import replicate
-from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.evaluation.bootstrap import Interval, resample, reuse_inflation
+from obygaze_models.evaluation.metrics import evaluate, replicate
+from obygaze_models.evaluation.predictions import FloatArray, Predictions
 
 MAX_EXACT = 16
 # Differences that are mathematically equal differ in the last bits of their sums.
@@ -83,8 +81,8 @@ def nadeau_bengio(
     df = d.size - 1
     mean = float(d.mean())
     t = mean / error if error > 0 else float(np.copysign(np.inf, mean)) if mean else 0.0
-    reach = float(stats.t.ppf((1 + level) / 2, df)) * error
-    return TTest(mean, mean - reach, mean + reach, t, df, float(2 * stats.t.sf(abs(t), df)))
+    reach = float(special.stdtrit(df, (1 + level) / 2)) * error
+    return TTest(mean, mean - reach, mean + reach, t, df, float(2 * special.stdtr(df, -abs(t))))
 
 
 def sign_flip(differences: ArrayLike, *, n_sampled: int = 50_000, seed: int = 0) -> PermutationTest:
@@ -97,13 +95,18 @@ def sign_flip(differences: ArrayLike, *, n_sampled: int = 50_000, seed: int = 0)
     """
     d = np.asarray(differences, dtype=np.float64)
     kept = _finite(d[~np.isnan(d)], "movie differences", at_least=1)
-    exact = kept.size <= MAX_EXACT
-    means = (1 - 2 * _sign_patterns(kept.size, n_sampled, seed)) @ kept / kept.size
+    k = kept.size
+    exact = k <= MAX_EXACT
+    if exact:
+        changed = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1
+    else:
+        changed = np.random.default_rng(seed).integers(0, 2, size=(n_sampled, k))
+    means = (1 - 2 * changed) @ kept / k
     observed = float(kept.mean())
     extreme = int(np.sum(np.abs(means) >= abs(observed) - TIE))
     # All patterns include the observed one; a sample does not.
     p = extreme / means.size if exact else (extreme + 1) / (means.size + 1)
-    return PermutationTest(observed, p, kept.size, d.size - kept.size, means.size, exact)
+    return PermutationTest(observed, p, k, d.size - k, means.size, exact)
 
 
 def paired_bootstrap(
@@ -114,7 +117,6 @@ def paired_bootstrap(
     *,
     n_replicates: int = 2000,
     level: float = 0.95,
-    method: str = "expanded",
     seed: int = 0,
     n_folds: int | None = None,
 ) -> dict[str, Difference]:
@@ -127,7 +129,6 @@ def paired_bootstrap(
         metrics: Names of metrics.
         n_replicates: The number of bootstrap replicates.
         level: The level of the intervals.
-        method: One of `intervals.METHODS`.
         seed: The seed of the draws.
         n_folds: The number of folds that the predictions were pooled from, if any.
     """
@@ -146,15 +147,12 @@ def paired_bootstrap(
         groups,
         n_replicates=n_replicates,
         level=level,
-        method=method,
         seed=(seed, 2),
         inflation=reuse_inflation(n_folds),
     )
-    a, b = replicate(first, None, metrics), replicate(second, None, metrics)
+    a, b = evaluate(first, metrics), evaluate(second, metrics)
     return {
-        name: Difference(
-            name, float(a[name][0]), float(b[name][0]), float(a[name][0] - b[name][0]), *drawn[name]
-        )
+        name: Difference(name, a[name], b[name], a[name] - b[name], *drawn[name])
         for name in metrics
     }
 
@@ -169,13 +167,6 @@ def holm(p_values: ArrayLike) -> FloatArray:
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(stepped, 1.0)
     return adjusted
-
-
-def _sign_patterns(k: int, n_sampled: int, seed: int) -> IntArray:
-    """Return rows of 0 (sign kept) and 1 (sign changed): all, or a sample of them."""
-    if k <= MAX_EXACT:
-        return (np.arange(1 << k)[:, None] >> np.arange(k)) & 1
-    return np.random.default_rng(seed).integers(0, 2, size=(n_sampled, k))
 
 
 def _finite(values: ArrayLike, what: str, at_least: int) -> FloatArray:

@@ -9,20 +9,19 @@ leaves out because they never vary or follow from others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.arrays import FloatArray, as_codes, as_truth
 from obygaze_models.evaluation.logistic import (
-    LogisticFit,
     condition_number,
     fit_logistic,
     variance_inflation,
 )
+from obygaze_models.evaluation.predictions import FloatArray, as_codes, as_truth
 
 ALL_FILMS = "all films"
 LEVEL_FACTORS = ("level EN", "level HN", "level S")
@@ -127,30 +126,30 @@ def analyse(
     right = as_truth(success)
     n_success = int(right.sum())
     kept, left_out = independent_factors(factors, right.size, intercept=intercept)
+    empty = Analysis(film, right.size, n_success, left_out=left_out)
     if n_success in (0, right.size):
-        note = "every clip is right" if n_success else "every clip is wrong"
-        return Analysis(film, right.size, n_success, left_out=left_out, note=note)
+        return replace(empty, note=f"every clip is {'right' if n_success else 'wrong'}")
     if not kept or right.size <= len(kept) + 1:
-        note = f"{right.size} clips are too few for {len(kept)} factors"
-        return Analysis(film, right.size, n_success, left_out=left_out, note=note)
+        return replace(empty, note=f"{right.size} clips are too few for {len(kept)} factors")
     X = np.column_stack(list(kept.values()))
     by_film = clusters if clusters is not None and np.unique(clusters).size > 1 else None
     try:
         fit = fit_logistic(X, right, clusters=by_film, level=level, intercept=intercept)
     except FixInput as error:
         # An error in one film must not stop the analysis of the others.
-        return Analysis(film, right.size, n_success, left_out=left_out, note=error.what)
-    return Analysis(
-        film,
-        right.size,
-        n_success,
-        _read_factors(list(kept), fit, variance_inflation(X, intercept=intercept)),
-        float(fit.beta[0]) if intercept else float("nan"),
-        fit.method,
-        fit.errors,
-        condition_number(X, intercept=intercept),
-        left_out,
-        "" if fit.method == "ml" else "some factors foretell success without error (Firth)",
+        return replace(empty, note=error.what)
+    inflation = variance_inflation(X, intercept=intercept)
+    own = slice(int(intercept), None)
+    columns = (fit.beta[own], fit.se[own], fit.low[own], fit.high[own], fit.p[own], inflation)
+    rows = zip(kept, *(column.tolist() for column in columns), strict=True)
+    return replace(
+        empty,
+        factors=tuple(Factor(*row) for row in rows),
+        intercept=float(fit.beta[0]) if intercept else float("nan"),
+        method=fit.method,
+        errors=fit.errors,
+        condition=condition_number(X, intercept=intercept),
+        note="" if fit.method == "ml" else "some factors foretell success without error (Firth)",
     )
 
 
@@ -179,12 +178,3 @@ def independent_factors(
             kept[name] = column
             basis.append(rest / size)
     return kept, left_out
-
-
-def _read_factors(
-    names: Sequence[str], fit: LogisticFit, inflation: FloatArray
-) -> tuple[Factor, ...]:
-    own = slice(len(fit.beta) - len(names), None)  # after the intercept, if there is one
-    columns = (fit.beta[own], fit.se[own], fit.low[own], fit.high[own], fit.p[own], inflation)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    return tuple(Factor(name, *row) for name, row in zip(names, rows, strict=True))

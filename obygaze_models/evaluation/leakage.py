@@ -12,13 +12,6 @@ from dataclasses import dataclass, field
 
 from obygaze_features.core.errors import FixInput
 
-Place = tuple[str, int]
-
-
-class LeakedTest(FixInput):
-    """Test clips are also training clips; use splits from one master fold, or allow leaks."""
-
-
 @dataclass(frozen=True)
 class Leak:
     """Counts of leaked test clips of one cell (a task, a training set, a split).
@@ -43,6 +36,19 @@ class Leak:
         """The share of test clips that leaked."""
         return self.leaked / self.n_test if self.n_test else 0.0
 
+    @property
+    def text(self) -> str:
+        """One line about the leak."""
+        line = (
+            f"{self.cell or 'cell'}: {self.leaked} of {self.n_test} test clips leaked "
+            f"({self.in_train} in train, {self.in_validation} in validation)"
+        )
+        if self.in_concepts:
+            line += f", {self.in_concepts} used to find concept vectors"
+        if self.neighbours is not None:
+            line += f", {self.neighbours} more beside a training scene"
+        return line
+
 
 def count_leak(
     train: Iterable[str],
@@ -50,8 +56,7 @@ def count_leak(
     test: Iterable[str],
     *,
     concepts: Iterable[str] = (),
-    places: Mapping[str, Place] | None = None,
-    reach: int = 1,
+    places: Mapping[str, tuple[str, int]] | None = None,
     cell: str = "",
 ) -> Leak:
     """Return the leak counts of one cell, from its clip ids.
@@ -61,8 +66,7 @@ def count_leak(
         validation: The validation clips.
         test: The test clips.
         concepts: The clips that concept vectors were found on, in any fit of the model.
-        places: The movie and scene of each clip.
-        reach: Scenes up to this distance are neighbours.
+        places: The movie and scene of each clip; scenes beside each other are neighbours.
         cell: The name of the cell, for messages.
     """
     trained = _distinct(train, "train", cell)
@@ -71,9 +75,20 @@ def count_leak(
     found_on = _distinct(concepts, "concepts", cell)
     seen = trained | chosen | found_on
     leaked = tested & seen
-    near, same = (None, None)
+    near, same = None, None
     if places is not None:
-        near, same = _count_near(tested - seen, seen, places, reach, cell)
+        unplaced = sorted((tested | seen) - places.keys())
+        if unplaced:
+            what = f"{len(unplaced)} clips have no movie and scene, the first is {unplaced[0]}"
+            raise FixInput(what, where=cell)
+        occupied = {places[clip] for clip in seen}
+        movies = {movie for movie, _ in occupied}
+        unseen = [places[clip] for clip in tested - seen]
+        near = sum(
+            not occupied.isdisjoint((movie, scene + step) for step in (-1, 0, 1))
+            for movie, scene in unseen
+        )
+        same = sum(movie in movies for movie, _ in unseen)
     return Leak(
         cell,
         len(tested),
@@ -92,43 +107,13 @@ def check_leaks(leaks: Sequence[Leak], *, allowed: bool = False) -> Sequence[Lea
     bad = [leak for leak in leaks if leak.leaked]
     if bad and not allowed:
         worst = max(bad, key=lambda leak: leak.share)
-        raise LeakedTest(
+        raise FixInput(
             f"{len(bad)} of {len(leaks)} cells test on clips of their training or validation",
             where=f"worst: {worst.cell or 'cell'}, {worst.leaked} of {worst.n_test} test clips",
             hint='use splits from one master fold, or set leakage = "warn" in the protocol',
-            details=[describe(leak) for leak in bad],
+            details=[leak.text for leak in bad],
         )
     return leaks
-
-
-def describe(leak: Leak) -> str:
-    """Return one line about a leak."""
-    line = (
-        f"{leak.cell or 'cell'}: {leak.leaked} of {leak.n_test} test clips leaked "
-        f"({leak.in_train} in train, {leak.in_validation} in validation)"
-    )
-    if leak.in_concepts:
-        line += f", {leak.in_concepts} used to find concept vectors"
-    if leak.neighbours is not None:
-        line += f", {leak.neighbours} more beside a training scene"
-    return line
-
-
-def _count_near(
-    unseen: set[str], seen: set[str], places: Mapping[str, Place], reach: int, cell: str
-) -> tuple[int, int]:
-    unplaced = sorted((unseen | seen) - places.keys())
-    if unplaced:
-        what = f"{len(unplaced)} clips have no movie and scene, the first is {unplaced[0]}"
-        raise FixInput(what, where=cell)
-    occupied = {places[clip] for clip in seen}
-    movies = {movie for movie, _ in occupied}
-    steps = range(-reach, reach + 1)
-    near = sum(
-        any((movie, scene + step) in occupied for step in steps)
-        for movie, scene in (places[clip] for clip in unseen)
-    )
-    return near, sum(places[clip][0] in movies for clip in unseen)
 
 
 def _distinct(ids: Iterable[str], subset: str, cell: str) -> set[str]:

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.arrays import BoolArray, FloatArray, IntArray, as_codes, as_truth
+from obygaze_models.evaluation.predictions import BoolArray, FloatArray, as_codes, as_truth
 
 MAX_ITERATIONS = 200
 # Near its maximum the likelihood is flat to its last digits: smaller steps are not compared.
 TOLERANCE = 1e-7
 MAX_GRADIENT = 1e-4
 MAX_STEP = 5.0
+NOT_CONVERGED = "the logistic fit did not converge"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +64,26 @@ def fit_logistic(
         raise FixInput(
             "the factors are linearly dependent", hint="leave out factors that follow from others"
         )
-    method = _choose(method, design, truth)
-    beta = _maximise(design, truth, firth=method == "firth")
-    variance, df, k = _variances(design, truth, beta, method == "firth", clusters)
+    if method not in ("auto", "ml", "firth"):
+        raise FixInput(f"unknown method {method!r}", hint="auto, ml or firth")
+    separated = method != "firth" and is_separated(design, truth)
+    if separated and method == "ml":
+        raise FixInput(
+            "the factors separate the two classes, so the likelihood has no maximum",
+            hint='method "firth" or "auto"',
+        )
+    firth = separated or method == "firth"
+    # The best coefficients are found for orthogonal columns of equal length.
+    base, mix = np.linalg.qr(design)
+    size = np.sqrt(len(design))
+    found = (_bfgs_firth if firth else _newton)(size * base, truth)
+    beta = np.asarray(np.linalg.solve(mix, size * found), dtype=np.float64)
+    variance, df, k = _variances(design, truth, beta, firth, clusters)
     se = np.sqrt(variance)
-    reach = stats.t.ppf((1 + level) / 2, df) * se
-    p = 2 * stats.t.sf(np.abs(beta / se), df)
+    reach = special.stdtrit(df, (1 + level) / 2) * se
+    p = 2 * special.stdtr(df, -np.abs(beta / se))
     errors = "independent" if clusters is None else "movies"
+    method = "firth" if firth else "ml"
     return LogisticFit(beta, se, beta - reach, beta + reach, p, method, errors, k)
 
 
@@ -108,27 +122,6 @@ def variance_inflation(X: ArrayLike, *, intercept: bool = True) -> FloatArray:
     return np.asarray(np.diag(np.linalg.inv(unit.T @ unit)), dtype=np.float64)
 
 
-def _choose(method: str, design: FloatArray, y: BoolArray) -> str:
-    if method not in ("auto", "ml", "firth"):
-        raise FixInput(f"unknown method {method!r}", hint="auto, ml or firth")
-    if method == "firth" or not is_separated(design, y):
-        return "firth" if method == "firth" else "ml"
-    if method == "ml":
-        raise FixInput(
-            "the factors separate the two classes, so the likelihood has no maximum",
-            hint='method "firth" or "auto"',
-        )
-    return "firth"
-
-
-def _maximise(design: FloatArray, y: BoolArray, *, firth: bool) -> FloatArray:
-    """Return the best coefficients, found for orthogonal columns of equal length."""
-    base, mix = np.linalg.qr(design)
-    size = np.sqrt(len(design))
-    maximise = _bfgs_firth if firth else _newton
-    return np.asarray(np.linalg.solve(mix, size * maximise(size * base, y)), dtype=np.float64)
-
-
 def _newton(design: FloatArray, y: BoolArray) -> FloatArray:
     """Return the maximum by Newton steps, halved until the likelihood does not fall."""
     beta = np.zeros(design.shape[1])
@@ -145,7 +138,7 @@ def _newton(design: FloatArray, y: BoolArray) -> FloatArray:
             step /= 2
         else:
             return np.asarray(beta + step, dtype=np.float64)
-    raise _not_converged()
+    raise FixInput(NOT_CONVERGED, hint="use fewer factors or more clips")
 
 
 def _bfgs_firth(design: FloatArray, y: BoolArray) -> FloatArray:
@@ -159,12 +152,8 @@ def _bfgs_firth(design: FloatArray, y: BoolArray) -> FloatArray:
         options={"gtol": TOLERANCE},
     )
     if not np.abs(found.jac).max() <= MAX_GRADIENT:
-        raise _not_converged()
+        raise FixInput(NOT_CONVERGED, hint="use fewer factors or more clips")
     return np.asarray(found.x, dtype=np.float64)
-
-
-def _not_converged() -> FixInput:
-    return FixInput("the logistic fit did not converge", hint="use fewer factors or more clips")
 
 
 def _likelihood(design: FloatArray, y: BoolArray, beta: FloatArray, firth: bool) -> float:
@@ -210,25 +199,14 @@ def _variances(
     k = names.size
     if k < 2:
         raise FixInput(f"standard errors over movies require at least two movies, got {k}")
-    reach = _sum_by(rows, codes, k) @ bread
+    by_movie = np.zeros((k, rows.shape[1]))
+    np.add.at(by_movie, codes, rows)
     n, width = design.shape
     correction = k / (k - 1) * (n - 1) / max(n - width, 1)
-    variance = correction * (reach**2).sum(axis=0)
-    known = (variance > 1e-9 * independent) & _in_two_clusters(design, codes)
-    return np.where(known, variance, np.nan), float(k - 1), k
-
-
-def _in_two_clusters(design: FloatArray, codes: IntArray) -> BoolArray:
-    """Return whether each column differs from its most common value in at least two clusters."""
-    found = [True]
-    for column in design.T[1:]:
+    variance = correction * ((by_movie @ bread) ** 2).sum(axis=0)
+    known = variance > 1e-9 * independent
+    for i, column in enumerate(design.T[1:], start=1):
         values, counts = np.unique(column, return_counts=True)
-        rare = column != values[np.argmax(counts)]
-        found.append(np.unique(codes[rare]).size > 1)
-    return np.array(found)
-
-
-def _sum_by(rows: FloatArray, codes: IntArray, k: int) -> FloatArray:
-    summed = np.zeros((k, rows.shape[1]))
-    np.add.at(summed, codes, rows)
-    return summed
+        varies_in = codes[column != values[np.argmax(counts)]]
+        known[i] &= np.unique(varies_in).size > 1
+    return np.where(known, variance, np.nan), float(k - 1), k

@@ -1,7 +1,8 @@
 """Metrics of binary predictions, for one row of weights or for thousands.
 
-A metric takes `Predictions` (label, score, decision) and a matrix of weights with one row for each
-replicate, and returns one value for each row. A bootstrap over clips or movies is such a matrix.
+Every metric is a function of sums over clips, and a resampling weights whole units (films or
+clips). The sums of each unit are computed once; each row of weights has one entry for each unit, so
+that many resamplings are one product of matrices.
 
 Precision, recall and F1 are 0 where their denominator is 0. AP without a positive clip and AUC
 without clips of both classes are NaN. There are no warnings.
@@ -9,43 +10,101 @@ without clips of both classes are NaN. There are no warnings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.arrays import FloatArray
-from obygaze_models.evaluation.decisions import DECISION_METRICS
-from obygaze_models.evaluation.grouped_stats import CALIBRATION_METRICS, GroupedStats, auc_within
-from obygaze_models.evaluation.predictions import Predictions, as_weights
+from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
 
+Values = dict[str, FloatArray]
+
+
+def divide(top: FloatArray, bottom: FloatArray, empty: float = np.nan) -> FloatArray:
+    """Return `top / bottom`, and `empty` where `bottom` is 0."""
+    out = np.full_like(top, empty, dtype=np.float64)  # in the memory order of `top`
+    np.divide(top, bottom, out=out, where=bottom != 0)
+    return out
+
+
+class Confusion(NamedTuple):
+    """Weighted confusion counts, one entry for each row of weights."""
+
+    tp: FloatArray
+    fp: FloatArray
+    fn: FloatArray
+    tn: FloatArray
+
+    @property
+    def total(self) -> FloatArray:
+        """The number of clips."""
+        return self.tp + self.fp + self.fn + self.tn
+
+    def swapped(self) -> Confusion:
+        """Return the counts with the two classes exchanged."""
+        return Confusion(self.tn, self.fn, self.fp, self.tp)
+
+
+def precision(c: Confusion) -> FloatArray:
+    """Return the share of clips called positive that are positive."""
+    return divide(c.tp, c.tp + c.fp, 0.0)
+
+
+def recall(c: Confusion) -> FloatArray:
+    """Return the share of positive clips that are called positive."""
+    return divide(c.tp, c.tp + c.fn, 0.0)
+
+
+def f1_binary(c: Confusion) -> FloatArray:
+    """Return the F1 of the positive class."""
+    return divide(2 * c.tp, 2 * c.tp + c.fp + c.fn, 0.0)
+
+
+def f1_weighted(c: Confusion) -> FloatArray:
+    """Return the mean F1 of both classes, weighted by their numbers of clips."""
+    positive, negative = c.tp + c.fn, c.tn + c.fp
+    both = positive * f1_binary(c) + negative * f1_binary(c.swapped())
+    return divide(both, positive + negative)
+
+
+def f1_macro(c: Confusion) -> FloatArray:
+    """Return the unweighted mean F1 of both classes; a class without clips counts as 0."""
+    return (f1_binary(c) + f1_binary(c.swapped())) / 2
+
+
+def accuracy(c: Confusion) -> FloatArray:
+    """Return the share of correct decisions."""
+    return divide(c.tp + c.tn, c.total)
+
+
+def prevalence(c: Confusion) -> FloatArray:
+    """Return the share of positive clips, which F1 and AP depend on."""
+    return divide(c.tp + c.fn, c.total)
+
+
+def share_positive(c: Confusion) -> FloatArray:
+    """Return the share of clips called positive."""
+    return divide(c.tp + c.fp, c.total)
+
+
+DECISION_METRICS: dict[str, Callable[[Confusion], FloatArray]] = {
+    "f1_binary": f1_binary,
+    "f1_weighted": f1_weighted,
+    "f1_macro": f1_macro,
+    "precision": precision,
+    "recall": recall,
+    "accuracy": accuracy,
+    "prevalence": prevalence,
+    "share_positive": share_positive,
+}
 MARGIN_METRICS = (*DECISION_METRICS, "ap", "auc", "auc_within")
+CALIBRATION_METRICS = ("brier", "ece", "ece_width")
 METRICS = (*MARGIN_METRICS, *CALIBRATION_METRICS)
-
-
-def replicate(
-    predictions: Predictions, weights: ArrayLike | None, names: Iterable[str] = METRICS
-) -> dict[str, FloatArray]:
-    """Return each metric under each row of weights."""
-    names, matrix = list(names), as_weights(weights, len(predictions))
-    unknown = [name for name in names if name not in METRICS]
-    if unknown:
-        raise FixInput(f"unknown metric {unknown[0]!r}", hint="one of " + ", ".join(METRICS))
-    low, high = predictions.score.min(), predictions.score.max()
-    if not (low >= 0 and high <= 1) and not set(names).isdisjoint(CALIBRATION_METRICS):
-        raise FixInput(
-            f"calibration requires probabilities, got scores from {low:g} to {high:g}",
-            hint="use MARGIN_METRICS for models with margins: without brier and ece",
-        )
-    clips = GroupedStats(predictions, np.arange(len(predictions)))
-    found = clips.metrics(matrix, [name for name in names if name != "auc_within"])
-    if "auc_within" in names:
-        model = predictions.model
-        by_model = [np.flatnonzero(model == number) for number in np.unique(model)]
-        folds = [GroupedStats(predictions.take(rows), rows) for rows in by_model]
-        found["auc_within"] = auc_within(folds, matrix)
-    return {name: found[name] for name in names}
+N_BINS = 10
 
 
 def evaluate(
@@ -61,3 +120,186 @@ def evaluate(
         weights: A weight for each clip; the default is 1.
     """
     return {k: float(v[0]) for k, v in replicate(predictions, weights, names).items()}
+
+
+def replicate(
+    predictions: Predictions, weights: ArrayLike | None, names: Iterable[str] = METRICS
+) -> Values:
+    """Return each metric under each row of weights of clips; None weights each clip once."""
+    names, n = list(names), len(predictions)
+    matrix = np.ones((1, n)) if weights is None else np.atleast_2d(np.asarray(weights, float))
+    if matrix.shape[1:] != (n,) or not np.isfinite(matrix).all() or (matrix < 0).any():
+        raise FixInput(
+            f"weights must be finite and at least 0, one for each of {n} clips, "
+            f"got shape {matrix.shape}"
+        )
+    unknown = [name for name in names if name not in METRICS]
+    if unknown:
+        raise FixInput(f"unknown metric {unknown[0]!r}", hint="one of " + ", ".join(METRICS))
+    low, high = predictions.score.min(), predictions.score.max()
+    if not (low >= 0 and high <= 1) and not set(names).isdisjoint(CALIBRATION_METRICS):
+        raise FixInput(
+            f"calibration requires probabilities, got scores from {low:g} to {high:g}",
+            hint="use MARGIN_METRICS for models with margins: without brier and ece",
+        )
+    clips = GroupedStats(predictions, np.arange(n))
+    found = clips.metrics(matrix, [name for name in names if name != "auc_within"])
+    if "auc_within" in names:
+        model = predictions.model
+        by_model = [np.flatnonzero(model == number) for number in np.unique(model)]
+        folds = [GroupedStats(predictions.take(rows), rows) for rows in by_model]
+        found["auc_within"] = auc_within(folds, matrix)
+    return {name: found[name] for name in names}
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedStats:
+    """The predictions of one model; `codes` is the number of each row's unit (film or clip)."""
+
+    predictions: Predictions
+    codes: IntArray
+
+    @cached_property
+    def units(self) -> IntArray:
+        """The units that have rows here."""
+        return np.unique(self.codes)
+
+    @cached_property
+    def at(self) -> IntArray:
+        """The position of each row's unit in `units`."""
+        return np.searchsorted(self.units, self.codes)
+
+    def drawn(self, weights: FloatArray) -> FloatArray:
+        """Return the summed weight of the rows under each row of weights."""
+        return np.asarray(weights[:, self.units] @ self._by_unit(np.ones(len(self.codes)))[:, 0])
+
+    @cached_property
+    def outcomes(self) -> FloatArray:
+        """True and false positives, false and true negatives of each unit."""
+        y, called = self.predictions.y, self.predictions.decision
+        return self._by_unit(np.stack([y & called, ~y & called, y & ~called, ~y & ~called], axis=1))
+
+    @cached_property
+    def order(self) -> tuple[IntArray, IntArray]:
+        """The rows from the highest score down, and the last row of each distinct score."""
+        score = self.predictions.score
+        order = np.argsort(-score, kind="stable")
+        return order, np.append(np.flatnonzero(np.diff(score[order])), len(order) - 1)
+
+    @cached_property
+    def ranks(self) -> tuple[FloatArray, FloatArray]:
+        """Positives and negatives of each unit at or above each distinct score."""
+        y, (order, ends) = self.predictions.y, self.order
+        tables = np.zeros((2, len(self.units), len(order)))
+        tables[np.where(y[order], 0, 1), self.at[order], np.arange(len(order))] = 1.0
+        positive, negative = np.cumsum(tables, axis=2)[:, :, ends]
+        return positive, negative
+
+    def _at_or_above(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return weighted positives and negatives at or above each distinct score."""
+        if len(self.units) < len(self.codes) // 2:
+            positive, negative = (weights[:, self.units] @ table for table in self.ranks)
+            return positive, negative
+        # With few rows per unit the tables of `ranks` are mostly zeros.
+        order, ends = self.order
+        own = weights[:, self.codes[order]]
+        tp = np.cumsum(own * self.predictions.y[order], axis=1)[:, ends]
+        return tp, np.cumsum(own, axis=1)[:, ends] - tp
+
+    def order_metrics(self, weights: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return average precision, and pairs of both classes: ranked correctly, and all.
+
+        Average precision is the mean over the steps of recall; tied scores are one step, and a tied
+        pair counts 0.5.
+        """
+        tp, fp = self._at_or_above(weights)
+        steps = np.diff(tp, axis=1, prepend=0.0)
+        area = (steps * divide(tp, tp + fp, 0.0)).sum(axis=1)
+        won = (np.diff(fp, axis=1, prepend=0.0) * (tp - steps / 2)).sum(axis=1)
+        return divide(area, tp[:, -1]), won, tp[:, -1] * fp[:, -1]
+
+    @cached_property
+    def errors(self) -> Values:
+        """The squared error of each unit, and its sum of score minus label in each of ten bins.
+
+        The bins of "ece" have equal numbers of clips (equal scores share a bin), those of
+        "ece_width" equal widths, closed on the right.
+        """
+        p = self.predictions
+        gap = p.score - p.y
+        steps = np.arange(1, N_BINS) / N_BINS
+        edges = {"ece": np.quantile(p.score, steps), "ece_width": steps}
+        tables = {}
+        for name, edge in edges.items():
+            own = np.searchsorted(edge, p.score, side="left")
+            tables[name] = self._by_unit(np.eye(N_BINS)[own] * gap[:, None])
+        return {"brier": self._by_unit(gap**2), **tables}
+
+    def metrics(self, weights: FloatArray, names: Sequence[str]) -> Values:
+        """Return metrics under each row of weights: any of METRICS but "auc_within"."""
+        found: Values = {}
+        own = weights[:, self.units]
+        if not set(names).isdisjoint(DECISION_METRICS):
+            counts = Confusion(*(own @ self.outcomes).T)
+            found = {n: DECISION_METRICS[n](counts) for n in names if n in DECISION_METRICS}
+        if "ap" in names or "auc" in names:
+            ap, won, pairs = self.order_metrics(weights)
+            found |= {"ap": ap, "auc": divide(won, pairs)}
+        if not set(names).isdisjoint(CALIBRATION_METRICS):
+            total = self.drawn(weights)
+            found |= {
+                name: divide(np.abs(own @ table).sum(axis=1), total)
+                for name, table in self.errors.items()
+            }
+        return {name: found[name] for name in names}
+
+    def _by_unit(self, values: NDArray[Any]) -> FloatArray:
+        """Return sums over the rows of each unit, a column for each column of values."""
+        columns = values.reshape(len(values), -1).astype(np.float64)
+        summed = np.zeros((len(self.units), columns.shape[1]))
+        np.add.at(summed, self.at, columns)
+        return summed
+
+
+def mean_over_folds(
+    folds: Sequence[GroupedStats], names: Sequence[str], weights: FloatArray
+) -> Values:
+    """Return each metric averaged over folds, weighted by the drawn share of each fold."""
+    drawn = [fold.drawn(weights) / len(fold.codes) for fold in folds]
+    found = []
+    for fold in folds:
+        if len(fold.units) > 1:
+            found.append(fold.metrics(weights, names))
+        else:  # The metrics of a single unit do not depend on its weight.
+            once = np.zeros((1, weights.shape[1]))
+            once[0, fold.units] = 1.0
+            own = fold.metrics(once, names)
+            found.append({name: np.repeat(value, len(weights)) for name, value in own.items()})
+    return {name: weighted_mean([one[name] for one in found], drawn) for name in names}
+
+
+def weighted_mean(values: Sequence[FloatArray], weights: Sequence[FloatArray]) -> FloatArray:
+    """Return the weighted mean of values, entry by entry, without those that are not finite."""
+    total, weight = np.zeros_like(weights[0]), np.zeros_like(weights[0])
+    for value, own in zip(values, weights, strict=True):
+        counts = np.where(np.isfinite(value), own, 0.0)
+        total += counts * np.where(counts > 0, value, 0.0)
+        weight += counts
+    return divide(total, weight)
+
+
+def auc_within(folds: Sequence[GroupedStats], weights: FloatArray) -> FloatArray:
+    """Return the AUC over pairs of clips of the same fold, which one model scored.
+
+    Pooled over folds of whole movies, AUC compares scores of models that were trained on different
+    shares of positives; a movie with many positives is scored by a model trained on fewer, so on
+    noise the AUC falls below 0.5. Here the pairs of each fold are weighted by its number of clips
+    (van Elteren's weights), so that a movie drawn twice counts twice.
+    """
+    won, pairs = np.zeros(len(weights)), np.zeros(len(weights))
+    for fold in folds:
+        _, own, all_pairs = fold.order_metrics(weights)
+        drawn = fold.drawn(weights)
+        won += divide(own, drawn, 0.0)
+        pairs += divide(all_pairs, drawn, 0.0)
+    return divide(won, pairs)

@@ -1,21 +1,18 @@
-"""The input of every metric: labels, scores and decisions of clips, and weights."""
+"""The input of every metric: labels, scores and decisions of clips, each checked once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.arrays import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    as_codes,
-    as_scores,
-    as_truth,
-)
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,15 +71,41 @@ class Predictions:
         return int(self.y.size)
 
 
-def as_weights(weights: ArrayLike | None, n_rows: int) -> FloatArray:
-    """Return weights as a matrix (replicates, clips); without weights, one row of ones."""
-    if weights is None:
-        return np.ones((1, n_rows))
-    matrix = np.atleast_2d(np.asarray(weights, dtype=np.float64))
-    if matrix.ndim != 2 or matrix.shape[1] != n_rows or not np.isfinite(matrix).all():
+def as_truth(y: ArrayLike) -> BoolArray:
+    """Return labels 0 and 1 as booleans; raise an error for any other label."""
+    truth = np.asarray(y)
+    if truth.ndim != 1 or truth.size == 0:
+        raise FixInput(f"labels must be a non-empty list of 0 and 1, got shape {truth.shape}")
+    if truth.dtype == np.bool_:
+        return truth
+    unknown = sorted({str(v) for v in truth.tolist() if v not in (0, 1)})
+    if unknown:
         raise FixInput(
-            f"weights must be finite, one for each of {n_rows} clips, got shape {matrix.shape}"
+            f"labels must be 0 or 1, got {', '.join(unknown[:5])}",
+            hint="map the annotation levels to two classes first",
         )
-    if matrix.size and matrix.min() < 0:
-        raise FixInput(f"weights must be at least 0, got {matrix.min():g}")
-    return matrix
+    return truth.astype(np.bool_)
+
+
+def as_scores(score: ArrayLike, n_rows: int) -> FloatArray:
+    """Return scores as float64; raise an error unless each row has one finite score."""
+    scores = np.asarray(score, dtype=np.float64)
+    if scores.shape != (n_rows,):
+        raise FixInput(f"expected one score for each of {n_rows} labels, got shape {scores.shape}")
+    bad = np.flatnonzero(~np.isfinite(scores))
+    if bad.size:
+        raise FixInput(
+            f"{bad.size} of {n_rows} scores are not finite",
+            where=f"row {bad[0]}: {scores[bad[0]]}",
+            hint="check for missing features and for a fit that diverged",
+        )
+    return scores
+
+
+def as_codes(groups: ArrayLike, n_rows: int) -> tuple[NDArray[Any], IntArray]:
+    """Return the sorted group names, and the number of each row's group."""
+    names = np.asarray(groups)
+    if names.shape != (n_rows,):
+        raise FixInput(f"expected one group for each of {n_rows} rows, got shape {names.shape}")
+    unique, codes = np.unique(names, return_inverse=True)
+    return unique, codes.astype(np.intp)
